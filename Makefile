@@ -1,0 +1,47 @@
+# Every target creates .venv by itself when it is missing: nothing is needed but Python 3.11 or later and make.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+
+.PHONY: setup demo test lint bench docs clean
+.DELETE_ON_ERROR:
+
+.venv/core: pyproject.toml
+	@test -x $(BIN)/python || { echo "creating .venv"; $(PYTHON) -m venv .venv; }
+	@echo "installing pesn and what it runs on"
+	@$(PIP) -e .
+	@touch $@
+
+.venv/dev: .venv/core
+	@echo "installing what the tests and checks need"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+setup: .venv/dev ## .venv with everything that the tests need
+
+demo: .venv/core ## the moment engine at work: a table and a picture
+	@$(BIN)/pesn demo
+
+test: .venv/dev ## every test, doctest and README example
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: .venv/dev ## style, types and the direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: .venv/dev ## figures, as ratios inside one run
+	@$(BIN)/python benchmarks/moments.py
+
+.venv/docs: .venv/core
+	@echo "installing what the pages need"
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: .venv/docs ## the pages, in docs/build; a warning is an error
+	@$(BIN)/sphinx-build -q -W --keep-going docs docs/build
+	@echo "the pages are in docs/build/index.html"
+
+clean:
+	rm -rf .venv demo docs/build
