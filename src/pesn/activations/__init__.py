@@ -1,0 +1,75 @@
+"""Activation functions as records: the value, its derivative, and what the moment methods must know of it.
+
+>>> from pesn import activations
+>>> activations.get("tanh").right
+Tail(intercept=1.0, slope=0.0)
+>>> activations.get("swish") is activations.get("silu")
+True
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from pesn.activations.kinked import elu, hard_tanh, leaky_relu, piecewise_linear, relu
+from pesn.activations.own import custom
+from pesn.activations.record import Activation, Reduction, Tail
+from pesn.activations.smooth import ERF, GELU, IDENTITY, SIGMOID, SINE, SOFTPLUS, SWISH, TANH, softplus, swish
+
+__all__ = [
+    "Activation",
+    "Reduction",
+    "Tail",
+    "custom",
+    "elu",
+    "get",
+    "hard_tanh",
+    "leaky_relu",
+    "names",
+    "piecewise_linear",
+    "softplus",
+    "swish",
+]
+
+_BUILT_IN = {
+    "tanh": TANH,
+    "sigmoid": SIGMOID,
+    "logistic": SIGMOID,
+    "swish": SWISH,
+    "silu": SWISH,
+    "relu": relu(),
+    "leaky_relu": leaky_relu(),
+    "elu": elu(),
+    "gelu": GELU,
+    "softplus": SOFTPLUS,
+    "hard_tanh": hard_tanh(),
+    "erf": ERF,
+    "sine": SINE,
+    "sin": SINE,
+    "identity": IDENTITY,
+    "linear": IDENTITY,
+}
+
+
+def names() -> list[str]:
+    """The names that :func:`get` knows."""
+    return sorted(_BUILT_IN)
+
+
+def get(activation: str | Activation) -> Activation:
+    """The record behind a name; a record comes back as it is."""
+    if isinstance(activation, Activation):
+        return activation
+    if not isinstance(activation, str):
+        raise TypeError(
+            f"activation must be a name or an Activation, got {type(activation).__name__}; "
+            "wrap a callable with pesn.activations.custom"
+        )
+    key = activation.strip().lower().replace("-", "_").replace(" ", "_")
+    for candidate in (key, key.replace("_", "")):
+        for known, record in _BUILT_IN.items():
+            if candidate in (known, known.replace("_", "")):
+                return record
+    near = difflib.get_close_matches(key, _BUILT_IN, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ValueError(f"activation {activation!r} is not known; {hint}known: {', '.join(names())}")

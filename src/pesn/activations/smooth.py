@@ -1,0 +1,216 @@
+"""Activations without kinks: values, slopes, and differences f(m+d) − f(m) without cancellation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from pesn.activations.record import Activation, Reduction, Tail, slope_integral
+
+__all__ = ["ERF", "GELU", "IDENTITY", "SIGMOID", "SINE", "SOFTPLUS", "SWISH", "TANH", "softplus", "swish"]
+
+
+def _tanh_difference(m: Any, d: Any) -> Any:
+    # tanh(z) − tanh(m) = sinh(d)/(cosh(m) cosh(z)), written with exponentials that cannot overflow.
+    low, high = np.minimum(m, m + d), np.maximum(m, m + d)
+    return np.sign(d) * -2.0 * np.expm1(-2.0 * np.abs(d)) * special.expit(2.0 * high) * special.expit(-2.0 * low)
+
+
+def _sigmoid_difference(m: Any, d: Any) -> Any:
+    return 0.5 * _tanh_difference(0.5 * m, 0.5 * d)
+
+
+def _softplus_difference(m: Any, d: Any) -> Any:
+    # log((1 + e^z)/(1 + e^m)) = log1p(σ(m) (e^d − 1)); over a longer step the plain difference loses nothing.
+    near = np.log1p(special.expit(m) * np.expm1(np.clip(d, -1.0, 1.0)))
+    return np.where(np.abs(d) < 1.0, near, np.logaddexp(0.0, m + d) - np.logaddexp(0.0, m))
+
+
+def _erf_difference(m: Any, d: Any) -> Any:
+    # On either side of 0 it is the distance to the nearer limit, erfc, that carries the digits.
+    z = m + d
+    far = np.where(m + z > 0.0, special.erfc(m) - special.erfc(z), special.erfc(-z) - special.erfc(-m))
+    near = np.abs(d) < 1.0
+    far[near] = slope_integral(_erf_derivative, m[near], d[near])
+    return far
+
+
+def _swish_difference(m: Any, d: Any) -> Any:
+    return d * special.expit(m + d) + m * _sigmoid_difference(m, d)
+
+
+def _sech2(z: Any) -> Any:
+    return 4.0 * special.expit(2.0 * z) * special.expit(-2.0 * z)
+
+
+def _sigmoid_derivative(z: Any) -> Any:
+    return special.expit(z) * special.expit(-z)
+
+
+def _softplus(z: Any) -> Any:
+    return np.logaddexp(0.0, z)
+
+
+def _swish(z: Any) -> Any:
+    return z * special.expit(z)
+
+
+def _swish_derivative(z: Any) -> Any:
+    return special.expit(z) * (1.0 + z * special.expit(-z))
+
+
+def _normal_pdf(z: Any) -> Any:
+    return np.exp(-0.5 * np.square(np.clip(z, -40.0, 40.0))) / math.sqrt(2.0 * math.pi)
+
+
+def _gelu(z: Any) -> Any:
+    return z * special.ndtr(z)
+
+
+def _gelu_derivative(z: Any) -> Any:
+    return special.ndtr(z) + z * _normal_pdf(z)
+
+
+def _erf_derivative(z: Any) -> Any:
+    return 2.0 / math.sqrt(math.pi) * np.exp(-np.square(np.clip(z, -28.0, 28.0)))
+
+
+TANH = Activation(
+    "tanh",
+    np.tanh,
+    _sech2,
+    Tail(-1.0),
+    Tail(1.0),
+    core=20.0,
+    symmetry="odd",
+    fourth_bound=4.0858855030,
+    square_fourth_bound=16.0,
+    closed_difference=_tanh_difference,
+)
+
+SIGMOID = Activation(
+    "sigmoid",
+    special.expit,
+    _sigmoid_derivative,
+    Tail(0.0),
+    Tail(1.0),
+    core=40.0,
+    scale=2.0,
+    fourth_bound=0.12768392197,
+    square_fourth_bound=0.27818770095,
+    closed_difference=_sigmoid_difference,
+    reduction=Reduction(TANH, 0.5, 0.5, 0.5),
+)
+
+SWISH = Activation(
+    "swish",
+    _swish,
+    _swish_derivative,
+    Tail(0.0),
+    Tail(0.0, 1.0),
+    core=45.0,
+    scale=2.0,
+    fourth_bound=0.5,
+    square_fourth_bound=1.8863599549,
+    closed_difference=_swish_difference,
+)
+
+SOFTPLUS = Activation(
+    "softplus",
+    _softplus,
+    special.expit,
+    Tail(0.0),
+    Tail(0.0, 1.0),
+    core=40.0,
+    scale=2.0,
+    fourth_bound=0.125,
+    square_fourth_bound=0.4407705067,
+    closed_difference=_softplus_difference,
+)
+
+GELU = Activation(
+    "gelu",
+    _gelu,
+    _gelu_derivative,
+    Tail(0.0),
+    Tail(0.0, 1.0),
+    core=9.5,
+    fourth_bound=1.5957691217,
+    square_fourth_bound=5.4787083838,
+)
+
+ERF = Activation(
+    "erf",
+    special.erf,
+    _erf_derivative,
+    Tail(-1.0),
+    Tail(1.0),
+    core=6.5,
+    symmetry="odd",
+    fourth_bound=4.4047027161,
+    square_fourth_bound=20.371832716,
+    closed_difference=_erf_difference,
+)
+
+SINE = Activation(
+    "sine",
+    np.sin,
+    np.cos,
+    None,
+    None,
+    core=math.inf,
+    symmetry="odd",
+    fourth_bound=1.0,
+    square_fourth_bound=8.0,
+    closed_difference=lambda m, d: 2.0 * np.sin(0.5 * d) * np.cos(m + 0.5 * d),
+    widest=9.0,  # exp(−9²/2) = 3e-18: the phase is uniform
+)
+
+IDENTITY = Activation(
+    "identity",
+    lambda z: np.asarray(z) * 1.0,
+    lambda z: np.ones_like(np.asarray(z), dtype=float),
+    Tail(0.0, 1.0),
+    Tail(0.0, 1.0),
+    core=0.0,
+    slopes=(1.0,),
+    symmetry="odd",
+    fourth_bound=0.0,
+    square_fourth_bound=0.0,
+    closed_difference=lambda m, d: d + 0.0 * m,
+)
+
+
+def _rescaled(base: Activation, beta: float, parameter: str) -> Activation:
+    """base(beta * z) / beta, with every property carried along."""
+    if not (math.isfinite(beta) and beta > 0):
+        raise ValueError(f"{parameter} must be a positive finite number, got {beta!r}")
+    if beta == 1.0:
+        return base
+    derivative, difference = base.derivative, base.closed_difference
+    return Activation(
+        f"{base.name}({parameter}={beta:g})",
+        lambda z: base.value(beta * np.asarray(z)) / beta,
+        derivative and (lambda z: derivative(beta * np.asarray(z))),
+        base.left,
+        base.right,
+        core=base.core / beta,
+        scale=base.scale / beta,
+        fourth_bound=base.fourth_bound and base.fourth_bound * beta**3,
+        square_fourth_bound=base.square_fourth_bound and base.square_fourth_bound * beta**2,
+        closed_difference=difference and (lambda m, d: difference(beta * m, beta * d) / beta),
+        reduction=Reduction(base, beta, 1.0 / beta, 0.0),
+    )
+
+
+def swish(beta: float = 1.0) -> Activation:
+    """z · sigmoid(β z); β = 1 is SiLU."""
+    return _rescaled(SWISH, beta, "beta")
+
+
+def softplus(beta: float = 1.0) -> Activation:
+    """log(1 + exp(β z)) / β."""
+    return _rescaled(SOFTPLUS, beta, "beta")

@@ -1,0 +1,112 @@
+"""Each activation record tells the truth: slope, tails, core, kinks, differences; the user's own are checked; names are found."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pesn.activations import Activation, custom, elu, get, hard_tanh, leaky_relu, names, piecewise_linear, softplus, swish
+
+ALL = [*(get(name) for name in names()), swish(2.5), softplus(0.5), leaky_relu(0.2), elu(0.7), hard_tanh(-0.5, 2.0)]
+LABELS = [a.name for a in ALL]
+
+
+@pytest.mark.parametrize("activation", ALL, ids=LABELS)
+def test_derivative_is_the_slope(activation):
+    z, h = np.linspace(-7, 7, 1001) + 0.0003, 1e-6
+    away = np.all([np.abs(z - k) > 1e-3 for k in activation.kinks], axis=0)
+    slope = (activation(z + h) - activation(z - h)) / (2 * h)
+    np.testing.assert_allclose(activation.derivative(z)[away], slope[away], atol=1e-8)
+
+
+@pytest.mark.parametrize("activation", ALL, ids=LABELS)
+def test_tails_hold_beyond_the_core(activation):
+    for tail, side in ((activation.left, -1), (activation.right, 1)):
+        if tail is not None:
+            z = side * activation.core * np.array([1.0, 1.5, 3.0, 100.0])
+            np.testing.assert_allclose(activation(z), tail.intercept + tail.slope * z, rtol=1e-15, atol=2e-16)
+
+
+@pytest.mark.parametrize("activation", ALL, ids=LABELS)
+def test_symmetry(activation):
+    z = np.linspace(0, 9, 200)
+    odd = np.allclose(activation(-z), -activation(z), rtol=0, atol=1e-15)
+    assert odd == (activation.symmetry == "odd")
+
+
+@pytest.mark.parametrize("activation", ALL, ids=LABELS)
+@given(m=st.floats(-30, 30), d=st.floats(-40, 40))
+def test_difference_is_the_difference(activation, m, d):
+    got = float(activation.difference(m, d))
+    assert math.isclose(got, float(activation(np.float64(m) + d) - activation(np.float64(m))), rel_tol=1e-9, abs_tol=2e-14)
+
+
+@pytest.mark.parametrize("activation", ALL, ids=LABELS)
+@pytest.mark.parametrize("m", [-6.0, -1.1, 0.4, 5.0])
+def test_small_differences_keep_their_digits(activation, m):
+    d = np.array([1e-30, -1e-12, 1e-8])
+    np.testing.assert_allclose(activation.difference(m, d), activation.derivative(np.full(3, m)) * d, rtol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ALL, ids=LABELS)
+def test_nothing_overflows(activation):
+    z = np.array([-1e300, -1e10, -800.0, 800.0, 1e10, 1e300])
+    assert np.all(np.isfinite(activation(z)))
+    assert np.all(np.isfinite(activation.derivative(z)))
+    assert np.all(np.isfinite(activation.difference(z, -z)))
+
+
+def test_names_are_found_and_misspelt_ones_refused():
+    assert get("Leaky ReLU") is get("leaky_relu") is get("leaky-relu")
+    assert get("hardtanh") is get("hard_tanh")
+    assert get("logistic") is get("sigmoid")
+    assert isinstance(get("gelu"), Activation)
+    with pytest.raises(ValueError, match=r"activation 'sofplus' is not known; did you mean 'softplus'.*known: .*tanh"):
+        get("sofplus")
+    with pytest.raises(ValueError, match=r"activation 'xyz123' is not known; known: "):
+        get("xyz123")
+    with pytest.raises(TypeError, match="activation must be a name or an Activation, got int"):
+        get(3)
+
+
+def test_own_tails_are_checked():
+    with pytest.raises(ValueError, match=r"right tail \(0\.9, 0\.0\) does not fit tanh: at z = 1024 .* off its tail by 0\.1"):
+        custom(np.tanh, left=-1, right=0.9)
+    with pytest.raises(ValueError, match=r"left tail .* Declare the line that it reaches, or left=None"):
+        custom(np.arctan, left=-np.pi / 2, right=np.pi / 2)
+    with pytest.raises(TypeError, match=r"left must be a number, an \(intercept, slope\) pair or None, got 'flat'"):
+        custom(np.tanh, left="flat", right=1)
+    with pytest.raises(ValueError, match=r"right must be finite"):
+        custom(np.tanh, left=-1, right=math.inf)
+
+
+def test_own_function_is_checked():
+    with pytest.raises(TypeError, match="function must be callable, got str"):
+        custom("tanh", left=-1, right=1)
+    with pytest.raises(ValueError, match="function must map an array to finite values of the same shape"):
+        custom(lambda z: 1.0, left=1, right=1)
+    with pytest.raises(ValueError, match="scale must be a positive finite number, got 0"):
+        custom(np.tanh, left=-1, right=1, scale=0)
+    with pytest.raises(ValueError, match="kinks must be finite"):
+        custom(np.tanh, left=-1, right=1, kinks=[math.nan])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: swish(0), "beta must be a positive finite number, got 0"),
+        (lambda: softplus(-1.0), "beta must be a positive finite number, got -1.0"),
+        (lambda: elu(math.nan), "alpha must be a positive finite number, got nan"),
+        (lambda: hard_tanh(1, -1), "low must be below high, got low=1, high=-1"),
+        (
+            lambda: piecewise_linear("x", [0.0], [1.0], 0.0),
+            "slopes must have one entry more than kinks, got 1 slopes for 1 kinks",
+        ),
+        (lambda: piecewise_linear("x", [1.0, 0.0], [1.0, 1.0, 1.0], 0.0), "kinks must be one or more finite, increasing"),
+    ],
+)
+def test_bad_parameters(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
