@@ -1,0 +1,83 @@
+"""What every function of the library is given: numbers, checked once, named when they are wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FloatArray", "as_covariance", "as_real", "broadcast_moments", "refuse_negative", "result_dtype"]
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+def as_real(argument: str, value: Any) -> FloatArray:
+    """``value`` as a finite real float array: float32 and float64 stay, everything else becomes float64.
+
+    >>> as_real("mean", [1, 2])
+    array([1., 2.])
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{argument} must be an array of numbers, got a ragged sequence") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{argument} must be real numbers, got dtype {array.dtype}")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    finite = np.isfinite(array)
+    if not finite.all():
+        place = tuple(int(i) for i in np.argwhere(~finite)[0])
+        where = f" at index {place if len(place) != 1 else place[0]}" if place else ""
+        raise ValueError(f"{argument} must be finite, got {array[place]}{where}")
+    return array
+
+
+def refuse_negative(argument: str, var: FloatArray) -> None:
+    """A ValueError where a variance is below 0."""
+    if (var < 0.0).any():
+        raise ValueError(f"{argument} must not be negative, got {var[var < 0.0].ravel()[0]}")
+
+
+def broadcast_moments(mean: Any, var: Any) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance, checked and broadcast against each other (read-only views, not copies)."""
+    mean, var = as_real("mean", mean), as_real("var", var)
+    refuse_negative("var", var)
+    try:
+        shape = np.broadcast_shapes(mean.shape, var.shape)
+    except ValueError as error:
+        raise ValueError(f"mean and var must broadcast, got shapes {mean.shape} and {var.shape}") from error
+    return np.broadcast_to(mean, shape), np.broadcast_to(var, shape)
+
+
+def result_dtype(mean: FloatArray, var: FloatArray) -> np.dtype[Any]:
+    """float32 only where both came as float32."""
+    return np.result_type(mean.dtype, var.dtype)
+
+
+def as_covariance(argument: str, cov: Any, shape: tuple[int, ...]) -> FloatArray:
+    """``cov`` checked and made symmetric to the last bit; ``shape`` is (d,), or () where there can be none."""
+    c = as_real(argument, cov)
+    if not shape or c.shape[-2:] != (*shape, *shape):
+        expected = f"shape {(*shape, *shape)}" if shape else "no axes, as mean has none"
+        raise ValueError(f"{argument} must have {expected}, got shape {c.shape}")
+    size = np.max(np.abs(c), axis=(-2, -1), keepdims=True, initial=0.0)
+    tolerance = np.finfo(c.dtype).eps ** (2 / 3)  # 4e-11 of the largest entry: rounding, not a mistake
+    mirror = np.swapaxes(c, -1, -2)
+    off = np.abs(0.5 * c - 0.5 * mirror)
+    if (off > 0.5 * tolerance * size).any():
+        place = tuple(int(i) for i in np.unravel_index(np.argmax(off), off.shape))
+        other = (*place[:-2], place[-1], place[-2])
+        raise ValueError(f"{argument} must be symmetric, got {c[place]} at {place} and {c[other]} at {other}")
+    c = 0.5 * c + 0.5 * mirror
+    scaled = c / np.where(size > 0.0, size, size.dtype.type(1.0))
+    try:
+        np.linalg.cholesky(scaled)
+    except np.linalg.LinAlgError:
+        smallest = np.min(np.linalg.eigvalsh(scaled), initial=0.0)
+        if smallest < -tolerance:
+            value = np.min(np.linalg.eigvalsh(scaled) * size[..., 0])
+            raise ValueError(f"{argument} must be positive semi-definite, got a smallest eigenvalue of {value:.3g}") from None
+    result: FloatArray = c
+    return result

@@ -1,0 +1,399 @@
+"""The one noun of the library: a Gaussian, by its mean and a variance, a covariance or a low-rank factor.
+
+>>> import pesn
+>>> position = pesn.Gaussian(mean=[0.0, 1.0], var=[4.0, 1.0])
+>>> position.affine([[1.0, 1.0]], [0.5])
+Gaussian(mean=[1.5], std=[2.236], covariance='full')
+>>> low, high = position.interval(0.95)
+>>> low.round(3), high.round(3)
+(array([-3.92, -0.96]), array([3.92, 2.96]))
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from pesn.arguments import FloatArray, as_covariance, as_real, refuse_negative
+from pesn.linalg import blocks, explain, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
+
+__all__ = ["Gaussian"]
+
+
+class Gaussian:
+    """A Gaussian over d numbers, or a batch of them, one a row; immutable.
+
+    ``mean``, ``var``, ``std`` and ``cov`` can be read whichever was given; no (d, d) matrix is formed before ``cov`` is
+    asked for. float32 where everything given is float32, else float64. The arrays are read-only.
+
+    Parameters
+    ----------
+    mean
+        Shape (d,), or (n, d) for a Gaussian a row, or a scalar. Alone it is a certain value: all variances are 0.
+    var
+        Variances; broadcast against ``mean``.
+    cov
+        Covariance, (d, d) or (n, d, d), in place of ``var`` and ``factor``. Semi-definite will do.
+    factor
+        F of shape (d, k) or (n, d, k): the covariance is F Fᵀ, and F Fᵀ + diag(var) where ``var`` is given too.
+
+    Examples
+    --------
+    >>> import numpy as np, pesn
+    >>> x = pesn.Gaussian([0.0, 0.0], factor=[[1.0], [2.0]], var=1.0)
+    >>> x.cov
+    array([[2., 2.],
+           [2., 5.]])
+    >>> x.condition([0], [1.0])                          # x₁ given that x₀ = 1
+    Gaussian(mean=[1.], std=[1.732], covariance='low-rank')
+    >>> x.sample(3, rng=0).shape
+    (3, 2)
+    """
+
+    _mean: FloatArray
+    _diagonal: FloatArray | None
+    _cov: FloatArray | None
+    _factor: FloatArray | None
+
+    def __init__(
+        self,
+        mean: npt.ArrayLike,
+        var: npt.ArrayLike | None = None,
+        cov: npt.ArrayLike | None = None,
+        factor: npt.ArrayLike | None = None,
+    ) -> None:
+        if cov is not None and (var is not None or factor is not None):
+            also = " and ".join(name for name, given in (("var", var), ("factor", factor)) if given is not None)
+            raise ValueError(
+                f"cov must be given alone, got {also} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
+            )
+        m = as_real("mean", mean)
+        if cov is not None and m.ndim == 0:
+            var, cov = (cov, None) if np.ndim(cov) == 0 else (None, cov)  # a scalar's covariance is its variance
+        d = diagonal = as_real("var", np.zeros_like(m) if var is None else var)
+        refuse_negative("var", diagonal)
+        try:
+            m, diagonal = np.broadcast_arrays(m, diagonal)
+        except ValueError as error:
+            raise ValueError(f"var must broadcast against mean, got shapes {d.shape} and {m.shape}") from error
+        if cov is not None:
+            c = as_covariance("cov", cov, m.shape[-1:])
+            self._store(m, cov=c, dtype=np.result_type(m, c))
+            return
+        f = None if factor is None else as_real("factor", factor)
+        if f is not None and (m.ndim == 0 or f.ndim < 2 or f.shape[-2] != m.shape[-1]):
+            expected = (
+                "a mean of at least one dimension" if m.ndim == 0 else f"shape ({m.shape[-1]}, k), a row for each entry of mean"
+            )
+            raise ValueError(f"factor must have {expected}, got shape {f.shape}")
+        with np.errstate(over="ignore"):
+            self._store(m, diagonal, factor=f, dtype=np.result_type(m, diagonal, *([] if f is None else [f])))
+            if f is not None and not np.isfinite(self.var).all():
+                raise ValueError(f"factor must have finite squares, got entries up to {np.abs(f).max():.3g}")
+
+    def _store(
+        self, mean: Any, diagonal: Any = None, cov: Any = None, factor: Any = None, dtype: npt.DTypeLike | None = None
+    ) -> Gaussian:
+        """Keep copies, read-only, broadcast to one batch shape. What comes here is right already."""
+        dtype = dtype or mean.dtype
+        batch = mean.shape[:-1]
+        try:
+            for part in (cov, factor):
+                batch = batch if part is None else np.broadcast_shapes(batch, part.shape[:-2])
+        except ValueError as error:
+            name, part = ("cov", cov) if cov is not None else ("factor", factor)
+            raise ValueError(f"{name} must have the batch shape of mean, got shapes {part.shape} and {mean.shape}") from error
+
+        def keep(array: Any, event: int) -> FloatArray:
+            own = np.array(array, dtype=dtype)
+            own.flags.writeable = False
+            return np.broadcast_to(own, (*batch, *own.shape[own.ndim - event :]))
+
+        event = min(mean.ndim, 1)
+        parts = {"_mean": (mean, event), "_diagonal": (diagonal, event), "_cov": (cov, 2), "_factor": (factor, 2)}
+        self.__dict__.update({name: None if array is None else keep(array, n) for name, (array, n) in parts.items()})
+        return self
+
+    @classmethod
+    def _of(cls, mean: Any, diagonal: Any = None, cov: Any = None, factor: Any = None) -> Gaussian:
+        """Without the checks, for results of this module."""
+        return cls.__new__(cls)._store(mean, diagonal, cov, factor)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a Gaussian does not change, {name} cannot be set; make a new one")
+
+    def __repr__(self) -> str:
+        with np.printoptions(precision=3, threshold=6, edgeitems=2):
+            kind = "full" if self._cov is not None else "diagonal" if self._factor is None else "low-rank"
+            return f"Gaussian(mean={self.mean}, std={self.std}, covariance={kind!r})"
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def mean(self) -> Any:
+        """The mean, (d,) or (n, d)."""
+        return self._mean[()]
+
+    @cached_property
+    def var(self) -> Any:
+        """The variances, in the shape of the mean."""
+        if self._cov is not None:
+            return _frozen(np.maximum(np.diagonal(self._cov, axis1=-2, axis2=-1), 0.0))
+        assert self._diagonal is not None
+        if self._factor is None:
+            return self._diagonal[()]
+        return _frozen(self._diagonal + np.sum(np.square(self._factor), axis=-1))
+
+    @property
+    def std(self) -> Any:
+        """The standard deviations, in the shape of the mean."""
+        return np.sqrt(self.var)
+
+    @cached_property
+    def cov(self) -> Any:
+        """The covariance, (d, d) or (n, d, d)."""
+        if self._cov is not None or self._mean.ndim == 0:
+            return self.var if self._cov is None else self._cov
+        assert self._diagonal is not None
+        dense = self._diagonal[..., None] * np.eye(self.dim, dtype=self._mean.dtype)
+        return _frozen(dense if self._factor is None else dense + outer(self._factor))
+
+    @property
+    def factor(self) -> Any:
+        """F, where the covariance is kept as F Fᵀ + diag(``diagonal``); else ``None``."""
+        return self._factor
+
+    @property
+    def diagonal(self) -> Any:
+        """The diagonal beside F Fᵀ: all of ``var`` where there is no factor, ``None`` where a full ``cov`` is kept."""
+        return self._diagonal
+
+    @property
+    def dim(self) -> int:
+        """d, the length of a row; 1 for a scalar."""
+        return self._mean.shape[-1] if self._mean.ndim else 1
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """() for one Gaussian, (n,) for one a row."""
+        return self._mean.shape[:-1]
+
+    # ---------------------------------------------------------------- what one asks of it
+
+    def interval(self, level: float) -> tuple[Any, Any]:
+        """The central interval of each coordinate that holds it with probability ``level``: (low, high)."""
+        value = as_real("level", level)
+        if value.ndim or not 0.0 < value < 1.0:
+            raise ValueError(f"level must be a number in (0, 1), got {level!r}")
+        reach = self.std * self._mean.dtype.type(-special.ndtri(0.5 * (1.0 - float(value))))
+        return self.mean - reach, self.mean + reach
+
+    def sample(self, n: int, rng: Any = None) -> FloatArray:
+        """``n`` draws, (n, d) or (n, batch, d); ``rng`` is a seed or a Generator (SPEC 7)."""
+        try:
+            count = operator.index(n)
+        except TypeError as error:
+            raise TypeError(f"n must be a whole number of draws, got {n!r}") from error
+        if count < 0:
+            raise ValueError(f"n must not be negative, got {n}")
+        rng, dtype = np.random.default_rng(rng), self._mean.dtype
+        draw: FloatArray = rng.standard_normal((count, *self._mean.shape), dtype=dtype.type)
+        if self._cov is not None:
+            draw = times(root_of(self._cov), draw)
+            return self._mean + draw
+        assert self._diagonal is not None
+        result = self._mean + np.sqrt(self._diagonal) * draw
+        if self._factor is not None:
+            inner = rng.standard_normal((count, *self.batch_shape, self._factor.shape[-1]), dtype=dtype.type)
+            result = result + times(self._factor, inner)
+        return result
+
+    def logpdf(self, x: npt.ArrayLike) -> Any:
+        """The logarithm of the density at ``x``, (…, d) against the batch; the covariance must be positive definite."""
+        point = as_real("x", x)
+        if self._mean.ndim and point.shape[-1:] != self._mean.shape[-1:]:
+            raise ValueError(f"x must have {self.dim} entries in its last axis, got shape {point.shape}")
+        r = point - self._mean
+        if self._mean.ndim == 0:
+            r = r[..., None]
+        half_log_det: Any
+        diagonal = self._vector()._diagonal
+        if diagonal is not None and np.all(diagonal > 0.0):
+            s = np.sqrt(diagonal)
+            r, half_log_det = r / s, np.sum(np.log(s), axis=-1)
+            square = np.sum(r * r, axis=-1)
+            if self._factor is not None:
+                # Woodbury with B = F/s: the square is min_z |r − Bz|² + |z|², a sum without cancellation.
+                B = self._factor / s[..., None]
+                small = np.eye(B.shape[-1], dtype=B.dtype) + outer(transpose(B))
+                inner = solve(small, times(transpose(B), r))
+                square = np.sum(np.square(r - times(B, inner)), axis=-1) + np.sum(np.square(inner), axis=-1)
+                half_log_det = half_log_det + half_log_determinant(np.linalg.cholesky(small))
+        else:
+            try:
+                root = np.linalg.cholesky(self._vector().cov)
+            except np.linalg.LinAlgError as error:
+                raise ValueError("logpdf needs a positive definite covariance, got a singular one; add a variance") from error
+            square, half_log_det = np.sum(np.square(solve(root, r)), axis=-1), half_log_determinant(root)
+        return -0.5 * square - half_log_det - 0.5 * self.dim * math.log(2.0 * math.pi)
+
+    # ---------------------------------------------------------------- other Gaussians, from this one
+
+    def affine(self, A: npt.ArrayLike, b: npt.ArrayLike | None = None) -> Gaussian:
+        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate."""
+        matrix = as_real("A", A)
+        offset = as_real("b", np.zeros((), matrix.dtype) if b is None else b)
+        if matrix.ndim == 0:
+            square, parts = matrix * matrix, (self._diagonal, self._cov)
+            diagonal, cov = (None if part is None else part * square for part in parts)
+            return self._of(
+                _plus(self._mean * matrix, offset), diagonal, cov, None if self._factor is None else self._factor * matrix
+            )
+        x = self._vector()
+        if matrix.ndim != 2 or matrix.shape[1] != x.dim:
+            raise ValueError(f"A must have shape (p, {x.dim}) or be a number, got shape {matrix.shape}")
+        mean = _plus(x._mean @ matrix.T, offset)
+        if x._cov is not None:
+            return self._of(mean, cov=symmetric(matrix @ x._cov @ matrix.T))
+        # F Fᵀ + diag(s²) = [F, diag(s)] [F, diag(s)]ᵀ; the columns of s are left out where all of them are 0.
+        root = matrix @ x._columns()
+        if root.shape[-1] < root.shape[-2]:
+            return self._of(mean, np.zeros_like(mean), factor=root)
+        return self._of(mean, cov=outer(root))
+
+    def join(self, other: Gaussian, cross: npt.ArrayLike | None = None) -> Gaussian:
+        """This one stacked on ``other``: independent, or with Cov(self, other) = ``cross`` of shape (d, d of other)."""
+        if not isinstance(other, Gaussian):
+            raise TypeError(f"other must be a Gaussian, got {type(other).__name__}")
+        x, y = self._vector(), other._vector()
+        try:
+            batch = np.broadcast_shapes(x.batch_shape, y.batch_shape)
+        except ValueError as error:
+            raise ValueError(f"other must have the batch shape of this one, got {y.batch_shape} and {x.batch_shape}") from error
+
+        def stack(a: Any, b: Any) -> Any:
+            return np.concatenate([np.broadcast_to(a, (*batch, x.dim)), np.broadcast_to(b, (*batch, y.dim))], axis=-1)
+
+        mean = stack(x._mean, y._mean)
+        if cross is None and x._cov is None and y._cov is None:
+            diagonal = stack(x._diagonal, y._diagonal)
+            if x._factor is None and y._factor is None:
+                return self._of(mean, diagonal)
+            none: Any = np.empty((1, 0), mean.dtype)
+            first, second = (none if g._factor is None else g._factor for g in (x, y))
+            return self._of(mean, diagonal, factor=blocks(batch, x.dim, y.dim, first, second))
+        if cross is None:
+            return self._of(mean, cov=blocks(batch, x.dim, y.dim, x.cov, y.cov))
+        between = as_real("cross", cross)
+        if between.shape[-2:] != (x.dim, y.dim):
+            raise ValueError(f"cross must have shape {(x.dim, y.dim)}, got {between.shape}")
+        dense = blocks(batch, x.dim, y.dim, x.cov, y.cov).astype(np.result_type(mean, between))
+        dense[..., : x.dim, x.dim :], dense[..., x.dim :, : x.dim] = between, transpose(between)
+        return self._of(mean.astype(dense.dtype), cov=as_covariance("cross, with both covariances,", dense, mean.shape[-1:]))
+
+    def marginal(self, indices: Any) -> Gaussian:
+        """The coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
+        x = self._vector()
+        i = x._positions(indices)
+        diagonal = None if x._diagonal is None else x._diagonal[..., i]
+        cov = None if x._cov is None else x._cov[..., i[:, None], i]
+        return self._of(x._mean[..., i], diagonal, cov, None if x._factor is None else x._factor[..., i, :])
+
+    def condition(self, indices: Any, values: npt.ArrayLike) -> Gaussian:
+        """The other coordinates, given that those of ``indices`` are ``values``."""
+        x = self._vector()
+        i = x._positions(indices)
+        if len(set(i.tolist())) != len(i):
+            raise ValueError(f"indices must not repeat, got {indices!r}")
+        rest = np.setdiff1d(np.arange(x.dim), i)
+        innovation = _innovation("values", values, x._mean[..., i])
+        if x._cov is not None:
+            root, diagonal, zero = root_of(x._cov), None, 0
+            seen, other = root[..., i, :], root[..., rest, :]
+        else:
+            # Each coordinate's own variance is noise on what is seen, and stays as it is on the rest.
+            own, diagonal = x.marginal(i), x.marginal(rest)._diagonal
+            seen = own._columns()
+            other = np.zeros((*x.batch_shape, len(rest), 0), seen.dtype) if x._factor is None else x._factor[..., rest, :]
+            zero = seen.shape[-1] - other.shape[-1]
+        gain, left = explain(seen, pad(other, zero))
+        mean = x._mean[..., rest] + times(gain, innovation)
+        if diagonal is None:
+            return self._of(mean, cov=outer(left))
+        return self._of(mean, np.broadcast_to(diagonal, mean.shape), factor=None if x._factor is None else left)
+
+    def observe(self, H: npt.ArrayLike, y: npt.ArrayLike, R: npt.ArrayLike | None = None) -> Gaussian:
+        """The whole x, given y = H x + noise: H (p, d), y (p,), R the noise's covariance or variances (none: exact)."""
+        x, matrix = self._vector(), as_real("H", H)
+        if matrix.ndim != 2 or matrix.shape[1] != x.dim:
+            raise ValueError(f"H must have shape (p, {x.dim}), got {matrix.shape}")
+        p = matrix.shape[0]
+        if R is not None and np.ndim(R) == 2:
+            noise = root_of(as_covariance("R", R, (p,)))
+        else:
+            variances = np.zeros((), matrix.dtype) if R is None else as_real("R", R)
+            refuse_negative("R", variances)
+            if variances.shape not in ((), (1,), (p,)):
+                raise ValueError(f"R must have shape ({p}, {p}), ({p},) or be a number, got shape {variances.shape}")
+            noise = np.sqrt(variances) * np.eye(p, dtype=variances.dtype)
+        root = x._columns() if x._cov is None else root_of(x._cov)
+        seen = np.concatenate([matrix @ root, np.broadcast_to(noise, (*x.batch_shape, p, p))], axis=-1)
+        gain, left = explain(seen, pad(root, p))
+        mean = x._mean + times(gain, _innovation("y", y, x._mean @ matrix.T))
+        if left.shape[-1] < x.dim and x._cov is None:
+            return self._of(mean, np.zeros_like(mean), factor=left)
+        return self._of(mean, cov=outer(left))
+
+    # ---------------------------------------------------------------- inside
+
+    def _vector(self) -> Gaussian:
+        """Itself, a scalar as a vector of one."""
+        return self if self._mean.ndim else self._of(self._mean[None], self._diagonal[None])  # type: ignore[index]
+
+    def _columns(self) -> FloatArray:
+        """G with G Gᵀ = F Fᵀ + diag(diagonal), as narrow as it can be."""
+        assert self._diagonal is not None
+        own = np.sqrt(self._diagonal)[..., None] * np.eye(self.dim, dtype=self._mean.dtype)
+        if not self._diagonal.any():
+            own = own[..., :0]
+        return own if self._factor is None else np.concatenate([self._factor, own], axis=-1)
+
+    def _positions(self, indices: Any) -> npt.NDArray[np.intp]:
+        index = indices if isinstance(indices, slice) else np.asarray(indices)
+        if not isinstance(index, slice) and index.size == 0:
+            index = index.astype(np.intp)
+        try:
+            return np.atleast_1d(np.arange(self.dim)[index]).ravel()
+        except IndexError as error:
+            raise ValueError(f"indices must be positions or a mask of {self.dim} coordinates, got {indices!r}") from error
+
+
+# ---------------------------------------------------------------- what was given, what is handed out
+
+
+def _frozen(array: Any) -> Any:
+    array.flags.writeable = False
+    return array[()]
+
+
+def _plus(value: Any, offset: Any) -> Any:
+    try:
+        result = value + offset
+    except ValueError as error:
+        raise ValueError(f"b must have shape {value.shape[-1:]}, got {offset.shape}") from error
+    if result.shape[-1:] != value.shape[-1:]:
+        raise ValueError(f"b must have shape {value.shape[-1:]}, got {offset.shape}")
+    return result
+
+
+def _innovation(name: str, values: Any, expected: Any) -> Any:
+    given = as_real(name, values)
+    if given.shape[-1:] != expected.shape[-1:] and not (given.ndim == 0 and expected.shape[-1] == 1):
+        raise ValueError(f"{name} must have {expected.shape[-1]} entries in the last axis, got shape {given.shape}")
+    return given - expected

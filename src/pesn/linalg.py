@@ -1,0 +1,83 @@
+"""Linear algebra on stacks of matrices: roots are turned, never subtracted from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["blocks", "explain", "half_log_determinant", "outer", "pad", "root_of", "solve", "symmetric", "times", "transpose"]
+
+
+def transpose(a: Any) -> Any:
+    """The last two axes exchanged."""
+    return np.swapaxes(a, -1, -2)
+
+
+def times(a: Any, x: Any) -> Any:
+    """a @ x for vectors in the last axis of x: one product where there is one matrix."""
+    return x @ a.T if a.ndim == 2 else (a @ x[..., None])[..., 0]
+
+
+def solve(a: Any, x: Any) -> Any:
+    """The solution of a y = x for vectors in the last axis of x."""
+    if a.ndim > 2:
+        return np.linalg.solve(a, x[..., None])[..., 0]
+    return np.linalg.solve(a, x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
+
+
+def symmetric(a: Any) -> Any:
+    """The mean of a matrix and its transpose, without overflow."""
+    return 0.5 * a + 0.5 * transpose(a)
+
+
+def outer(root: Any) -> Any:
+    """root rootᵀ, symmetric to the last bit."""
+    return symmetric(root @ transpose(root))
+
+
+def pad(a: Any, columns: int) -> Any:
+    """``a`` with columns of zeros behind it."""
+    return np.concatenate([a, np.zeros((*a.shape[:-1], columns), a.dtype)], axis=-1)
+
+
+def blocks(batch: tuple[int, ...], p: int, q: int, a: Any, b: Any) -> Any:
+    """[[a, 0], [0, b]] with p and q rows."""
+    result = np.zeros((*batch, p + q, a.shape[-1] + b.shape[-1]), np.result_type(a, b))
+    result[..., :p, : a.shape[-1]], result[..., p:, a.shape[-1] :] = a, b
+    return result
+
+
+def half_log_determinant(root: Any) -> Any:
+    """Half the logarithm of the determinant, from a triangular root."""
+    return np.sum(np.log(np.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
+
+
+def root_of(cov: Any) -> Any:
+    """L with L Lᵀ = cov; by eigenvalues where cov is singular and Cholesky fails."""
+    try:
+        return np.linalg.cholesky(cov)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(cov)
+        return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
+def explain(seen: Any, other: Any) -> tuple[Any, Any]:
+    """For u = seen·w, x = other·w, w ~ N(0, I): the gain K of E[x | u] = K u and a root of Cov(x | u).
+
+    The right singular vectors of ``seen`` turn w so that u hears only its first entries; what x takes from the others
+    is left. A root is turned, never subtracted from: the result is positive semi-definite, and a singular ``seen`` is
+    no special case.
+    """
+    size = np.sqrt(np.sum(np.square(seen), axis=-1))
+    scale = np.where(size > 0.0, size, size.dtype.type(1.0))  # rows of one length: units must not decide the rank
+    u, s, vt = np.linalg.svd(seen / scale[..., None], full_matrices=True)
+    n = s.shape[-1]
+    live = s > np.finfo(s.dtype).eps * max(seen.shape[-2:]) * np.max(s, axis=-1, keepdims=True, initial=0.0)
+    turned = other @ transpose(vt)
+    inverse = np.where(live, 1.0 / np.where(live, s, s.dtype.type(1.0)), s.dtype.type(0.0))
+    gain = (turned[..., :n] * inverse[..., None, :]) @ transpose(u[..., :n]) / scale[..., None, :]
+    if live.all():
+        return gain, turned[..., n:]
+    turned[..., :n] *= ~live[..., None, :]
+    return gain, turned
