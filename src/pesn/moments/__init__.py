@@ -1,0 +1,126 @@
+"""Moments of an activation of a Gaussian: rival methods behind one function.
+
+>>> import pesn
+>>> pesn.moments("tanh", 3.0, 0.2).mean.round(9)
+np.float64(0.992664065)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.activations import Activation, get
+from pesn.arguments import broadcast_moments, result_dtype
+
+__all__ = ["Moments", "gain", "moments"]
+
+Array = npt.NDArray[np.floating[Any]]
+
+
+class Moments(NamedTuple):
+    """Mean, variance, skewness and kurtosis; ``None`` above the order that was asked for."""
+
+    mean: Any
+    var: Any = None
+    skewness: Any = None
+    kurtosis: Any = None
+
+
+# imported when they are called: numba and the tables cost more than the rest of the package
+_METHODS = {
+    "surface": "surface",
+    "exact": "exact",
+    "spline": "spline",
+    "spline-raw": "spline",
+    "analytic": "analytic",
+    "mixture": "mixture",
+    "monte-carlo": "monte_carlo",
+}
+
+
+def moments(
+    activation: str | Activation,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike,
+    *,
+    order: int = 2,
+    method: str = "surface",
+    mesh: Any = None,
+    n_components: int = 8,
+    n_samples: int = 10_000,
+    rng: Any = None,
+) -> Moments:
+    """Moments of f(z) for z ~ N(mean, var), elementwise.
+
+    Parameters
+    ----------
+    activation
+        A name (``pesn.activations.names()``) or an :class:`~pesn.activations.Activation`.
+    mean, var
+        Mean and **variance** of z; arrays that broadcast. float32 in, float32 out.
+    order
+        1 gives the mean, 2 the variance too, 3 the skewness too, 4 the kurtosis too (3 for a Gaussian).
+    method
+        - ``"surface"`` (default): a table of the answer; nearly exact at the price of one formula. Closed forms where they
+          exist (piecewise-linear activations, erf, sine), ``"exact"`` where f is neither smooth nor piecewise linear, and
+          for orders 3 and 4.
+        - ``"exact"``: quadrature to rounding, any activation.
+        - ``"spline"``: the paper's cubic spline on ``mesh``, with tails; the variance is that of the spline itself.
+        - ``"spline-raw"``: the same with the paper's A₂ − A₁² (and A₃, A₄) from a spline of each power. Kept for the
+          reproduction: this one variance **can be negative**.
+        - ``"analytic"``: the paper's one-line formulas (tanh, sigmoid; orders 1 and 2), clipped at 0.
+        - ``"mixture"``: logistic distribution as ``n_components`` Gaussians (tanh, sigmoid; orders 1 and 2).
+        - ``"monte-carlo"``: ``n_samples`` draws from ``rng``.
+    mesh
+        A :class:`pesn.Mesh` for the spline; ``None`` is 101 points on [−10, 10].
+
+    Returns
+    -------
+    Moments
+        ``mean``, ``var``, ``skewness``, ``kurtosis``, each of the broadcast shape. Where the output variance is 0,
+        skewness is 0 and kurtosis 3, their limits for a vanishing variance.
+
+    >>> import pesn
+    >>> mean, var, *_ = pesn.moments("tanh", [0.0, 3.0], 0.2)
+    >>> var.round(8)
+    array([1.4718182e-01, 6.3700000e-05])
+    """
+    record = get(activation)
+    if not isinstance(method, str) or method not in _METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {method!r}")
+    if isinstance(order, bool) or order not in (1, 2, 3, 4):
+        raise ValueError(f"order must be 1, 2, 3 or 4, got {order!r}")
+    mean_array, var_array = broadcast_moments(mean, var)
+    shape, dtype = mean_array.shape, result_dtype(mean_array, var_array)
+    options: dict[str, Any] = {}
+    if method in ("spline", "spline-raw"):
+        options = {"mesh": mesh, "raw": method == "spline-raw"}
+    elif method == "mixture":
+        options = {"n_components": n_components}
+    elif method == "monte-carlo":
+        options = {"n_samples": n_samples, "rng": rng}
+    module = import_module(f"pesn.moments.{_METHODS[method]}")
+    flat = (array.reshape(-1) for array in (mean_array, var_array))
+    if method != "surface":  # the surface reads float32 as it is; every other method computes in float64
+        flat = (array.astype(np.float64, copy=False) for array in flat)
+    results = module.moments(record, *flat, int(order), **options)
+    return Moments(*(r.reshape(shape).astype(dtype, copy=False)[()] for r in results))
+
+
+def gain(activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike) -> Any:
+    """E[f′(z)] for z ~ N(mean, var): Stein's gain, Cov(x, f(z)) = Cov(x, z) · E[f′(z)] for any x jointly Gaussian with z.
+
+    >>> import pesn
+    >>> pesn.gain("tanh", 3.0, 0.2).round(12)
+    np.float64(0.0145543543)
+    """
+    record = get(activation)
+    mean_array, var_array = broadcast_moments(mean, var)
+    shape, dtype = mean_array.shape, result_dtype(mean_array, var_array)
+    surface = import_module("pesn.moments.surface")
+    result = surface.gain(record, mean_array.reshape(-1), var_array.reshape(-1))
+    return result.reshape(shape).astype(dtype, copy=False)[()]

@@ -1,0 +1,37 @@
+"""The reference table: 50-digit arithmetic, 20 digits printed, for six activations."""
+
+import csv
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# No deadline: a first call compiles. In CI the examples are the same every time.
+settings.register_profile("pesn", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("pesn")
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """name -> namespace of arrays: mean, var (input), out_mean, out_var, skewness, kurtosis, gain."""
+    with (Path(__file__).parent / "data" / "moments.csv").open() as file:
+        rows = list(csv.DictReader(file))
+
+    def column(name, key):
+        return np.array([float(row[key] or "nan") for row in rows if row["activation"] == name])
+
+    return {
+        name: SimpleNamespace(
+            mean=column(name, "mean"),
+            var=column(name, "variance"),
+            out_mean=column(name, "out_mean"),
+            out_var=np.maximum(column(name, "out_variance"), 0.0),
+            skewness=column(name, "out_skewness"),
+            kurtosis=column(name, "out_kurtosis"),
+            gain=column(name, "mean_derivative"),
+        )
+        for name in ("tanh", "sigmoid", "silu", "softplus", "gelu", "erf")
+    }
