@@ -1,0 +1,221 @@
+"""Claim: the closed forms are the exact moments to rounding, from v = 0 to 1e300, and their variance is never negative."""
+
+import csv
+import math
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pesn import activations
+from pesn.moments import closed, exact
+
+STEP = activations.piecewise_linear("step", [0.0, 1e-3], [0.0, 1000.0, 0.0], 0.0)
+DEAD_ZONE = activations.piecewise_linear("dead zone", [-1.0, 1.0], [1.0, 0.0, 1.0], 0.0)
+ZIGZAG = activations.piecewise_linear("zigzag", [-2.0, -1.0, 0.5, 3.0], [0.0, 2.0, -1.0, 0.5, 0.0], 1.0)
+NEARLY_FLAT = activations.piecewise_linear("nearly flat", [0.0, 1.0, 2.0], [1e-9, 1.0, -1.0, 1e-9], 0.0)
+ABSOLUTE = activations.piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
+CUSTOM = [activations.hard_tanh(-0.3, 2.5), ABSOLUTE, STEP, DEAD_ZONE, ZIGZAG, NEARLY_FLAT]
+PIECEWISE = [*map(activations.get, ("relu", "leaky_relu", "hard_tanh")), *CUSTOM]
+ALL = [activations.get("identity"), *PIECEWISE, activations.get("sine"), activations.get("erf")]
+
+
+def by_name(activation):
+    return activation.name
+
+
+def grid(largest):
+    rng = np.random.default_rng(0)
+    mean, var = (a.ravel() for a in np.meshgrid(np.linspace(-8.0, 8.0, 33), np.logspace(-12, largest, 25)))
+    return np.append(mean, rng.uniform(-8.0, 8.0, 500)), np.append(var, 10.0 ** rng.uniform(-12, largest, 500))
+
+
+def one(activation, mean, var):
+    mean, var = closed.moments(activation, np.array([float(mean)]), np.array([float(var)]), 2)
+    return float(mean[0]), float(var[0])
+
+
+def naive_twin(activation, mean, var, digits=400):
+    """E[f] and E[f²] − E[f]² from the textbook integrals of each piece, in so many digits that cancellation does not matter."""
+    with mpmath.workdps(digits):
+        m, s = mpmath.mpf(mean), mpmath.sqrt(mpmath.mpf(var))
+        kinks, slopes = [mpmath.mpf(k) for k in activation.kinks], [mpmath.mpf(k) for k in activation.slopes]
+        values = [mpmath.mpf(float(activation.value(activation.kinks[0])))]
+        for k, a, b in zip(slopes[1:], kinks, kinks[1:], strict=False):
+            values.append(values[-1] + k * (b - a))
+        cdf = [mpmath.mpf(0), *(mpmath.erfc((m - z) / s / mpmath.sqrt(2)) / 2 for z in kinks), mpmath.mpf(1)]
+        pdf = [mpmath.mpf(0), *(mpmath.exp(-(((z - m) / s) ** 2) / 2) / mpmath.sqrt(2 * mpmath.pi) for z in kinks), mpmath.mpf(0)]
+        x = [mpmath.mpf(0), *((z - m) / s for z in kinks), mpmath.mpf(0)]
+        first = second = mpmath.mpf(0)
+        for i, k in enumerate(slopes):
+            anchor = max(i - 1, 0)
+            p, q = values[anchor] + k * (m - kinks[anchor]), k * s  # f = p + q x on this piece
+            e0, e1 = cdf[i + 1] - cdf[i], pdf[i] - pdf[i + 1]
+            e2 = e0 + x[i] * pdf[i] - x[i + 1] * pdf[i + 1]
+            first += p * e0 + q * e1
+            second += p * p * e0 + 2 * p * q * e1 + q * q * e2
+        return first, second - first * first
+
+
+# ---------------------------------------------------------------- against the rivals
+
+
+@pytest.mark.parametrize("activation", ALL, ids=by_name)
+def test_closed_form_is_the_quadrature(activation):
+    mean, var = grid(3.0 if activation.name == "sine" else 6.0)
+    ours, theirs = closed.moments(activation, mean, var, 2), exact.moments(activation, mean, var, 2)
+    scale = np.maximum(np.maximum(1.0, np.abs(theirs[0])), np.sqrt(theirs[1]))
+    assert np.max(np.abs(ours[0] - theirs[0]) / scale) < 1e-13
+    steepest = max(1.0, *map(abs, activation.slopes or (1.0,)))
+    # The quadrature ends at ten standard deviations: f flat all about m, with its kinks beyond six, is the naive twin's test.
+    clear = theirs[1] > 1e-11 * steepest**2 * var if activation.kinks else var > 0.0
+    assert clear.sum() > 300
+    np.testing.assert_allclose(ours[1][clear], theirs[1][clear], rtol=1e-10)
+    gains = closed.gain(activation, mean, var), exact.gain(activation, mean, var)
+    np.testing.assert_allclose(*gains, rtol=0.0, atol=1e-14 * steepest)
+
+
+@pytest.mark.parametrize("activation", PIECEWISE, ids=by_name)
+def test_piecewise_linear_is_its_naive_twin_in_400_digits(activation):
+    rng = np.random.default_rng(1)
+    for largest in (0.0, 2.0, 6.0, 300.0):
+        for mean, exponent in zip(rng.uniform(-8.0, 8.0, 25), rng.uniform(-12.0, largest, 25), strict=True):
+            m, v = one(activation, mean, 10.0**exponent)
+            true_mean, true_var = naive_twin(activation, mean, 10.0**exponent)
+            scale = max(1.0, abs(float(true_mean)), math.sqrt(float(true_var)))
+            assert abs(float(m - true_mean)) < 1e-14 * scale
+            assert v == pytest.approx(float(true_var), rel=2e-12, abs=1e-290)
+
+
+kinks = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=4, unique_by=lambda z: round(z, 3)).map(sorted)
+slope = st.sampled_from([0.0, 0.0, 1.0, -1.0, 0.3, 2.0, 1e-6])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), kinks, st.floats(-8.0, 8.0), st.floats(-12.0, 20.0))
+def test_any_piecewise_linear_activation(data, kinks, mean, exponent):
+    slopes = data.draw(st.lists(slope, min_size=len(kinks) + 1, max_size=len(kinks) + 1))
+    activation = activations.piecewise_linear("any", kinks, slopes, 0.0)
+    _, v = one(activation, mean, 10.0**exponent)
+    assert v >= 0.0
+    assert v == pytest.approx(float(naive_twin(activation, mean, 10.0**exponent)[1]), rel=1e-10, abs=1e-290)
+
+
+def test_erf_is_the_reference_table():
+    with (Path(__file__).parents[1] / "data" / "moments.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["activation"] == "erf"]
+    table = {
+        key: np.array([float(row[key]) for row in rows]) for key in rows[0] if key.startswith(("mean", "var", "out_m", "out_v"))
+    }
+    mean, var = closed.moments(activations.get("erf"), table["mean"], table["variance"], 2)
+    np.testing.assert_allclose(mean, table["out_mean"], rtol=0.0, atol=1e-15)
+    clear = table["out_variance"] > 1e-24
+    assert clear.sum() > 100
+    np.testing.assert_allclose(var[clear], table["out_variance"][clear], rtol=1e-9)
+    gain = closed.gain(activations.get("erf"), table["mean"], table["variance"])
+    np.testing.assert_allclose(gain, table["mean_derivative"], rtol=0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("mean", "var", "rel"),
+    [(8.0, 0.8, 1e-13), (8.0, 1e-12, 1e-13), (-3.0, 50.0, 1e-13), (100.0, 100.0, 1e-12), (1000.0, 1500.0, 1e-9)],
+)
+def test_erf_variance_is_placketts_integral_in_50_digits(mean, var, rel):
+    with mpmath.workdps(50):
+        a, rho = mpmath.mpf(mean) ** 2 / (mpmath.mpf(var) + 0.5), mpmath.mpf(var) / (mpmath.mpf(var) + 0.5)
+        edges = mpmath.linspace(0, mpmath.asin(rho), 20)
+        expected = 2 / mpmath.pi * mpmath.quad(lambda t: mpmath.exp(-a / (1 + mpmath.sin(t))), edges)
+    assert one(activations.get("erf"), mean, var)[1] == pytest.approx(float(expected), rel=rel, abs=0.0)
+
+
+@pytest.mark.parametrize("activation", ALL, ids=by_name)
+@pytest.mark.parametrize(("mean", "var"), [(0.3, 0.5), (-1.5, 2.0), (2.0, 30.0)])
+def test_monte_carlo_agrees_within_its_standard_error(activation, mean, var):
+    n = 100_000
+    f = activation.value(mean + math.sqrt(var) * np.random.default_rng(3).standard_normal(n))
+    m, v = one(activation, mean, var)
+    assert abs(f.mean() - m) < 5.0 * f.std() / math.sqrt(n)
+    squares = (f - m) ** 2
+    assert abs(squares.mean() - v) < 5.0 * squares.std() / math.sqrt(n) + 1e-12
+
+
+@pytest.mark.parametrize("activation", ALL, ids=by_name)
+def test_gain_is_the_slope_of_the_mean(activation):
+    mean, var = (a.ravel() for a in np.meshgrid(np.linspace(-4.0, 4.0, 23), [0.01, 0.3, 4.0, 100.0]))
+    h = 1e-3 * np.sqrt(var)
+    rise = closed.moments(activation, mean + h, var, 1)[0] - closed.moments(activation, mean - h, var, 1)[0]
+    steepest = max(1.0, *map(abs, activation.slopes or (1.0,)))
+    np.testing.assert_allclose(closed.gain(activation, mean, var), rise / (2.0 * h), rtol=0.0, atol=2e-6 * steepest)
+
+
+# ---------------------------------------------------------------- the ends of the range
+
+
+@pytest.mark.parametrize("activation", ALL, ids=by_name)
+def test_no_variance_gives_the_value_itself(activation):
+    mean = np.array([-1e300, -7.0, -1.0, 0.0, 1e-3, 1.0, 2.5, 1e300])
+    m, v = closed.moments(activation, mean, np.zeros_like(mean), 2)
+    np.testing.assert_array_equal(v, 0.0)
+    np.testing.assert_allclose(m, activation.value(mean), rtol=1e-15)
+    np.testing.assert_allclose(closed.gain(activation, mean, np.zeros_like(mean)), activation.derivative(mean), rtol=1e-14)
+
+
+def test_wide_gaussians_reach_their_limits():
+    for v in (1e12, 1e300, 1.7e308):
+        m, s2 = one(activations.get("relu"), 0.0, v)
+        assert m == pytest.approx(math.sqrt(v) / math.sqrt(2.0 * math.pi), rel=1e-14)
+        assert s2 == pytest.approx(v * 0.5 * (1.0 - 1.0 / math.pi), rel=1e-14)
+        for name in ("hard_tanh", "erf"):
+            assert one(activations.get(name), 0.5, v) == pytest.approx((0.0, 1.0), abs=2e-6)
+        assert one(activations.get("sine"), 0.5, v) == (0.0, 0.5)
+        assert one(activations.get("identity"), 0.5, v) == (0.5, pytest.approx(v, rel=1e-15))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(ALL),
+    st.floats(-1e300, 1e300) | st.floats(-10.0, 10.0),
+    st.floats(0.0, 1e300) | st.floats(-300.0, 300.0).map(lambda e: 10.0**e),
+)
+def test_finite_and_never_negative_for_every_double(activation, mean, var):
+    m, v = one(activation, mean, var)
+    gain = closed.gain(activation, np.array([mean]), np.array([var]))
+    assert math.isfinite(m)
+    assert math.isfinite(gain[0])
+    assert 0.0 <= v < math.inf
+
+
+def test_far_means():
+    assert one(activations.get("relu"), 1e300, 1.0) == (1e300, 1.0)
+    assert one(activations.get("relu"), -1e300, 1.0) == (0.0, 0.0)
+    assert one(activations.get("hard_tanh"), -1e300, 1e-300) == (-1.0, 0.0)
+    assert one(activations.get("erf"), 1e300, 1e300) == (1.0, 0.0)
+
+
+# ---------------------------------------------------------------- the call
+
+
+def test_what_it_serves():
+    assert all(map(closed.serves, ALL))
+    assert not any(closed.serves(activations.get(name)) for name in ("tanh", "sigmoid", "swish", "softplus", "gelu", "elu"))
+
+
+def test_empty_arrays_and_order():
+    empty = np.zeros(0)
+    for activation in ALL:
+        assert [r.shape for r in closed.moments(activation, empty, empty, 2)] == [(0,), (0,)]
+        assert len(closed.moments(activation, np.ones(3), np.ones(3), 1)) == 1
+        assert closed.gain(activation, empty, empty).shape == (0,)
+
+
+def test_what_it_refuses():
+    x = np.ones(1)
+    with pytest.raises(ValueError, match="'tanh' has no closed form"):
+        closed.moments(activations.get("tanh"), x, x, 2)
+    with pytest.raises(ValueError, match="order must be 1 or 2 for a closed form, got 3"):
+        closed.moments(activations.get("relu"), x, x, 3)
+    with pytest.raises(ValueError, match="'gelu' has no closed form"):
+        closed.gain(activations.get("gelu"), x, x)

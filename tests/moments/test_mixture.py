@@ -1,0 +1,111 @@
+"""Claim: eight components give tanh's mean and variance within 1e-8 for every mean and variance, the variance never negative."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+from pesn.activations import get
+from pesn.moments import exact, mixture
+
+TANH, SIGMOID = get("tanh"), get("sigmoid")
+REFERENCE = Path(__file__).parents[1] / "data" / "moments.csv"
+
+
+def reference(name):
+    with REFERENCE.open() as file:
+        rows = [r for r in csv.DictReader(file) if r["activation"] == name]
+    return (np.array([float(r[k]) for r in rows]) for k in ("mean", "variance", "out_mean", "out_variance"))
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid"])
+def test_against_the_reference_table(name):
+    m, v, true_mean, true_var = reference(name)
+    mean, var = mixture.moments(get(name), m, v, 2)
+    assert len(m) > 100
+    np.testing.assert_allclose(mean, true_mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(var, true_var, rtol=0, atol=1e-8)
+    assert np.all(var >= 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(st.floats(-10, 10), st.floats(-1e3, 1e3)),
+    st.one_of(st.just(0.0), st.floats(-300, 300).map(lambda e: 10.0**e), st.floats(0, 100)),
+)
+def test_against_quadrature_over_the_whole_range(m, v):
+    m, v = np.array([m]), np.array([v])
+    for activation in (TANH, SIGMOID):
+        mean, var = mixture.moments(activation, m, v, 2)
+        true_mean, true_var = exact.moments(activation, m, v, 2)
+        assert abs(mean - true_mean) <= 1e-8
+        assert abs(var - true_var) <= 1e-8
+        assert var >= 0
+
+
+def test_the_ends_of_the_range():
+    m = np.array([1e300, -1e300, 1e300, 0.0, 1e150])
+    v = np.array([1e300, 0.0, 1e-300, 1e300, 1e300])
+    mean, var = mixture.moments(TANH, m, v, 2)
+    # tanh is a step here: ±1 with the probabilities Φ(±m/s), and Φ(1) − Φ(−1) = erf(1/√2)
+    step = np.array([1.0, -1.0, 1.0, 0.0, special.erf(np.sqrt(0.5))])
+    np.testing.assert_allclose(mean, step, atol=1e-8)
+    np.testing.assert_allclose(var, 1.0 - step**2, atol=1e-8)
+
+
+@pytest.mark.parametrize(("count", "error"), [(3, 8.7e-5), (5, 1.2e-6), (8, 4.2e-9)])
+def test_the_mean_errs_by_twice_the_error_of_the_distribution_function(count, error):
+    z = np.linspace(-12, 12, 20001)
+    (mean,) = mixture.moments(TANH, z, np.zeros_like(z), 1, n_components=count)
+    assert np.max(np.abs(mean - np.tanh(z))) == pytest.approx(error, rel=0.03)
+    # averaging over a Gaussian cannot make it worse
+    m, v = np.meshgrid(np.linspace(-6, 6, 61), np.logspace(-4, 3, 15))
+    (mean,) = mixture.moments(TANH, m.ravel(), v.ravel(), 1, n_components=count)
+    assert np.max(np.abs(mean - exact.moments(TANH, m.ravel(), v.ravel(), 1)[0])) <= error * 1.03
+
+
+def test_the_variance_keeps_its_relative_accuracy_as_v_vanishes():
+    v = np.logspace(-300, -2, 50)
+    for m in (0.0, 0.5, -1.5):
+        mean = np.full_like(v, m)
+        var = mixture.moments(TANH, mean, v, 2)[1]
+        np.testing.assert_allclose(var, exact.moments(TANH, mean, v, 2)[1], rtol=1e-6)
+    assert mixture.moments(TANH, np.array([1.0]), np.array([0.0]), 2)[1] == 0.0
+
+
+def test_inputs_may_be_strided_and_read_only():
+    m, v = np.linspace(-2, 2, 10)[::2], np.linspace(0, 2, 10)[::-2]
+    m.flags.writeable = v.flags.writeable = False
+    for got, expected in zip(mixture.moments(TANH, m, v, 2), mixture.moments(TANH, m.copy(), v.copy(), 2), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_the_coefficients_cannot_be_spoilt_by_a_caller():
+    mixture.components(3)[0][:] = 0.0
+    assert mixture.components(3)[0].sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_the_covariance_of_error_functions_is_the_arcsine_law():
+    R = np.array([[1.0, 0.3, -0.999], [0.3, 1.0, 0.0], [-0.999, 0.0, 1.0]])
+    v = np.array([0.5, 3.0, 1e6])
+    got = mixture.covariance(np.zeros(3), v, R, np.ones(1), np.full(1, 0.5))
+    share = np.sqrt(v / (v + 0.5))
+    np.testing.assert_allclose(got, 2 / np.pi * np.arcsin(R * np.outer(share, share)), atol=1e-14)
+
+
+@pytest.mark.parametrize("count", [0, 9, 2.0, True, "8"])
+def test_n_components_is_checked(count):
+    with pytest.raises(ValueError, match="n_components must be an integer from 1 to 8, got"):
+        mixture.moments(TANH, np.ones(1), np.ones(1), 2, n_components=count)
+
+
+def test_what_it_cannot_do_is_said():
+    one = np.ones(1)
+    with pytest.raises(ValueError, match=r"method 'mixture' serves tanh and sigmoid, got 'gelu'; use 'surface', 'exact'"):
+        mixture.moments(get("gelu"), one, one, 2)
+    with pytest.raises(ValueError, match=r"method 'mixture' gives orders 1 and 2, got order 3; use"):
+        mixture.moments(TANH, one, one, 3)
