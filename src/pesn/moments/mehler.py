@@ -1,0 +1,204 @@
+"""Mehler's series: the coefficients c_n = E[f(z) He_n(x)]/√(n!) by projection, and the sum Σ ρⁿ c_n c_nᵀ.
+
+One grid in x serves all units of a matrix: the trapezoid rule, exponentially accurate for smooth f. Piecewise-linear f
+and sine have closed forms; the rest is projected with the panels of :mod:`pesn.moments.exact`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from scipy import special
+
+from pesn.activations import Activation, Reduction, get
+from pesn.moments import exact
+
+__all__ = ["correlate", "grid_of", "is_tanh", "project", "series"]
+
+Array = npt.NDArray[np.float64]
+
+_MOST_NODES = 2000
+_CHUNK = 128
+
+
+def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Array, Array | None]:
+    """c_n/s for n = 1 … count, (D, count), and var/v where the grid gives it too; std > 0."""
+    if record.slopes is not None:
+        return _piecewise_linear(record, mean, std, count), None
+    if record is get("sine"):  # every derivative is a sine: c_n = sin(m + nπ/2) e^{−v/2} sⁿ/√(n!)
+        degree = np.arange(1.0, count + 1.0)
+        size = -0.5 * np.square(std)[:, None] + (degree - 1.0) * np.log(std)[:, None] - 0.5 * special.gammaln(degree + 1.0)
+        return np.exp(size) * np.sin(mean[:, None] + 0.5 * math.pi * (degree % 4.0)), None
+    grid = grid_of(record, mean, std)
+    if grid is not None:
+        x, basis = _basis(*grid, count)
+        if is_tanh(record):
+            _, inner, outer, _ = record.reduction or Reduction(record, 1.0, 1.0, 0.0)
+            c, var = np.empty((len(mean), count + 1)), np.empty(len(mean))
+            _tanh_projections(inner * mean, inner * std, outer / std, grid[0], basis, c, var)
+            return c[:, 1:], var
+        u = record.difference(mean[:, None, None], std[:, None, None] * np.stack([x, -x])) / std[:, None, None]
+        c = np.empty((len(mean), count))
+        c[:, ::2] = (u[:, 0] - u[:, 1]) @ basis[1::2].T  # odd and even degrees: the basis is stored for x > 0 only
+        c[:, 1::2] = (u[:, 0] + u[:, 1]) @ basis[2::2].T
+        return c, None
+    result = np.empty((len(mean), count))
+    order = np.argsort(std, kind="stable")  # similar deviations together: they share a number of nodes
+    for start in range(0, len(order), _CHUNK):
+        part = order[start : start + _CHUNK]
+        m, s = mean[part][:, None], std[part][:, None]
+        x, p = exact.quadrature(record, mean[part], std[part])
+        p *= record.difference(m, s * x) / s
+        for n, h in enumerate(_hermite(x, count)):
+            result[part, n] = np.sum(p * h, axis=1)
+    return result, None
+
+
+def _hermite(x: Array, count: int) -> list[Array]:
+    """He_n(x)/√(n!) for n = 1 … count, by the recurrence of the normalised polynomials: no factorial is formed."""
+    previous, h = np.ones_like(x), x.copy()
+    result = [h]
+    for n in range(1, count):
+        previous, h = h, (x * h - math.sqrt(n) * previous) / math.sqrt(n + 1.0)
+        result.append(h)
+    return result
+
+
+def _piecewise_linear(record: Activation, mean: Array, std: Array, count: int) -> Array:
+    """f″ is a row of steps δ_j at the kinks, so that c_n = s Σ δ_j h_{n−2}(β_j) φ(β_j)/√(n(n−1)), c_1 = s E[f′]."""
+    slopes = np.asarray(record.slopes)
+    kinks = np.asarray(record.kinks).reshape(1, -1)
+    with np.errstate(over="ignore"):
+        beta = np.clip((kinks - mean[:, None]) / std[:, None], -40.0, 40.0)  # φ(40) is 0; beyond, h overflows
+    edge = np.full((len(mean), 1), np.inf)
+    low, high = np.hstack([-edge, beta]), np.hstack([beta, edge])
+    # The probability of each piece, taken from the nearer tail so that it keeps its digits.
+    pieces = np.where(low > 0.0, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low))
+    steps = np.diff(slopes) * np.exp(-0.5 * beta * beta) / math.sqrt(2.0 * math.pi)
+    result = np.empty((len(mean), count))
+    result[:, 0] = pieces @ slopes
+    for n, h in enumerate([np.ones_like(beta), *_hermite(beta, count)][: count - 1], start=2):
+        result[:, n - 1] = np.sum(steps * h, axis=1) / math.sqrt(n * (n - 1.0))
+    return result
+
+
+def is_tanh(record: Activation) -> bool:
+    """Whether f is tanh or a scaled copy of it (sigmoid)."""
+    return record is get("tanh") or (record.reduction is not None and record.reduction.base is get("tanh"))
+
+
+def grid_of(record: Activation, mean: Array, std: Array) -> tuple[float, float] | None:
+    """Spacing and reach of the trapezoid rule in x, one for all units; None where it does not serve."""
+    if record.kinks:
+        return None
+    widest = float(std.max()) / record.scale
+    # φ h_80 holds frequencies up to √80 + 6 = 2π/0.42, f(m + sx) those up to 2π · 5s. In steps of √2, so that bases are shared.
+    spacing = 0.4 if widest <= 0.5 else 0.4 * 2.0 ** (-0.5 * math.ceil(2.0 * math.log2(2.0 * widest)))
+    # Saturated units: a squared difference that falls as e^{−4z} (or as a Gaussian) moves the integrand's mass outwards.
+    size = np.abs(mean)
+    tilt = 4.0 * widest * (1.0 if is_tanh(record) else max(1.0, min(float(size.max()) / record.scale, 40.0)))
+    with np.errstate(over="ignore"):
+        reach = 10.0 + 2.0 * math.ceil(0.5 * min(tilt, float(np.max(size / std))))
+    return (spacing, reach) if 2.0 * reach / spacing < _MOST_NODES else None
+
+
+@lru_cache(maxsize=32)
+def _basis(spacing: float, reach: float, count: int) -> tuple[Array, Array]:
+    """Nodes x > 0 (K,) and weights times normalised Hermite polynomials of degrees 0 … count there (count + 1, K)."""
+    x = spacing * np.arange(1.0, round(reach / spacing) + 1.0)
+    basis = np.stack([np.ones_like(x), *_hermite(x, count)]) * (spacing / math.sqrt(2.0 * math.pi) * np.exp(-0.5 * x * x))
+    x.flags.writeable = basis.flags.writeable = False
+    return x, basis
+
+
+# ---------------------------------------------------------------- kernels
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, basis: Array, c: Array, var: Array) -> None:
+    """c_n, n ≥ 0, and the variance of (tanh(m + sx) − tanh(m)) · factor by the trapezoid rule, one unit at a time.
+
+    With A = e^{−2|m|} and G = e^{2sx} − 1 the difference is 2A G/((1 + A)(1 + A + A G)) away from zero and
+    −2A G/((1 + A)(1 + G + A)) towards it: positive terms only. Compiled, because BLAS threads cost more than the work.
+    """
+    degrees, half = basis.shape
+    there, back, odd, even = np.empty(half), np.empty(half), np.empty(half), np.empty(half)
+    for i in range(mean.shape[0]):
+        a = math.exp(-2.0 * abs(mean[i]))
+        front = 2.0 * factor[i] * a / (1.0 + a)
+        step = 2.0 * std[i] * spacing
+        first = math.expm1(step)
+        g = 0.0
+        for k in range(half):
+            # e^{2s(x+h)} from e^{2sx}; started afresh now and then, so that rounding does not pile up
+            g = math.expm1(step * (k + 1)) if k % 16 == 0 else g + first * (1.0 + g)
+            there[k] = g
+        for k in range(half):
+            g = there[k]
+            there[k] = front * g / (1.0 + a + a * g)
+            back[k] = -front * g / (1.0 + g + a)
+        side = 1.0 if mean[i] <= 0.0 else -1.0
+        for k in range(half):
+            odd[k] = there[k] - back[k]
+            even[k] = side * (there[k] + back[k])
+        for n in range(degrees):
+            total = 0.0
+            terms = odd if n % 2 else even
+            for k in range(half):
+                total += basis[n, k] * terms[k]
+            c[i, n] = total
+        shift = side * c[i, 0]
+        total = spacing / math.sqrt(2.0 * math.pi) * shift * shift
+        for k in range(half):
+            total += basis[0, k] * ((there[k] - shift) ** 2 + (back[k] - shift) ** 2)
+        var[i] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def correlate(cov: Array, std: Array, slack: float, out: Array) -> tuple[float, int, int, int]:
+    """Fill the correlations (0 where a deviation is 0); the largest off the diagonal; where and how cov is at fault."""
+    size = std.shape[0]
+    top = 0.0
+    for i in range(size):
+        top = max(top, std[i])
+    inverse = np.zeros(size)
+    for i in range(size):
+        if std[i] > 0.0:
+            inverse[i] = 1.0 / std[i]
+    largest = 0.0
+    for i in range(size):
+        out[i, i] = 1.0
+        for j in range(i + 1, size):
+            value = cov[i, j]
+            if abs(value - cov[j, i]) > slack * top * top:
+                return largest, i, j, 1
+            if abs(value) > std[i] * std[j] + slack * top * top:
+                return largest, i, j, 2
+            rho = min(1.0, max(-1.0, value * inverse[i] * inverse[j]))
+            out[i, j] = rho
+            out[j, i] = rho
+            largest = max(largest, abs(rho))
+    return largest, 0, 0, 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
+    """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units."""
+    count, size = c.shape
+    buffer = np.empty(size)
+    for i in range(size):
+        row, rho = buffer[i + 1 :], correlation[i, i + 1 :]
+        row[:] = 0.0
+        for n in range(count - 1, -1, -1):
+            own, others = c[n, i], c[n, i + 1 :]
+            for j in range(row.shape[0]):
+                row[j] = (row[j] + own * others[j]) * rho[j]
+        out[i, i] = variance[i]
+        for j in range(i + 1, size):
+            value = buffer[j] * deviation[i] * deviation[j]
+            out[i, j] = value
+            out[j, i] = value

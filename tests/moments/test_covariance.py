@@ -1,0 +1,283 @@
+"""Claim: covariances between units within 1e-6 of every output correlation, exact variances, positive semi-definite always."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pesn.activations import custom, get, names
+from pesn.moments import exact
+from pesn.moments.covariance import MAX_ORDER, TOLERANCE, choose, covariance, cross
+
+TANH = get("tanh")
+BARE = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
+
+
+def matrix(v1, v2, rho):
+    k = rho * np.sqrt(v1) * np.sqrt(v2)
+    return np.array([[v1, k], [k, v2]])
+
+
+def twin(activation, m, C, reach=9.0):
+    """The slow twin: a dense trapezoid rule over both standardised variables."""
+    s = np.sqrt(np.diag(C))
+    rho = C[0, 1] / s[0] / s[1]
+    h = min(0.1, 0.2 / max(s))
+    x = np.arange(-reach, reach + h, h)
+    w = h / np.sqrt(2 * np.pi) * np.exp(-0.5 * x * x)
+    f = activation(m[0] + s[0] * x)
+    total = 0.0
+    centre = activation(m[1])
+    first = np.sum(w * f)
+    for xi, wi, fi in zip(x, w, f, strict=True):
+        total += wi * (fi - first) * np.sum(w * (activation(m[1] + s[1] * (rho * xi + np.sqrt(1 - rho * rho) * x)) - centre))
+    return total
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "swish", "softplus", "gelu", "erf", "sine"])
+@pytest.mark.parametrize(
+    ("m", "v", "rho"), [((0.0, 0.5), (1.0, 1.0), 0.9), ((-1.0, 2.0), (0.1, 4.0), -0.7), ((3.0, 0.0), (2.0, 0.5), 0.3)]
+)
+def test_against_dense_quadrature(name, m, v, rho):
+    C = matrix(*v, rho)
+    out = covariance(name, m, C)
+    scale = np.sqrt(out[0, 0] * out[1, 1])
+    assert abs(out[0, 1] - twin(get(name), m, C)) <= TOLERANCE * scale
+    assert out[0, 1] == out[1, 0]
+
+
+def test_errors_by_order():
+    C = matrix(1.0, 1.0, 0.9)
+    means = [(a, b) for a in np.linspace(-1.5, 1.5, 7) for b in np.linspace(-1.5, 1.5, 7)]
+    true = np.array([covariance(TANH, m, C, method="plackett")[0, 1] for m in means])
+    assert true[0] == pytest.approx(twin(TANH, means[0], C), abs=1e-8)
+    for order, error in ((1, 4e-2), (5, 1e-3), (20, 3e-7)):
+        worst = np.max(np.abs(np.array([covariance(TANH, m, C, order=order)[0, 1] for m in means]) - true))
+        assert 0.6 * error <= worst <= 1.1 * error
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "erf"])
+def test_mehler_and_plackett_agree(name):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(8, 8))
+    C = 0.1 * A @ A.T
+    m = rng.normal(size=8)
+    np.testing.assert_allclose(covariance(name, m, C, order=MAX_ORDER), covariance(name, m, C, method="plackett"), atol=1e-8)
+
+
+@pytest.mark.parametrize("m", [(0.0, 0.0), (2.0, -5.0)])
+def test_steep_and_nearly_collinear_goes_to_plackett(m):
+    C = matrix(100.0, 100.0, 0.99)
+    assert choose(TANH, m, C) == ("plackett", None)
+    out = covariance(TANH, m, C)
+    true = twin(TANH, m, C)
+    assert out[0, 1] == pytest.approx(true, abs=1e-8)
+    assert abs(covariance(TANH, m, C, order=60)[0, 1] - true) > 1e-4
+
+
+def test_relu_is_the_arc_cosine_kernel():
+    for rho in (-0.95, -0.3, 0.5, 0.8):
+        C = matrix(2.0, 0.3, rho)
+        angle = np.arccos(rho)
+        true = np.sqrt(0.6) * (np.sin(angle) + (np.pi - angle) * rho - 1.0) / (2 * np.pi)
+        assert covariance("relu", [0.0, 0.0], C)[0, 1] == pytest.approx(true, abs=TOLERANCE)
+    assert covariance("relu", [0.0, 0.0], matrix(2.0, 0.3, 0.5), order=MAX_ORDER)[0, 1] == pytest.approx(
+        np.sqrt(0.6) * (np.sin(np.pi / 3) + np.pi / 3 - 1.0) / (2 * np.pi), abs=1e-14
+    )
+    assert choose("relu", [0.0, 0.0], matrix(1.0, 1.0, 0.9999)) == ("mehler", MAX_ORDER)
+
+
+@pytest.mark.parametrize("activation", ["relu", "hard_tanh", "leaky_relu", "elu", BARE], ids=str)
+def test_kinked_activations_against_sampling_free_conditioning(activation):
+    # Cov(f(z1), f(z2)) = Cov(f(z1), E[f(z2) | z1]): the inner moment is exact, the outer integral dense.
+    f, m, C = get(activation), np.array([0.3, -0.4]), matrix(0.8, 1.5, 0.6)
+    h = 0.002
+    x = np.arange(-9.0, 9.0, h)
+    w = h / np.sqrt(2 * np.pi) * np.exp(-0.5 * x * x)
+    inner = exact.moments(f, m[1] + np.sqrt(1.5) * 0.6 * x, np.full_like(x, 1.5 * 0.64), 1)[0]
+    outer = f(m[0] + np.sqrt(0.8) * x)
+    true = np.sum(w * outer * inner) - np.sum(w * outer) * np.sum(w * inner)
+    assert covariance(f, m, C)[0, 1] == pytest.approx(true, abs=3e-6)
+
+
+def test_sine_has_a_closed_covariance():
+    # Cov(sin z1, sin z2) = e^{−(v1+v2)/2} (cos(m1−m2) (e^k − 1) − cos(m1+m2) (e^{−k} − 1))/2; k the covariance of z1, z2
+    for scale in (0.1, 1.0, 3.0, 1e5):
+        m, C = np.array([0.4, -1.0]), scale * matrix(1.0, 0.5, -0.6)
+        k = C[0, 1]
+        half = 0.5 * (C[0, 0] + C[1, 1])
+        true = 0.5 * (np.cos(1.4) * (np.exp(k - half) - np.exp(-half)) - np.cos(0.6) * (np.exp(-k - half) - np.exp(-half)))
+        assert covariance("sine", m, C)[0, 1] == pytest.approx(true, abs=TOLERANCE)
+
+
+def test_a_linear_activation_returns_the_covariance():
+    A = np.random.default_rng(1).normal(size=(5, 5))
+    C = A @ A.T
+    np.testing.assert_allclose(covariance("identity", np.arange(5.0), C), C, rtol=1e-13, atol=1e-14)
+    assert choose("identity", np.arange(5.0), C) == ("mehler", 1)
+
+
+def test_small_variances_keep_their_relative_accuracy():
+    for v in (1e-12, 1e-150):
+        out = covariance(TANH, [0.5, -1.0], matrix(v, v, 0.5))
+        slopes = 1 - np.tanh([0.5, -1.0]) ** 2
+        np.testing.assert_allclose(
+            out / v, [[slopes[0] ** 2, 0.5 * np.prod(slopes)], [0.5 * np.prod(slopes), slopes[1] ** 2]], rtol=1e-9
+        )
+
+
+# ---------------------------------------------------------------- structure
+
+
+@pytest.mark.parametrize("name", [n for n in names() if n not in ("silu", "sin", "linear", "logistic")])
+def test_the_diagonal_is_the_exact_variance(name):
+    m = np.array([0.0, 1.0, -3.0, 8.0, 15.0])
+    for v in (1e-6, 0.25, 1.0, 30.0, 900.0):
+        out = covariance(name, m, np.diag(np.full(5, v)))
+        # below 1e-50 (hard_tanh, its kinks 28 standard deviations away) it is the quadrature that is less exact
+        np.testing.assert_allclose(np.diag(out), exact.moments(get(name), m, np.full(5, v), 2)[1], rtol=1e-12, atol=1e-50)
+        assert np.count_nonzero(out - np.diag(np.diag(out))) == 0
+
+
+def test_given_variances_stand_on_the_diagonal():
+    C = matrix(1.0, 2.0, 0.5)
+    exact_var = exact.moments(TANH, np.zeros(2), np.diag(C).copy(), 2)[1]
+    np.testing.assert_array_equal(np.diag(covariance(TANH, np.zeros(2), C, var=exact_var)), exact_var)
+    np.testing.assert_allclose(covariance(TANH, np.zeros(2), C, var=exact_var), covariance(TANH, np.zeros(2), C), rtol=1e-12)
+
+
+ACTIVATIONS = ["tanh", "sigmoid", "erf", "relu", "hard_tanh", "elu", "gelu", "softplus", "sine"]
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.sampled_from(ACTIVATIONS),
+    st.integers(2, 6),
+    st.integers(1, 6),
+    st.floats(-3, 1.3),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([None, 1, 3]),
+)
+def test_positive_semi_definite(name, size, rank, log_scale, seed, order):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(size, rank)) * 10.0 ** (log_scale + rng.normal(size=(size, 1)) * 0.3)
+    factor[1] = factor[0] * rng.choice([-1.0, 1.0, 0.0, 1.0 + 1e-9])  # mirrored, dead, duplicated, nearly so
+    m = rng.normal(size=size) * 3.0
+    out = covariance(name, m, factor @ factor.T, order=order)
+    np.testing.assert_array_equal(out, out.T)
+    s = np.sqrt(np.diag(out))
+    live = s > 0
+    correlation = out[np.ix_(live, live)] / np.outer(s[live], s[live])
+    assert np.linalg.eigvalsh(correlation).min() >= -1e-12 if live.any() else True
+    assert np.all(out[~live] == 0.0)
+
+
+def test_duplicates_are_perfectly_correlated():
+    for method in ("mehler", "plackett"):
+        for scale in (0.1, 10.0) if method == "plackett" else (0.1,):
+            out = covariance(TANH, [0.5, 0.5, -0.5], scale * np.array([[1, 1, -1], [1, 1, -1], [-1, -1, 1.0]]), method=method)
+            np.testing.assert_allclose(out, out[0, 0] * np.array([[1, 1, -1], [1, 1, -1], [-1, -1, 1]]), rtol=1e-5)
+
+
+def test_the_bound_behind_the_choice_holds():
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(10, 12))
+    C = A @ A.T / 12
+    m = rng.normal(size=10)
+    method, order = choose(TANH, m, C)
+    assert method == "mehler"
+    assert 1 < order < MAX_ORDER
+    out, full = covariance(TANH, m, C), covariance(TANH, m, C, order=MAX_ORDER)
+    s = np.sqrt(np.diag(full))
+    assert np.max(np.abs(out - full) / np.outer(s, s)) <= TOLERANCE
+    np.testing.assert_array_equal(out, covariance(TANH, m, C, order=order))
+
+
+def test_a_batch_is_a_loop():
+    rng = np.random.default_rng(4)
+    A = rng.normal(size=(3, 4, 4)) * np.array([0.1, 1.0, 10.0])[:, None, None]
+    m, C = rng.normal(size=(3, 4)), A @ A.transpose(0, 2, 1)
+    for name in ("tanh", "relu"):
+        np.testing.assert_array_equal(covariance(name, m, C), [covariance(name, a, b) for a, b in zip(m, C, strict=True)])
+    assert covariance("tanh", m[:0], C[:0]).shape == (0, 4, 4)
+    assert covariance("tanh", np.zeros(0), np.zeros((0, 0))).shape == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "erf", "relu", "gelu", "elu", "hard_tanh"])
+def test_the_ends_of_the_range(name):
+    # without variance; saturated; so wide that the activation is a step or a hinge
+    np.testing.assert_array_equal(covariance(name, [1.0, 2.0], np.zeros((2, 2))), np.zeros((2, 2)))
+    for m, C in (
+        ((20.0, -20.0), matrix(1.0, 4.0, 0.5)),
+        ((80.0, -1e3), matrix(1.0, 1.0, 1.0)),
+        ((0.0, 1.0), matrix(1e200, 1e200, 0.5)),
+    ):
+        out = covariance(name, m, C)
+        assert np.all(np.isfinite(out))
+        assert abs(out[0, 1]) <= np.sqrt(out[0, 0]) * np.sqrt(out[1, 1]) * (1 + 1e-12)
+    if name in ("tanh", "erf"):
+        assert out[0, 1] == pytest.approx(2 / np.pi * np.arcsin(0.5), abs=1e-6)
+
+
+def test_single_precision_in_single_precision_out():
+    m, C = np.zeros(2, dtype=np.float32), matrix(1.0, 1.0, 0.9).astype(np.float32)
+    out = covariance(TANH, m, C)
+    assert out.dtype == np.float32
+    np.testing.assert_allclose(out, covariance(TANH, m.astype(float), C.astype(float)), rtol=1e-6)
+
+
+# ---------------------------------------------------------------- Stein
+
+
+def test_cross_is_exact():
+    # Cov(x, f(z)) with x = z itself is E[(z − m) f(z)]
+    m, v = np.array([0.3, -2.0]), np.array([0.7, 3.0])
+    x = np.linspace(-12, 12, 20001)
+    w = np.exp(-0.5 * x * x) * (x[1] - x[0]) / np.sqrt(2 * np.pi)
+    s = np.sqrt(v)[:, None]
+    true = np.sum(w * s * x * np.tanh(m[:, None] + s * x), axis=1)
+    np.testing.assert_allclose(np.diag(cross(TANH, m, v, np.diag(v))), true, rtol=1e-12)
+    np.testing.assert_array_equal(cross(TANH, m, v, np.ones((3, 2)), gain=[1.0, 2.0]), [[1.0, 2.0]] * 3)
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("mean", "cov", "message"),
+    [
+        ([0.0], np.eye(2), r"mean and cov must be \(D,\) and \(D, D\).*got \(1,\) and \(2, 2\)"),
+        ([0.0, 0.0], [[1.0, 0.5], [0.4, 1.0]], r"cov must be symmetric, got cov\[0, 1\] = 0.5 and cov\[1, 0\] = 0.4"),
+        ([0.0, 0.0], [[1.0, 0.0], [0.0, -1.0]], r"cov must not have a negative diagonal, got -1"),
+        ([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], r"cov must be positive semi-definite, got cov\[0, 1\] = 2"),
+        ([0.0, np.nan], np.eye(2), r"mean must be finite, got nan"),
+        ([0.0, 0.0], [[1.0, np.nan], [np.nan, 1.0]], r"cov must be finite, got nan"),
+    ],
+)
+def test_wrong_arrays_are_named(mean, cov, message):
+    with pytest.raises(ValueError, match=message):
+        covariance(TANH, mean, cov)
+
+
+def test_wrong_options_are_named():
+    m, C = np.zeros(2), np.eye(2)
+    with pytest.raises(ValueError, match="method must be 'auto', 'mehler' or 'plackett', got 'x'"):
+        covariance(TANH, m, C, method="x")
+    with pytest.raises(ValueError, match="method 'plackett' serves tanh, sigmoid and erf, got 'relu'"):
+        covariance("relu", m, C, method="plackett")
+    for order in (0, 81, 2.0, True):
+        with pytest.raises(ValueError, match="order must be None or an integer from 1 to 80, got"):
+            covariance(TANH, m, C, order=order)
+    with pytest.raises(ValueError, match="order belongs to 'mehler'"):
+        covariance(TANH, m, C, order=3, method="plackett")
+    with pytest.raises(ValueError, match=r"var must be non-negative, of mean's shape \(2,\), got shape \(3,\)"):
+        covariance(TANH, m, C, var=np.ones(3))
+    with pytest.raises(ValueError, match="the choice is made matrix by matrix"):
+        choose(TANH, m[None], C[None])
+    with pytest.raises(ValueError, match="gain must have mean's shape"):
+        cross(TANH, m, np.ones(2), C, gain=np.ones(3))
+    with pytest.raises(ValueError, match=r"mean, var and cov_xz must be"):
+        cross(TANH, m, np.ones(2), np.ones(3))
