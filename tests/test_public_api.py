@@ -1,0 +1,64 @@
+"""What users see is what `__all__` says; the command line speaks where it should; every signature is the contract's."""
+
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+
+import pesn
+
+
+def test_all_is_what_is_there():
+    public = {name for name, value in vars(pesn).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert public | {"activations"} == set(pesn.__all__)
+    for name in pesn.__all__:
+        assert inspect.getdoc(getattr(pesn, name)), name
+
+
+@pytest.mark.parametrize(
+    ("function", "signature"),
+    [
+        ("moments", "activation, mean, var, *, order=2, method='surface', mesh=None, n_components=8, n_samples=10000, rng=None"),
+        ("gain", "activation, mean, var"),
+        ("error_bound", "activation, mean, var, mesh, *, constant='sharp'"),
+        ("choose_mesh", "activation, tolerance, mean_range, var_range"),
+        ("Mesh", "a, b, n_points"),
+        ("Gaussian", "mean, var=None, cov=None, factor=None"),
+    ],
+)
+def test_signatures_are_the_contract(function, signature):
+    parameters = inspect.signature(getattr(pesn, function)).parameters.values()
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    assert str(inspect.Signature(plain)) == f"({signature})"
+
+
+def run(*args, cwd=None):
+    return subprocess.run([sys.executable, "-m", "pesn", *args], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_version_and_unknown_command():
+    assert run("--version").stdout.strip() == pesn.__version__
+    wrong = run("dmeo")
+    assert wrong.returncode == 2
+    assert "dmeo" in wrong.stderr
+    assert not wrong.stdout
+
+
+def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
+    done = run("demo", "--out", "pictures", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for word in ("surface", "analytic", "monte-carlo", "moments.png"):
+        assert word in done.stdout
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "pictures" / "moments.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file in place of a folder, as POSIX reports it")
+def test_demo_cannot_write(tmp_path):
+    (tmp_path / "taken").write_text("")
+    done = run("demo", "--out", "taken", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "cannot write to taken" in done.stderr
+    assert "Traceback" not in done.stderr
