@@ -6,11 +6,13 @@ from pesn.gaussian import Gaussian
 from pesn.moments import Moments, gain, moments
 from pesn.moments.bounds import ErrorBound, choose_mesh, error_bound
 from pesn.moments.spline import Mesh
+from pesn.network import Dense, propagate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Activation",
+    "Dense",
     "ErrorBound",
     "Gaussian",
     "Mesh",
@@ -20,4 +22,5 @@ __all__ = [
     "error_bound",
     "gain",
     "moments",
+    "propagate",
 ]

@@ -262,7 +262,11 @@ class Gaussian:
         if x._cov is not None:
             return self._of(mean, cov=symmetric(matrix @ x._cov @ matrix.T))
         # F Fᵀ + diag(s²) = [F, diag(s)] [F, diag(s)]ᵀ; the columns of s are left out where all of them are 0.
-        root = matrix @ x._columns()
+        assert x._diagonal is not None
+        own = matrix * np.sqrt(x._diagonal)[..., None, :]
+        root = own if x._diagonal.any() else own[..., :0]
+        if x._factor is not None:
+            root = np.concatenate([matrix @ x._factor, root], axis=-1)
         if root.shape[-1] < root.shape[-2]:
             return self._of(mean, np.zeros_like(mean), factor=root)
         return self._of(mean, cov=outer(root))
