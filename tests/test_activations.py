@@ -1,6 +1,8 @@
 """Each activation record tells the truth: slope, tails, core, kinks, differences; the user's own are checked; names are found."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -85,12 +87,28 @@ def test_own_tails_are_checked():
 def test_own_function_is_checked():
     with pytest.raises(TypeError, match="function must be callable, got str"):
         custom("tanh", left=-1, right=1)
-    with pytest.raises(ValueError, match="function must map an array to finite values of the same shape"):
+    with pytest.raises(ValueError, match="function must map an array to finite floats of the same shape"):
         custom(lambda z: 1.0, left=1, right=1)
     with pytest.raises(ValueError, match="scale must be a positive finite number, got 0"):
         custom(np.tanh, left=-1, right=1, scale=0)
     with pytest.raises(ValueError, match="kinks must be finite"):
         custom(np.tanh, left=-1, right=1, kinks=[math.nan])
+    with pytest.raises(ValueError, match="function must map an array to finite floats"):
+        custom(lambda z: z > 0, left=0, right=1)
+    with pytest.raises(ValueError, match=r"derivative must be the slope of tanh: at z = .* it gives"):
+        custom(np.tanh, left=-1, right=1, derivative=np.cos)
+    with pytest.raises(ValueError, match="value_at_first_kink must be finite, got nan"):
+        piecewise_linear("x", [0.0], [1.0, 2.0], math.nan)
+
+
+@pytest.mark.parametrize("activation", ALL, ids=LABELS)
+def test_copies_and_pickles_are_the_same_function(activation):
+    assert copy.deepcopy(activation) is activation
+    again = pickle.loads(pickle.dumps(activation))
+    z = np.linspace(-3, 3, 11)
+    np.testing.assert_array_equal(again(z), activation(z))
+    if activation in map(get, names()):
+        assert again is activation
 
 
 @pytest.mark.parametrize(

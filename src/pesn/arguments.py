@@ -18,6 +18,8 @@ def as_real(argument: str, value: Any) -> FloatArray:
     >>> as_real("mean", [1, 2])
     array([1., 2.])
     """
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{argument} must be a plain array, got a masked one; fill or drop its masked entries first")
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -62,22 +64,33 @@ def as_covariance(argument: str, cov: Any, shape: tuple[int, ...]) -> FloatArray
     if not shape or c.shape[-2:] != (*shape, *shape):
         expected = f"shape {(*shape, *shape)}" if shape else "no axes, as mean has none"
         raise ValueError(f"{argument} must have {expected}, got shape {c.shape}")
-    size = np.max(np.abs(c), axis=(-2, -1), keepdims=True, initial=0.0)
-    tolerance = np.finfo(c.dtype).eps ** (2 / 3)  # 4e-11 of the largest entry: rounding, not a mistake
-    mirror = np.swapaxes(c, -1, -2)
-    off = np.abs(0.5 * c - 0.5 * mirror)
-    if (off > 0.5 * tolerance * size).any():
+    variances = np.diagonal(c, axis1=-2, axis2=-1)
+    tolerance = np.finfo(c.dtype).eps ** (2 / 3)  # 4e-11: rounding, not a mistake
+    if (variances < -tolerance * np.max(np.abs(c), axis=(-2, -1), initial=0.0)[..., None]).any():
+        raise ValueError(f"{argument} must be positive semi-definite, got a variance of {variances.min()} on its diagonal")
+    # Everything is judged on the scale of its own two deviations: one large variance must not hide a fault among small ones.
+    std = np.sqrt(np.maximum(variances, 0.0))
+    scale = np.where(std > 0.0, std, std.dtype.type(1.0))
+    scaled = c / scale[..., :, None] / scale[..., None, :]
+    mirror = np.swapaxes(scaled, -1, -2)
+    off = np.abs(scaled - mirror)
+    if (off > tolerance).any():
         place = tuple(int(i) for i in np.unravel_index(np.argmax(off), off.shape))
         other = (*place[:-2], place[-1], place[-2])
         raise ValueError(f"{argument} must be symmetric, got {c[place]} at {place} and {c[other]} at {other}")
-    c = 0.5 * c + 0.5 * mirror
-    scaled = c / np.where(size > 0.0, size, size.dtype.type(1.0))
+    still = np.where(std > 0.0, std.dtype.type(0.0), std.dtype.type(1.0))
+    if (np.abs(scaled) * still[..., None] > tolerance * np.max(std, axis=-1, initial=0.0)[..., None, None]).any():
+        raise ValueError(f"{argument} must be positive semi-definite, got a covariance beside a variance of 0")
+    correlation = 0.5 * scaled + 0.5 * mirror
+    correlation += still[..., None] * np.eye(c.shape[-1], dtype=c.dtype)
     try:
-        np.linalg.cholesky(scaled)
+        np.linalg.cholesky(correlation)
     except np.linalg.LinAlgError:
-        smallest = np.min(np.linalg.eigvalsh(scaled), initial=0.0)
-        if smallest < -tolerance:
-            value = np.min(np.linalg.eigvalsh(scaled) * size[..., 0])
-            raise ValueError(f"{argument} must be positive semi-definite, got a smallest eigenvalue of {value:.3g}") from None
+        smallest = np.min(np.linalg.eigvalsh(correlation), initial=0.0)
+        if smallest < -tolerance * c.shape[-1]:
+            raise ValueError(
+                f"{argument} must be positive semi-definite, got a smallest eigenvalue of {smallest:.3g} in its correlations"
+            ) from None
+    c = 0.5 * c + 0.5 * np.swapaxes(c, -1, -2)
     result: FloatArray = c
     return result

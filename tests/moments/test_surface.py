@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -159,6 +160,34 @@ def test_activation_too_sharp_for_its_scale_falls_back(caplog):
     with caplog.at_level(logging.WARNING, "pesn"):
         pesn.moments(own, 0.1, 1.0)
     assert "is its scale right?" in caplog.records[-1].message
+
+
+def test_own_activation_beyond_the_table_but_not_yet_on_its_tail():
+    # A small declared scale ends the table early; between its end and the tail the quadrature serves.
+    own = activations.custom(lambda z: np.logaddexp(0.0, z), left=0, right=(0, 1), scale=0.3, name="slow softplus")
+    m = np.array([-30.0, -4.902, -4.85, 4.85, 4.902, 60.0])
+    for v in (1e-4, 0.5):
+        truth = pesn.moments(own, m, v, method="exact")
+        got = pesn.moments(own, m, v)
+        np.testing.assert_allclose(got.mean, truth.mean, atol=1e-9)
+        np.testing.assert_allclose(got.var, truth.var, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(pesn.gain(own, m, v), exact.gain(own, m, np.full(6, v)), atol=1e-9)
+
+
+def test_bare_callable_saturated_to_the_last_digit_gives_no_nan():
+    own = activations.custom(lambda z: 1 / (1 + np.exp(-np.clip(100 * z, -700, 700))), left=0, right=1, scale=0.01, name="steep")
+    rng = np.random.default_rng(0)
+    got = pesn.moments(own, rng.uniform(-0.8, 0.8, 20_000), 10.0 ** rng.uniform(-6, -1, 20_000))
+    assert np.all(np.isfinite(got.mean))
+    assert np.all(got.var >= 0.0)
+
+
+def test_uncompiled_for_debuggers():
+    code = "import pesn; print(pesn.moments('tanh', [0.3, 60.0], 1.0).mean[0].round(12))"
+    out = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    )
+    assert float(out.stdout) == pytest.approx(float(pesn.moments("tanh", 0.3, 1.0).mean), abs=1e-11)
 
 
 def test_threads_share_one_table():

@@ -73,3 +73,7 @@ def get(activation: str | Activation) -> Activation:
     near = difflib.get_close_matches(key, _BUILT_IN, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"activation {activation!r} is not known; {hint}known: {', '.join(names())}")
+
+
+for _name, _record in _BUILT_IN.items():  # a pickle of a built-in record is its name
+    object.__setattr__(_record, "recipe", (get, (_name,)))

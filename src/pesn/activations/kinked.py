@@ -25,6 +25,8 @@ def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float],
         raise ValueError(f"slopes must have one entry more than kinks, got {len(slopes)} slopes for {len(kinks)} kinks")
     if not kinks or list(kinks) != sorted(set(kinks)) or not all(map(math.isfinite, kinks + slopes)):
         raise ValueError(f"kinks must be one or more finite, increasing numbers and slopes finite, got {kinks} and {slopes}")
+    if not math.isfinite(value_at_first_kink):
+        raise ValueError(f"value_at_first_kink must be finite, got {value_at_first_kink!r}")
     values = np.concatenate([[0.0], np.cumsum(np.diff(kinks) * np.array(slopes[1:-1]))]) + value_at_first_kink
 
     def value(z: Any) -> Any:
@@ -47,6 +49,7 @@ def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float],
         kinks=kinks,
         slopes=slopes,
         symmetry="odd" if odd else None,
+        recipe=(piecewise_linear, (name, kinks, slopes, value_at_first_kink)),
     )
 
 
@@ -86,6 +89,7 @@ def elu(alpha: float = 1.0) -> Activation:
         scale=2.0,
         kinks=(0.0,),
         closed_difference=difference,
+        recipe=(elu, (alpha,)),
     )
 
 

@@ -55,8 +55,10 @@ def custom(
         raise ValueError(f"kinks must be finite, got {kinks}")
     with np.errstate(all="ignore"):
         probe = np.asarray(function(np.array([-1.0, 0.0, 1.0]) * scale))
-        if probe.shape != (3,) or not np.all(np.isfinite(probe)):
-            raise ValueError(f"function must map an array to finite values of the same shape; for 3 inputs {name} gave {probe!r}")
+        if probe.shape != (3,) or probe.dtype.kind != "f" or not np.all(np.isfinite(probe)):
+            raise ValueError(f"function must map an array to finite floats of the same shape; for 3 inputs {name} gave {probe!r}")
+        if derivative is not None:
+            _check_slope(function, derivative, kinks, scale, name)
         core = max(_core(function, sides["left"], -1.0, scale, name), _core(function, sides["right"], 1.0, scale, name))
     return Activation(
         name,
@@ -70,6 +72,20 @@ def custom(
         fourth_bound=fourth_bound,
         square_fourth_bound=square_fourth_bound,
     )
+
+
+def _check_slope(function: Function, derivative: Function, kinks: tuple[float, ...], scale: float, name: str) -> None:
+    z = scale * np.linspace(-3.07, 2.93, 25)
+    z = z[np.all([np.abs(z - k) > 0.01 * scale for k in kinks], axis=0)] if kinks else z
+    step = 1e-5 * scale
+    slope, given = (function(z + step) - function(z - step)) / (2.0 * step), np.asarray(derivative(z), dtype=float)
+    off = np.abs(slope - given) if given.shape == z.shape else np.full(z.shape, np.inf)
+    if not np.all(off <= 1e-4 * (np.max(np.abs(slope)) + np.abs(slope))):
+        worst = int(np.argmax(off))
+        shown = f"{given[worst]:.6g}" if given.shape == z.shape else f"shape {given.shape}"
+        raise ValueError(
+            f"derivative must be the slope of {name}: at z = {z[worst]:.3g} it gives {shown}, the slope is {slope[worst]:.6g}"
+        )
 
 
 def _as_tail(argument: str, tail: tuple[float, float] | float | None) -> Tail | None:

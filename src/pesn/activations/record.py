@@ -62,6 +62,8 @@ class Activation:
         The standard deviation of z beyond which the moments no longer change: finite for a periodic f.
     reduction
         f as a scaled copy of a base activation.
+    recipe
+        The function and the arguments that make this record again: pickles and copies are the same record, or an equal one.
     """
 
     name: str
@@ -79,6 +81,13 @@ class Activation:
     closed_difference: Difference | None = None
     widest: float = math.inf
     reduction: Reduction | None = None
+    recipe: tuple[Callable[..., Activation], tuple[Any, ...]] | None = None
+
+    def __reduce__(self) -> Any:
+        return self.recipe or super().__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> Activation:
+        return self
 
     def __call__(self, z: Any) -> Any:
         """f(z)."""

@@ -203,6 +203,7 @@ def _rescaled(base: Activation, beta: float, parameter: str) -> Activation:
         square_fourth_bound=base.square_fourth_bound and base.square_fourth_bound * beta**2,
         closed_difference=difference and (lambda m, d: difference(beta * m, beta * d) / beta),
         reduction=Reduction(base, beta, 1.0 / beta, 0.0),
+        recipe=(_rescaled, (base, beta, parameter)),
     )
 
 

@@ -94,6 +94,13 @@ def moments(
         raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {method!r}")
     if isinstance(order, bool) or order not in (1, 2, 3, 4):
         raise ValueError(f"order must be 1, 2, 3 or 4, got {order!r}")
+    for name, differs, owner in (
+        ("mesh", mesh is not None, "spline"),
+        ("n_components", n_components != 8, "mixture"),
+        ("n_samples", n_samples != 10_000, "monte-carlo"),
+    ):
+        if differs and not method.startswith(owner):
+            raise ValueError(f"{name} belongs to method {owner!r}, got it with method {method!r}; leave it out")
     mean_array, var_array = broadcast_moments(mean, var)
     shape, dtype = mean_array.shape, result_dtype(mean_array, var_array)
     options: dict[str, Any] = {}
@@ -107,7 +114,10 @@ def moments(
     flat = (array.reshape(-1) for array in (mean_array, var_array))
     if method != "surface":  # the surface reads float32 as it is; every other method computes in float64
         flat = (array.astype(np.float64, copy=False) for array in flat)
-    results = module.moments(record, *flat, int(order), **options)
+    arguments = tuple(flat)
+    results = module.moments(record, *arguments, int(order), **options)
+    if "mesh" in options:
+        module.refuse_leaving(record, *arguments, mesh)
     return Moments(*(r.reshape(shape).astype(dtype, copy=False)[()] for r in results))
 
 

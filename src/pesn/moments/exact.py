@@ -92,12 +92,12 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
         result[1][chunk] = std[chunk] ** 2 * c2
         if order == 2:
             continue
-        # Standardised before the powers, so that the fourth neither underflows nor overflows.
-        alive = c2 > 0.0
-        u /= np.where(alive, np.sqrt(c2), 1.0)[:, None]
-        u2 = u * u
-        result[2][chunk] = np.where(alive, np.sum(p * u2 * u, axis=1), 0.0)
-        result[3][chunk] = np.where(alive, np.sum(p * u2 * u2, axis=1), 3.0)
+        # Standardised before the powers, and multiplied by p between them: nothing overflows or underflows on the way.
+        alive = c2 > 1e-290 * np.max(u * u, axis=1)
+        u /= np.where(alive, np.sqrt(c2), np.inf)[:, None]
+        pu2 = p * u * u
+        result[2][chunk] = np.where(alive, np.sum(pu2 * u, axis=1), 0.0)
+        result[3][chunk] = np.where(alive, np.sum(pu2 * (u * u), axis=1), 3.0)
     return tuple(result[:order])
 
 

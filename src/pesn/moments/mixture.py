@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy import special
 
 from pesn.activations import Activation, Reduction, get
+from pesn.compiling import jit
 
 __all__ = ["components", "covariance", "moments"]
 
@@ -83,7 +83,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, *, n_co
     m, v = inner * mean, inner * inner * var
     first = np.zeros_like(m)
     for p, t in zip(weights, widths, strict=True):
-        first += p * special.erf(m / np.sqrt(2.0 * (v + t)))
+        first += p * special.erf(math.sqrt(0.5) * m / np.sqrt(v + t))
     if order == 1:
         return (offset + outer * first,)
     second = _variances(m, v, weights, widths, _NODES, _WEIGHTS)
@@ -103,7 +103,7 @@ def covariance(mean: Array, var: Array, correlation: Array, weights: Array, widt
     return matrix
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Array) -> float:
     """∫₀^{asin r} exp(−(a² + b² − 2ab sin θ)/(2 cos² θ)) dθ for r = sin, c = cos of the upper limit."""
     if r == 0.0 or max(abs(a), abs(b)) > 39.0:  # the exponent is at least max(a, b)²/2, here beyond the range of doubles
@@ -135,7 +135,7 @@ def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Arr
     return sign * total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _pair(
     m1: float, v1: float, m2: float, v2: float, rho: float, same: bool, p: Array, t: Array, nodes: Array, weights: Array
 ) -> float:
@@ -155,7 +155,7 @@ def _pair(
     return total * 2.0 / math.pi
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _variances(mean: Array, var: Array, p: Array, t: Array, nodes: Array, weights: Array) -> Array:
     result = np.empty(mean.shape[0])
     for k in range(mean.shape[0]):
@@ -163,7 +163,7 @@ def _variances(mean: Array, var: Array, p: Array, t: Array, nodes: Array, weight
     return result
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _covariances(mean: Array, var: Array, correlation: Array, p: Array, t: Array, nodes: Array, weights: Array) -> Array:
     size = mean.shape[0]
     result = np.empty((size, size))

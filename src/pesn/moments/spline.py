@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # both imported where they are needed: they cost more than th
 
     from pesn.moments.spline_kernel import Spline
 
-__all__ = ["Mesh", "moments"]
+__all__ = ["Mesh", "moments", "refuse_leaving"]
 
 Array = npt.NDArray[np.float64]
 _ZERO = Tail(0.0)
@@ -135,8 +135,8 @@ def moments(
 ) -> tuple[Array, ...]:
     """The first ``order`` of mean, variance, skewness, kurtosis of the spline of f; ``mean`` and ``var`` one-dimensional float64.
 
-    Outside the mesh the spline continues as f's declared tails, or as 0 where there is none (sine): take a mesh that the
-    Gaussian does not leave. Where the variance is 0, skewness is 0 and kurtosis 3.
+    Outside the mesh the spline continues as f's declared tails, or as 0 where there is none (sine): :func:`refuse_leaving`
+    guards against that. Where the variance is 0, skewness is 0 and kurtosis 3.
 
     ``raw=True`` is the paper's form, from separate splines of f, f², f³ and f⁴: var = A₂ − A₁², which **can be negative**;
     skewness and kurtosis are 0 and 3 where it is not positive.
@@ -147,6 +147,18 @@ def moments(
     if raw:
         return _raw(activation, mean, var, order, mesh)
     return tuple(_run(_build(activation, mesh, max(order, 2), 1, True), mean, var, order, activation.scale))
+
+
+def refuse_leaving(activation: Activation, mean: Array, var: Array, mesh: Mesh | None) -> None:
+    """A ValueError where f declares no tail and a Gaussian reaches, with six deviations, beyond the mesh."""
+    a, b = (DEFAULT_MESH.a, DEFAULT_MESH.b) if mesh is None else (mesh.a, mesh.b)
+    reach = 6.0 * np.sqrt(var)
+    for tail, outside in ((activation.left, a - mean + reach), (activation.right, mean + reach - b)):
+        if tail is None and np.any(outside > 0.0):
+            raise ValueError(
+                f"{activation.name} declares no tails, and mean and var reach beyond the mesh [{a:g}, {b:g}]; "
+                "take a mesh that holds six standard deviations, or another method"
+            )
 
 
 def _raw(activation: Activation, mean: Array, var: Array, order: int, mesh: Mesh) -> tuple[Array, ...]:

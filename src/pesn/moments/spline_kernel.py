@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from pesn.compiling import jit
 from pesn.moments.special import exp
 
 __all__ = ["Spline", "fill", "rules"]
@@ -41,13 +41,12 @@ class Spline(NamedTuple):
 _SQRT_HALF = math.sqrt(0.5)
 _MOST_PANELS = 32  # of length 2 in x; the longest reach is 24.5 to either side
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
-_EXACT: dict[str, Any] = {"error_model": "numpy", "nogil": True, "cache": True}
 # Fused products only: allowed to reassociate, LLVM would turn the products with 1/s back into divisions.
-_FUSED: dict[str, Any] = {**_EXACT, "fastmath": {"contract", "nsz"}}
-_LOOSE: dict[str, Any] = {**_EXACT, "fastmath": {"reassoc", "contract", "nsz"}}  # sums may be reordered: that is what vectorises
+_FUSED: dict[str, Any] = {"fastmath": {"contract", "nsz"}}
+_LOOSE: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}}  # sums may be reordered: that is what vectorises
 
 
-@njit(**_EXACT)
+@jit()
 def _mass(low: float, high: float) -> float:
     """Probability of low < x < high, taken on the side where it does not cancel."""
     if low > 0.0:
@@ -55,7 +54,7 @@ def _mass(low: float, high: float) -> float:
     return 0.5 * (math.erfc(-high * _SQRT_HALF) - math.erfc(-low * _SQRT_HALF))
 
 
-@njit(**_FUSED)
+@jit(**_FUSED)
 def _piece(k, p, u, rule, low, high, origin, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
     """Append nodes for low < x < high, where u = c0 + c1 y + c2 y² + c3 y³ with y = x − origin; a constant needs one."""
     if c1 == 0.0 and c2 == 0.0 and c3 == 0.0:
@@ -74,7 +73,7 @@ def _piece(k, p, u, rule, low, high, origin, c0, c1, c2, c3):  # type: ignore[no
     return k + n
 
 
-@njit(**_FUSED)
+@jit(**_FUSED)
 def _intervals(p, u, table, start, stop, m, s, here, unit):  # type: ignore[no-untyped-def]
     """Append the tabulated nodes start ≤ i < stop of whole intervals."""
     z, w, values = table[0][start:stop], table[1][start:stop], table[2][start:stop]
@@ -86,7 +85,7 @@ def _intervals(p, u, table, start, stop, m, s, here, unit):  # type: ignore[no-u
     return z.size
 
 
-@njit(**_EXACT)
+@jit()
 def _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3):  # type: ignore[no-untyped-def]
     """Nodes and probabilities for all of P within reach; m lies in interval j (−1 and n − 1: in a tail), P(m) = here."""
     knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
@@ -160,7 +159,7 @@ def _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3):  # type: 
     return k
 
 
-@njit(**_LOOSE)
+@jit(**_LOOSE)
 def _central(p, u, k, order):  # type: ignore[no-untyped-def]
     """Mean, central second moment, skewness and kurtosis of u; standardised first, so that fourth powers stay in range."""
     shift, second = 0.0, 0.0
@@ -183,7 +182,7 @@ def _central(p, u, k, order):  # type: ignore[no-untyped-def]
     return shift, second, third, fourth
 
 
-@njit(**_EXACT)
+@jit()
 def fill(mean, var, order, spline, rule, hermite, scale, out):  # type: ignore[no-untyped-def]
     """Moments of the spline at every (mean, var), row by row into ``out`` (order, n)."""
     knots, cubic, tails = spline.knots, spline.coefficients, spline.tails

@@ -18,6 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from pesn.activations import Activation
+from pesn.compiling import jit
 from pesn.moments import closed, exact, tables
 from pesn.moments.special import exp
 from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface
@@ -33,13 +34,13 @@ _BACK = 0.25  # a step back from the table's edge, for the slope of the extrapol
 _SQRT_HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
 # Fused multiply-add and x/y = x·(1/y), but infinities and NaN in their place. Helpers are inlined by LLVM into the loops.
-_OPTIONS = {"fastmath": {"contract", "arcp", "nsz"}, "error_model": "numpy", "nogil": True}
-_jit = numba.njit(**_OPTIONS, cache=True)
-_inline = numba.njit(**_OPTIONS, forceinline=True)
+_FAST: dict[str, Any] = {"fastmath": {"contract", "arcp", "nsz"}}
+_jit = jit(**_FAST)
+_inline = jit(**_FAST, forceinline=True)
 
 
 @intrinsic
-def _polynomial(typing_context: Any, table: Any, offset: Any, x: Any, y: Any) -> Any:
+def _vectors(typing_context: Any, table: Any, offset: Any, x: Any, y: Any) -> Any:
     """Σ table[offset + COLUMNS·r + k] y^r x^k, as LLVM vectors: numba's own compilation leaves this scalar, 1.7 times slower."""
     signature = types.float64(table, types.intp, types.float64, types.float64)
 
@@ -77,6 +78,15 @@ def _polynomial(typing_context: Any, table: Any, offset: Any, x: Any, y: Any) ->
         return fma(builder.extract_element(two, ir.Constant(index, 1)), x, builder.extract_element(two, ir.Constant(index, 0)))
 
     return signature, generate
+
+
+def _plainly(table: Array, offset: int, x: float, y: float) -> float:
+    """The same sum, for debuggers and coverage, which run without compilation."""
+    rows = table[offset : offset + _CELL].reshape(ROWS, COLUMNS)
+    return float(y ** np.arange(ROWS) @ rows @ x ** np.arange(COLUMNS))
+
+
+_polynomial: Any = _plainly if numba.config.DISABLE_JIT else _vectors
 
 
 @_inline
@@ -248,7 +258,14 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
     surface = _surface(activation) if order <= 2 else None
     if surface is None:
         return exact.moments(activation, mean.astype(float, copy=False), var.astype(float, copy=False), order)
-    return _fill_all(surface, mean, var)[:order]
+    result = _fill_all(surface, mean, var)[:order]
+    beyond = _unfinished(activation, surface, mean, var)
+    if beyond is not None:
+        for ours, true in zip(
+            result, exact.moments(activation, mean[beyond].astype(float), var[beyond].astype(float), order), strict=True
+        ):
+            ours[beyond] = true
+    return result
 
 
 def gain(activation: Activation, mean: Array, var: Array) -> Array:
@@ -260,4 +277,16 @@ def gain(activation: Activation, mean: Array, var: Array) -> Array:
         return exact.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
     out = np.empty(mean.shape, np.result_type(mean.dtype, var.dtype))
     _fill_gains(surface, *_source(mean), *_source(var), out)
+    beyond = _unfinished(activation, surface, mean, var)
+    if beyond is not None:
+        out[beyond] = exact.gain(activation, mean[beyond].astype(float), var[beyond].astype(float))
     return out
+
+
+def _unfinished(activation: Activation, surface: Surface, mean: Array, var: Array) -> Any:
+    """Where the table ends though an activation of the user's own is not on its tail yet, or None."""
+    if tables.is_shipped(activation) or activation.core <= FARTHEST * surface.root_c:
+        return None
+    size = np.abs(mean.astype(float, copy=False))
+    beyond = (size > FARTHEST * np.sqrt(var + surface.root_c**2)) & (size < activation.core + 12.0 * np.sqrt(var))
+    return np.flatnonzero(beyond) if beyond.any() else None

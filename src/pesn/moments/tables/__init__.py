@@ -147,6 +147,8 @@ def build(activation: Activation, n_t: int, n_q: int) -> Surface:
         ratio, gain = second * (width**2 / var), gain * (width / surface.root_c)
     else:
         first, ratio = first - tail_mean(surface.left, surface.right, mean, width), second / var
+    if surface.log and not (np.all(ratio > 0.0) and np.all(gain != 0.0)):
+        surface = surface._replace(log=False)  # a bare callable, saturated to the last digit
     if surface.log:
         ratio, gain = np.log(ratio), np.log(np.abs(gain))
     tables = [_fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
@@ -175,6 +177,12 @@ def save(surface: Surface, path: Path) -> None:
     np.savez(path, moments=surface.moments, gains=surface.gains, cells=np.array([surface.n_t, surface.n_q]))
 
 
+def is_shipped(activation: Activation) -> bool:
+    """Whether a table for f, or for what it is a scaled copy of, comes with the package."""
+    base = activation.reduction.base if activation.reduction else activation
+    return base.name in SHIPPED and base is get(base.name)
+
+
 def load(activation: Activation, error_of: Callable[[Activation, Surface], float]) -> Surface | None:
     """The surface of an activation: shipped, or built at first use.
 
@@ -192,7 +200,7 @@ def _make(activation: Activation, error_of: Callable[[Activation, Surface], floa
         base, input_scale, output_scale, offset = activation.reduction
         surface = load(base, error_of)
         return surface and surface._replace(input_scale=input_scale, output_scale=output_scale, offset=offset)
-    if activation.name in SHIPPED and activation is get(activation.name):
+    if is_shipped(activation):
         with resources.files(__name__).joinpath(f"{activation.name}.npz").open("rb") as file, np.load(file) as data:
             n_t, n_q = (int(n) for n in data["cells"])
             return _empty(activation, n_t, n_q)._replace(moments=data["moments"], gains=data["gains"])
