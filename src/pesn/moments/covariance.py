@@ -10,12 +10,18 @@ exact variance, var − Σ_{n≤N} c_n² ≥ 0, added on the diagonal.
 
 The order N: what is cut off a pair is at most ``|ρ|^{N+1} √(rem_i rem_j)``, rem = var − Σ_{n≤N} c_n² (Cauchy-Schwarz).
 The smallest N is taken for which ρ_max^{N+1} max(rem/var) ≤ 1e-6: every output *correlation* is then within 1e-6.
-Where no N up to 80 will do (steep activation, units nearly collinear), tanh, sigmoid and erf go to the mixture with
-Plackett's integral, for the **whole** matrix: a matrix put together from both need not be semi-definite. Others keep N = 80.
+
+Where no such N is small (steep activation, units nearly collinear), one other method takes the **whole** matrix, since a
+matrix put together from two need not be semi-definite: tanh, sigmoid and erf go to the mixture with Plackett's integral,
+piecewise-linear activations to the exact integral of :mod:`pesn.moments.pairs`; sine has a closed form and never comes
+here. For the others the series is continued (N up to 1280 while the bound is above 1e-4), and what is left of the variance
+is appended in further orders instead of being put on the diagonal, so that collinear twins stay collinear. A notice goes to
+the logger "pesn" where the bound then still exceeds 1e-3.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 
 import numpy as np
@@ -23,15 +29,19 @@ import numpy.typing as npt
 
 from pesn.activations import Activation, get
 from pesn.arguments import FloatArray, as_real, result_dtype
-from pesn.moments import closed, exact, mehler, mixture
+from pesn.moments import closed, exact, mehler, mixture, pairs
 
 __all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross"]
 
 Array = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-6
-MAX_ORDER = 80
+MAX_ORDER = mehler.HIGH
 _STAGES = (10, 24, MAX_ORDER)  # coefficients are computed up to these orders, the later ones only where they are needed
+_FURTHER = (320, 1280)  # and up to these where nothing else serves and the bound is above _FINE
+_FINE, _COARSE = 1e-4, 1e-3
+
+_notice = logging.getLogger("pesn")
 
 
 def covariance(
@@ -48,18 +58,19 @@ def covariance(
     Parameters
     ----------
     mean, cov
-        (D,) and (D, D), or a batch: (n, D) and (n, D, D).
+        (D,) and (D, D), or a batch: (n, D) and (n, D, D), of which one may be the same for all: (D,) or (D, D).
     order
         Terms of Mehler's series, 1 to 80; ``None``: as many as the bound above asks for.
     method
-        ``"mehler"``, ``"plackett"`` (tanh, sigmoid, erf) or ``"auto"``.
+        ``"mehler"``, ``"plackett"`` (tanh, sigmoid, erf, piecewise-linear), ``"closed"`` (sine) or ``"auto"``.
     var
-        Output variances Var f(z_i), shaped as ``mean``, where they are at hand; ``None`` computes them.
+        Output variances Var f(z_i), (D,) or (n, D), where they are at hand; ``None`` computes them. They stand on the
+        diagonal, and the covariances are scaled to them: it is the correlations that are computed.
 
     Returns
     -------
     array
-        Shaped as ``cov``; symmetric, positive semi-definite, its diagonal the exact variances.
+        (D, D) or (n, D, D); symmetric, positive semi-definite, its diagonal the exact variances.
 
     >>> covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]).round(6)
     array([[0.394294, 0.320621],
@@ -84,7 +95,7 @@ def covariance(
 
 
 def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike) -> tuple[str, int | None]:
-    """What ``method="auto"`` does with one matrix: ("mehler", its order) or ("plackett", None).
+    """What ``method="auto"`` does with one matrix: ("mehler", its order), ("plackett", None) or ("closed", None).
 
     >>> choose("tanh", [0.0, 0.0], [[100.0, 99.0], [99.0, 100.0]])
     ('plackett', None)
@@ -93,7 +104,9 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
     mean, cov = _check_arrays(mean, cov)
     if mean.ndim != 1:
         raise ValueError(f"mean must be one-dimensional here: the choice is made matrix by matrix; got shape {mean.shape}")
-    order, _, _ = _Problem(record, mean, cov).series(None, None)
+    if record is get("sine"):
+        return "closed", None
+    order, _, _ = _Problem(record, mean, cov).series(None, _stages(record, "auto"))
     return ("mehler", order) if order is not None else ("plackett", None)
 
 
@@ -143,9 +156,8 @@ class _Problem:
         matrix = np.ascontiguousarray(cov, dtype=np.float64)
         self.var = np.ascontiguousarray(np.diagonal(matrix))
         self.std = np.sqrt(self.var)
-        slack = max(1e-8, 32.0 * float(np.finfo(cov.dtype).eps))
         self.correlation = np.empty_like(matrix)
-        self.largest, row, column, fault = mehler.correlate(matrix, self.std, slack, self.correlation)
+        self.largest, row, column, fault = mehler.correlate(matrix, self.std, float(np.finfo(cov.dtype).eps), self.correlation)
         if fault:
             pair = f"cov[{row}, {column}] = {matrix[row, column]:.6g}"
             if fault == 1:
@@ -154,59 +166,107 @@ class _Problem:
             raise ValueError(f"cov must be positive semi-definite, got {pair}, beyond the product of the deviations, {bound:.6g}")
 
     def solve(self, order: int | None, method: str, given: Array | None) -> Array:
-        out: Array
-        if method == "plackett":
-            out = self.plackett(_variance(self.record, self.mean, self.var) if given is None else given)
-            return out
-        chosen, coefficients, out_var = self.series(order, given)
-        if chosen is None and method == "auto":
-            return self.plackett(out_var)
-        out = np.empty_like(self.correlation)
-        mehler.series(
-            self.correlation, np.ascontiguousarray(coefficients[:, : chosen or MAX_ORDER].T), np.sqrt(out_var), out_var, out
-        )
-        return out
+        if method == "auto" and order is None and self.record is get("sine"):
+            method = "closed"
+        if method not in ("plackett", "closed"):
+            chosen, coefficients, own = self.series(order, _stages(self.record, method) if order is None else _STAGES)
+            out_var = own if given is None else given
+            if chosen is not None:
+                out = np.empty_like(self.correlation)
+                mehler.series(self.correlation, np.ascontiguousarray(coefficients.T), np.sqrt(out_var), out_var, out)
+                return out
+        else:
+            out_var = _variance(self.record, self.mean, self.var) if given is None else given
+        return self.pairwise(out_var)
 
-    def plackett(self, out_var: Array) -> Array:
-        weights, widths, inner = _components(self.record) or (np.ones(1), np.ones(1), 1.0)
-        matrix = mixture.covariance(inner * self.mean, inner * inner * self.var, self.correlation, weights, widths)
-        # Only the correlations of the mixture are used. A congruence with a diagonal matrix keeps the result semi-definite
-        # and makes its diagonal exact, also in saturation, where the mixture's own variance is far too small.
+    def pairwise(self, out_var: Array) -> Array:
+        """Pair by pair, exactly, or for tanh and sigmoid as exactly as the mixture is."""
+        matrix = np.zeros_like(self.correlation)
+        (live,) = np.nonzero(self.std > 0.0)
+        m, v, rho = self.mean[live], self.var[live], self.correlation[np.ix_(live, live)]
+        if self.record is get("sine"):
+            values = pairs.sine(m, self.std[live], rho)
+        elif self.record.slopes is not None:
+            values = pairs.piecewise_linear(self.record, m, v, rho)
+        else:
+            weights, widths, inner = _components(self.record) or (np.ones(1), np.ones(1), 1.0)
+            values = mixture.covariance(inner * m, inner * inner * v, rho, weights, widths)
+        matrix[np.ix_(live, live)] = values
+        # Only the correlations are used. A congruence with a diagonal matrix keeps the result semi-definite and makes its
+        # diagonal exact, also in saturation, where the mixture's own variance is far too small.
         own = np.diagonal(matrix)
-        scale = np.sqrt(np.divide(out_var, own, out=np.zeros_like(out_var), where=own > 1e-290))  # below, digits are lost
-        upper = np.triu(scale[:, None] * matrix * scale, 1)
+        alive = own > 1e-290  # below, digits are lost
+        inverse = np.divide(1.0, np.sqrt(own), out=np.zeros_like(own), where=alive)
+        deviation = np.sqrt(out_var)
+        upper = np.triu(inverse[:, None] * matrix * inverse, 1)
+        upper *= deviation[:, None] * deviation
         return upper + upper.T + np.diag(out_var)
 
-    def series(self, order: int | None, given: Array | None) -> tuple[int | None, Array, Array]:
-        """The order, the coefficients c_n/√var (D, at least N) and the output variances (D,); order None: none suffices."""
+    def series(self, order: int | None, stages: tuple[int, ...]) -> tuple[int | None, Array, Array]:
+        """The order, the coefficients c_n/√var (D, at least N) and the variances of f(z) (D,); order None: none suffices."""
         live = self.std > 0.0
         m, s = self.mean[live], self.std[live]
-        out_var = np.zeros_like(self.std) if given is None else given.copy()
-        if given is None and m.size and not (mehler.is_tanh(self.record) and mehler.grid_of(self.record, m, s)):
+        out_var = np.zeros_like(self.std)
+        if m.size and not (mehler.is_tanh(self.record) and mehler.grid_of(self.record, m, s)):
             out_var[live] = _variance(self.record, m, self.var[live])
-        for count in _STAGES:
+        bound = 0.0
+        for count in stages:
             if order is not None and order > count:
                 continue
             c = np.zeros((len(self.std), count))
             if m.size:
                 c[live], grid_var = mehler.project(self.record, m, s, count)
-                if given is None and grid_var is not None:
+                if grid_var is not None:
                     out_var[live] = grid_var * self.var[live]
             unit = np.divide(self.std, np.sqrt(out_var), out=np.zeros_like(self.std), where=out_var > 0.0)
             c *= unit[:, None]
             total = np.cumsum(c * c, axis=1)
-            # Rounding, or a given variance off in its last digits, must not leave a negative remainder on the diagonal.
+            # Rounding must not leave a negative remainder on the diagonal.
             over = total[:, -1] > 1.0
             if over.any():
                 c[over] /= np.sqrt(total[over, -1:])
                 total[over] /= total[over, -1:]
             if order is not None:
-                return order, c, out_var
+                return order, c[:, :order], out_var
             remainder = np.max(1.0 - total[unit > 0.0], axis=0, initial=0.0)
             enough = np.flatnonzero(self.largest ** np.arange(2.0, count + 2.0) * remainder <= TOLERANCE)
             if enough.size:
-                return int(enough[0]) + 1, c, out_var
-        return (None if _components(self.record) else MAX_ORDER), c, out_var
+                chosen = int(enough[0]) + 1
+                return chosen, c[:, :chosen], out_var
+            if count >= MAX_ORDER:
+                bound = self.bound(np.where(unit > 0.0, 1.0 - total[:, -1], 0.0), count)
+                if bound <= _FINE and len(stages) > len(_STAGES):
+                    break
+        if len(stages) <= len(_STAGES):
+            return None, c, out_var
+        if bound > _COARSE:
+            _notice.warning(
+                "covariances of %s: the output correlations may be off by %.1g; its scale, %g, is small against "
+                "standard deviations up to %.3g of nearly collinear units",
+                self.record.name, bound, self.record.scale, float(s.max()),
+            )  # fmt: skip
+        return count, mehler.continued(c), out_var
+
+    def bound(self, remainder: Array, count: int) -> float:
+        """Of the error in any output correlation after ``count`` terms, continued; exact twins have none."""
+        root = np.sqrt(remainder)
+        # what is missing and what is appended are each at most |ρ|^{N+1} √(rem_i rem_j)
+        error = 2.0 * np.abs(self.correlation) ** (count + 1.0) * root[:, None] * root
+        sign = np.sign(self.correlation)
+        odd = self.record.symmetry == "odd"
+        twins = (np.abs(self.correlation) == 1.0) & (self.std[:, None] == self.std) & (
+            self.mean[:, None] == np.where((sign < 0.0) & odd, -1.0, 1.0) * self.mean
+        ) & ((sign > 0.0) | odd)  # fmt: skip
+        return float(np.max(np.where(twins, 0.0, error), initial=0.0))
+
+
+def _stages(record: Activation, method: str) -> tuple[int, ...]:
+    """The orders to try before another method, or the continued series, takes over."""
+    if method == "auto" and record.slopes is not None:
+        return _STAGES[:-1]  # the exact integral costs no more than the orders beyond
+    if method == "auto" and _components(record) is not None:
+        return _STAGES
+    return _STAGES + _FURTHER
 
 
 def _components(record: Activation) -> tuple[Array, Array, float] | None:
@@ -228,21 +288,28 @@ def _variance(record: Activation, mean: Array, var: Array) -> Array:
 
 
 def _check_options(record: Activation, order: int | None, method: str) -> None:
-    if method not in ("auto", "mehler", "plackett"):
-        raise ValueError(f"method must be 'auto', 'mehler' or 'plackett', got {method!r}")
+    if method not in ("auto", "mehler", "plackett", "closed"):
+        raise ValueError(f"method must be 'auto', 'mehler', 'plackett' or 'closed', got {method!r}")
     if order is not None and (isinstance(order, bool) or not isinstance(order, (int, np.integer)) or not 1 <= order <= MAX_ORDER):
         raise ValueError(f"order must be None or an integer from 1 to {MAX_ORDER}, got {order!r}")
-    if method == "plackett" and _components(record) is None:
-        raise ValueError(f"method 'plackett' serves tanh, sigmoid and erf, got {record.name!r}; use 'mehler' or 'auto'")
-    if method == "plackett" and order is not None:
-        raise ValueError(f"order belongs to 'mehler', got order={order} with method 'plackett'; leave it out")
+    if method == "plackett" and _components(record) is None and record.slopes is None:
+        served = "tanh, sigmoid, erf and piecewise-linear activations"
+        raise ValueError(f"method 'plackett' serves {served}, got {record.name!r}; use 'mehler' or 'auto'")
+    if method == "closed" and record is not get("sine"):
+        raise ValueError(f"method 'closed' serves sine, got {record.name!r}; use 'mehler' or 'auto'")
+    if method in ("plackett", "closed") and order is not None:
+        raise ValueError(f"order belongs to 'mehler', got order={order} with method {method!r}; leave it out")
 
 
 def _check_arrays(mean: npt.ArrayLike, cov: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     mean, cov = as_real("mean", mean), as_real("cov", cov)
-    if mean.ndim not in (1, 2) or cov.shape != (*mean.shape, *mean.shape[-1:]):
+    batches = {mean.shape[:-1], cov.shape[:-2]} - {()}
+    if mean.ndim not in (1, 2) or cov.ndim not in (2, 3) or cov.shape[-2:] != 2 * mean.shape[-1:] or len(batches) > 1:
         raise ValueError(f"mean and cov must be (D,) and (D, D), or (n, D) and (n, D, D), got {mean.shape} and {cov.shape}")
+    batch = batches.pop() if batches else ()
     diagonal = np.diagonal(cov, axis1=-2, axis2=-1)
     if np.any(diagonal < 0.0):
         raise ValueError(f"cov must not have a negative diagonal, got {diagonal.min()}")
+    if mean.shape[:-1] != cov.shape[:-2]:
+        mean, cov = np.broadcast_to(mean, batch + mean.shape[-1:]), np.broadcast_to(cov, batch + cov.shape[-2:])
     return mean, cov

@@ -17,9 +17,11 @@ from scipy import special
 from pesn.activations import Activation, Reduction, get
 from pesn.moments import exact
 
-__all__ = ["correlate", "grid_of", "is_tanh", "project", "series"]
+__all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "project", "series"]
 
 Array = npt.NDArray[np.float64]
+
+HIGH = 80  # up to this order one grid serves all units; beyond it every unit has its own panels
 
 _MOST_NODES = 2000
 _CHUNK = 128
@@ -33,6 +35,8 @@ def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Ar
         degree = np.arange(1.0, count + 1.0)
         size = -0.5 * np.square(std)[:, None] + (degree - 1.0) * np.log(std)[:, None] - 0.5 * special.gammaln(degree + 1.0)
         return np.exp(size) * np.sin(mean[:, None] + 0.5 * math.pi * (degree % 4.0)), None
+    if count > HIGH:
+        return _high_orders(record, mean, std, count), None
     grid = grid_of(record, mean, std)
     if grid is not None:
         x, basis = _basis(*grid, count)
@@ -56,6 +60,39 @@ def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Ar
         for n, h in enumerate(_hermite(x, count)):
             result[part, n] = np.sum(p * h, axis=1)
     return result, None
+
+
+def _high_orders(record: Activation, mean: Array, std: Array, count: int) -> Array:
+    """c_n/s by the panels of `exact`, cut until each holds at most ten radians of He_count, whose wave number in x is √count."""
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    result = np.empty((len(mean), count))
+    for i in range(len(mean)):
+        x = exact.quadrature(record, mean[i : i + 1], std[i : i + 1])[0].reshape(-1, 16)
+        half = 0.5 * (x[:, -1] - x[:, 0]) / nodes[-1]
+        parts = np.maximum(1, np.ceil(2.0 * half * math.sqrt(count) / 10.0)).astype(int)
+        place = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+        short = np.repeat(half / parts, parts)
+        centre = np.repeat(0.5 * (x[:, 0] + x[:, -1]) - half, parts) + (2.0 * place + 1.0) * short
+        x = (centre[:, None] + short[:, None] * nodes).ravel()
+        # The Gaussian is shared: half of it with the polynomial, which is then a bounded Hermite function.
+        bell = np.exp(-0.25 * x * x)
+        u = record.difference(mean[i], std[i] * x) / std[i] * bell * np.outer(short, weights).ravel() / math.sqrt(2.0 * math.pi)
+        _hermite_sums(x, u, bell, result[i])
+    return result
+
+
+def continued(c: Array) -> Array:
+    """c (D, N), Σc² ≤ 1, with the remainder 1 − Σc² appended in N/5 further orders, shaped as the last N/5 are.
+
+    Every further term keeps its parity: the sum stays semi-definite, has the exact diagonal, and identical or mirrored
+    units come out with correlation ±1.
+    """
+    block = c.shape[1] // 10 * 2
+    last = c[:, c.shape[1] - block :]
+    share = np.sum(last * last, axis=1)
+    rest = np.maximum(1.0 - np.sum(c * c, axis=1), 0.0)
+    scale = np.sqrt(np.divide(rest, share, out=np.zeros_like(rest), where=share > 1e-30))
+    return np.hstack([c, last * scale[:, None]])
 
 
 def _hermite(x: Array, count: int) -> list[Array]:
@@ -159,12 +196,25 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def correlate(cov: Array, std: Array, slack: float, out: Array) -> tuple[float, int, int, int]:
+def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
+    """Σ u h_n(x) for n = 1 … len(out), h_n the normalised polynomials times ``bell``."""
+    before, h = bell.copy(), x * bell
+    for n in range(1, out.shape[0] + 1):
+        total = 0.0
+        step, back = 1.0 / math.sqrt(n + 1.0), math.sqrt(n / (n + 1.0))
+        for k in range(x.shape[0]):
+            total += u[k] * h[k]
+            after = step * x[k] * h[k] - back * before[k]
+            before[k] = h[k]
+            h[k] = after
+        out[n - 1] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def correlate(cov: Array, std: Array, eps: float, out: Array) -> tuple[float, int, int, int]:
     """Fill the correlations (0 where a deviation is 0); the largest off the diagonal; where and how cov is at fault."""
     size = std.shape[0]
-    top = 0.0
-    for i in range(size):
-        top = max(top, std[i])
+    slack = max(1e-8, 32.0 * eps)
     inverse = np.zeros(size)
     for i in range(size):
         if std[i] > 0.0:
@@ -174,11 +224,16 @@ def correlate(cov: Array, std: Array, slack: float, out: Array) -> tuple[float, 
         out[i, i] = 1.0
         for j in range(i + 1, size):
             value = cov[i, j]
-            if abs(value - cov[j, i]) > slack * top * top:
+            # Measured by this pair's own deviations; the second term forgives rounding where one of them is 0.
+            product = std[i] * std[j]
+            room = slack * product + 32.0 * eps * max(std[i], std[j]) ** 2
+            if abs(value - cov[j, i]) > room:
                 return largest, i, j, 1
-            if abs(value) > std[i] * std[j] + slack * top * top:
+            if abs(value) > product + room:
                 return largest, i, j, 2
-            rho = min(1.0, max(-1.0, value * inverse[i] * inverse[j]))
+            rho = value * inverse[i] * inverse[j]
+            if abs(rho) > 1.0 - 1e-15:  # collinear but for rounding, to which a steep activation would react with its root
+                rho = 1.0 if rho > 0.0 else -1.0
             out[i, j] = rho
             out[j, i] = rho
             largest = max(largest, abs(rho))

@@ -1,0 +1,218 @@
+"""Covariances pair by pair, without a series: piecewise-linear activations by Plackett's integral, sine in closed form.
+
+Price's theorem, ∂Cov/∂ρ = s₁s₂ E[f′f′], applied twice: a piecewise-linear f is a line and a row of pieces of constant
+slope, and the probability of a rectangle of two pieces changes with ρ by the density φ₂ at its corners (Plackett 1954)::
+
+    Cov(f(z₁), f(z₂))/(s₁s₂) = ρ E[f′] E[f′] + Σ k_p k_q ∫₀^ρ (ρ − r) [φ₂(a, b) − φ₂(a′, b) − φ₂(a, b′) + φ₂(a′, b′)] dr
+
+over pieces [a, a′] and [b, b′] in standardised coordinates; a piece that reaches to infinity has no far corners. The four
+corners are taken together, so that hard_tanh keeps its digits where the Gaussian is wide and the piece narrow.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from pesn.activations import Activation
+from pesn.moments import closed
+
+__all__ = ["piecewise_linear", "sine"]
+
+Array = npt.NDArray[np.float64]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_FAR = 1e3  # standard deviations
+_WIDEST = 1e60  # in lengths of the kinks' span: a bounded f is a staircase long before
+
+
+def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: Array) -> Array:
+    """Cov(f(z_i), f(z_j))/(s_i s_j) for z with ``mean``, ``var`` (D,), var > 0, and ``correlation`` (D, D).
+
+    Where f is bounded and var beyond 1e120, the rows and columns are in another unit: use its correlations.
+
+    >>> from pesn.activations import get
+    >>> one = piecewise_linear(get("relu"), np.zeros(2), np.ones(2), np.ones((2, 2)))
+    >>> one.round(12) == round(0.5 - 0.5/np.pi, 12)
+    array([[ True,  True],
+           [ True,  True]])
+    """
+    slopes, kinks = record.slopes or (), record.kinks
+    std = np.sqrt(var)
+    if kinks and slopes[0] == slopes[-1] == 0.0:
+        capped = np.minimum(std, _WIDEST * (1.0 + kinks[-1] - kinks[0]))
+        mean, std = kinks[0] + (mean - kinks[0]) * (capped / std), capped
+    gain = closed.gain(record, mean, np.square(std))
+    with np.errstate(over="ignore"):
+        edges = np.clip((np.asarray(kinks).reshape(1, -1) - mean[:, None]) / std[:, None], -_FAR, _FAR)
+        gaps = np.diff(np.asarray(kinks)).reshape(1, -1) / std[:, None]
+    ends = np.hstack([edges[:, 1:], np.full((len(mean), len(kinks) and 1), np.inf)])
+    widths = np.hstack([np.where(gaps > 1.0, ends[:, :-1] - edges[:, :-1], gaps), np.full((len(mean), len(kinks) and 1), np.inf)])
+    heights = np.array(slopes[1:]) - slopes[0]
+    used = heights != 0.0
+    low, high, width = (np.ascontiguousarray(x[:, used]) for x in (edges, ends, widths))
+    matrix: Array = _piecewise_linear(gain, low, high, width, heights[used], correlation, _NODES, _WEIGHTS)
+    return matrix
+
+
+def sine(mean: Array, std: Array, correlation: Array) -> Array:
+    """Cov(sin z_i, sin z_j) = e^{−(v_i+v_j)/2} (sinh k · cos m_i cos m_j + (cosh k − 1) · sin m_i sin m_j), k = ρ s_i s_j.
+
+    >>> sine(np.zeros(2), np.full(2, 20.0), np.ones((2, 2))).round(12)
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+    matrix: Array = _sine(np.cos(mean), np.sin(mean), std, correlation)
+    return matrix
+
+
+# ---------------------------------------------------------------- kernels
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
+    size = std.shape[0]
+    out = np.empty((size, size))
+    for i in range(size):
+        for j in range(i, size):
+            rho = correlation[i, j]
+            k = abs(rho) * std[i] * std[j]
+            # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of what is not positive
+            half = 0.5 * math.exp(-0.5 * (std[i] - std[j]) ** 2 - (1.0 - abs(rho)) * std[i] * std[j])
+            odd = -half * math.expm1(-2.0 * k)
+            even = half * math.expm1(-k) ** 2
+            value = (odd if rho >= 0.0 else -odd) * cosine[i] * cosine[j] + even * sine[i] * sine[j]
+            out[i, j] = value
+            out[j, i] = value
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _piecewise_linear(
+    gain: Array, low: Array, high: Array, width: Array, heights: Array, correlation: Array, nodes: Array, weights: Array
+) -> Array:
+    size, count = low.shape
+    out = np.empty((size, size))
+    for i in range(size):
+        for j in range(i, size):
+            rho = correlation[i, j]
+            total = 0.0
+            if rho != 0.0:
+                side = 1.0 if rho > 0.0 else -1.0  # φ₂(a, b; −r) = φ₂(a, −b; r)
+                for p in range(count):
+                    for q in range(count):
+                        total += heights[p] * heights[q] * _rectangle(
+                            low[i, p], high[i, p], width[i, p],
+                            side * low[j, q], side * high[j, q], side * width[j, q],
+                            abs(rho), nodes, weights,
+                        )  # fmt: skip
+            value = rho * gain[i] * gain[j] + total / (2.0 * math.pi)
+            out[i, j] = value
+            out[j, i] = value
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _exponent(a: float, b: float, rest: float) -> float:
+    """(a² + b² − 2ab sin θ)/(2 cos² θ) at tan(θ/2) = 1 − rest, as (a−b)²/(2cos²θ) + ab/(1 + sin θ)."""
+    tau = 1.0 - rest
+    square = 1.0 + tau * tau
+    delta = a - b
+    first = 0.0 if delta == 0.0 else 0.5 * (delta * square / (rest * (1.0 + tau))) ** 2
+    return first + a * b * square / (1.0 + tau) ** 2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _corners(a: float, a2: float, wa: float, b: float, b2: float, wb: float, rest: float) -> float:
+    """e^{−Q(a,b)} − e^{−Q(a′,b)} − e^{−Q(a,b′)} + e^{−Q(a′,b′)}, seen from the corner where Q is smallest.
+
+    So nothing overflows, and narrow rectangles keep their digits.
+    """
+    if math.isinf(a2) and math.isinf(b2):
+        return math.exp(-_exponent(a, b, rest))
+    tau = 1.0 - rest
+    square = 1.0 + tau * tau
+    cosine = rest * (1.0 + tau) / square
+    less = rest * rest / square  # 1 − sin θ
+    twice = 2.0 * cosine * cosine
+    sign, rise_a, rise_b = 1.0, 0.0, 0.0
+    for _ in range(4):
+        delta = a - b
+        if not math.isinf(a2):
+            rise_a = wa * (2.0 * (delta + b * less) + wa) / twice
+            if rise_a < 0.0:
+                a, a2, wa, sign = a2, a, -wa, -sign
+                continue
+        if not math.isinf(b2):
+            rise_b = wb * (2.0 * (a * less - delta) + wb) / twice
+            if rise_b < 0.0:
+                b, b2, wb, sign = b2, b, -wb, -sign
+                continue
+        break
+    front = _exponent(a, b, rest)
+    if math.isinf(a2):
+        return -sign * math.exp(-front) * math.expm1(-max(rise_b, 0.0))
+    if math.isinf(b2):
+        return -sign * math.exp(-front) * math.expm1(-max(rise_a, 0.0))
+    mixed = -2.0 * wa * wb * (1.0 - less) / twice
+    result = math.exp(-front) * math.expm1(-max(rise_a, 0.0)) * math.expm1(-max(rise_b, 0.0))
+    front += rise_a + rise_b
+    if mixed >= 0.0:
+        result += math.exp(-front) * math.expm1(-mixed)
+    else:
+        result -= math.exp(-max(front + mixed, 0.0)) * math.expm1(mixed)
+    return sign * result
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rectangle(a: float, a2: float, wa: float, b: float, b2: float, wb: float, rho: float, nodes: Array, weights: Array) -> float:
+    """∫₀^{asin ρ} (ρ − sin θ) [four corners of exp(−Q(θ))] dθ, 0 < ρ ≤ 1, in τ = tan(θ/2)."""
+    if min(abs(a), abs(a2)) > 39.0 or min(abs(b), abs(b2)) > 39.0:  # every corner beyond the range of doubles
+        return 0.0
+    cosine = math.sqrt((1.0 - rho) * (1.0 + rho))
+    top = rho / (1.0 + cosine)
+    gap = (cosine + cosine * cosine / (1.0 + rho)) / (1.0 + cosine)  # 1 − top
+    negligible = 1e-24 * min(1.0, abs(wa)) * min(1.0, abs(wb))
+    total, far = 0.0, 1.0
+    while True:
+        # Panels halve towards τ = 1 as long as a corner off the diagonal is alive: e^{−δ²/2cos²θ} is singular there.
+        near = gap
+        if gap < 0.5 * far:
+            for corner in range(4):
+                x, y = (a if corner < 2 else a2), (b if corner % 2 == 0 else b2)
+                if math.isinf(x) or math.isinf(y):
+                    continue
+                delta = x - y
+                if delta * delta * far > 1e-13 * gap * gap and delta * delta < 200.0 * far * far:
+                    near = 0.5 * far
+        # As many parts as keep the exponents' range on each within what 16 nodes integrate.
+        spread = 0.0
+        for corner in range(4):
+            x, y = (a if corner < 2 else a2), (b if corner % 2 == 0 else b2)
+            if math.isinf(x) or math.isinf(y):
+                continue
+            start, stop = _exponent(x, y, far), _exponent(x, y, near)
+            if min(start, stop) < 60.0 + 0.25 * (x * x + y * y):
+                spread = max(spread, abs(start - stop))
+        parts = 1 + int(min(spread, 500.0) / 12.0)
+        half = 0.5 * (far - near) / parts
+        if far == 1.0 and near == gap:
+            half = 0.5 * top / parts
+        for part in range(parts):
+            begin = far - 2.0 * half * part
+            for k in range(nodes.shape[0]):
+                rest = begin - half * (1.0 + nodes[k])
+                left = rest - gap
+                if near == gap:
+                    left = half * (2.0 * (parts - 1 - part) + 1.0 - nodes[k])
+                tau = 1.0 - rest
+                square = 1.0 + tau * tau
+                # ρ − sin θ = 2 (T − τ)(1 − Tτ)/((1 + T²)(1 + τ²)), dθ = 2 dτ/(1 + τ²)
+                lever = left * (gap + top * rest) / ((1.0 + top * top) * square * square)
+                total += 4.0 * weights[k] * half * lever * _corners(a, a2, wa, b, b2, wb, rest)
+        if near == gap or near * near * near < negligible:
+            return total
+        far = near
