@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from pesn.activations import Activation, get
 from pesn.arguments import FloatArray, as_real, result_dtype
-from pesn.moments import closed, exact, mehler, mixture, pairs
+from pesn.moments import mehler, mixture, pairs, surface
 
 __all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross"]
 
@@ -134,8 +134,7 @@ def cross(
     if np.any(var < 0.0):
         raise ValueError(f"var must not be negative, got {var.min()}")
     if gain is None:
-        source = closed if closed.serves(record) else exact
-        factor: FloatArray = source.gain(record, mean.astype(np.float64), var.astype(np.float64))
+        factor: FloatArray = surface.gain(record, mean.astype(np.float64), var.astype(np.float64))
     else:
         factor = as_real("gain", gain)
         if factor.shape != mean.shape:
@@ -280,7 +279,7 @@ def _components(record: Activation) -> tuple[Array, Array, float] | None:
 
 
 def _variance(record: Activation, mean: Array, var: Array) -> Array:
-    result: Array = (closed if closed.serves(record) else exact).moments(record, mean, var, 2)[1]
+    result: Array = surface.moments(record, mean, var, 2)[1]
     return result
 
 

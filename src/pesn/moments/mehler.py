@@ -11,10 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy import special
 
 from pesn.activations import Activation, Reduction, get
+from pesn.compiling import jit
 from pesn.moments import exact
 
 __all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "project", "series"]
@@ -155,7 +155,7 @@ def _basis(spacing: float, reach: float, count: int) -> tuple[Array, Array]:
 # ---------------------------------------------------------------- kernels
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, basis: Array, c: Array, var: Array) -> None:
     """c_n, n ≥ 0, and the variance of (tanh(m + sx) − tanh(m)) · factor by the trapezoid rule, one unit at a time.
 
@@ -195,7 +195,7 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
         var[i] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
     """Σ u h_n(x) for n = 1 … len(out), h_n the normalised polynomials times ``bell``."""
     before, h = bell.copy(), x * bell
@@ -210,7 +210,7 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
         out[n - 1] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def correlate(cov: Array, std: Array, eps: float, out: Array) -> tuple[float, int, int, int]:
     """Fill the correlations (0 where a deviation is 0); the largest off the diagonal; where and how cov is at fault."""
     size = std.shape[0]
@@ -240,7 +240,7 @@ def correlate(cov: Array, std: Array, eps: float, out: Array) -> tuple[float, in
     return largest, 0, 0, 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
     """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units."""
     count, size = c.shape

@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from pesn.activations import Activation
+from pesn.compiling import jit
 from pesn.moments import closed
 
 __all__ = ["piecewise_linear", "sine"]
@@ -72,7 +72,7 @@ def sine(mean: Array, std: Array, correlation: Array) -> Array:
 # ---------------------------------------------------------------- kernels
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
     size = std.shape[0]
     out = np.empty((size, size))
@@ -90,7 +90,7 @@ def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _piecewise_linear(
     gain: Array, low: Array, high: Array, width: Array, heights: Array, correlation: Array, nodes: Array, weights: Array
 ) -> Array:
@@ -115,7 +115,7 @@ def _piecewise_linear(
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _exponent(a: float, b: float, rest: float) -> float:
     """(a² + b² − 2ab sin θ)/(2 cos² θ) at tan(θ/2) = 1 − rest, as (a−b)²/(2cos²θ) + ab/(1 + sin θ)."""
     tau = 1.0 - rest
@@ -125,7 +125,7 @@ def _exponent(a: float, b: float, rest: float) -> float:
     return first + a * b * square / (1.0 + tau) ** 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _corners(a: float, a2: float, wa: float, b: float, b2: float, wb: float, rest: float) -> float:
     """e^{−Q(a,b)} − e^{−Q(a′,b)} − e^{−Q(a,b′)} + e^{−Q(a′,b′)}, seen from the corner where Q is smallest.
 
@@ -167,7 +167,7 @@ def _corners(a: float, a2: float, wa: float, b: float, b2: float, wb: float, res
     return sign * result
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit()
 def _rectangle(a: float, a2: float, wa: float, b: float, b2: float, wb: float, rho: float, nodes: Array, weights: Array) -> float:
     """∫₀^{asin ρ} (ρ − sin θ) [four corners of exp(−Q(θ))] dθ, 0 < ρ ≤ 1, in τ = tan(θ/2)."""
     if min(abs(a), abs(a2)) > 39.0 or min(abs(b), abs(b2)) > 39.0:  # every corner beyond the range of doubles
