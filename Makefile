@@ -31,8 +31,14 @@ lint: .venv/dev ## style, types and the direction of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: .venv/dev ## figures, as ratios inside one run
+.venv/bench: .venv/dev
+	@echo "installing the peers"
+	@$(PIP) -e '.[bench]'
+	@touch $@
+
+bench: .venv/bench ## figures, as ratios inside one run; benchmarks/networks.py has the slower ones
 	@$(BIN)/python benchmarks/moments.py
+	@$(BIN)/python benchmarks/networks.py speed
 
 .venv/docs: .venv/core
 	@echo "installing what the pages need"

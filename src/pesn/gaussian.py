@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import cached_property
+from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
@@ -60,6 +61,15 @@ class Gaussian:
     _diagonal: FloatArray | None
     _cov: FloatArray | None
     _factor: FloatArray | None
+
+    def __new__(cls, mean: Any, var: Any = None, cov: Any = None, factor: Any = None) -> Gaussian:
+        """Of tensors, or of a ``torch.distributions`` Gaussian: a :class:`pesn.adapters.torch.TensorGaussian`."""
+        if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor))):
+            cls = import_module("pesn.adapters.torch").TensorGaussian  # here, not above: torch is an extra
+        return object.__new__(cls)
+
+    def __getnewargs__(self) -> tuple[Any]:
+        return (self._mean,)  # for copy and pickle, which call __new__ and not __init__
 
     def __init__(
         self,
@@ -123,7 +133,7 @@ class Gaussian:
     @classmethod
     def _of(cls, mean: Any, diagonal: Any = None, cov: Any = None, factor: Any = None) -> Gaussian:
         """Without the checks, for results of this module."""
-        return cls.__new__(cls)._store(mean, diagonal, cov, factor)
+        return object.__new__(cls)._store(mean, diagonal, cov, factor)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a Gaussian does not change, {name} cannot be set; make a new one")
@@ -242,6 +252,10 @@ class Gaussian:
                 raise ValueError("logpdf needs a positive definite covariance, got a singular one; add a variance") from error
             square, half_log_det = np.sum(np.square(solve(root, r)), axis=-1), half_log_determinant(root)
         return -0.5 * square - half_log_det - 0.5 * self.dim * math.log(2.0 * math.pi)
+
+    def to_torch(self) -> Any:
+        """As a ``torch.distributions`` object: Normal of a scalar, Independent(Normal), (LowRank)MultivariateNormal."""
+        return import_module("pesn.adapters.torch").to_distribution(self)
 
     # ---------------------------------------------------------------- other Gaussians, from this one
 
@@ -379,6 +393,10 @@ class Gaussian:
 
 
 # ---------------------------------------------------------------- what was given, what is handed out
+
+
+def _is_torch(value: Any) -> bool:
+    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 
 def _frozen(array: Any) -> Any:

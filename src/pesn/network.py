@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pesn.activations import Activation, get
 from pesn.arguments import FloatArray, as_real
 from pesn.gaussian import Gaussian
-from pesn.moments import Moments, moments
+from pesn.moments import _METHODS, Moments, moments
 
 __all__ = ["Dense", "propagate"]
 
@@ -80,8 +80,12 @@ def propagate(
     """
     if covariance not in ("full", "diagonal"):
         raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
-    adapter = type(network).__module__.partition(".")[0]
-    if adapter in _ADAPTERS:
+    if not isinstance(x, Gaussian) and type(x).__module__.partition(".")[0] == "torch":
+        x = Gaussian(x)  # a distribution of torch's; anything else is refused there by name
+    # by all its ancestors: a user's own subclass goes to the adapter too, which serves it or refuses it by name
+    ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
+    adapter = next((name for name in _ADAPTERS if name in ancestry), None)
+    if adapter is not None:
         result = import_module(f"pesn.adapters.{adapter}").propagate(network, x, method, covariance)
     else:
         result = through_layers(_checked(network), _given(x), method, covariance)
@@ -90,7 +94,8 @@ def propagate(
 
 def through_layers(layers: Sequence[Dense], x: Gaussian, method: str | tuple[str, Any], covariance: str) -> list[Gaussian]:
     """The Gaussian after each layer."""
-    states = []
+    _check_method(method)  # here, as a network without activations never asks moments()
+    x, states = x._vector(), []
     for place, layer in enumerate(layers):
         if layer.W.shape[1] != x.dim:
             got = f"the input has {x.dim}" if place == 0 else f"layer {place - 1} gives {x.dim}"
@@ -117,11 +122,17 @@ def _activate(activation: Activation, z: Gaussian, method: str | tuple[str, Any]
 
 
 def _unit_moments(activation: Activation, z: Gaussian, method: str | tuple[str, Any]) -> Moments:
+    name, mesh = method if isinstance(method, tuple) else (method, None)
+    return moments(activation, z.mean, z.var, method=name, mesh=mesh)
+
+
+def _check_method(method: Any) -> None:
     if isinstance(method, tuple):
-        if len(method) != 2:
+        # any other method would drop the mesh in silence
+        if len(method) != 2 or method[0] not in ("spline", "spline-raw"):
             raise ValueError(f"method must be a name or ('spline', Mesh(...)), got {method!r}")
-        return moments(activation, z.mean, z.var, method=method[0], mesh=method[1])
-    return moments(activation, z.mean, z.var, method=method)
+    elif not isinstance(method, str) or method not in _METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {method!r}")
 
 
 def _checked(network: Any) -> Sequence[Dense]:
@@ -139,6 +150,8 @@ def _checked(network: Any) -> Sequence[Dense]:
 
 
 def _given(x: Any) -> Gaussian:
+    if isinstance(x, Gaussian) and hasattr(x, "numpy"):  # tensors through NumPy layers: what goes in is detached
+        return x.numpy()  # type: ignore[no-any-return]
     if not isinstance(x, Gaussian):
         raise TypeError(f"x must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
     return x

@@ -105,7 +105,7 @@ def _unfold(surface: Surface, mean: float, ratio: float, m: float, v: float, inv
     """Mean and variance from what the table holds."""
     var = v * (exp(ratio) if surface.log else max(ratio, 0.0))
     if surface.odd:
-        mean = math.copysign(mean, m)
+        mean = math.copysign(mean, m) if m != 0.0 else 0.0
     if surface.bounded:
         var *= inverse * inverse
         if surface.log:  # rounding must not carry a saturated mean beyond its limits

@@ -1,0 +1,281 @@
+"""Uncertain inputs through networks, judged by Monte Carlo: the paper's two networks, trained networks, speed, a peer.
+
+python benchmarks/networks.py [paper] [trained] [speed] [--write]        --write puts the tables into docs/networks.md
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+import pesn
+
+Array = npt.NDArray[np.float64]
+
+
+def sample_layers(network: list[pesn.Dense], x: pesn.Gaussian, n: int, rng: Any) -> list[tuple[Array, Array]]:
+    """Mean and standard deviation of every layer's units over n samples, in blocks."""
+    sums = [[np.zeros(len(layer.b)), np.zeros(len(layer.b))] for layer in network]
+    for block in np.array_split(np.arange(n), max(1, n // 5000)):
+        h = x.sample(len(block), rng=rng)
+        for layer, (first, second) in zip(network, sums, strict=True):
+            h = layer.activation.value(h @ layer.W.T + layer.b)
+            first += h.sum(axis=0)
+            second += np.square(h).sum(axis=0)
+    return [(first / n, np.sqrt(np.maximum(second / n - (first / n) ** 2, 0.0))) for first, second in sums]
+
+
+# ---------------------------------------------------------------- the paper's two networks
+
+NETWORKS = {"shallow: 5 layers of 5": (5, 5, (0, 1, 2, 3, 4, 5)), "deep: 10 layers of 50": (50, 10, (0, 2, 4, 6, 8, 10))}
+SCALINGS: dict[str, Callable[[int], float]] = {"1/√n": lambda n: n**-0.5, "unit": lambda n: 1.0}
+METHODS = {
+    "S (spline, diagonal)": {"method": "spline", "covariance": "diagonal"},
+    "A (analytic, diagonal)": {"method": "analytic", "covariance": "diagonal"},
+    "pesn (full covariance)": {},
+}
+PUBLISHED = {
+    "shallow: 5 layers of 5": {
+        "μ S": "2.24e-05 4.09e-05 3.08e-05 5.02e-05 6.02e-05 2.04e-05",
+        "μ A": "8.91e-04 8.82e-04 9.77e-03 1.12e-02 1.43e-02 6.26e-02",
+        "σ S": "3.31e-05 5.98e-05 3.48e-05 2.66e-05 2.04e-05 7.43e-05",
+        "σ A": "1.79e-03 2.10e-02 1.20e-02 1.99e-02 2.54e-02 1.05e-01",
+    },
+    "deep: 10 layers of 50": {
+        "μ S": "7.97e-04 1.01e-02 5.19e-02 7.99e-02 8.27e-02 9.81e-02",
+        "μ A": "5.98e-03 1.58e-02 5.06e-02 7.48e-02 8.16e-02 1.05e-01",
+        "σ S": "1.03e-03 6.60e-02 7.50e-02 7.11e-02 3.90e-02 5.30e-01",
+        "σ A": "8.44e-03 6.64e-02 7.13e-02 9.57e-02 7.13e-02 2.95e+00",
+    },
+}
+
+
+def paper_network(width: int, depth: int, scaling: Callable[[int], float], rng: Any) -> list[pesn.Dense]:
+    """1024 inputs, ``depth`` tanh layers of ``width``, one linear output; the paper says only "randomly initialized"."""
+    sizes = [1024, *[width] * depth]
+    layers = [pesn.Dense(rng.normal(size=(b, a)) * scaling(a), None, "tanh") for a, b in pairwise(sizes)]
+    return [*layers, pesn.Dense(rng.normal(size=(1, width)) * scaling(width), None)]
+
+
+def paper(seeds: int = 6, samples: int = 50_000) -> list[str]:
+    x = pesn.Gaussian(np.full(1024, -0.5), var=0.01)
+    lines = []
+    for name, (width, depth, shown) in NETWORKS.items():
+        for scaling, scale in SCALINGS.items():
+            ratios: dict[str, list[float]] = {label: [] for label in METHODS}
+            errors: dict[str, list[Array]] = {f"{moment} {label}": [] for moment in "μσ" for label in METHODS}
+            for seed in range(seeds):
+                print(f"… {name}, weights {scaling}, seed {seed}", file=sys.stderr)
+                network = paper_network(width, depth, scale, np.random.default_rng(seed))
+                truth = sample_layers(network, x, samples, np.random.default_rng(1000 + seed))
+                for label, options in METHODS.items():
+                    ours = pesn.propagate(network, x, return_layers=True, **options)
+                    for moment, part in (("μ", 0), ("σ", 1)):
+                        pairs = zip(truth, ours, strict=True)
+                        rows = [float(np.mean(np.abs(t[part] - (y.mean, y.std)[part]))) for t, y in pairs]
+                        errors[f"{moment} {label}"].append(np.array(rows))
+                    ratios[label].append(float(ours[-1].std[0] / truth[-1][1][0]))
+            head = ["Out" if k == depth else str(k + 1) for k in shown]
+            lines += [f"**{name}, weights {scaling}**: mean absolute error over units, median of {seeds} seeds", ""]
+            lines += [f"| | {' | '.join(head)} |", "|---|" + "---:|" * len(head)]
+            if scaling == "unit":
+                lines += [f"| {row}, published | {' | '.join(values.split())} |" for row, values in PUBLISHED[name].items()]
+            for row, values in errors.items():
+                middle = np.median(values, axis=0)
+                lines.append(f"| {row} | {' | '.join(f'{middle[k]:.2e}' for k in shown)} |")
+            lines += ["", "Output standard deviation ÷ Monte Carlo's, least to largest over the seeds: "]
+            spans = (f"{label} {min(r):.2f} to {max(r):.2f}" for label, r in ratios.items())
+            lines[-1] += "; ".join(spans) + "."
+            lines.append("")
+    return lines
+
+
+# ---------------------------------------------------------------- trained networks
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "relu": nn.ReLU,
+    "leaky_relu": nn.LeakyReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "softplus": nn.Softplus,
+    "hardtanh": nn.Hardtanh,
+    "identity": nn.Identity,
+}
+DEPTHS = (1, 2, 3, 4, 5, 6, 8)
+
+
+def train(kind: str, depth: int, roughness: float, seed: int) -> tuple[nn.Sequential, int]:
+    """A network that has learnt four random waves of 3 to 8 standardised inputs: 1,000 steps of Adam."""
+    rng = np.random.default_rng(seed)
+    inputs, width = int(rng.integers(3, 9)), int(rng.choice([16, 32, 64]))
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = []
+    for k in range(depth):
+        layers += [nn.Linear(inputs if k == 0 else width, width), ACTIVATIONS[kind]()]
+    network = nn.Sequential(*layers, nn.Linear(width, 2)).double()
+    x = torch.from_numpy(rng.normal(size=(2000, inputs)))
+    waves, phases = rng.normal(size=(inputs, 4)), torch.from_numpy(rng.uniform(0, 6, 4))
+    waves *= roughness / np.sqrt(np.sum(waves**2, axis=0))
+    y = torch.sin(x @ torch.from_numpy(waves) + phases) @ torch.from_numpy(rng.normal(size=(4, 2)))
+    optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
+    for _ in range(1000):
+        batch = torch.randint(0, len(x), (128,))
+        loss = nn.functional.mse_loss(network(x[batch]), y[batch])
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    return network.eval(), inputs
+
+
+SIZES = (0.1, 0.3, 0.5)
+INPUTS = 4
+
+
+def judge(network: nn.Sequential, inputs: int, size: float, samples: int, rng: Any) -> tuple[Array, Array]:
+    """Errors of the means in standard deviations, and ratios of standard deviations, for some correlated inputs."""
+    errors, ratios = [], []
+    for _ in range(INPUTS):
+        root = rng.normal(size=(inputs, inputs)) + np.eye(inputs)
+        root *= size / np.sqrt(np.sum(root**2, axis=1, keepdims=True))
+        x = pesn.Gaussian(rng.normal(size=inputs), cov=root @ root.T)
+        y = pesn.propagate(network, x)
+        with torch.no_grad():
+            out = network(torch.from_numpy(x.sample(samples, rng=rng))).numpy()
+        errors.append(np.abs(y.mean - out.mean(axis=0)) / out.std(axis=0))
+        ratios.append(y.std / out.std(axis=0))
+    return np.array(errors), np.array(ratios)
+
+
+def trained(samples: int = 200_000) -> list[str]:
+    lines = [
+        f"20 networks trained on random waves, correlated inputs, against {samples:,} samples. Error of the mean in units of the "
+        "output's standard deviation, and standard deviation ÷ Monte Carlo's (least to largest over two outputs and "
+        f"{INPUTS} inputs), for input standard deviations of 0.1, 0.3 and 0.5 of the training data's. **Bold**: beyond 0.05 or "
+        "5 %. A *gentle* function turns by one radian for one standard deviation of its input, a *rough* one by two.",
+        "",
+        "| activation | depth | mean, 0.1 | std, 0.1 | mean, 0.3 | std, 0.3 | mean, 0.5 | std, 0.5 |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    summary = []
+    for task, roughness in (("gentle", 1.0), ("rough", 2.0)):
+        within: dict[float, list[Any]] = {size: [] for size in SIZES}
+        for k in range(20):
+            kind, depth = list(ACTIVATIONS)[k % len(ACTIVATIONS)], DEPTHS[k % len(DEPTHS)]
+            print(f"… {task} task, network {k + 1} of 20: {kind}, depth {depth}", file=sys.stderr)
+            network, inputs = train(kind, depth, roughness, seed=k)
+            rng = np.random.default_rng(500 + k)
+            cells = []
+            for size in SIZES:
+                errors, ratios = judge(network, inputs, size, samples if task == "gentle" else samples // 4, rng)
+                within[size].append((errors <= 0.05) & (np.abs(ratios - 1.0) <= 0.05))
+                for text, fine in (
+                    (f"{errors.max():.3f}", errors.max() <= 0.05),
+                    (f"{ratios.min():.3f} to {ratios.max():.3f}", bool(np.all(np.abs(ratios - 1.0) <= 0.05))),
+                ):
+                    cells.append(text if fine else f"**{text}**")
+            if task == "gentle":
+                lines.append(f"| {kind} | {depth} | {' | '.join(cells)} |")
+        shares = ", ".join(f"{100 * np.mean(cases):.0f} % at {size:g}" for size, cases in within.items())
+        whole = ", ".join(f"{sum(bool(c.all()) for c in cases)} of 20" for cases in within.values())
+        summary.append(
+            f"{task.capitalize()}: single cases within 0.05 and 5 %: {shares}; networks with every case within: {whole}."
+        )
+    return [*lines, "", *(line + "\n" for line in summary)]
+
+
+# ---------------------------------------------------------------- speed, and a peer
+
+
+def speed(rounds: int = 15) -> list[str]:
+    """D = 100, three tanh layers, full covariance; distprop linearises (isotropic input, so that it can take part)."""
+    from distprop import SDP  # type: ignore[import-untyped]
+
+    rng, d = np.random.default_rng(0), 100
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for _ in range(3):
+        layers += [nn.Linear(d, d), nn.Tanh()]
+    network = nn.Sequential(*layers).double().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.from_numpy(rng.normal(size=parameter.shape) * (1.5 * d**-0.5 if parameter.ndim == 2 else 0.1)))
+    dense = [pesn.Dense(m.weight.detach().numpy(), m.bias.detach().numpy(), "tanh") for m in network if isinstance(m, nn.Linear)]
+    mean, std = rng.normal(size=d), 0.5
+    x, tensor = pesn.Gaussian(mean, cov=std**2 * np.eye(d)), torch.from_numpy(mean)
+    tensor_x = pesn.Gaussian(tensor, cov=std**2 * torch.eye(d, dtype=torch.float64))
+
+    def sampled_numpy(n: int = 10_000) -> tuple[Array, Array]:
+        h = x.sample(n, rng=rng)
+        for layer in dense:
+            h = np.tanh(h @ layer.W.T + layer.b)
+        return h.mean(axis=0), np.cov(h.T)
+
+    def sampled_torch() -> Any:
+        with torch.no_grad():
+            h = network(tensor + std * torch.randn(10_000, d, dtype=torch.float64))
+            return h.mean(dim=0), torch.cov(h.T)
+
+    peer = SDP(network, std=std, num_outputs=d, create_graph=False)
+    runs: dict[str, Callable[[], Any]] = {
+        "pesn, NumPy": lambda: pesn.propagate(dense, x),
+        "pesn, torch tensors": lambda: pesn.propagate(network, tensor_x),
+        "10,000 samples, NumPy": sampled_numpy,
+        "10,000 samples, torch": sampled_torch,
+        "distprop 0.1 (linearised)": lambda: peer(tensor[None].clone()),
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    true_mean, true_cov = sampled_numpy(400_000)
+    true_std = np.sqrt(np.diag(true_cov))
+    lines = [
+        f"Three tanh layers of {d}, input standard deviation {std}, full covariance; time as a multiple of `pesn.propagate` on "
+        f"NumPy arrays (medians of {rounds} ratios taken in turn), errors against 400,000 samples, in units of the output's "
+        "standard deviation.",
+        "",
+        "| | time | largest error of a mean | std ÷ Monte Carlo's | largest error of a correlation |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, run in runs.items():
+        result = run()
+        m, c = (result.mean, result.cov) if isinstance(result, pesn.Gaussian) else result
+        m, c = (np.asarray(part.detach() if isinstance(part, torch.Tensor) else part).squeeze() for part in (m, c))
+        s = np.sqrt(np.diag(c))
+        ratio = statistics.median(a / b for a, b in zip(times[name], times["pesn, NumPy"], strict=True))
+        wrong = np.max(np.abs(c / np.outer(s, s) - true_cov / np.outer(true_std, true_std)))
+        spread = f"{np.min(s / true_std):.3f} to {np.max(s / true_std):.3f}"
+        lines.append(f"| {name} | {ratio:.3g} | {np.max(np.abs(m - true_mean) / true_std):.3f} | {spread} | {wrong:.3f} |")
+    return [*lines, ""]
+
+
+def main() -> None:
+    parts: dict[str, Callable[[], list[str]]] = {"paper": paper, "trained": trained, "speed": speed}
+    wanted = [name for name in parts if name in sys.argv[1:]] or list(parts)
+    page = Path(__file__).parents[1] / "docs" / "networks.md"
+    for name in wanted:
+        table = "\n".join(parts[name]())
+        print(f"{table}\n")
+        if "--write" in sys.argv[1:]:
+            before, rest = page.read_text().split(f"<!-- {name}:begin -->")
+            after = rest.split(f"<!-- {name}:end -->")[1]
+            page.write_text(f"{before}<!-- {name}:begin -->\n{table}\n<!-- {name}:end -->{after}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Fitted scikit-learn networks: MLPRegressor and MLPClassifier, also behind scalers and with a scaled target.
+
+>>> from sklearn.datasets import load_diabetes
+>>> from sklearn.neural_network import MLPRegressor
+>>> from sklearn.pipeline import make_pipeline
+>>> from sklearn.preprocessing import StandardScaler
+>>> import pesn
+>>> X, y = load_diabetes(return_X_y=True, scaled=False)
+>>> mlp = MLPRegressor(hidden_layer_sizes=8, activation="tanh", solver="lbfgs", alpha=10.0, max_iter=5000, random_state=0)
+>>> model = make_pipeline(StandardScaler(), mlp).fit(X, y)
+>>> as_layers(model)                                            # the scaler is folded into the first layer
+[Dense(10 -> 8, 'tanh'), Dense(8 -> 1, 'identity')]
+>>> patient = pesn.Gaussian(X[0], var=(0.1 * X.std(axis=0)) ** 2)       # each number known to a tenth of its spread
+>>> pesn.propagate(model, patient).mean.shape
+(1,)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+from scipy.stats import qmc
+from sklearn.compose import TransformedTargetRegressor  # type: ignore[import-untyped]
+from sklearn.decomposition import PCA  # type: ignore[import-untyped]
+from sklearn.neural_network import MLPClassifier, MLPRegressor  # type: ignore[import-untyped]
+from sklearn.pipeline import Pipeline  # type: ignore[import-untyped]
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
+
+from pesn import network as networks
+from pesn.activations import names
+from pesn.arguments import FloatArray
+from pesn.gaussian import Gaussian
+from pesn.moments import moments
+from pesn.network import Dense
+
+__all__ = ["as_layers", "class_probabilities", "propagate"]
+
+Array = npt.NDArray[np.float64]
+
+_MLPS = (MLPRegressor, MLPClassifier)
+_SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
+_KNOWN = (*_MLPS, Pipeline, TransformedTargetRegressor, *_SCALERS, PCA)
+_LOG_POINTS = 14  # 16,384 points: mean probabilities within 5e-5 for logits that spread by 1, see class_probabilities
+
+
+def propagate(network: Any, x: Gaussian, method: str | tuple[str, Any], covariance: str) -> list[Gaussian]:
+    """The Gaussian after each layer of a fitted estimator, for :func:`pesn.propagate`; the output is the last."""
+    result: list[Gaussian] = networks.propagate(as_layers(network), x, method=method, covariance=covariance, return_layers=True)
+    return result
+
+
+def as_layers(estimator: Any) -> list[Dense]:
+    """A fitted estimator as a list of :class:`pesn.Dense`.
+
+    Parameters
+    ----------
+    estimator
+        ``MLPRegressor`` or ``MLPClassifier``, fitted, alone or inside ``Pipeline`` and ``TransformedTargetRegressor``,
+        in any nesting. The other steps must be affine: ``StandardScaler``, ``MinMaxScaler`` and ``MaxAbsScaler`` without
+        ``clip``, ``RobustScaler``, ``PCA``, ``"passthrough"``.
+
+    Returns
+    -------
+    list of Dense
+        A layer for each of the MLP's. Affine steps are folded into the first, the target's scaling into the last, so
+        that nothing is approximated there, with ``covariance="diagonal"`` either. The last layer of a classifier gives
+        its **logits**, before the sigmoid or the softmax.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        Where a part is not fitted.
+    TypeError, ValueError
+        Where a part is no affine map; the message names the part and its place.
+
+    >>> import numpy as np
+    >>> as_layers(StandardScaler().fit([[0.0], [4.0]]))[0].W
+    array([[0.5]])
+    """
+    layers: list[Dense] = []
+    before: Dense | None = None  # affine steps wait here for the first layer
+    for part in _parts(estimator, "network", inverse=False):
+        if isinstance(part, list):
+            layers = part if before is None else [_compose(part[0], before), *part[1:]]
+        elif layers:
+            layers[-1] = _compose(part, layers[-1])  # the output of an MLP is affine: no activation stands between
+        else:
+            before = part if before is None else _compose(part, before)
+    if not layers and before is None:
+        raise ValueError(f"network must hold a fitted MLP, got a {_name(estimator)} whose steps do nothing")
+    return layers or [before]  # type: ignore[list-item]
+
+
+def class_probabilities(
+    classifier: Any, x: Gaussian, method: str | tuple[str, Any] = "surface", covariance: str = "full"
+) -> FloatArray:
+    """Mean class probabilities, E[predict_proba(x)], of a fitted classifier for a Gaussian input.
+
+    The logits' Gaussian is that of :func:`pesn.propagate`. Two classes and multilabel: E[sigmoid], exact. More classes:
+    E[softmax] by 16,384 fixed points of Sobol's sequence, widest direction first; no random numbers. Measured against 10⁶
+    points: within 5e-5 where the logits' standard deviations are about 1, 2e-4 at 3, and 1e-3 at 10 with 10 classes.
+
+    Parameters
+    ----------
+    classifier
+        ``MLPClassifier``, fitted, alone or as the last step of a ``Pipeline`` (see :func:`as_layers`).
+    x
+        The input, one Gaussian or a batch.
+    method, covariance
+        As in :func:`pesn.propagate`.
+
+    Returns
+    -------
+    array
+        (n_classes,) or (n, n_classes), in the order of ``classes_``. Rows sum to 1, except for multilabel.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> X, y = load_iris(return_X_y=True)
+    >>> mlp = MLPClassifier(5, activation="tanh", solver="lbfgs", alpha=1.0, max_iter=5000, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), mlp).fit(X, y)
+    >>> model.predict_proba([[6.0, 3.0, 5.0, 1.5]]).round(1)    # as if all four numbers were certain
+    array([[0. , 0.8, 0.2]])
+    >>> flower = Gaussian([6.0, 3.0, 5.0, 1.5], var=0.25)        # a poor ruler
+    >>> class_probabilities(model, flower).round(1)
+    array([0. , 0.6, 0.4])
+    """
+    final = classifier
+    while type(final) is Pipeline:
+        final = final.steps[-1][1]
+    if type(final) is not MLPClassifier:
+        raise TypeError(f"classifier must be an MLPClassifier, or a Pipeline that ends in one, got {_name(final)}")
+    logits = propagate(classifier, x, method, covariance)[-1]
+    mean, dtype = logits.mean, logits.mean.dtype
+    if final.out_activation_ == "softmax":
+        spread = logits.cov.astype(np.float64).reshape(-1, logits.dim, logits.dim)
+        rows = [_mean_softmax(m, c) for m, c in zip(mean.reshape(-1, logits.dim), spread, strict=True)]
+        return np.reshape(rows, mean.shape).astype(dtype)
+    if final.n_outputs_ == 1:
+        mean = np.concatenate([-mean, mean], axis=-1)  # not 1 − p: a small probability keeps its digits
+    result: FloatArray = moments("sigmoid", mean, logits.var, order=1, method="exact").mean
+    return result
+
+
+def _mean_softmax(mean: Any, cov: Array) -> Array:
+    """E[softmax(l)], l ~ N(mean, cov)."""
+    # softmax does not hear what is added to all logits: that direction is taken out, one dimension less to integrate.
+    centred = cov - cov.mean(axis=0)
+    centred -= centred.mean(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(0.5 * (centred + centred.T))
+    # The widest direction first: the first coordinates of Sobol's points are the most even.
+    root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, :0:-1]
+    result: Array = special.softmax(mean + _points(len(cov) - 1) @ root.T, axis=1).mean(axis=0)
+    return result
+
+
+@cache
+def _points(dimension: int) -> Array:
+    """Fixed points, spread as a standard Gaussian; the half step keeps them off 0, where the quantile is infinite."""
+    count = 2**_LOG_POINTS
+    uniform = qmc.Sobol(dimension, scramble=False).random_base2(_LOG_POINTS) + 0.5 / count
+    points: Array = special.ndtri(uniform)
+    points.flags.writeable = False
+    return points
+
+
+# ---------------------------------------------------------------- estimators, part by part
+
+
+def _parts(estimator: Any, place: str, inverse: bool) -> Iterator[Dense | list[Dense]]:
+    """What x meets, in order: an affine step as one Dense, an MLP as the list of its layers.
+
+    Types are compared exactly: a subclass may compute something else.
+    """
+    kind = type(estimator)
+    if kind is Pipeline:
+        for name, step in reversed(estimator.steps) if inverse else estimator.steps:
+            if step is not None and step != "passthrough":
+                yield from _parts(step, _below(place, f"step {name!r}"), inverse)
+    elif kind is TransformedTargetRegressor and not inverse:
+        check_is_fitted(estimator)
+        yield from _parts(estimator.regressor_, _below(place, "regressor_"), inverse=False)
+        yield from _parts(estimator.transformer_, _below(place, "transformer_"), inverse=True)
+    elif kind is FunctionTransformer and (estimator.inverse_func if inverse else estimator.func) is None:
+        return  # the identity, also what a TransformedTargetRegressor without a transformer keeps
+    elif kind is FunctionTransformer and inverse:
+        raise ValueError(
+            f"{place} applies inverse_func={getattr(estimator.inverse_func, '__name__', estimator.inverse_func)!r}, "
+            "which is not known to be affine; use an affine transformer=, such as StandardScaler(), "
+            "or propagate through regressor_ and transform its Gaussian yourself"
+        )
+    elif kind in _MLPS and not inverse:
+        check_is_fitted(estimator)
+        yield _mlp(estimator, place)
+    elif kind in (*_SCALERS, PCA):
+        check_is_fitted(estimator)
+        yield _pca(estimator, inverse) if kind is PCA else _scaler(estimator, place, inverse)
+    else:
+        known = (*_SCALERS, PCA, Pipeline) if inverse else _KNOWN
+        raise TypeError(
+            f"{place} must be one of {', '.join(k.__name__ for k in known)} or 'passthrough', got {_name(estimator)}; "
+            "propagate does not know what it does to a Gaussian"
+        )
+
+
+def _mlp(estimator: Any, place: str) -> list[Dense]:
+    if type(estimator) is MLPRegressor and estimator.out_activation_ != "identity":
+        raise ValueError(
+            f"{place}, an MLPRegressor with loss={estimator.loss!r}, ends in {estimator.out_activation_!r}, which is none of "
+            f"the activations {', '.join(names())}; fit it with loss='squared_error'"
+        )
+    last = len(estimator.coefs_) - 1
+    return [
+        Dense(W.T, b, "identity" if i == last else estimator.activation)
+        for i, (W, b) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True))
+    ]
+
+
+def _scaler(scaler: Any, place: str, inverse: bool) -> Dense:
+    """y = gain · x + offset, or its inverse. Constant features have scale_ 1 already."""
+    if getattr(scaler, "clip", False) and not inverse:
+        raise ValueError(f"{place}, a {_name(scaler)} with clip=True, is not affine; fit it with clip=False")
+    kind, none, one = type(scaler), np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
+    if kind is MinMaxScaler:
+        gain, offset = scaler.scale_, scaler.min_
+    else:
+        if kind is StandardScaler:
+            centre, scale = scaler.mean_ if scaler.with_mean else none, scaler.scale_ if scaler.with_std else one
+        elif kind is RobustScaler:
+            centre, scale = scaler.center_ if scaler.with_centering else none, scaler.scale_ if scaler.with_scaling else one
+        else:
+            centre, scale = none, scaler.scale_
+        if inverse:
+            return Dense(np.diag(scale), centre)
+        gain, offset = 1.0 / scale, -centre / scale
+    return Dense(np.diag(1.0 / gain), -offset / gain) if inverse else Dense(np.diag(gain), offset)
+
+
+def _pca(pca: Any, inverse: bool) -> Dense:
+    components, mean = pca.components_, pca.mean_
+    if not inverse:
+        # As scikit-learn does it: a scale of 0 becomes the smallest that can be divided by.
+        scale = np.sqrt(pca.explained_variance_) if pca.whiten else np.ones(len(components), components.dtype)
+        W = components / np.maximum(scale, np.finfo(scale.dtype).eps)[:, None]
+        return Dense(W, -W @ mean)
+    return Dense((components * np.sqrt(pca.explained_variance_)[:, None] if pca.whiten else components).T, mean)
+
+
+def _compose(outer: Dense, inner: Dense) -> Dense:
+    """``outer`` after an ``inner`` without activation, as one layer."""
+    if outer.W.shape[1] != inner.W.shape[0]:
+        raise ValueError(f"{outer!r} takes {outer.W.shape[1]} numbers, but the step before it, {inner!r}, gives {len(inner.W)}")
+    return Dense(outer.W @ inner.W, outer.W @ inner.b + outer.b, outer.activation)
+
+
+def _below(place: str, name: str) -> str:
+    return name if place == "network" else f"{place}, {name}"
+
+
+def _name(estimator: Any) -> str:
+    kind = type(estimator)
+    ours = kind.__module__.partition(".")[0] in ("sklearn", "builtins")
+    return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"

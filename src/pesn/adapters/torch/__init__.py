@@ -1,0 +1,20 @@
+"""PyTorch: a trained ``Sequential`` with an uncertain input, tensors in, tensors out, differentiable by autograd.
+
+>>> import pesn, torch
+>>> from torch import nn
+>>> _ = torch.manual_seed(0)
+>>> network = nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 1)).eval()
+>>> x = pesn.Gaussian(torch.zeros(2), var=torch.full((2,), 0.3, requires_grad=True))
+>>> y = pesn.propagate(network, x)
+>>> y.var.sum().backward()                      # to the input's variance and to every weight
+>>> x.var.grad.shape, network[0].weight.grad.shape
+(torch.Size([2]), torch.Size([20, 2]))
+
+A network with a NumPy Gaussian goes the NumPy way, as a list of :class:`pesn.Dense`, with every method of ``pesn.moments``.
+"""
+
+from pesn.adapters.torch.gaussian import TensorGaussian, to_distribution
+from pesn.adapters.torch.network import as_layers, propagate
+from pesn.adapters.torch.tanh_normal import TanhNormal
+
+__all__ = ["TanhNormal", "TensorGaussian", "as_layers", "propagate", "to_distribution"]

@@ -1,0 +1,282 @@
+"""A Gaussian of tensors, and Gaussians from and to ``torch.distributions``."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from scipy import special
+from torch import Tensor, distributions
+
+from pesn.adapters.torch.arguments import as_covariance, as_tensors, distribution_parts
+from pesn.arguments import as_real
+from pesn.gaussian import Gaussian
+
+__all__ = ["TensorGaussian", "to_distribution"]
+
+
+class TensorGaussian(Gaussian):
+    """What ``pesn.Gaussian`` of tensors is: differentiable, on the tensors' device, in their dtype.
+
+    The tensors are kept, not copied. Parameters as for :class:`pesn.Gaussian`, or one ``torch.distributions`` object:
+    Normal, Independent(Normal), MultivariateNormal, LowRankMultivariateNormal. What is not a tensor beside a tensor takes
+    its dtype and device.
+
+    >>> import pesn
+    >>> x = pesn.Gaussian(torch.tensor([0.0, 1.0]), cov=torch.eye(2))
+    >>> x
+    TensorGaussian(mean=[0. 1.], std=[1. 1.], covariance='full', dtype=torch.float32)
+    >>> x.to_torch()
+    MultivariateNormal(loc: torch.Size([2]), covariance_matrix: torch.Size([2, 2]))
+    >>> x.numpy()
+    Gaussian(mean=[0. 1.], std=[1. 1.], covariance='full')
+    """
+
+    _mean: Any
+    _diagonal: Any
+    _cov: Any
+    _factor: Any
+
+    def __init__(self, mean: Any, var: Any = None, cov: Any = None, factor: Any = None) -> None:
+        if isinstance(mean, distributions.Distribution):
+            also = [name for name, given in (("var", var), ("cov", cov), ("factor", factor)) if given is not None]
+            if also:
+                raise ValueError(f"{' and '.join(also)} must not be given beside a distribution, which has its own")
+            mean, var, cov, factor = distribution_parts(mean)
+        if cov is not None and (var is not None or factor is not None):
+            also = [name for name, given in (("var", var), ("factor", factor)) if given is not None]
+            raise ValueError(
+                f"cov must be given alone, got {' and '.join(also)} too; drop one, "
+                "or give var and factor for factor·factorᵀ + diag(var)"
+            )
+        m, diagonal, c, f = as_tensors(mean=mean, var=var, cov=cov, factor=factor)
+        if c is not None and m.ndim == 0:
+            if c.ndim:
+                raise ValueError(f"cov must have no axes, as mean has none, got shape {tuple(c.shape)}")
+            diagonal, c = c, None  # a scalar's covariance is its variance
+        if c is None:
+            diagonal = torch.zeros_like(m) if diagonal is None else diagonal
+            if (diagonal < 0.0).any():
+                raise ValueError(f"var must not be negative, got {diagonal[diagonal < 0.0].flatten()[0].item()}")
+            try:
+                shape = torch.broadcast_shapes(m.shape, diagonal.shape)  # type: ignore[no-untyped-call]
+            except RuntimeError as error:
+                shapes = f"{tuple(diagonal.shape)} and {tuple(m.shape)}"
+                raise ValueError(f"var must broadcast against mean, got shapes {shapes}") from error
+            m, diagonal = _expanded(m, shape), _expanded(diagonal, shape)
+        else:
+            c = as_covariance(c, m.shape[-1])
+        if f is not None and (m.ndim == 0 or f.ndim < 2 or f.shape[-2] != m.shape[-1]):
+            expected = (
+                "a mean of at least one dimension" if m.ndim == 0 else f"shape ({m.shape[-1]}, k), a row for each entry of mean"
+            )
+            raise ValueError(f"factor must have {expected}, got shape {tuple(f.shape)}")
+        self._store(m, diagonal, c, f)
+
+    def _store(self, mean: Any, diagonal: Any = None, cov: Any = None, factor: Any = None, dtype: Any = None) -> TensorGaussian:
+        batch = mean.shape[:-1]
+        for name, part in (("cov", cov), ("factor", factor)):
+            try:
+                batch = batch if part is None or part.shape[:-2] == batch else torch.broadcast_shapes(batch, part.shape[:-2])  # type: ignore[no-untyped-call]
+            except RuntimeError as error:
+                shapes = f"{tuple(part.shape)} and {tuple(mean.shape)}"
+                raise ValueError(f"{name} must have the batch shape of mean, got shapes {shapes}") from error
+
+        def keep(part: Any, event: int) -> Any:
+            return None if part is None else _expanded(part, (*batch, *part.shape[part.ndim - event :]))
+
+        event = min(mean.ndim, 1)
+        parts = {"_mean": (mean, event), "_diagonal": (diagonal, event), "_cov": (cov, 2), "_factor": (factor, 2)}
+        self.__dict__.update({name: keep(*part) for name, part in parts.items()})
+        return self
+
+    def __repr__(self) -> str:
+        place = "" if self._mean.device.type == "cpu" else f", device={str(self._mean.device)!r}"
+        return f"Tensor{repr(self.numpy())[:-1]}, dtype={self.dtype}{place})"
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of all of its tensors."""
+        dtype: torch.dtype = self._mean.dtype
+        return dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of all of its tensors."""
+        device: torch.device = self._mean.device
+        return device
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean, (d,) or (n, d)."""
+        mean: Tensor = self._mean
+        return mean
+
+    # Computed at every call: what is kept from under torch.no_grad() would cut the graph for whoever asks next.
+
+    @property
+    def var(self) -> Tensor:
+        """The variances, in the shape of the mean."""
+        if self._cov is not None:
+            return torch.diagonal(self._cov, dim1=-2, dim2=-1).clamp(min=0.0)
+        var: Tensor = self._diagonal if self._factor is None else self._diagonal + self._factor.square().sum(-1)
+        return var
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviations, in the shape of the mean; their gradient is 0 where they are."""
+        var = self.var
+        live = var > 0.0
+        return torch.where(live, torch.where(live, var, torch.ones_like(var)).sqrt(), torch.zeros_like(var))
+
+    @property
+    def cov(self) -> Tensor:
+        """The covariance, (d, d) or (n, d, d)."""
+        if self._cov is not None or self._mean.ndim == 0:
+            cov: Tensor = self._diagonal if self._cov is None else self._cov
+            return cov
+        dense = torch.diag_embed(self._diagonal)
+        return dense if self._factor is None else dense + self._factor @ self._factor.mT
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """() for one Gaussian, (n,) for one a row."""
+        return tuple(self._mean.shape[:-1])
+
+    # ---------------------------------------------------------------- what one asks of it
+
+    def interval(self, level: float) -> tuple[Tensor, Tensor]:
+        """The central interval of each coordinate that holds it with probability ``level``: (low, high)."""
+        value = as_real("level", level)
+        if value.ndim or not 0.0 < value < 1.0:
+            raise ValueError(f"level must be a number in (0, 1), got {level!r}")
+        reach = self.std * float(-special.ndtri(0.5 * (1.0 - float(value))))
+        return self.mean - reach, self.mean + reach
+
+    def sample(self, n: int, rng: Any = None) -> Tensor:  # type: ignore[override]
+        """``n`` draws, (n, d) or (n, batch, d), differentiable; ``rng`` is a seed, a ``torch.Generator`` or None."""
+        try:
+            count = operator.index(n)
+        except TypeError as error:
+            raise TypeError(f"n must be a whole number of draws, got {n!r}") from error
+        if count < 0:
+            raise ValueError(f"n must not be negative, got {n}")
+        if rng is not None and not isinstance(rng, torch.Generator):
+            try:
+                rng = torch.Generator(self.device).manual_seed(operator.index(rng))
+            except TypeError as error:
+                raise TypeError(f"rng must be a seed, a torch.Generator or None, got {type(rng).__name__}") from error
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(count, *shape, generator=rng, dtype=self.dtype, device=self.device)
+
+        if self._cov is not None:
+            turned: Tensor = _root(self._cov) @ draw(*self._mean.shape)[..., None]
+            return self.mean + turned[..., 0]
+        result = self.mean + TensorGaussian._of(self._mean, self._diagonal).std * draw(*self._mean.shape)
+        if self._factor is not None:
+            result = result + (self._factor @ draw(*self.batch_shape, self._factor.shape[-1])[..., None])[..., 0]
+        return result  # type: ignore[no-any-return]
+
+    def logpdf(self, x: Any) -> Tensor:
+        """The logarithm of the density at ``x``, (…, d) against the batch; the covariance must be positive definite."""
+        result: Tensor = self.to_torch().log_prob(torch.as_tensor(x, dtype=self.dtype, device=self.device))
+        return result
+
+    def affine(self, A: Any, b: Any = None) -> TensorGaussian:
+        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate."""
+        parts = as_tensors(mean=self._mean, A=A, b=0.0 if b is None else b)
+        matrix, offset = parts[1], parts[2]
+        if matrix.ndim == 0:
+            matrix = matrix * torch.eye(self.dim, dtype=matrix.dtype, device=matrix.device)
+        if matrix.ndim != 2 or matrix.shape[1] != self.dim:
+            raise ValueError(f"A must have shape (p, {self.dim}) or be a number, got shape {tuple(matrix.shape)}")
+        if offset.shape not in ((), (1,), matrix.shape[:1]):
+            raise ValueError(f"b must have shape ({len(matrix)},), got {tuple(offset.shape)}")
+        x: Any = TensorGaussian._of(*(None if part is None else part.to(matrix.dtype) for part in self._kept()))
+        return x._times(matrix, offset)  # type: ignore[no-any-return]
+
+    def _times(self, matrix: Tensor, offset: Tensor) -> Any:
+        """``affine`` without the checks, in one dtype."""
+        if self._cov is not None:
+            cov = matrix @ self._cov @ matrix.mT
+        else:  # no square root of a variance, whose gradient at 0 is none
+            cov = (matrix * self._diagonal[..., None, :]) @ matrix.mT
+            if self._factor is not None:
+                root = matrix @ self._factor
+                cov = cov + root @ root.mT
+        return TensorGaussian._of(self._mean @ matrix.mT + offset, cov=0.5 * (cov + cov.mT))
+
+    def _kept(self) -> tuple[Any, Any, Any, Any]:
+        """Mean, diagonal, covariance and factor, a scalar as a vector of one."""
+        parts = self._mean, self._diagonal, self._cov, self._factor
+        return parts if self._mean.ndim else (self._mean[None], self._diagonal[None], None, None)
+
+    def marginal(self, indices: Any) -> TensorGaussian:
+        """The coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
+        i = torch.as_tensor(self._positions(indices), device=self.device)
+        mean, diagonal, cov, factor = self._kept()
+        rows = (None if part is None else part.index_select(axis, i) for part, axis in ((diagonal, -1), (cov, -1), (factor, -2)))
+        diagonal, cov, factor = rows
+        cov = None if cov is None else cov.index_select(-2, i)
+        return TensorGaussian._of(mean.index_select(-1, i), diagonal, cov, factor)  # type: ignore[return-value]
+
+    def _only_arrays(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("join, condition and observe are for arrays; use .numpy() first, which leaves the graph")
+
+    join = condition = observe = _only_arrays
+
+    def numpy(self) -> Gaussian:
+        """As a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
+
+        def array(part: Any) -> Any:
+            if part is None:
+                return None
+            return part.detach().cpu().to(part.dtype if part.dtype.itemsize >= 4 else torch.float32).numpy()
+
+        return Gaussian._of(array(self._mean), array(self._diagonal), array(self._cov), array(self._factor))
+
+
+def to_distribution(x: Gaussian) -> distributions.Distribution:
+    """Normal of a scalar; Independent(Normal), MultivariateNormal or LowRankMultivariateNormal over the last axis.
+
+    Independent, so that ``log_prob`` and ``event_shape`` mean the same however the covariance is kept.
+
+    >>> import pesn
+    >>> to_distribution(pesn.Gaussian([0.0, 1.0], var=[1.0, 4.0]))
+    Independent(Normal(loc: torch.Size([2]), scale: torch.Size([2])), 1)
+    """
+    if not isinstance(x, TensorGaussian):
+        parts = (None if a is None else torch.tensor(a) for a in (x._mean, x._diagonal, x._cov, x._factor))
+        return to_distribution(TensorGaussian._of(*parts))
+    singular = "to_torch needs a positive definite covariance, got a singular one; add a variance"
+    if x._cov is not None:
+        if torch.linalg.cholesky_ex(x._cov).info.any():
+            raise ValueError(singular)
+        return distributions.MultivariateNormal(x._mean, covariance_matrix=x._cov, validate_args=False)
+    if not (x._diagonal > 0.0).all():
+        if x._factor is None:
+            raise ValueError(singular)
+        return to_distribution(TensorGaussian._of(x._mean, cov=x.cov))
+    if x._factor is not None:
+        return distributions.LowRankMultivariateNormal(x._mean, x._factor, x._diagonal)
+    normal = distributions.Normal(x._mean, x._diagonal.sqrt())
+    return distributions.Independent(normal, 1) if x._mean.ndim else normal
+
+
+def _expanded(tensor: Tensor, shape: Any) -> Tensor:
+    """``tensor`` itself where it has the shape: the user's own leaf, whose ``.grad`` he will read."""
+    return tensor if tensor.shape == torch.Size(shape) else tensor.expand(shape)
+
+
+def _root(cov: Tensor) -> Tensor:
+    factored: Any = torch.linalg.cholesky_ex(cov)
+    if not factored.info.any():
+        root: Tensor = factored.L
+        return root
+    values, vectors = torch.linalg.eigh(cov)
+    turned: Tensor = vectors * values.clamp(min=0.0).sqrt()[..., None, :]
+    return turned

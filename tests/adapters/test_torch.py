@@ -1,0 +1,598 @@
+"""The torch adapter: the tensor way is the NumPy way and agrees with Monte Carlo; its gradients are right at small, zero and
+large variance, to the input and to the weights; dtypes, batches and nesting are carried; what is not known is refused;
+TanhNormal has the moments and the mode that torch's own lacks; Gaussians go from and to torch.distributions."""
+
+import copy
+import itertools
+import math
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from torch import distributions, nn
+
+import pesn
+from pesn.adapters.torch import TanhNormal, TensorGaussian, as_layers
+
+F64 = torch.float64
+ACTIVATIONS = [
+    nn.Tanh(), nn.Sigmoid(), nn.ReLU(), nn.LeakyReLU(0.1), nn.ELU(), nn.ELU(0.5), nn.GELU(), nn.GELU("tanh"), nn.SiLU(),
+    nn.Softplus(), nn.Softplus(3.0), nn.Hardtanh(-0.5, 2.0), nn.ReLU6(),
+]  # fmt: skip
+
+
+def of(*shape, seed=0, scale=1.0):
+    return scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+
+
+def network(activation, sizes=(4, 12, 9, 3), seed=0):
+    torch.manual_seed(seed)
+    modules = []
+    for d, p in itertools.pairwise(sizes):
+        modules += [nn.Linear(d, p), activation]
+    return nn.Sequential(*modules[:-1]).double().eval()
+
+
+def gaussian(d=4, scale=0.5, seed=0):
+    root = of(d, d, seed=seed, scale=scale)
+    return pesn.Gaussian(of(d, seed=seed + 1), cov=root @ root.T)
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("scale", [1e-4, 0.5, 3.0])
+def test_the_tensor_way_is_the_numpy_way(activation, scale):
+    net, x = network(activation), gaussian(scale=scale)
+    ours = pesn.propagate(net, x, return_layers=True)
+    theirs = pesn.propagate(net, x.numpy(), return_layers=True, method="exact")
+    assert len(ours) == len(theirs) == 3
+    first = True
+    for a, b in zip(ours, theirs, strict=True):
+        assert isinstance(a, TensorGaussian)
+        # Behind the first layer the means depend on covariances, which both ways cut off at 1e-6 of a correlation.
+        np.testing.assert_allclose(a.mean.detach(), b.mean, atol=1e-12 if first else 1e-7, rtol=1e-12)
+        np.testing.assert_allclose(a.var.detach(), b.var, rtol=2e-9 if first else 1e-5, atol=1e-300)
+        np.testing.assert_allclose(a.cov.detach(), b.cov, atol=2e-6 * max(1e-3, float(np.max(b.var))))
+        first = False
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_the_diagonal_way_too(activation):
+    net = network(activation)
+    x = pesn.Gaussian(of(4), var=of(4, seed=1).square())
+    a = pesn.propagate(net, x, covariance="diagonal")
+    b = pesn.propagate(net, x.numpy(), covariance="diagonal", method="exact")
+    np.testing.assert_allclose(a.mean.detach(), b.mean, atol=1e-13)
+    np.testing.assert_allclose(a.var.detach(), b.var, rtol=1e-11)
+    assert a.diagonal is not None
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh(), nn.ReLU(), nn.GELU("tanh"), nn.ELU(0.5)], ids=str)
+def test_monte_carlo_agrees(activation):
+    net = nn.Sequential(nn.Linear(4, 6), activation).double().eval()  # one layer: no Gaussian closure between
+    x = gaussian()
+    with torch.no_grad():
+        y = pesn.propagate(net, x)
+        draws = net(x.sample(200_000, rng=1))
+    error = y.std / math.sqrt(200_000)
+    assert torch.all((draws.mean(0) - y.mean).abs() < 5.0 * error)
+    assert torch.all((torch.cov(draws.T) - y.cov).abs() < 0.02 * y.std[:, None] * y.std)
+
+
+def test_wide_and_collinear_units_keep_what_the_series_can_tell():
+    root = torch.tensor([[3.0, 0.0], [2.0, 0.1], [1.0, -1.0]], dtype=F64) * 2.0
+    x = pesn.Gaussian(torch.tensor([0.1, -0.3, 0.5], dtype=F64), factor=root)
+    for activation in (nn.Tanh(), nn.ReLU()):
+        ours, theirs = pesn.propagate(activation.eval(), x), pesn.propagate(activation, x.numpy())
+        np.testing.assert_allclose(ours.cov, theirs.cov, atol=2e-6 * float(np.max(theirs.var)))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_the_widest_gaussians_have_moments_and_gradients(activation):
+    mean = torch.tensor([1e5, -1e5, 3.0], dtype=F64, requires_grad=True)
+    cov = (1e10 * torch.tensor([[1.0, 0.3, 0.2], [0.3, 2.0, 0.5], [0.2, 0.5, 1.0]], dtype=F64)).requires_grad_()
+    x = pesn.Gaussian(mean, cov=cov)
+    y, theirs = pesn.propagate(activation.eval(), x), pesn.propagate(activation, x.numpy(), method="exact")
+    np.testing.assert_allclose(y.mean.detach(), theirs.mean, rtol=1e-9, atol=1e-9)
+    # Two kinks 1e-5 deviations apart: the closed form of the piece between them has lost half its digits.
+    np.testing.assert_allclose(y.var.detach(), theirs.var, rtol=1e-6 if isinstance(activation, nn.Hardtanh) else 1e-9)
+    (y.mean.sum() + y.cov.sum()).backward()
+    assert torch.isfinite(mean.grad).all()
+    assert torch.isfinite(cov.grad).all()
+
+
+def test_what_no_order_can_tell_is_said(caplog):
+    x = pesn.Gaussian(torch.zeros(2, dtype=F64), cov=1e8 * torch.tensor([[1.0, 0.9999], [0.9999, 1.0]], dtype=F64))
+    pesn.propagate(nn.Tanh().eval(), x)
+    assert "nearly collinear" in caplog.text
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_covariances_are_symmetric_and_semi_definite(activation):
+    net = nn.Sequential(nn.Linear(3, 30), activation).double().eval()  # rank 3 in 30 units
+    y = pesn.propagate(net, gaussian(3, scale=1.0))
+    assert torch.equal(y.cov, y.cov.T)
+    values = torch.linalg.eigvalsh(y.cov)
+    assert values[0] > -1e-13 * values[-1]
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def sent(net, *, full=True, through=("mean", "cov")):
+    def function(mean, spread):
+        x = pesn.Gaussian(mean, cov=spread) if spread.ndim == 2 else pesn.Gaussian(mean, var=spread)
+        y = pesn.propagate(net, x, covariance="full" if full else "diagonal")
+        return tuple(getattr(y, name) for name in through)
+
+    return function
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize(("size", "step"), [(1e-2, 1e-9), (0.7, 1e-6), (10.0, 1e-5)])
+def test_gradients_to_mean_and_covariance(activation, size, step):
+    net = network(activation, sizes=(2, 3, 2))
+    x = gaussian(2, scale=size, seed=3)
+    inputs = x.mean.requires_grad_(), (x.cov + 0.1 * size**2 * torch.eye(2)).requires_grad_()
+    assert torch.autograd.gradcheck(sent(net), inputs, eps=step, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("full", [True, False])
+def test_gradients_to_the_variances(activation, full):
+    net = network(activation, sizes=(3, 3, 2))
+    inputs = of(3, seed=5).requires_grad_(), torch.tensor([1e-4, 0.3, 100.0], dtype=F64).requires_grad_()
+    assert torch.autograd.gradcheck(sent(net, full=full, through=("mean", "var")), inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_gradients_at_no_variance_are_those_from_the_right(activation):
+    net = network(activation, sizes=(3, 4, 2))
+    mean, zero, step = of(3, seed=5), torch.zeros(3, dtype=F64), 1e-7
+    for function in (sent(net), sent(net, full=False, through=("mean", "var"))):
+        at_zero = function(mean, zero)
+        backward = torch.autograd.functional.jacobian(lambda v, f=function: f(mean, v), zero)
+        for j in range(3):
+            forward = function(mean, zero + step * torch.eye(3, dtype=F64)[j])
+            for high, low, jacobian in zip(forward, at_zero, backward, strict=True):
+                torch.testing.assert_close(jacobian[..., j], ((high - low) / step).detach(), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh(), nn.ReLU(), nn.ELU(0.5), nn.GELU()], ids=str)
+def test_gradients_to_the_weights(activation):
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), activation, nn.Linear(3, 1)).double().eval()
+    names, values = zip(*((n, p.detach().clone().requires_grad_()) for n, p in net.named_parameters()), strict=True)
+    x = gaussian(2)
+
+    def function(*parameters):
+        for name, parameter in zip(names, parameters, strict=True):
+            place, leaf = name.split(".")
+            net[int(place)]._parameters[leaf] = parameter
+        y = pesn.propagate(net, x)
+        return y.mean, y.cov
+
+    assert torch.autograd.gradcheck(function, values, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh(), nn.ReLU()], ids=str)
+def test_second_derivatives(activation):
+    inputs = of(2).requires_grad_(), torch.tensor([[0.6, -0.2], [-0.2, 0.9]], dtype=F64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(sent(activation.eval()), inputs, atol=1e-5)
+
+
+def test_certain_units_neither_break_the_others_nor_the_gradient():
+    mean = of(3).requires_grad_()
+    cov = torch.tensor([[0.5, 0.0, 0.2], [0.0, 0.0, 0.0], [0.2, 0.0, 0.4]], dtype=F64, requires_grad=True)
+    y = pesn.propagate(nn.Tanh().eval(), pesn.Gaussian(mean, cov=cov))
+    assert torch.all(y.cov[1] == 0.0)
+    (y.mean.sum() + y.cov.square().sum() + y.std.sum()).backward()
+    assert torch.isfinite(mean.grad).all()
+    assert torch.isfinite(cov.grad).all()
+
+
+def test_large_batches_are_recomputed_and_give_the_same(monkeypatch):
+    net, x = network(nn.SiLU()), pesn.Gaussian(of(50, 4).requires_grad_(), var=0.3)
+
+    def gradient():
+        y = pesn.propagate(net, x)
+        return torch.autograd.grad(y.mean.sum() + y.cov.square().sum(), x.mean)[0]
+
+    whole = gradient()
+    monkeypatch.setattr("pesn.adapters.torch.moments._MOST", 1000)
+    torch.testing.assert_close(gradient(), whole)
+
+
+# ---------------------------------------------------------------- dtypes, batches, nesting
+
+
+def test_the_dtype_is_the_inputs_promoted_with_the_weights():
+    net = network(nn.Tanh())
+    exact = pesn.propagate(net, gaussian())
+    single = pesn.Gaussian(gaussian().mean.float(), cov=gaussian().cov.float())
+    y = pesn.propagate(net.float(), single)
+    assert y.mean.dtype == y.cov.dtype == y.var.dtype == torch.float32
+    torch.testing.assert_close(y.mean.double(), exact.mean, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(y.cov.double(), exact.cov, atol=1e-6, rtol=1e-4)
+    assert pesn.propagate(net.float(), gaussian()).dtype == F64
+    half = pesn.Gaussian(gaussian().mean.half(), var=gaussian().var.half())
+    assert pesn.propagate(net.half(), half).dtype == torch.float16
+
+
+@pytest.mark.parametrize("kind", ["cov", "var", "factor"])
+def test_a_batch_is_a_loop(kind):
+    net, n = network(nn.GELU()), 5
+    mean, root = of(n, 4), of(n, 4, 4, seed=1, scale=0.5)
+    spread = {"cov": root @ root.mT, "var": root[..., 0].square(), "factor": root[..., :2]}[kind]
+    for covariance in ("full", "diagonal"):
+        y = pesn.propagate(net, pesn.Gaussian(mean, **{kind: spread}), covariance=covariance)
+        assert y.batch_shape == (n,)
+        for k in range(n):
+            one = pesn.propagate(net, pesn.Gaussian(mean[k], **{kind: spread[k]}), covariance=covariance)
+            torch.testing.assert_close(y.mean[k], one.mean, atol=1e-8, rtol=0.0)
+            torch.testing.assert_close(y.cov[k], one.cov, atol=1e-7, rtol=1e-6)
+
+
+def test_nested_networks_and_modules_used_twice():
+    tanh = nn.Tanh()
+    a, b, c = (nn.Linear(3, 3) for _ in range(3))
+    flat = nn.Sequential(a, tanh, b, tanh, c).eval()
+    nested = nn.Sequential(nn.Sequential(a, nn.Sequential(tanh, nn.Identity()), b), tanh, nn.Flatten(), c).eval()
+    x = pesn.Gaussian(torch.ones(3), var=0.2)
+    assert torch.equal(pesn.propagate(flat, x).cov, pesn.propagate(nested, x).cov)
+    assert len(pesn.propagate(nested, x, return_layers=True)) == 3
+
+
+class Named(nn.Sequential):
+    """A user's own Sequential, with Sequential's forward."""
+
+
+def test_subclasses_that_run_the_same_code_are_served():
+    net = Named(nn.Linear(3, 2), nn.Tanh()).eval()
+    x = pesn.Gaussian(torch.ones(3), var=0.2)
+    assert torch.equal(pesn.propagate(net, x).mean, pesn.propagate(nn.Sequential(*net).eval(), x).mean)
+
+
+def test_without_variance_it_is_the_network():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.BatchNorm1d(3), nn.Linear(3, 5, bias=False), nn.BatchNorm1d(5), nn.ReLU(), nn.BatchNorm1d(5, affine=False),
+        nn.Dropout(0.5), nn.AlphaDropout(0.5), nn.Linear(5, 2), nn.Softplus(),
+    ).double()  # fmt: skip
+    for module in net:
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+            if module.affine:
+                nn.init.normal_(module.weight)
+                nn.init.normal_(module.bias)
+    net.eval()
+    rows = of(7, 3)
+    for x in (pesn.Gaussian(rows), pesn.Gaussian(rows.numpy())):
+        y = pesn.propagate(net, x)
+        np.testing.assert_allclose(y.mean.detach() if isinstance(x, TensorGaussian) else y.mean, net(rows).detach(), atol=1e-14)
+        assert not y.var.any()
+    x = pesn.Gaussian(of(3), var=0.3)
+    a, b = pesn.propagate(net, x), pesn.propagate(net, x.numpy(), method="exact")
+    np.testing.assert_allclose(a.cov.detach(), b.cov, atol=1e-6)
+
+
+def test_one_module_is_a_network_and_nothing_is_one_too():
+    x = gaussian()
+    y = pesn.propagate(nn.Linear(4, 2).double().eval(), x)
+    assert y.cov.shape == (2, 2)
+    assert pesn.propagate(nn.Sequential(nn.Identity()).eval(), x) is x
+    assert pesn.propagate(nn.Tanh().eval(), pesn.Gaussian(torch.tensor(0.3), var=0.1)).mean.shape == (1,)
+
+
+def test_array_gaussians_have_every_method():
+    net, x = network(nn.Tanh()), gaussian().numpy()
+    y = pesn.propagate(net, x, method=("spline", pesn.Mesh(-10.0, 10.0, 201)))
+    assert type(y) is pesn.Gaussian
+    np.testing.assert_allclose(y.mean, pesn.propagate(net, x, method="exact").mean, atol=1e-4)
+    assert [layer.W.dtype for layer in as_layers(net.float(), 4)] == [np.float64] * 3
+
+
+# ---------------------------------------------------------------- refusals
+
+
+class Own(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2.0 * super().forward(x)
+
+
+def hooked():
+    module = nn.Linear(3, 3)
+    module.register_forward_hook(lambda *_: None)
+    return module
+
+
+def broken():
+    module = nn.Linear(3, 3)
+    with torch.no_grad():
+        module.weight[0, 1] = math.nan
+    return module
+
+
+def refuse(module, x=None):
+    net = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Tanh(), module)).eval()
+    for given in (pesn.Gaussian(torch.zeros(3), var=1.0), pesn.Gaussian(np.zeros(3), var=1.0)):
+        pesn.propagate(net, given)
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "words"),
+    [
+        (nn.Conv1d(3, 3, 1), TypeError, "layer 1.1, Conv1d, is not known to pesn; known: AlphaDropout, BatchNorm1d, Dropout"),
+        (nn.LSTM(3, 3), TypeError, "layer 1.1, LSTM,"),
+        (nn.PReLU(), TypeError, "layer 1.1, PReLU,"),
+        (nn.BatchNorm2d(3), TypeError, "layer 1.1, BatchNorm2d,"),
+        (Own(), TypeError, "layer 1.1, Own,"),
+        (Doubled(3, 3), TypeError, r"layer 1.1, Doubled\(3 -> 3\), is not known"),
+        (hooked(), ValueError, "forward hooks"),
+        (broken(), ValueError, r"weight of layer 1.1, Linear\(3 -> 3\), must be finite, got nan"),
+        (nn.LazyLinear(3), ValueError, "not been initialised"),
+        (nn.Linear(3, 3, dtype=torch.complex64), TypeError, "must be real numbers, got dtype torch.complex64"),
+        (nn.Linear(4, 3), ValueError, r"layer 1.1, Linear\(4 -> 3\), takes 4 numbers, but layer 0 gives 3"),
+        (nn.BatchNorm1d(4), ValueError, "layer 1.1, BatchNorm1d, takes 4 numbers, but layer 0 gives 3"),
+        (nn.BatchNorm1d(3, track_running_stats=False), ValueError, "running statistics"),
+        (nn.Flatten(0), ValueError, "layer 1.1, Flatten, must leave rows"),
+        (nn.Softplus(1.0, 1.0), ValueError, "layer 1.1, Softplus,: Softplus is known with a threshold of 20"),
+        (nn.ELU(-1.0), ValueError, "layer 1.1, ELU,: alpha must be"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+@pytest.mark.filterwarnings("ignore:Complex modules")
+def test_what_is_not_known_is_refused_by_name(module, error, words):
+    with pytest.raises(error, match=words):
+        refuse(module)
+
+
+def test_training_mode_is_refused_with_the_remedy():
+    net = network(nn.Tanh())
+    net[1].train()
+    for x in (gaussian(), gaussian().numpy()):
+        with pytest.raises(ValueError, match=re.escape("network is in training mode; call network.eval() first")):
+            pesn.propagate(net, x)
+
+
+def test_other_refusals():
+    net = network(nn.Tanh())
+    with pytest.raises(ValueError, match="method must be 'surface' or 'exact' for tensors, got 'mixture'"):
+        pesn.propagate(net, gaussian(), method="mixture")
+    with pytest.raises(ValueError, match=r"layer 0, Linear\(4 -> 12\), takes 4 numbers, but the input has 3"):
+        pesn.propagate(net, gaussian(3))
+    with pytest.raises(TypeError, match=r"x must be a pesn\.Gaussian, got Tensor"):
+        pesn.propagate(net, torch.zeros(4))
+    with pytest.raises(ValueError, match="network lies on meta and x on cpu"):
+        pesn.propagate(nn.Linear(4, 2, device="meta").eval(), gaussian())
+
+
+# ---------------------------------------------------------------- Gaussians of tensors
+
+
+def test_tensors_make_a_tensor_gaussian_that_keeps_them():
+    mean, var = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    x = pesn.Gaussian(mean, var=var)
+    assert isinstance(x, TensorGaussian)
+    assert x.mean is mean
+    assert x.var is var
+    assert isinstance(pesn.Gaussian([0.0, 1.0], var=torch.ones(2)), TensorGaussian)
+    assert pesn.Gaussian(torch.zeros(2, dtype=F64), var=0.1).var[0] == 0.1
+    assert pesn.Gaussian(torch.arange(3)).dtype == torch.float32
+    assert pesn.Gaussian(torch.zeros(2), var=torch.ones(2, dtype=F64)).dtype == F64
+    assert type(pesn.Gaussian([0.0])) is pesn.Gaussian
+
+
+def test_what_is_read_under_no_grad_does_not_cut_the_graph():
+    x = pesn.Gaussian(torch.zeros(2), factor=torch.ones(2, 1, requires_grad=True))
+    with torch.no_grad():
+        assert not x.cov.requires_grad
+    assert x.cov.requires_grad
+
+
+def test_it_answers_as_the_array_one():
+    root, own = of(4, 3, 2), of(4, 3, seed=1).square()
+    for x in (
+        pesn.Gaussian(of(4, 3), var=own, factor=root),
+        pesn.Gaussian(of(4, 3), cov=root @ root.mT),
+        pesn.Gaussian(of(3), var=1),
+    ):
+        y = x.numpy()
+        assert type(y) is pesn.Gaussian
+        A, b = of(2, 3, seed=2), of(2, seed=3)
+        for ours, theirs in ((x, y), (x.affine(A, b), y.affine(A.numpy(), b.numpy())), (x.marginal([2, 0]), y.marginal([2, 0])),
+                             (x.affine(2.0, 1.0), y.affine(2.0, 1.0))):  # fmt: skip
+            for name in ("mean", "var", "std", "cov"):
+                np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-14)
+            assert (ours.dim, ours.batch_shape) == (theirs.dim, theirs.batch_shape)
+        np.testing.assert_allclose(x.interval(0.9)[1], y.interval(0.9)[1])
+        for again in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+            assert isinstance(again, TensorGaussian)
+            assert torch.equal(again.cov, x.cov)
+    np.testing.assert_allclose(x.logpdf(torch.zeros(3)), y.logpdf(np.zeros(3)))
+    with pytest.raises(TypeError, match="numpy"):
+        x.condition([0], [0.0])
+
+
+def test_samples():
+    singular = pesn.Gaussian(torch.zeros(2), cov=torch.ones(2, 2))
+    draws = singular.sample(1000, rng=0)
+    torch.testing.assert_close(draws[:, 0], draws[:, 1], atol=1e-3, rtol=0.0)
+    assert torch.equal(singular.sample(5, rng=1), singular.sample(5, rng=torch.Generator().manual_seed(1)))
+    low_rank = pesn.Gaussian(torch.zeros(3, 2), factor=torch.ones(2, 1), var=0.5)
+    draws = low_rank.sample(50_000, rng=0)
+    assert draws.shape == (50_000, 3, 2)
+    torch.testing.assert_close(torch.cov(draws[:, 1].T), low_rank.cov[1], atol=0.05, rtol=0.0)
+    for n, rng, words in ((1.5, None, "n must be a whole number"), (1, "a", "rng must be a seed")):
+        with pytest.raises(TypeError, match=words):
+            low_rank.sample(n, rng=rng)
+
+
+L2 = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        distributions.Normal(torch.tensor(1.0), torch.tensor(2.0)),
+        distributions.Independent(distributions.Normal(torch.zeros(3), torch.tensor([1.0, 2.0, 3.0])), 1),
+        distributions.Independent(distributions.Normal(torch.zeros(4, 3), torch.ones(4, 3)), 1),
+        distributions.MultivariateNormal(torch.zeros(2), scale_tril=L2),
+        distributions.MultivariateNormal(torch.zeros(5, 2), covariance_matrix=L2 @ L2.T),
+        distributions.LowRankMultivariateNormal(torch.zeros(2), torch.ones(2, 1), torch.ones(2)),
+    ],
+    ids=str,
+)
+def test_distributions_there_and_back(given):
+    x = pesn.Gaussian(given)
+    for back in (x.to_torch(), x.numpy().to_torch()):
+        assert type(back) is type(given)
+        assert back.event_shape == given.event_shape
+        torch.testing.assert_close(back.mean, given.mean)
+        torch.testing.assert_close(back.variance, given.variance)
+        point = torch.full(given.event_shape, 0.3)
+        torch.testing.assert_close(back.log_prob(point), given.log_prob(point))
+    np.testing.assert_allclose(x.numpy().logpdf(point.numpy()), given.log_prob(point), rtol=1e-5)
+
+
+def test_a_normal_over_a_row_is_a_diagonal_gaussian():
+    x = pesn.Gaussian(distributions.Normal(torch.zeros(3), torch.tensor([1.0, 2.0, 3.0])))
+    assert torch.equal(x.var, torch.tensor([1.0, 4.0, 9.0]))
+
+
+def test_other_distributions_are_refused():
+    with pytest.raises(TypeError, match="got Laplace"):
+        pesn.Gaussian(distributions.Laplace(0.0, 1.0))
+    with pytest.raises(TypeError, match="got TanhNormal"):
+        pesn.Gaussian(TanhNormal(0.0, 1.0))
+    with pytest.raises(ValueError, match="var must not be given beside a distribution"):
+        pesn.Gaussian(distributions.Normal(0.0, 1.0), var=1.0)
+    for singular in (pesn.Gaussian(torch.zeros(2)), pesn.Gaussian([0.0, 0.0], cov=[[1.0, 1.0], [1.0, 1.0]])):
+        with pytest.raises(ValueError, match="to_torch needs a positive definite covariance"):
+            singular.to_torch()
+
+
+I2 = torch.eye(2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((torch.tensor([0.0, math.nan]),), ValueError, "mean must be finite, got nan at index 1"),
+        ((torch.zeros(2, dtype=torch.complex64),), TypeError, "mean must be real numbers, got dtype torch.complex64"),
+        ((torch.zeros(2).to_sparse(),), TypeError, "mean must be a dense tensor"),
+        ((torch.zeros(2), torch.tensor([1.0, -1.0])), ValueError, "var must not be negative, got -1.0"),
+        ((torch.zeros(2), torch.ones(3)), ValueError, r"var must broadcast against mean, got shapes \(3,\) and \(2,\)"),
+        ((torch.zeros(2), torch.ones(2), I2), ValueError, "cov must be given alone, got var too"),
+        ((torch.zeros(2), None, torch.eye(3)), ValueError, r"cov must have shape \(2, 2\), got shape \(3, 3\)"),
+        ((torch.zeros(2), None, torch.tensor([[1.0, 0.5], [0.0, 1.0]])), ValueError, "cov must be symmetric, got 0.5 at"),
+        ((torch.zeros(2), None, torch.tensor([[1.0, 2.0], [2.0, 1.0]])), ValueError, "a smallest eigenvalue of -1"),
+        ((torch.zeros(3, 2), None, I2.expand(4, 2, 2)), ValueError, r"cov must have the batch shape of mean"),
+        ((torch.zeros(2), None, None, torch.ones(3, 1)), ValueError, r"factor must have shape \(2, k\)"),
+        ((torch.tensor(0.0), None, I2), ValueError, "cov must have no axes"),
+        ((torch.zeros(2, device="meta"), torch.ones(2)), ValueError, "var must lie on meta, as the rest does, got cpu"),
+    ],
+)  # fmt: skip
+def test_bad_tensors_are_named(arguments, error, words):
+    with pytest.raises(error, match=words):
+        pesn.Gaussian(*arguments)
+
+
+# ---------------------------------------------------------------- TanhNormal
+
+LOCS = [-30.0, -3.0, -0.2, 0.0, 1.0, 8.0]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-6, 0.01, 0.5, 3.0, 40.0, 1000.0])
+def test_tanh_normal_has_the_exact_moments(scale):
+    policy = TanhNormal(torch.tensor(LOCS, dtype=F64), torch.tensor(scale, dtype=F64))
+    exact = pesn.moments("tanh", LOCS, scale**2, method="exact")
+    np.testing.assert_allclose(policy.mean, exact.mean, atol=1e-13)
+    np.testing.assert_allclose(policy.variance, exact.var, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(policy.stddev, np.sqrt(exact.var) if scale > 1e-100 else policy.stddev, rtol=1e-9)
+    assert scale > 1e-100 or abs(policy.stddev[3] / scale - 1.0) < 1e-9
+
+
+def test_tanh_normal_moments_by_plain_quadrature():
+    def expected(function, loc, scale):
+        def weighted(x):
+            return function(math.tanh(loc + scale * x)) * math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+        return integrate.quad(weighted, -20.0, 20.0, epsabs=1e-14, limit=200)[0]
+
+    for loc, scale in ((0.3, 0.7), (-2.0, 1.5)):
+        policy = TanhNormal(torch.tensor(loc, dtype=F64), torch.tensor(scale, dtype=F64))
+        mean = expected(lambda y: y, loc, scale)
+        assert abs(policy.mean.item() - mean) < 1e-12
+        assert abs(policy.variance.item() - expected(lambda y, m=mean: (y - m) ** 2, loc, scale)) < 1e-12
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.5, 3.0, 100.0])
+def test_tanh_normal_gradients(scale):
+    inputs = torch.tensor([-1.5, 0.3, 4.0], dtype=F64).requires_grad_(), torch.full((3,), scale, dtype=F64).requires_grad_()
+
+    def function(loc, scale):
+        policy = TanhNormal(loc, scale)
+        return policy.mean, policy.variance, policy.stddev, policy.mode
+
+    assert torch.autograd.gradcheck(function, inputs, eps=1e-6 * max(scale, 1e-2), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.6, math.sqrt(0.5), 0.8, 1.5])
+def test_the_mode_is_where_log_prob_is_largest(scale):
+    locs = torch.tensor([-1.5, -0.1, 0.0, 0.1, 1.2], dtype=F64)
+    policy = TanhNormal(locs, torch.tensor(scale, dtype=F64))
+    grid = torch.tanh(torch.linspace(-12.0, 12.0, 40_001, dtype=F64))[:, None]
+    assert torch.all(policy.log_prob(policy.mode) >= policy.log_prob(grid).amax(dim=0) - 1e-12)
+
+
+def test_the_mode_stays_inside():
+    for dtype in (torch.float32, F64):
+        policy = TanhNormal(torch.tensor([-50.0, 50.0], dtype=dtype), torch.tensor(100.0, dtype=dtype))
+        assert torch.all(policy.mode.abs() < 1.0)
+        assert torch.isfinite(policy.log_prob(policy.mode)).all()
+
+
+def test_log_prob_is_that_of_torch_and_finite_to_the_edge():
+    loc, scale = of(4), of(4, seed=1).abs() + 0.1
+    policy = TanhNormal(loc, scale)
+    torchs = distributions.TransformedDistribution(distributions.Normal(loc, scale), [distributions.TanhTransform()])
+    values = torch.linspace(-0.999, 0.999, 11, dtype=F64)[:, None]
+    torch.testing.assert_close(policy.log_prob(values), torchs.log_prob(values))
+    edge = torch.tensor([-1.0, -1.0 + 1e-16, 1.0 - 1e-16, 1.0], dtype=F64)
+    assert torch.isfinite(policy.log_prob(edge)).all()
+    for dtype in (torch.float32, F64):
+        wide = TanhNormal(torch.zeros(1000, dtype=dtype), torch.tensor(50.0, dtype=dtype))
+        draw = wide.rsample()
+        assert torch.isfinite(wide.log_prob(draw)).all()  # by the cache: the z that was drawn
+        assert torch.isfinite(wide.log_prob(draw.clone())).all()
+
+
+def test_tanh_normal_is_a_distribution():
+    policy = TanhNormal(torch.tensor([0.5, -1.0]), torch.tensor([0.3, 2.0]))
+    assert isinstance(policy, distributions.TransformedDistribution)
+    assert policy.has_rsample
+    assert (policy.support.lower_bound, policy.support.upper_bound) == (-1.0, 1.0)
+    assert policy.mean.dtype == policy.mode.dtype == torch.float32
+    wide = policy.expand((3, 2))
+    assert isinstance(wide, TanhNormal)
+    assert wide.rsample((5,)).shape == (5, 3, 2)
+    assert wide.mean.shape == wide.mode.shape == (3, 2)
+    torch.manual_seed(0)
+    draws = policy.rsample((200_000,))
+    torch.testing.assert_close(draws.mean(0), policy.mean, atol=0.01, rtol=0.0)
+    torch.testing.assert_close(draws.std(0), policy.stddev, atol=0.01, rtol=0.0)
+    assert TanhNormal(0.5, 1.0).mean.shape == ()
+    with pytest.raises(ValueError, match="scale"):
+        TanhNormal(torch.tensor(0.0), torch.tensor(-1.0))

@@ -1,0 +1,372 @@
+"""Claim: a network of Dense layers turns a Gaussian into the right Gaussian: exactly where it is affine or its input certain,
+as the paper does with covariance="diagonal", and with the full covariance as samples do, up to the Gaussian closure."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pesn
+from pesn import Dense, Gaussian, propagate
+from pesn.activations import get, names
+
+ACTIVATIONS = sorted({get(name).name for name in names()})
+METHODS = [
+    "surface",
+    "exact",
+    "spline",
+    "spline-raw",
+    "analytic",
+    "mixture",
+    "monte-carlo",
+    ("spline", pesn.Mesh(-12.0, 12.0, 201)),
+]
+
+
+def random_network(widths, activation, rng, scale=1.0):
+    """Weights of size scale/√n; the last layer has no activation, as in regression."""
+    layers = []
+    for i, (n, m) in enumerate(pairwise(widths)):
+        last = i == len(widths) - 2
+        W, b = rng.normal(size=(m, n)) * scale / math.sqrt(n), rng.normal(size=m) * 0.3
+        layers.append(Dense(W, b, "identity" if last else activation))
+    return layers
+
+
+def random_covariance(d, std, rng):
+    A = rng.normal(size=(d, d))
+    C = A @ A.T
+    s = np.sqrt(np.diag(C))
+    std = std * rng.uniform(0.3, 1.0, size=d)
+    return C / np.outer(s, s) * np.outer(std, std)
+
+
+def run(layers, X):
+    for layer in layers:
+        X = layer.activation(X @ layer.W.T + layer.b)
+    return X
+
+
+def paper(layers, mean, var, method):
+    """The naive twin: the paper's recursion, unit by unit and without covariances."""
+    for layer in layers:
+        out_mean, out_var = [], []
+        for weights, bias in zip(layer.W, layer.b, strict=True):
+            m = sum(w * x for w, x in zip(weights, mean, strict=True)) + bias
+            v = sum(w * w * x for w, x in zip(weights, var, strict=True))
+            if layer.activation is not get("identity"):
+                m, v, *_ = pesn.moments(layer.activation, m, v, method=method)
+            out_mean.append(m)
+            out_var.append(v)
+        mean, var = out_mean, out_var
+    return np.array(mean), np.array(var)
+
+
+# ---------------------------------------------------------------- exact cases
+
+
+@pytest.mark.parametrize("kind", ["var", "cov", "factor", "factor and var"])
+def test_identity_network_is_affine(kind):
+    rng = np.random.default_rng(0)
+    layers = random_network([4, 6, 5, 3], "identity", rng)
+    spread = {
+        "var": {"var": rng.uniform(size=4)},
+        "cov": {"cov": random_covariance(4, 1.0, rng)},
+        "factor": {"factor": rng.normal(size=(4, 2))},
+        "factor and var": {"factor": rng.normal(size=(4, 1)), "var": 0.3},
+    }[kind]
+    x = Gaussian(rng.normal(size=4), **spread)
+    A, b = np.eye(4), np.zeros(4)
+    for layer in layers:
+        A, b = layer.W @ A, layer.W @ b + layer.b
+    out, expected = propagate(layers, x), x.affine(A, b)
+    np.testing.assert_allclose(out.mean, expected.mean, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(out.cov, expected.cov, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_zero_variance_is_the_network(name, covariance):
+    rng = np.random.default_rng(1)
+    layers = [*random_network([3, 7, 5], name, rng, scale=2.0), Dense(rng.normal(size=(2, 5)), None, name)]
+    X = rng.normal(size=(6, 3))
+    out = propagate(layers, Gaussian(X), covariance=covariance)
+    np.testing.assert_allclose(out.mean, run(layers, X), rtol=1e-9, atol=1e-9)
+    assert np.all(out.var == 0.0)
+
+
+def test_one_layer_is_moments_and_covariance():
+    rng = np.random.default_rng(2)
+    layer = Dense(rng.normal(size=(4, 3)), rng.normal(size=4), "gelu")
+    x = Gaussian(rng.normal(size=3), cov=random_covariance(3, 1.0, rng))
+    out, z = propagate(layer, x), x.affine(layer.W, layer.b)  # one layer need not stand in a list
+    unit = pesn.moments("gelu", z.mean, z.var, method="exact")
+    np.testing.assert_allclose(out.mean, unit.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(out.var, unit.var, rtol=1e-8)
+
+
+# ---------------------------------------------------------------- Monte Carlo, the paper
+
+
+def errors(out, draws):
+    """Of the mean in standard deviations, of the standard deviation relatively, of the correlation: the worst output's."""
+    std = draws.std(axis=0)
+    correlation = np.corrcoef(draws.T)[0, 1] - out.cov[0, 1] / out.std.prod()
+    return np.max(np.abs(out.mean - draws.mean(axis=0)) / std), np.max(np.abs(out.std / std - 1.0)), abs(correlation)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_one_hidden_layer_is_exact(name):
+    """Units of a Gaussian are no approximation: what is left is the samples' own error."""
+    rng = np.random.default_rng([1, ACTIVATIONS.index(name)])
+    layers = random_network([5, 20, 2], name, rng)
+    x = Gaussian(rng.normal(size=5), cov=random_covariance(5, 0.5, rng))
+    assert np.all(errors(propagate(layers, x), run(layers, x.sample(200_000, rng=rng))) <= np.array([0.01, 0.015, 0.01]))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_deeper_is_the_gaussian_closure(name):
+    """The one approximation: each layer's output is taken as Gaussian. Sampling that same closure gives the same answer."""
+    rng = np.random.default_rng([2, ACTIVATIONS.index(name)])
+    layers = random_network([5, 20, 15, 2], name, rng)
+    x = Gaussian(rng.normal(size=5), cov=random_covariance(5, 0.5, rng))
+    hidden = run(layers[:1], x.sample(200_000, rng=rng))
+    closure = Gaussian(hidden.mean(axis=0), cov=np.cov(hidden.T)).sample(200_000, rng=rng)
+    assert np.all(errors(propagate(layers, x), run(layers[1:], closure)) <= np.array([0.02, 0.02, 0.02]))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_deeper_against_monte_carlo(name):
+    """The closure costs less than 5 % in the median network. It costs more with kinks: for relu at 0.5 the median is about
+    5 % and single networks are off by half, hence the smaller inputs there."""
+    rng = np.random.default_rng([3, ACTIVATIONS.index(name)])
+    worst, std = [], 0.25 if get(name).slopes else 0.5
+    for _ in range(9):
+        layers = random_network([5, 20, 15, 2], name, rng)
+        x = Gaussian(rng.normal(size=5), cov=random_covariance(5, std, rng))
+        worst.append(errors(propagate(layers, x), run(layers, x.sample(50_000, rng=rng))))
+    assert np.all(np.median(worst, axis=0) <= 0.05)
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid"])
+@pytest.mark.parametrize("method", ["spline", "analytic", "surface", "mixture"])
+def test_diagonal_is_the_papers_recursion(name, method):
+    rng = np.random.default_rng(3)
+    layers = random_network([4, 6, 5, 2], name, rng, scale=2.0)
+    mean, var = rng.normal(size=4), rng.uniform(0.1, 1.0, size=4)
+    out = propagate(layers, Gaussian(mean, var=var), method=method, covariance="diagonal")
+    expected = paper(layers, mean, var, method)
+    np.testing.assert_allclose(out.mean, expected[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(out.var, expected[1], rtol=1e-11)
+
+
+def test_diagonal_forgets_the_inputs_correlations():
+    rng = np.random.default_rng(4)
+    layers = random_network([3, 4, 2], "tanh", rng)
+    C = random_covariance(3, 1.0, rng)
+    full = propagate(layers, Gaussian(np.zeros(3), cov=C), covariance="diagonal")
+    np.testing.assert_array_equal(full.cov, propagate(layers, Gaussian(np.zeros(3), var=np.diag(C)), covariance="diagonal").cov)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_every_method(method, covariance):
+    """All are near the exact moments, Monte Carlo by its 10,000 samples; but not the paper's formulas at small variances."""
+    rng = np.random.default_rng(5)
+    layers = random_network([3, 8, 4, 2], "tanh", rng)
+    x = Gaussian(rng.normal(size=3), cov=random_covariance(3, 0.5, rng))
+    out = propagate(layers, x, method=method, covariance=covariance)
+    best = propagate(layers, x, method="exact", covariance=covariance)
+    assert np.linalg.eigvalsh(out.cov).min() >= -1e-12
+    tolerance = {"monte-carlo": 0.2, "analytic": 1e3, "mixture": 1e-2}.get(method, 1e-3)
+    np.testing.assert_allclose(out.mean, best.mean, rtol=0, atol=tolerance * best.std.max())
+    np.testing.assert_allclose(out.std, best.std, rtol=tolerance)
+
+
+def test_linearisation_is_worse_where_tanh_saturates():
+    layers, v = [Dense([[1.0]], None, "tanh")], 4.0
+    out = propagate(layers, Gaussian([0.0], var=v))
+    draws = np.tanh(2.0 * np.random.default_rng(6).standard_normal(1_000_000))
+    linearised = v * 1.0  # tanh′(0)² v: beyond what numbers in (−1, 1) can have
+    assert abs(out.var[0] - draws.var()) < 2e-3
+    assert abs(linearised - draws.var()) > 3.0
+    # In the mean, half-way up: ours is right where the linearised mean is tanh(m).
+    out = propagate(layers, Gaussian([1.0], var=v))
+    draws = np.tanh(1.0 + 2.0 * np.random.default_rng(7).standard_normal(1_000_000))
+    assert abs(out.mean[0] - draws.mean()) < 3e-3
+    assert abs(np.tanh(1.0) - draws.mean()) > 0.3
+
+
+# ---------------------------------------------------------------- shapes, types, properties
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("kind", ["var", "cov", "factor", "one cov"])
+def test_a_batch_is_its_rows(kind, covariance):
+    rng = np.random.default_rng(8)
+    layers = random_network([3, 5, 2], "tanh", rng)
+    mean = rng.normal(size=(4, 3))
+    C = np.stack([random_covariance(3, 1.0, rng) for _ in range(4)])
+    spread = {"var": {"var": C[:, 0] ** 2}, "cov": {"cov": C}, "factor": {"factor": C[:, :, :2]}, "one cov": {"cov": C[0]}}[kind]
+    out = propagate(layers, Gaussian(mean, **spread), covariance=covariance)
+    assert out.mean.shape == (4, 2)
+    for i in range(4):
+        row = {name: value if kind == "one cov" else value[i] for name, value in spread.items()}
+        single = propagate(layers, Gaussian(mean[i], **row), covariance=covariance)
+        np.testing.assert_allclose(out.mean[i], single.mean, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(out.cov[i], single.cov, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_return_layers(covariance):
+    rng = np.random.default_rng(9)
+    layers = random_network([3, 5, 4, 2], "sigmoid", rng)
+    x = Gaussian(rng.normal(size=3), var=0.3)
+    states = propagate(layers, x, covariance=covariance, return_layers=True)
+    assert [s.dim for s in states] == [5, 4, 2]
+    for n, state in enumerate(states, 1):
+        out = propagate(layers[:n], x, covariance=covariance)
+        np.testing.assert_array_equal(state.mean, out.mean)
+        np.testing.assert_array_equal(state.cov, out.cov)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_a_scalar_input(covariance):
+    layers = [Dense([[1.0], [2.0]], None, "tanh")]
+    out = propagate(layers, Gaussian(0.5, var=0.1), covariance=covariance)
+    np.testing.assert_array_equal(out.cov, propagate(layers, Gaussian([0.5], var=[0.1]), covariance=covariance).cov)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_float32_stays(name, covariance):
+    rng = np.random.default_rng(10)
+    f32 = np.float32
+    layers = random_network([3, 5, 2], name, rng)
+    low = [Dense(layer.W.astype(f32), layer.b.astype(f32), layer.activation) for layer in layers]
+    mean, C = rng.normal(size=3), random_covariance(3, 0.5, rng)
+    out = propagate(low, Gaussian(mean.astype(f32), cov=C.astype(f32)), covariance=covariance)
+    assert out.mean.dtype == out.var.dtype == out.cov.dtype == f32
+    exact = propagate(layers, Gaussian(mean, cov=C), covariance=covariance)
+    np.testing.assert_allclose(out.mean, exact.mean, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(out.std, exact.std, rtol=1e-3)
+    assert propagate(layers, Gaussian(mean.astype(f32), cov=C.astype(f32)), covariance=covariance).cov.dtype == np.float64
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    name=st.sampled_from(ACTIVATIONS),
+    widths=st.lists(st.integers(1, 8), min_size=2, max_size=5),
+    scale=st.sampled_from([0.1, 1.0, 10.0]),
+    std=st.sampled_from([0.0, 1e-6, 0.5, 5.0]),
+    rank=st.integers(0, 3),
+)
+def test_covariance_is_symmetric_and_semi_definite(seed, name, widths, scale, std, rank):
+    rng = np.random.default_rng(seed)
+    layers = random_network(widths, name, rng, scale)
+    for state in propagate(
+        layers, Gaussian(rng.normal(size=widths[0]), factor=std * rng.normal(size=(widths[0], rank))), return_layers=True
+    ):
+        np.testing.assert_array_equal(state.cov, state.cov.T)
+        assert np.isfinite(state.mean).all()
+        assert np.linalg.eigvalsh(state.cov).min() >= -1e-9 * state.var.max()
+
+
+def test_nothing_given_is_changed():
+    rng = np.random.default_rng(11)
+    W, b, mean, C = rng.normal(size=(2, 3)), rng.normal(size=2), rng.normal(size=3), random_covariance(3, 1.0, rng)
+    copies = [a.copy() for a in (W, b, mean, C)]
+    propagate([Dense(W, b, "tanh")], Gaussian(mean, cov=C))
+    for array, copy in zip((W, b, mean, C), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_dense():
+    layer = Dense([[1, 2, 3], [4, 5, 6]], activation="ReLU")
+    assert repr(layer) == "Dense(3 -> 2, 'relu')"
+    np.testing.assert_array_equal(layer.b, [0.0, 0.0])
+    assert Dense([[1.0]], [0.0], get("gelu")).activation is get("gelu")
+    with pytest.raises(AttributeError):
+        layer.W = np.eye(2)
+
+
+# ---------------------------------------------------------------- bad input
+
+X3 = Gaussian(np.zeros(3), var=1.0)
+OK = Dense(np.eye(3), None, "tanh")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([1.0, 2.0],), ValueError, r"W must have shape \(outputs, inputs\), got \(2,\)"),
+        ((np.zeros((0, 3)),), ValueError, r"W must have shape \(outputs, inputs\), got \(0, 3\)"),
+        ((np.eye(2), [1.0, 2.0, 3.0]), ValueError, r"b must have shape \(2,\), one entry for each row of W, got \(3,\)"),
+        ((np.eye(2), 1.0), ValueError, r"b must have shape \(2,\).*got \(\)"),
+        (([[1.0, math.nan]],), ValueError, r"W must be finite, got nan at index \(0, 1\)"),
+        (([[1.0]], [math.inf]), ValueError, "b must be finite, got inf at index 0"),
+        (([["a"]],), TypeError, "W must be real numbers"),
+        (([[1.0]], None, "tahn"), ValueError, "activation 'tahn' is not known; did you mean 'tanh'"),
+        (([[1.0]], None, np.tanh), TypeError, r"wrap a callable with pesn\.activations\.custom"),
+    ],
+)
+def test_bad_layers(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Dense(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("network", "x", "options", "error", "message"),
+    [
+        (
+            [OK, Dense(np.ones((2, 4)), None, "relu")],
+            X3,
+            {},
+            ValueError,
+            r"layer 1, Dense\(4 -> 2, 'relu'\), takes 4 numbers, but layer 0 gives 3",
+        ),
+        ([OK], Gaussian([0.0, 0.0]), {}, ValueError, r"layer 0, Dense\(3 -> 3, 'tanh'\), takes 3 numbers, but the input has 2"),
+        ([OK], np.zeros(3), {}, TypeError, r"x must be a pesn\.Gaussian, got ndarray; for a certain input use pesn\.Gaussian"),
+        ([], X3, {}, TypeError, r"network must be a list of pesn\.Dense.*got an empty list"),
+        (None, X3, {}, TypeError, r"network must be a list of pesn\.Dense.*got NoneType"),
+        ([OK, np.tanh], X3, {}, TypeError, r"layer 1 of network must be a pesn\.Dense, got ufunc"),
+        ([OK], X3, {"covariance": "ful"}, ValueError, "covariance must be 'full' or 'diagonal', got 'ful'"),
+        ([OK], X3, {"method": "splin"}, ValueError, "method must be one of 'surface', .*got 'splin'"),
+        ([Dense(np.eye(3))], X3, {"method": "splin"}, ValueError, "method must be one of"),  # though no unit asks for it
+        ([OK], X3, {"method": None}, ValueError, "method must be one of"),
+        ([OK], X3, {"method": ("spline",)}, ValueError, r"method must be a name or \('spline', Mesh"),
+        ([OK], X3, {"method": ("exact", pesn.Mesh(-1.0, 1.0, 9))}, ValueError, r"method must be a name or \('spline', Mesh"),
+        ([OK], X3, {"method": ("spline", 101)}, TypeError, r"mesh must be a pesn\.Mesh"),
+        ([Dense(np.eye(3), None, "gelu")], X3, {"method": "analytic"}, ValueError, "gelu"),
+    ],
+)
+def test_bad_calls(network, x, options, error, message):
+    with pytest.raises(error, match=message):
+        propagate(network, x, **options)
+
+
+@pytest.mark.parametrize(
+    ("cov", "message"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], "cov must be symmetric, got"),
+        ([[1.0, 2.0], [2.0, 1.0]], "cov must be positive semi-definite, got a smallest eigenvalue of -1"),
+        ([[1.0, 0.0], [0.0, -1.0]], "cov must (be positive semi-definite|not be negative)"),
+    ],
+)
+def test_bad_covariances(cov, message):
+    with pytest.raises(ValueError, match=message):
+        Gaussian([0.0, 0.0], cov=cov)
+
+
+def test_a_subclass_of_another_librarys_network_reaches_its_adapter():
+    from sklearn.neural_network import MLPRegressor
+
+    class Own(MLPRegressor):
+        pass
+
+    with pytest.raises(TypeError, match=r"network must be one of MLPRegressor.*\.Own"):
+        propagate(Own(), X3)
