@@ -199,7 +199,7 @@ def trained(samples: int = 200_000) -> list[str]:
 
 def speed(rounds: int = 15) -> list[str]:
     """D = 100, three tanh layers, full covariance; distprop linearises (isotropic input, so that it can take part)."""
-    from distprop import SDP  # type: ignore[import-untyped]
+    from distprop import SDP
 
     rng, d = np.random.default_rng(0), 100
     torch.manual_seed(0)

@@ -55,7 +55,7 @@ class Dense:
 
 def propagate(
     network: Any,
-    x: Gaussian,
+    x: Gaussian | Any,
     *,
     method: str | tuple[str, Any] = "surface",
     covariance: str = "full",

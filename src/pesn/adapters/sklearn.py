@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 from scipy.stats import qmc
-from sklearn.compose import TransformedTargetRegressor  # type: ignore[import-untyped]
-from sklearn.decomposition import PCA  # type: ignore[import-untyped]
-from sklearn.neural_network import MLPClassifier, MLPRegressor  # type: ignore[import-untyped]
-from sklearn.pipeline import Pipeline  # type: ignore[import-untyped]
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler  # type: ignore[import-untyped]
-from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.decomposition import PCA
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.utils.validation import check_is_fitted
 
 from pesn import network as networks
 from pesn.activations import names
