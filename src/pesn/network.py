@@ -80,8 +80,8 @@ def propagate(
     """
     if covariance not in ("full", "diagonal"):
         raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
-    if not isinstance(x, Gaussian) and type(x).__module__.partition(".")[0] == "torch":
-        x = Gaussian(x)  # a distribution of torch's; anything else is refused there by name
+    if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
+        x = Gaussian(x)
     # by all its ancestors: a user's own subclass goes to the adapter too, which serves it or refuses it by name
     ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
     adapter = next((name for name in _ADAPTERS if name in ancestry), None)
