@@ -39,6 +39,7 @@ lint: .venv/dev ## style, types and the direction of imports
 bench: .venv/bench ## figures, as ratios inside one run; benchmarks/networks.py has the slower ones
 	@$(BIN)/python benchmarks/moments.py
 	@$(BIN)/python benchmarks/networks.py speed
+	@$(BIN)/python benchmarks/reservoirs.py
 
 .venv/docs: .venv/core
 	@echo "installing what the pages need"

@@ -11,8 +11,11 @@ import pesn
 
 
 def test_all_is_what_is_there():
-    public = {name for name, value in vars(pesn).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    here = {name: getattr(pesn, name) for name in dir(pesn) if not name.startswith("_")}
+    public = {name for name, value in here.items() if not inspect.ismodule(value)} - {"import_module", "TYPE_CHECKING", "Any"}
     assert public | {"activations"} == set(pesn.__all__)
+    with pytest.raises(AttributeError, match="module 'pesn' has no attribute 'EchoStateNetwrok'"):
+        pesn.EchoStateNetwrok  # noqa: B018
     for name in pesn.__all__:
         assert inspect.getdoc(getattr(pesn, name)), name
 
@@ -26,6 +29,20 @@ def test_all_is_what_is_there():
         ("choose_mesh", "activation, tolerance, mean_range, var_range"),
         ("Mesh", "a, b, n_points"),
         ("Gaussian", "mean, var=None, cov=None, factor=None"),
+        ("Dense", "W, b=None, activation='identity'"),
+        ("propagate", "network, x, *, method='surface', covariance='full', return_layers=False"),
+        (
+            "EchoStateNetwork",
+            "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
+            "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None",
+        ),
+        (
+            "ProbabilisticESN",
+            "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
+            "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
+            "covariance='diagonal', rank=40, moments='surface', initial_state='zero', process_noise=0",
+        ),
+        ("load", "path"),
     ],
 )
 def test_signatures_are_the_contract(function, signature):

@@ -1,5 +1,8 @@
 """Uncertainty through tanh networks and reservoirs in closed form: a Gaussian goes in, a Gaussian comes out."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pesn import activations
 from pesn.activations import Activation
 from pesn.gaussian import Gaussian
@@ -8,19 +11,41 @@ from pesn.moments.bounds import ErrorBound, choose_mesh, error_bound
 from pesn.moments.spline import Mesh
 from pesn.network import Dense, propagate
 
+if TYPE_CHECKING:
+    from pesn.esn import EchoStateNetwork
+    from pesn.persistence import load
+    from pesn.probabilistic_esn import ProbabilisticESN
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Activation",
     "Dense",
+    "EchoStateNetwork",
     "ErrorBound",
     "Gaussian",
     "Mesh",
     "Moments",
+    "ProbabilisticESN",
     "activations",
     "choose_mesh",
     "error_bound",
     "gain",
+    "load",
     "moments",
     "propagate",
 ]
+
+# What brings scikit-learn and numba is imported when it is first asked for: `import pesn` stays quick.
+_LATER = {"EchoStateNetwork": "esn", "ProbabilisticESN": "probabilistic_esn", "load": "persistence"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'pesn' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"pesn.{_LATER[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

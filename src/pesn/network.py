@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pesn.activations import Activation, get
 from pesn.arguments import FloatArray, as_real
 from pesn.gaussian import Gaussian
-from pesn.moments import _METHODS, Moments, moments
+from pesn.moments import Moments, moments, named_method
 
 __all__ = ["Dense", "propagate"]
 
@@ -81,7 +81,7 @@ def propagate(
     if covariance not in ("full", "diagonal"):
         raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
     if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
-        x = Gaussian(x)
+        x = Gaussian(x)  # type: ignore[arg-type]
     # by all its ancestors: a user's own subclass goes to the adapter too, which serves it or refuses it by name
     ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
     adapter = next((name for name in _ADAPTERS if name in ancestry), None)
@@ -94,7 +94,7 @@ def propagate(
 
 def through_layers(layers: Sequence[Dense], x: Gaussian, method: str | tuple[str, Any], covariance: str) -> list[Gaussian]:
     """The Gaussian after each layer."""
-    _check_method(method)  # here, as a network without activations never asks moments()
+    named_method("method", method)  # here, as a network without activations never asks moments()
     x, states = x._vector(), []
     for place, layer in enumerate(layers):
         if layer.W.shape[1] != x.dim:
@@ -122,17 +122,8 @@ def _activate(activation: Activation, z: Gaussian, method: str | tuple[str, Any]
 
 
 def _unit_moments(activation: Activation, z: Gaussian, method: str | tuple[str, Any]) -> Moments:
-    name, mesh = method if isinstance(method, tuple) else (method, None)
+    name, mesh = named_method("method", method)
     return moments(activation, z.mean, z.var, method=name, mesh=mesh)
-
-
-def _check_method(method: Any) -> None:
-    if isinstance(method, tuple):
-        # any other method would drop the mesh in silence
-        if len(method) != 2 or method[0] not in ("spline", "spline-raw"):
-            raise ValueError(f"method must be a name or ('spline', Mesh(...)), got {method!r}")
-    elif not isinstance(method, str) or method not in _METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {method!r}")
 
 
 def _checked(network: Any) -> Sequence[Dense]:

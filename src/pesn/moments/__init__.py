@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pesn.activations import Activation, get
 from pesn.arguments import broadcast_moments, result_dtype
 
-__all__ = ["Moments", "gain", "moments"]
+__all__ = ["Moments", "gain", "moments", "named_method"]
 
 Array = npt.NDArray[np.floating[Any]]
 
@@ -119,6 +119,16 @@ def moments(
     if "mesh" in options:
         module.refuse_leaving(record, *arguments, mesh)
     return Moments(*(r.reshape(shape).astype(dtype, copy=False)[()] for r in results))
+
+
+def named_method(argument: str, value: Any) -> tuple[str, Any]:
+    """The method and the mesh behind a name or ("spline", Mesh(...)), as networks and reservoirs take it."""
+    if isinstance(value, tuple) and len(value) == 2 and value[0] in ("spline", "spline-raw"):
+        return str(value[0]), value[1]
+    if not isinstance(value, str) or value not in _METHODS:
+        names = ", ".join(map(repr, _METHODS))
+        raise ValueError(f"{argument} must be one of {names} or ('spline', Mesh(...)), got {value!r}")
+    return value, None
 
 
 def gain(activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike) -> Any:

@@ -1,0 +1,323 @@
+"""The echo state network as a scikit-learn estimator: it checks, calls and stores; the mathematics is in the modules below.
+
+>>> import numpy as np
+>>> series = np.sin(0.2 * np.arange(1001.0))[:, None]
+>>> esn = EchoStateNetwork(50, random_state=0).fit(series[:700], series[1:701])
+>>> error = esn.predict(series[700:-1], state=esn.state_) - series[701:]
+>>> bool(np.abs(error).max() < 1e-3)
+True
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from pesn import persistence
+from pesn.gaussian import Gaussian
+from pesn.online import begin, go_on, learn
+from pesn.parameters import number, whole_number
+from pesn.readout import Gram, Readout, predict, solve
+from pesn.reservoir import Reservoir, State, draw, run
+from pesn.rls import RLSState
+from pesn.sequences import Array, Rows, blocks, features, refuse_gaps, refuse_short, split
+
+__all__ = ["EchoStateNetwork"]
+
+_FLOATS = [np.float64, np.float32]
+
+
+class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A reservoir of leaky tanh units with a linear readout, for series: rows are time.
+
+    h_k = (1 − L) h_{k−1} + L tanh(W_in z_k + W_fb y_{k−1} + W h_{k−1} + bias) + M_e w_k,   y_k = W_out [1, z_k, h_k]
+
+    Parameters
+    ----------
+    n_units
+        N, the size of the reservoir.
+    spectral_radius, leak_rate, density
+        The largest modulus among the eigenvalues of W; L; the share of non-zero weights in W.
+    input_scaling, feedback_scaling, bias_scaling
+        The largest modulus of the entries of W_in, W_fb and the bias. With feedback the true outputs are fed back in
+        ``fit`` (teacher forcing), the network's own in ``predict``.
+    noise
+        M_e: standard deviation of the noise added to the states in ``fit``. It makes a network with feedback robust.
+    ridge
+        Penalty on the weights of the readout, times the number of rows; the intercept is free.
+    forgetting, rls_delta
+        For ``partial_fit``: the weight of the past falls by ``forgetting`` a row. ``rls_delta=None`` starts from the batch
+        solution's own precision (without a batch: P = I / ridge), a number from the paper's P = rls_delta · I.
+    washout
+        Rows at the start of each sequence that drive the reservoir and are not learnt from.
+    random_state
+        Seed of the weights and the noise. With an integer, fitting the same data again gives the same weights to the bit.
+
+    Attributes
+    ----------
+    reservoir_, readout_
+        The weights: ``readout_.weights`` is W_out, of shape (outputs, 1 + inputs + units).
+    state_
+        The state after the last row learnt from: ``predict(X, state=esn.state_)`` goes on from there.
+    online_predictions_
+        Of the last ``partial_fit``: what was predicted for each of its rows *before* that row was learnt from.
+    """
+
+    reservoir_: Reservoir
+    readout_: Readout
+    state_: State
+    rls_: RLSState | None
+
+    def __init__(
+        self,
+        n_units: int = 100,
+        *,
+        spectral_radius: float = 0.9,
+        leak_rate: float = 0.5,
+        density: float = 0.1,
+        input_scaling: float = 0.5,
+        feedback_scaling: float = 0.0,
+        bias_scaling: float = 0.2,
+        noise: float = 0.0,
+        ridge: float = 1e-6,
+        forgetting: float = 0.999,
+        rls_delta: float | None = None,
+        washout: Any = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_units = n_units
+        self.spectral_radius = spectral_radius
+        self.leak_rate = leak_rate
+        self.density = density
+        self.input_scaling = input_scaling
+        self.feedback_scaling = feedback_scaling
+        self.bias_scaling = bias_scaling
+        self.noise = noise
+        self.ridge = ridge
+        self.forgetting = forgetting
+        self.rls_delta = rls_delta
+        self.washout = washout
+        self.random_state = random_state
+
+    # ---------------------------------------------------------------- learning
+
+    def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
+        """Draw a reservoir, drive it with X (n, d) and fit the readout to y, (n,) or (n, m), in one pass.
+
+        ``lengths`` splits the rows into separate sequences, each from the initial state. The states are never kept: beside
+        X and y, memory does not grow with n. If anything fails, the estimator is what it was before the call.
+        """
+        with _all_or_nothing(self):
+            self._check_parameters()
+            rows, targets = self._learn_from(X, y, reset=True, least=2)
+            sequences = split(lengths, len(targets))
+            refuse_short(sequences, self.washout)
+            rng = self._rng()
+            reservoir = self._draw(rng, rows, targets)
+            start = state = self._initial_state(reservoir)
+            gram = Gram(1 + reservoir.n_inputs + reservoir.n_units, reservoir.n_outputs)
+            for sequence in sequences:
+                state = start
+                for block in blocks(sequence):
+                    b, state = self._drive(reservoir, rows, block, state, targets, rng)
+                    washed = max(self.washout - (block.start - sequence.start), 0)
+                    gram.add(b[washed:], targets[block][washed:])
+            self.readout_ = solve(gram, self.ridge)
+            self.__dict__.pop("online_predictions_", None)  # of another readout
+            self.reservoir_, self.state_, self.rls_, self._to_wash = reservoir, state, None, 0
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Move the readout with each new row, by recursive least squares; the state goes on from the last row learnt from.
+
+        Works without ``fit`` too. No noise is added here. If anything fails, readout and state are what they were.
+        """
+        first = not self.__sklearn_is_fitted__()
+        with _all_or_nothing(self):
+            self._check_parameters()
+            rows, targets = self._learn_from(X, y, reset=first, least=1)
+            if first:
+                self.reservoir_ = self._draw(self._rng(), rows, targets)
+                self.state_, self._to_wash = self._initial_state(self.reservoir_), self.washout
+                p = 1 + self.reservoir_.n_inputs + self.reservoir_.n_units
+                readout, rls = begin(p, self.n_outputs_, self.rls_delta or 1.0 / (self.ridge or 1e-6))
+            else:
+                readout, rls = (self.readout_, self.rls_) if self.rls_ else go_on(self.readout_, self.rls_delta)
+            predictions = np.empty(targets.shape)
+            for block in blocks(slice(0, len(targets))):
+                b, self.state_ = self._drive(self.reservoir_, rows, block, self.state_, targets)
+                outputs, y, washed = predictions[block], targets[block], min(self._to_wash, len(b))
+                self._to_wash -= washed
+                outputs[:washed] = predict(readout, b[:washed])
+                outputs[washed:], readout, rls = learn(readout, rls, b[washed:], y[washed:], self.forgetting)
+            self.readout_, self.rls_ = readout, rls
+            self.online_predictions_ = self._as_given(predictions, rows)
+        return self
+
+    # ---------------------------------------------------------------- using
+
+    def predict(self, X: Any, lengths: Any = None, state: Any = None, return_state: bool = False) -> Any:
+        """Outputs for each row of X, (n,) or (n, m) as y was, from the initial state or from ``state``.
+
+        With ``return_state`` the result is (outputs, state), and ``predict(more, state=state)`` goes on as if there had been
+        one call, to the bit, with feedback too. With ``lengths``, ``state`` is a list with one state for each sequence.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X)
+        outputs = np.empty((len(rows.mean), self.n_outputs_))
+        ends = []
+        for sequence, current in self._starts(lengths, state, len(outputs)):
+            for block in blocks(sequence):
+                _, outputs[block], current = run(self.reservoir_, rows.take(block)[0], current, readout=self.readout_.weights)
+            ends.append(current)
+        result = self._as_given(outputs, rows)
+        return (result, ends if lengths is not None else ends[0]) if return_state else result
+
+    def transform(self, X: Any) -> Any:
+        """The states of the reservoir, (n, n_units), from the initial state; with feedback, of its own outputs."""
+        check_is_fitted(self)
+        rows = self._rows(X)
+        states = np.empty((len(rows.mean), self.reservoir_.n_units), dtype=rows.mean.dtype)
+        current = self._initial_state(self.reservoir_)
+        for block in blocks(slice(0, len(states))):
+            states[block], current = self._states(rows, block, current)
+        return states
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimator to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
+        persistence.save(self, path)
+
+    # ---------------------------------------------------------------- what the probabilistic network does in its own way
+
+    def _initial_state(self, reservoir: Reservoir) -> State:
+        return State(np.zeros(reservoir.n_units), None, np.zeros(reservoir.n_outputs), None)
+
+    def _drive(
+        self, reservoir: Reservoir, rows: Rows, block: slice, state: State, targets: Array, rng: Any = None
+    ) -> tuple[Array, State]:
+        """Features of a block of rows, the true outputs fed back; with ``rng`` noise is added."""
+        z, _ = rows.take(block)
+        noise = 0.0 if rng is None else self.noise
+        states, _, state = run(reservoir, z, state, feedback=targets[block], noise=noise, rng=rng)
+        return features(z, states), state
+
+    def _states(self, rows: Rows, block: slice, state: State) -> tuple[Array, State]:
+        states, _, state = run(self.reservoir_, rows.take(block)[0], state, readout=self.readout_.weights)
+        return states, state
+
+    def _rows(self, X: Any) -> Rows:
+        _refuse_gaussian(X)
+        array = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite=False)
+        refuse_gaps("X", array)
+        return Rows(array)
+
+    # ---------------------------------------------------------------- checking and keeping
+
+    def _check_parameters(self) -> None:
+        """All that a reservoir does not check itself when it is drawn."""
+        if isinstance(self.washout, str):
+            raise ValueError(f"washout={self.washout!r} is not available in this version; use a number of rows")
+        whole_number("washout", self.washout, 0)
+        number("noise", self.noise, 0.0, math.inf, "[)")
+        number("ridge", self.ridge, 0.0, math.inf, "[)")
+        number("forgetting", self.forgetting, 0.0, 1.0, "(]")
+        if self.rls_delta is not None:
+            number("rls_delta", self.rls_delta, 0.0, math.inf, "()")
+
+    def _learn_from(self, X: Any, y: Any, reset: bool, least: int) -> tuple[Rows, Array]:
+        """Rows and targets (n, m) in float64, checked; what y looked like is kept for the outputs."""
+        _refuse_gaussian(X)
+        plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": self}
+        array, y = validate_data(self, X, y, reset=reset, validate_separately=(plain, {**plain, "ensure_2d": False}))
+        check_consistent_length(array, y)
+        refuse_gaps("X", array)
+        refuse_gaps("y", y)
+        targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
+        if reset:
+            self.n_outputs_, self._y_is_flat = targets.shape[1], y.ndim == 1
+        elif targets.shape[1] != self.n_outputs_:
+            raise ValueError(f"y must have {self.n_outputs_} columns, as at the first fit, got {targets.shape[1]}")
+        return Rows(array), targets
+
+    def _as_given(self, outputs: Array, rows: Rows) -> Any:
+        """Outputs in the shape of y and the precision of X."""
+        return (outputs[:, 0] if self._y_is_flat else outputs).astype(rows.mean.dtype, copy=False)
+
+    def _rng(self) -> np.random.Generator:
+        whole = isinstance(self.random_state, Integral)
+        return np.random.default_rng(self.random_state if whole else check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _starts(self, lengths: Any, state: Any, n_rows: int) -> list[tuple[slice, State]]:
+        """Each sequence with the state that it starts from."""
+        sequences = split(lengths, n_rows)
+        if state is None:
+            return [(sequence, self._initial_state(self.reservoir_)) for sequence in sequences]
+        states = [state] if lengths is None else list(state)
+        if not all(isinstance(given, State) for given in states):
+            kind = "what return_state=True gave" if lengths is None else "a list of what return_state=True gave"
+            raise TypeError(f"state must be {kind}, got {type(state).__name__}")
+        if len(states) != len(sequences):
+            raise ValueError(f"state must hold one state for each of the {len(sequences)} sequences, got {len(states)}")
+        for given in states:
+            found, wanted = (np.shape(given.mean), np.shape(given.output)), ((self.reservoir_.n_units,), (self.n_outputs_,))
+            if found != wanted:
+                raise ValueError(f"state must be of this network, with shapes {wanted} of units and outputs, got {found}")
+        return list(zip(sequences, states, strict=True))
+
+    def _draw(self, rng: np.random.Generator, rows: Rows, targets: Array) -> Reservoir:
+        return draw(
+            self.n_units,
+            rows.mean.shape[1],
+            targets.shape[1],
+            spectral_radius=self.spectral_radius,
+            leak_rate=self.leak_rate,
+            density=self.density,
+            input_scaling=self.input_scaling,
+            feedback_scaling=self.feedback_scaling,
+            bias_scaling=self.bias_scaling,
+            rng=rng,
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "readout_")  # n_features_in_ comes earlier, and would pass for a fit
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.reservoir_.n_units)
+
+
+def _refuse_gaussian(X: Any) -> None:
+    if isinstance(X, Gaussian):
+        raise TypeError("X must be an array of certain inputs, got a pesn.Gaussian; use pesn.ProbabilisticESN")
+
+
+@contextmanager
+def _all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+    """Put every attribute back where an error leaves the block: what is stored is replaced, never changed in place."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise

@@ -1,0 +1,36 @@
+"""Parameters in range: numbers and whole numbers, named when they are not.
+
+>>> number("leak_rate", 1.5, 0.0, 1.0, "(]")
+Traceback (most recent call last):
+ValueError: leak_rate must lie in (0, 1], got 1.5
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+__all__ = ["number", "whole_number"]
+
+
+def number(name: str, value: Any, low: float, high: float, ends: str) -> None:
+    """Refuse what is not a number between ``low`` and ``high``; ``ends`` says which of the two belong, as in "(]"."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number in {_interval(low, high, ends)}, got {value!r}")
+    x = float(value)
+    above = x >= low if ends[0] == "[" else x > low
+    below = x <= high if ends[1] == "]" else x < high
+    if not (above and below):  # NaN is neither
+        raise ValueError(f"{name} must lie in {_interval(low, high, ends)}, got {value!r}")
+
+
+def whole_number(name: str, value: Any, least: int) -> None:
+    """Refuse what is not an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, {least} or more, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value!r}")
+
+
+def _interval(low: float, high: float, ends: str) -> str:
+    return f"{ends[0]}{low:g}, {'∞' if high == float('inf') else f'{high:g}'}{ends[1]}"

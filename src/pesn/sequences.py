@@ -1,0 +1,93 @@
+"""Rows that are time: checked once and named when they are wrong, split into sequences, cut into blocks that fit in memory.
+
+>>> split(None, 5), split([2, 3], 5)
+([slice(0, 5, None)], [slice(0, 2, None), slice(2, 5, None)])
+>>> split([2, 2], 5)
+Traceback (most recent call last):
+ValueError: lengths must add up to the 5 rows of X, got [2, 2], which add up to 4
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Rows", "blocks", "features", "refuse_gaps", "refuse_short", "split"]
+
+Array = npt.NDArray[np.float64]
+BLOCK = 4096  # rows driven at a time: 6.5 MB of states at 200 units, and a matrix product large enough to run at full speed
+_LARGEST = 1e100
+
+
+class Rows(NamedTuple):
+    """Inputs, a row a step: means (n, d) in the user's own precision, and variances (n, d), or None where they are certain."""
+
+    mean: Any
+    var: Any = None
+
+    def take(self, block: slice) -> tuple[Array, Array | None]:
+        """One block in float64: mean and variance."""
+        return _double(self.mean[block]), None if self.var is None else _double(self.var[block])
+
+
+def refuse_gaps(name: str, values: Any) -> None:
+    """A ValueError with the row and the column of the first NaN, infinity, or number too large to be squared and summed."""
+    if values.size == 0 or (float(values.min()) > -_LARGEST and float(values.max()) < _LARGEST):
+        return  # NaN would be neither; and no second array as large as the data was made
+    place = tuple(int(i) for i in np.argwhere(~(np.abs(values, dtype=np.float64) < _LARGEST))[0])
+    value = values[place]
+    where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
+    if np.isfinite(value):
+        raise ValueError(f"Input {name} contains {value:g} at {where}, beyond {_LARGEST:g}; scale the data to about 1")
+    what = "NaN" if np.isnan(value) else "infinity"
+    raise ValueError(f"Input {name} contains {what} at {where}; drop or fill such rows first")
+
+
+def split(lengths: Any, n_rows: int) -> list[slice]:
+    """The sequences in ``n_rows`` stacked rows: all of them as one, or ``lengths`` rows each, in order."""
+    if lengths is None:
+        return [slice(0, n_rows)]
+    try:
+        sizes = [operator.index(size) for size in lengths]
+    except TypeError as error:
+        raise TypeError(f"lengths must be a list of whole numbers, one a sequence, got {lengths!r}") from error
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"lengths must be 1 or more each, got {min(sizes)} for sequence {sizes.index(min(sizes))}")
+    if sum(sizes) != n_rows:
+        shown = str(sizes) if len(sizes) < 7 else f"{len(sizes)} of them"
+        raise ValueError(f"lengths must add up to the {n_rows} rows of X, got {shown}, which add up to {sum(sizes)}")
+    ends = np.cumsum(sizes).tolist()
+    return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+def refuse_short(sequences: list[slice], washout: int) -> None:
+    """A ValueError where a sequence has no row left after its washout."""
+    for place, rows in enumerate(sequences):
+        if rows.stop - rows.start <= washout:
+            which = "X" if len(sequences) == 1 else f"sequence {place}"
+            raise ValueError(
+                f"washout must be smaller than the number of rows, got washout={washout} and {rows.stop - rows.start} rows "
+                f"in {which}; lower washout or give more rows"
+            )
+
+
+def blocks(sequence: slice, size: int = BLOCK) -> Iterator[slice]:
+    """One sequence as blocks of at most ``size`` rows, in order."""
+    for start in range(sequence.start, sequence.stop, size):
+        yield slice(start, min(start + size, sequence.stop))
+
+
+def features(inputs: Array, states: Array) -> Array:
+    """What the readout sees, b = [1, z, h]: (n, 1 + d + N)."""
+    n, d = inputs.shape
+    result = np.empty((n, 1 + d + states.shape[1]))
+    result[:, 0], result[:, 1 : 1 + d], result[:, 1 + d :] = 1.0, inputs, states
+    return result
+
+
+def _double(values: Any) -> Array:
+    return np.ascontiguousarray(values, dtype=np.float64)

@@ -1,0 +1,361 @@
+"""Files.
+
+Claims: a saved network predicts the same numbers to the bit, also after online learning, with its parameters and names; a file is
+the old one or the new one, whatever happens while it is written; no code of a file runs when it is read; a file that is cut
+short, foreign, changed or from a newer version is one ValueError, and never a crash in a kernel.
+"""
+
+import io
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+from skops import io as skops
+
+from pesn import persistence
+from pesn.esn import EchoStateNetwork
+from pesn.gaussian import Gaussian
+from pesn.moments.spline import Mesh
+from pesn.persistence import load
+from pesn.probabilistic_esn import ProbabilisticESN
+
+BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
+X = np.sin(np.arange(300.0)[:, None] * [0.1, 0.23])
+Y = X[:, :1] * np.roll(X[:, 1:], 1)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "model.pesn"
+    EchoStateNetwork(15, feedback_scaling=0.1, random_state=0).fit(X, Y).partial_fit(X, Y).save(path)
+    return path
+
+
+def rewrite(path, target, change, resign=True):
+    """The archive with its members changed by ``change(dict of name to bytes)``, and its digest made right again."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    manifest = members.pop("pesn.json", None)
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+        if manifest is not None:
+            content = json.loads(manifest)
+            if resign:
+                content["sha256"] = persistence._digest(archive)
+            archive.writestr("pesn.json", json.dumps(content))
+
+
+def attempt(path):
+    """The model and nothing, or nothing and the ValueError."""
+    try:
+        return load(path), None
+    except ValueError as error:
+        return None, error
+
+
+# ---------------------------------------------------------------- there and back
+
+
+@BOTH
+@pytest.mark.parametrize("learnt", ["fit", "fit and partial_fit", "partial_fit", "nothing"])
+def test_round_trip_is_exact(network, learnt, tmp_path):
+    esn = network(15, feedback_scaling=0.1, noise=1e-3, washout=3, leak_rate=0.3, random_state=7)
+    if learnt.startswith("fit"):
+        esn.fit(X[:200], Y[:200])
+    if learnt.endswith("partial_fit"):
+        esn.partial_fit(X[200:250], Y[200:250])
+    esn.save(tmp_path / "esn.pesn")
+    again = load(str(tmp_path / "esn.pesn"))
+    assert type(again) is network
+    assert again.get_params() == esn.get_params()
+    assert sorted(os.listdir(tmp_path)) == ["esn.pesn"]
+    if learnt == "nothing":
+        assert not again.__sklearn_is_fitted__()
+        return
+    for state in (None, "state_"):
+        states = [state and getattr(model, state) for model in (esn, again)]
+        options = {"return_std": True} if network is ProbabilisticESN else {}
+        expected, found = (m.predict(X, state=s, **options) for m, s in zip((esn, again), states, strict=True))
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(again.transform(X), esn.transform(X))
+    # and it learns on as the other does
+    expected, found = (m.partial_fit(X[250:], Y[250:]) for m in (esn, again))
+    np.testing.assert_array_equal(found.online_predictions_, expected.online_predictions_)
+    np.testing.assert_array_equal(found.readout_.weights, expected.readout_.weights)
+
+
+@pytest.mark.parametrize("form", [{"var": 0.1}, {"cov": 0.1 * np.eye(8)}, {"factor": np.full((8, 1), 0.3), "var": 0.1}])
+def test_parameters_that_are_objects(form, tmp_path):
+    esn = ProbabilisticESN(
+        8,
+        density=0.5,
+        initial_state=Gaussian(np.linspace(0.0, 0.1, 8), **form),
+        moments=("spline", Mesh(-8, 8, 51)),
+        random_state=np.random.RandomState(3),
+    ).fit(X[:40], Y[:40, 0])
+    esn.save(tmp_path / "a")
+    again = load(tmp_path / "a")
+    assert again.moments == esn.moments
+    np.testing.assert_array_equal(again.initial_state.cov, esn.initial_state.cov)
+    np.testing.assert_array_equal(again.predict(X, return_std=True), esn.predict(X, return_std=True))
+    assert again.random_state.randint(1000) == esn.random_state.randint(1000)
+
+
+def test_names_and_precision_are_kept(tmp_path):
+    frame = pd.DataFrame(X.astype(np.float32), columns=["a", "b"])
+    EchoStateNetwork(8, density=0.5, random_state=0).set_output(transform="pandas").fit(frame, Y[:, 0]).save(tmp_path / "a.pesn")
+    again = load(tmp_path / "a.pesn")
+    assert list(again.feature_names_in_) == ["a", "b"]
+    assert again.predict(frame).dtype == np.float32
+    assert list(again.transform(frame).columns)[:1] == ["echostatenetwork0"]
+
+
+def test_versions_are_inside(saved):
+    with zipfile.ZipFile(saved) as archive:
+        manifest = json.loads(archive.read("pesn.json"))
+    import pesn
+
+    assert manifest["format_version"] == persistence.FORMAT
+    assert manifest["pesn_version"] == pesn.__version__
+
+
+# ---------------------------------------------------------------- writing
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "model.pesn"
+    path.write_bytes(b"old")
+    esn = EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y)
+    for step in ("fsync", "replace"):
+
+        def broken(*_):
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, broken)
+            with pytest.raises(OSError, match="No space left"):
+                esn.save(path)
+        assert path.read_bytes() == b"old"
+        assert os.listdir(tmp_path) == ["model.pesn"]
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    esn = EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y)
+    with pytest.raises(FileNotFoundError):
+        esn.save(tmp_path / "missing" / "model.pesn")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        esn.save(tmp_path / "folder")
+    (tmp_path / "file").write_bytes(b"a file")
+    with pytest.raises(OSError, match="file"):
+        esn.save(tmp_path / "file" / "model.pesn")
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_without_permission(tmp_path):
+    path = tmp_path / "model.pesn"
+    path.write_bytes(b"old")
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PermissionError):
+            EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y).save(path)
+    finally:
+        tmp_path.chmod(0o700)
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
+def test_a_link_stays_a_link_and_the_mask_is_kept(tmp_path):
+    (tmp_path / "link.pesn").symlink_to(tmp_path / "real.pesn")
+    EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y).save(tmp_path / "link.pesn")
+    assert (tmp_path / "link.pesn").is_symlink()
+    (tmp_path / "plain").write_bytes(b"")
+    assert (tmp_path / "real.pesn").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+class Own(EchoStateNetwork):
+    pass
+
+
+def test_what_could_not_be_read_back_is_not_written(tmp_path):
+    with pytest.raises(TypeError, match=r"this Own cannot be saved: holds .*Own, which is not a model of pesn"):
+        Own(8, density=0.5, random_state=0).fit(X, Y).save(tmp_path / "a")
+    strange = EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y)
+    strange.note_ = print
+    with pytest.raises(TypeError, match=r"cannot be saved: holds builtins\.print"):
+        strange.save(tmp_path / "a")
+    assert not os.listdir(tmp_path)
+
+
+# ---------------------------------------------------------------- reading what is wrong
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing.pesn")
+    with pytest.raises(OSError, match=str(tmp_path.name)):
+        load(tmp_path)
+
+
+def test_cut_short_anywhere(saved, tmp_path):
+    data = saved.read_bytes()
+    for size in [0, 1, 10, 100, *range(200, len(data), len(data) // 40), len(data) - 1]:
+        (tmp_path / "cut").write_bytes(data[:size])
+        with pytest.raises(ValueError, match="cut is not a file saved by pesn, or it was cut short"):
+            load(tmp_path / "cut")
+
+
+def test_a_flipped_bit_anywhere_is_noticed_or_harmless(saved, tmp_path):
+    data, expected = saved.read_bytes(), load(saved).predict(X)
+    noticed = 0
+    places = np.random.default_rng(0).integers(0, len(data), 150)
+    for place in places:
+        changed = bytearray(data)
+        changed[place] ^= 1 << int(place) % 8
+        (tmp_path / "flipped").write_bytes(changed)
+        found, refusal = attempt(tmp_path / "flipped")
+        if refusal is None:  # the time of day in the archive's directory, say
+            np.testing.assert_array_equal(found.predict(X), expected)
+        else:
+            assert "flipped" in str(refusal)
+            assert refusal.__cause__ is None
+            noticed += 1
+    assert noticed > 0.8 * len(places)
+
+
+def test_foreign_files(tmp_path):
+    path = tmp_path / "foreign"
+    for content in (b"a text", pickle.dumps(EchoStateNetwork()), b"PK\x03\x04 not a zip", np.zeros(9).tobytes()):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="foreign is not a file saved by pesn"):
+            load(path)
+    skops.dump(LinearRegression().fit(X, Y), path)
+    with pytest.raises(ValueError, match="foreign is not a file saved by pesn"):
+        load(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(ValueError, match="foreign is not a file saved by pesn"):
+        load(path)
+
+
+def test_a_newer_format(saved, tmp_path):
+    def newer(members):
+        members["pesn.json"] = json.dumps(
+            {**json.loads(members["pesn.json"]), "format_version": persistence.FORMAT + 1, "pesn_version": "9.9"}
+        )
+        members["schema.json"] = b"something that this version does not understand"
+
+    rewrite(saved, tmp_path / "new", newer)
+    with pytest.raises(ValueError, match=r"new was saved by pesn 9\.9 in format 2; .* reads formats up to 1; update pesn"):
+        load(tmp_path / "new")
+
+
+def test_a_changed_number_is_noticed(saved, tmp_path):
+    def heavier(members):
+        name = max((n for n in members if n.endswith(".npy")), key=lambda n: len(members[n]))
+        members[name] = members[name][:-8] + np.float64(3.0).tobytes()
+
+    rewrite(saved, tmp_path / "changed", heavier, resign=False)
+    with pytest.raises(ValueError, match="was changed after pesn saved it"):
+        load(tmp_path / "changed")
+
+
+def test_compressed_members_are_refused(saved, tmp_path):
+    with zipfile.ZipFile(saved) as archive, zipfile.ZipFile(tmp_path / "small", "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in archive.namelist():
+            packed.writestr(name, archive.read(name))
+    with pytest.raises(ValueError, match="was changed after pesn saved it"):
+        load(tmp_path / "small")
+
+
+CALLED = []
+
+
+class Trap:
+    def __setstate__(self, state):
+        CALLED.append("__setstate__")
+
+
+def trap(*_):
+    CALLED.append("called")
+
+
+FORGED = {
+    "a function": {"__class__": "system", "__module__": "os", "__loader__": "FunctionNode", "content": {}},
+    "a partial": {"__class__": "partial", "__module__": "functools", "__loader__": "PartialNode", "content": {}},
+    "an own class": {"__class__": "Trap", "__module__": __name__, "__loader__": "ObjectNode", "content": None},
+    "a constructor": {
+        "__class__": "trap",
+        "__module__": __name__,
+        "__loader__": "ConstructorFromReduceNode",
+        "content": {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": []},
+    },
+    "an estimator": {
+        "__class__": "LinearRegression",
+        "__module__": "sklearn.linear_model._base",
+        "__loader__": "ObjectNode",
+        "content": None,
+    },
+    "a method": {
+        "__class__": "EchoStateNetwork",
+        "__module__": "pesn.esn",
+        "__loader__": "MethodNode",
+        "content": {
+            "func": "save",
+            "obj": {"__class__": "EchoStateNetwork", "__module__": "pesn.esn", "__loader__": "ObjectNode"},
+        },
+    },
+    "an unknown loader": {"__class__": "dict", "__module__": "builtins", "__loader__": "NoNode", "content": {}},
+    "no module": {"__class__": "dict", "__loader__": "DictNode"},
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+@pytest.mark.parametrize("place", ["root", "attribute"])
+def test_forged_types_are_refused_and_nothing_runs(what, place, saved, tmp_path):
+    """The digest is right here: who forges a file can compute it."""
+
+    def forge(members):
+        schema = json.loads(members["schema.json"])
+        if place == "attribute":
+            schema["content"]["content"]["ridge"] = FORGED[what]
+        else:
+            schema = {**FORGED[what], "protocol": schema["protocol"], "_skops_version": schema["_skops_version"]}
+        members["schema.json"] = json.dumps(schema)
+
+    rewrite(saved, tmp_path / "forged", forge)
+    with pytest.raises(ValueError, match=r"forged (holds|is damaged)") as caught:
+        load(tmp_path / "forged")
+    assert caught.value.__cause__ is None
+    assert not CALLED
+
+
+def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
+    """Every array of the file in turn: shorter, of another type, or with an index beyond the end."""
+    with zipfile.ZipFile(saved) as archive:
+        arrays = [name for name in archive.namelist() if name.endswith(".npy")]
+    refused = []
+    for name in arrays:
+        for change in (lambda a: a[:-1], lambda a: a.astype(np.float16), lambda a: np.full_like(a, 2**31)):
+
+            def swap(members, name=name, change=change):
+                buffer = io.BytesIO()
+                np.save(buffer, change(np.load(io.BytesIO(members[name]))))
+                members[name] = buffer.getvalue()
+
+            rewrite(saved, tmp_path / "odd", swap)
+            found, refusal = attempt(tmp_path / "odd")
+            if refusal is None:  # other numbers, in the right places
+                assert found.partial_fit(X[:20], Y[:20]).predict(X).shape == Y.shape
+            else:
+                assert "odd is damaged" in str(refusal)
+                refused.append(name)
+    assert len(set(arrays) - set(refused)) <= 1  # online_predictions_, which nothing reads
