@@ -440,3 +440,16 @@ def test_the_constructor_names_what_is_wrong(arguments, error, words):
 def test_the_methods_name_what_is_wrong(call, error, words):
     with pytest.raises(error, match=words):
         call(Gaussian(Z2, 1.0))
+
+
+@pytest.mark.parametrize(
+    "given", [{"var": [1.0, 2.0]}, {"cov": [[2.0, 1.0], [1.0, 2.0]]}, {"factor": [[1.0], [2.0]], "var": 1.0}]
+)
+def test_copies_and_pickles_are_equal_and_read_only(given):
+    x = Gaussian([0.5, -1.0], **given)
+    assert x.cov.shape == (2, 2)
+    for again in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        np.testing.assert_array_equal(again.cov, x.cov)
+        for part in (again.mean, again.cov, again.var):
+            with pytest.raises(ValueError, match="read-only"):
+                part[0] = 9.0

@@ -71,6 +71,10 @@ class Gaussian:
     def __getnewargs__(self) -> tuple[Any]:
         return (self._mean,)  # for copy and pickle, which call __new__ and not __init__
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From a copy or a pickle: read-only again."""
+        self.__dict__.update({name: _read_only(value) for name, value in state.items()})
+
     def __init__(
         self,
         mean: npt.ArrayLike,
@@ -397,6 +401,12 @@ class Gaussian:
 
 def _is_torch(value: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value.flags.writeable = False
+    return value
 
 
 def _frozen(array: Any) -> Any:
