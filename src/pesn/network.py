@@ -46,11 +46,18 @@ class Dense:
         bias = as_real("b", np.zeros(len(weights), weights.dtype) if b is None else b)
         if bias.shape != weights.shape[:1]:
             raise ValueError(f"b must have shape {weights.shape[:1]}, one entry for each row of W, got {bias.shape}")
-        for name, value in (("W", weights), ("b", bias), ("activation", get(activation))):
+        for name, value in (("W", _own(weights)), ("b", _own(bias)), ("activation", get(activation))):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"Dense({self.W.shape[1]} -> {self.W.shape[0]}, {self.activation.name!r})"
+
+
+def _own(array: FloatArray) -> FloatArray:
+    """A read-only copy: what the caller does with its array afterwards is no matter to the layer."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def propagate(
