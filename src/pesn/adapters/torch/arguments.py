@@ -9,11 +9,12 @@ from torch import Tensor, distributions
 
 from pesn.arguments import as_real
 
-__all__ = ["as_covariance", "as_tensors", "distribution_parts"]
+__all__ = ["as_covariance", "as_tensors", "distribution_parts", "refuse_vmap"]
 
-# Of the largest entry. Wider than for arrays: float32 covariances come out of training steps, and torch.autograd.gradcheck
+# Of a correlation. Wider than for arrays: float32 covariances come out of training steps, and torch.autograd.gradcheck
 # moves one entry at a time, by 1e-6, without its mirror image.
 _TOLERANCE = 1e-4
+_ROUNDING = 32.0  # units of rounding, beside a variance of 0
 
 
 def distribution_parts(given: distributions.Distribution) -> tuple[Any, Any, Any, Any]:
@@ -33,10 +34,18 @@ def distribution_parts(given: distributions.Distribution) -> tuple[Any, Any, Any
     raise TypeError(f"mean must be numbers or a Gaussian of torch.distributions ({known}), got {type(inner).__name__}")
 
 
+def refuse_vmap(name: str, value: Any) -> None:
+    """A TypeError inside torch.func.vmap: how many terms a series needs depends on the numbers."""
+    inside = getattr(torch._C._functorch, "is_batchedtensor", None)
+    if inside is not None and isinstance(value, Tensor) and inside(value):
+        raise TypeError(f"{name} must not come from torch.func.vmap; give all of the batch at once, as rows (n, d)")
+
+
 def as_tensors(**given: Any) -> list[Any]:
     """All as finite real tensors of one floating dtype, on the device of the first tensor; None stays."""
     anchor = next(value for value in given.values() if isinstance(value, Tensor))
     for name, value in given.items():
+        refuse_vmap(name, value)
         if isinstance(value, Tensor) and value.device != anchor.device:
             raise ValueError(f"{name} must lie on {anchor.device}, as the rest does, got {value.device}; move it with .to(...)")
         if isinstance(value, Tensor) and value.is_complex():
@@ -68,16 +77,30 @@ def as_covariance(cov: Tensor, size: int) -> Tensor:
     if not cov.numel():
         return cov
     with torch.no_grad():
-        largest = cov.abs().amax(dim=(-2, -1), keepdim=True)
-        off = (cov - cov.mT).abs()
-        if (off > _TOLERANCE * largest).any():
-            place = tuple(int(i) for i in torch.unravel_index(off.argmax(), off.shape))
+        c = cov.to(torch.float64 if cov.device.type != "mps" else torch.float32)
+        eps = torch.finfo(cov.dtype).eps
+        variances = torch.diagonal(c, dim1=-2, dim2=-1)
+        if (variances < -_ROUNDING * eps * c.abs().amax(dim=(-2, -1))[..., None]).any():
+            value = variances.min().item()
+            raise ValueError(f"cov must be positive semi-definite, got a variance of {value:.6g} on its diagonal")
+        # Everything is judged on the scale of its own two deviations: one large variance must not hide a fault among small ones.
+        std = variances.clamp(min=0.0).sqrt()
+        live = std > 0.0
+        scale = torch.where(live, std, torch.ones_like(std))
+        tolerance = max(_TOLERANCE, 4.0 * eps)
+        larger = torch.maximum(std[..., :, None], std[..., None, :])
+        room = tolerance * std[..., :, None] * std[..., None, :] + _ROUNDING * eps * larger.square()
+        beyond = (c - c.mT).abs() - room
+        if (beyond > 0.0).any():
+            place = tuple(int(i) for i in torch.unravel_index(beyond.argmax(), beyond.shape))
             other = (*place[:-2], place[-1], place[-2])
             raise ValueError(f"cov must be symmetric, got {cov[place].item()} at {place} and {cov[other].item()} at {other}")
-        scaled = cov / torch.where(largest > 0.0, largest, torch.ones_like(largest))
-        scaled = scaled.to(torch.promote_types(cov.dtype, torch.float32))
-        lifted = 0.5 * (scaled + scaled.mT) + _TOLERANCE * torch.eye(size, dtype=scaled.dtype, device=cov.device)
-        if torch.linalg.cholesky_ex(lifted).info.any():
-            value = (torch.linalg.eigvalsh(0.5 * (scaled + scaled.mT)) * largest[..., 0]).min().item()
-            raise ValueError(f"cov must be positive semi-definite, got a smallest eigenvalue of {value:.3g}")
+        both = live[..., :, None] & live[..., None, :]
+        if (torch.where(both, torch.zeros_like(c), c.abs() - room) > 0.0).any():
+            raise ValueError("cov must be positive semi-definite, got a covariance beside a variance of 0")
+        correlation = torch.where(both, 0.5 * (c + c.mT) / scale[..., :, None] / scale[..., None, :], torch.zeros_like(c))
+        unit = torch.eye(size, dtype=c.dtype, device=c.device)
+        if torch.linalg.cholesky_ex(correlation + torch.where(live, tolerance, 1.0)[..., None] * unit).info.any():
+            value = torch.linalg.eigvalsh(correlation).min().item()
+            raise ValueError(f"cov must be positive semi-definite, got a smallest eigenvalue of {value:.3g} in its correlations")
     return 0.5 * (cov + cov.mT)

@@ -30,7 +30,7 @@ class Function:
     value: Callable[[Tensor], Tensor] | None = None
     slope: Callable[[Tensor], Tensor] | None = None
     plain_difference: Callable[[Tensor, Tensor], Tensor] | None = None
-    smooth: bool = True  # whether the slope is continuous
+    jump: float = 0.0  # of the slope, at 0
 
     def difference(self, m: Tensor, d: Tensor) -> Tensor:
         """f(m + d) − f(m), differentiable."""
@@ -192,7 +192,7 @@ def _elu_function(alpha: float) -> Function:
         above = torch.where((m > 0.0) & (z > 0.0), d, z.clamp(min=0.0) - m.clamp(min=0.0))
         return above - torch.sign(below) * alpha * torch.exp(torch.maximum(low_m, low_z)) * torch.expm1(-below.abs())
 
-    return Function(elu(alpha), lambda z: nn.functional.elu(z, alpha), slope, difference, smooth=alpha == 1.0)
+    return Function(elu(alpha), lambda z: nn.functional.elu(z, alpha), slope, difference, jump=1.0 - alpha)
 
 
 @lru_cache

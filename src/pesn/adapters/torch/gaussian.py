@@ -183,7 +183,16 @@ class TensorGaussian(Gaussian):
 
     def logpdf(self, x: Any) -> Tensor:
         """The logarithm of the density at ``x``, (…, d) against the batch; the covariance must be positive definite."""
-        result: Tensor = self.to_torch().log_prob(torch.as_tensor(x, dtype=self.dtype, device=self.device))
+        given = x if isinstance(x, Tensor) else as_real("x", x)
+        point = torch.as_tensor(given, dtype=self.dtype, device=self.device)
+        if self._mean.ndim and point.shape[-1:] != self._mean.shape[-1:]:
+            raise ValueError(f"x must have {self.dim} entries in its last axis, got shape {tuple(point.shape)}")
+        try:
+            torch.broadcast_shapes(point.shape, self._mean.shape)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            shapes = f"{tuple(point.shape)} and {tuple(self._mean.shape)}"
+            raise ValueError(f"x must broadcast against the batch, got shapes {shapes}") from error
+        result: Tensor = self.to_torch().log_prob(point)
         return result
 
     def affine(self, A: Any, b: Any = None) -> TensorGaussian:

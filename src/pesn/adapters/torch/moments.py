@@ -6,7 +6,8 @@ e_n = E[u He_n(x)]/√(n!) Mehler's series is Cov(f(z_i), f(z_j)) = Σ_ij · Σ_
 Nothing is divided by a variance that can be 0: below a floor s stands still, u with it, and what is left is the product
 of v (or Σ_ij) with a number. So values keep their relative accuracy, and gradients are right, down to v = 0.
 
-Nodes in x are constants. Their panels end at the kinks of f, so that autograd, f′ at the nodes, gives E[f′] there too.
+Nodes in x are constants. Their panels end at the kinks of f, so that autograd, f′ at the nodes, gives E[f′] there too; what a
+jump of f′ adds to second derivatives is put in by hand. (Third ones are not served at kinks.)
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from pesn.activations import Activation
-from pesn.adapters.torch import series
+from pesn.adapters.torch import pieces, series
 from pesn.adapters.torch.functions import Function
 from pesn.moments import exact, mehler
 
@@ -33,6 +33,8 @@ _STAGES = (24, 80, 320)  # coefficients are computed up to these orders, the lat
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)  # as in pesn.moments.exact
 _MOST = 2**22  # node values at once: 32 MB
 _CHUNK = 256  # units whose panels are laid out together
+
+_COARSE = 1e-2  # of the largest variance: errors of covariances that are said
 
 _notice = logging.getLogger("pesn")
 
@@ -53,13 +55,15 @@ def working_dtype(device: torch.device) -> torch.dtype:
 
 def units(function: Function, mean: Tensor, var: Tensor, count: int = 0) -> Units:
     """The moments of each unit and ``count`` (even) coefficients; ``mean`` and ``var`` of one shape, in the working dtype."""
+    if not mean.numel():
+        return Units(mean, var, var, mean.new_empty(*mean.shape, count))
     m, v = mean.reshape(-1), var.reshape(-1)
     record = function.record
     if record.slopes is not None:
-        parts = _in_pieces(record, m, v, count)
+        parts = Units(*pieces.piecewise_linear(record, m, v, count))
     else:
         size, deviation = (t.detach().cpu().double().numpy() for t in (m, _deviation(function, v)))
-        grid = mehler.grid_of(record, size, deviation) if len(size) else (0.4, 10.0)
+        grid = mehler.grid_of(record, size, deviation)
         if grid and count > 80:
             grid = grid[0] * 0.5, grid[1]  # for the wave number of He_320
         parts = _on_grid(function, m, v, count, grid) if grid else _on_panels(function, m, v, count, size, deviation)
@@ -68,23 +72,63 @@ def units(function: Function, mean: Tensor, var: Tensor, count: int = 0) -> Unit
     return Units(first.reshape(shape), ratio.reshape(shape), std.reshape(shape), coefficients.reshape(*shape, count))
 
 
-def between(function: Function, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean (…, D) and covariance (…, D, D) of f(z), z ~ N(mean, cov), in the working dtype."""
+def between(function: Function, mean: Tensor, cov: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Mean (…, D) and covariance (…, D, D) of f(z), z ~ N(mean, cov), in the working dtype; ``name`` is for the notice.
+
+    What the series lacks of the variances goes into further orders, as in :mod:`pesn.moments.covariance`: the matrix is
+    semi-definite, its diagonal exact, and twins (units alike, or mirrored) have a correlation of ±1.
+    """
+    if not mean.numel():
+        return mean, cov
     var = torch.diagonal(cov, dim1=-2, dim2=-1).clamp(min=0.0)
-    if mean.shape[-1] == 1 or not mean.numel():
+    if mean.shape[-1] == 1:
         unit = units(function, mean, var)
         return unit.mean, (var * unit.ratio)[..., None]
     for count in _STAGES if function.record.slopes is None else (*_STAGES, 1280):
         unit = units(function, mean, var, count)
-        # A hair beyond 1, so that rounding does not cut the gradient off where units are collinear.
-        rho = (cov / (unit.std[..., :, None] * unit.std[..., None, :])).clamp(-1.0001, 1.0001)
+        rho = _correlations(cov, unit.std)
         order, bound = series.order(rho, unit.coefficients, torch.where(var > 0.0, unit.ratio, torch.zeros_like(var)))
         if bound <= series.TOLERANCE:
             break
-    if bound > 1e-3:
-        _notice.warning("%s of a wide, nearly collinear Gaussian: correlations are within %.1g only", function.record.name, bound)
-    between_units = cov * series.mehler_sum(rho, unit.coefficients[..., :order])
+    coefficients = unit.coefficients[..., :order]
+    if bound > series.TOLERANCE:
+        error = _error(function, mean, var, unit, rho)
+        if error > _COARSE:
+            _notice.warning(
+                "%s: covariances may be off by %.1g of the largest variance; %s is steep against standard deviations up to %.3g "
+                "of nearly collinear units",
+                name, error, function.record.name, math.sqrt(float(var.detach().max())),
+            )  # fmt: skip
+    between_units = cov * series.mehler_sum(rho, series.continued(coefficients, unit.ratio))
     return unit.mean, torch.diagonal_scatter(between_units, var * unit.ratio, dim1=-2, dim2=-1)
+
+
+def _correlations(cov: Tensor, std: Tensor) -> Tensor:
+    """In [−1, 1], with the gradient as if nothing were cut off; ±1 but for rounding is ±1: a steep f would take the root."""
+    rho = cov / (std[..., :, None] * std[..., None, :])
+    with torch.no_grad():
+        exact = torch.where(rho.abs() > 1.0 - 1e-15, torch.sign(rho), rho)
+        shift = exact - rho
+    return rho + shift
+
+
+@torch.no_grad()
+def _error(function: Function, mean: Tensor, var: Tensor, unit: Units, rho: Tensor) -> float:
+    """A bound of the error in any covariance after all orders, continued, over the largest variance; twins have none."""
+    count = unit.coefficients.shape[-1]
+    out = var * unit.ratio
+    root = (var * (unit.ratio - unit.coefficients.square().sum(-1)).clamp(min=0.0)).sqrt()
+    # What is missing and what is appended are each at most |ρ|^{N+1} √(rem_i rem_j).
+    error = 2.0 * rho.abs() ** (count + 1.0) * root[..., :, None] * root[..., None, :]
+    odd, sign = function.record.symmetry == "odd", torch.sign(rho)
+    mirrored = torch.where((sign < 0.0) & odd, -mean[..., None, :], mean[..., None, :])
+    # But for float32's rounding, to which the steepest f answers with its root, 1e-3.
+    twins = (rho.abs() > 1.0 - 1e-6) & ((var[..., :, None] - var[..., None, :]).abs() <= 1e-6 * var[..., None])
+    twins &= (mean[..., :, None] - mirrored).abs() <= 1e-6 * var.sqrt()[..., None]
+    error = torch.where(twins & ((sign > 0.0) | odd), torch.zeros_like(error), error)
+    torch.diagonal(error, dim1=-2, dim2=-1).zero_()
+    largest = out.amax(dim=-1).clamp(min=torch.finfo(out.dtype).tiny)
+    return float((error.amax(dim=(-2, -1)) / largest).max())
 
 
 # ---------------------------------------------------------------- one unit
@@ -93,7 +137,7 @@ def between(function: Function, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tens
 def _deviation(function: Function, v: Tensor) -> Tensor:
     # E[u]/s, the mean's slope in v, has rounding eps/s against s² from standing still: a third power. At a corner of f
     # the mean goes as s itself, and standing still must not be seen in it; piecewise-linear f has closed forms.
-    power = 1.0 if function.record.slopes is not None else 1.0 / 3.0 if function.smooth else 2.0 / 3.0
+    power = 1.0 if function.record.slopes is not None else 1.0 / 3.0 if function.jump == 0.0 else 2.0 / 3.0
     floor = function.record.scale * torch.finfo(v.dtype).eps ** power
     return v.clamp(min=floor * floor).sqrt()
 
@@ -127,9 +171,10 @@ def _on_panels(function: Function, m: Tensor, v: Tensor, count: int, mean: Any, 
             u = function.difference(m[:, None], s[:, None] * x) / s[:, None]
             pu = p * u
             c = [torch.sum(pu * h, dim=1) for h in _hermite(x, count)]
-            return _moments(
-                function, m, v, s, pu.sum(dim=1), torch.sum(pu * u, dim=1), torch.stack(c, dim=1) if c else m.new_empty(len(m), 0)
-            )
+            sums = pu.sum(dim=1), torch.sum(pu * u, dim=1), torch.stack(c, dim=1) if c else m.new_empty(len(m), 0)
+            if function.jump != 0.0 and torch.is_grad_enabled():
+                sums = _with_jump(function, m, s, *sums)
+            return _moments(function, m, v, s, *sums)
 
         # The graph holds every Hermite polynomial at every node: where that is much, they are made again on the way back.
         kept = len(order) * x.shape[1] * (count + 4)
@@ -149,44 +194,25 @@ def _finer(x: Any, count: int) -> tuple[Any, Any]:
     return x, p * np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
+def _with_jump(
+    function: Function, m: Tensor, s: Tensor, first: Tensor, second: Tensor, c: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same numbers, and first derivatives; the second ones with the δ of f″ at the kink, 0, which no node sees."""
+    assert function.value is not None
+    with torch.no_grad():
+        beta = (-m / s).clamp(-40.0, 40.0)
+        size = 0.5 * function.jump * torch.exp(-0.5 * beta.square()) / math.sqrt(2.0 * math.pi) / s.square()
+        kink = -function.value(m) / s  # u there
+        polynomials = torch.stack(_hermite(beta, c.shape[1]), dim=1) if c.shape[1] else c
+    move = (m - m.detach()) + beta * (s - s.detach())  # 0: of the kink's own z
+    square = size * move.square()
+    return first + square, second + 2.0 * kink * square, c + polynomials * square[:, None]
+
+
 def _moments(function: Function, m: Tensor, v: Tensor, s: Tensor, first: Tensor, second: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     # E[u²] − E[u]² loses no digits: u is 0 at the median of x, so that for monotone f its mean is within one deviation of 0.
     assert function.value is not None
     return function.value(m) + v / s * first, second - first.square(), s, c
-
-
-def _in_pieces(record: Activation, m: Tensor, v: Tensor, count: int) -> Units:
-    """Piecewise-linear f: sums over its pieces of ∫φ, ∫xφ, ∫x²φ; e_n from the steps of the slope at the kinks."""
-    assert record.slopes is not None
-    assert record.left is not None
-    s = v.clamp(min=torch.finfo(v.dtype).eps ** 2).sqrt()
-    kinks, slopes = m.new_tensor(record.kinks), m.new_tensor(record.slopes)
-    steps = torch.diff(slopes)
-    # Line j is slope_j z + offset_j; neighbours meet at their kink.
-    offsets = record.left.intercept - torch.cat([steps.new_zeros(1), torch.cumsum(steps * kinks, 0)])
-    lines = slopes * m[:, None] + offsets
-    place = torch.searchsorted(kinks, m.detach()[:, None], right=True)
-    value = lines.gather(1, place)
-    beta = ((kinks - m[:, None]) / s[:, None]).clamp(-40.0, 40.0)  # φ(40) is 0
-    hermite = series.hermite_functions(beta, max(count - 1, 1))
-    density, far = hermite[..., 0], m.new_full((len(m), 1), 40.0)
-    none = torch.zeros_like(far)
-    low, high = torch.cat([-far, beta], 1), torch.cat([beta, far], 1)
-    # A piece's probability from the nearer tail, where it keeps its digits.
-    p0 = torch.where(low > 0.0, _upper(low) - _upper(high), _upper(-high) - _upper(-low))
-    p1 = -torch.diff(density, dim=1, prepend=none, append=none)
-    p2 = p0 - torch.diff(beta * density, dim=1, prepend=none, append=none)
-    rise = (lines - value) / s[:, None]  # u = rise + slope x; exactly 0 on m's own piece
-    first = torch.sum(rise * p0 + slopes * p1, dim=1)
-    second = torch.sum(rise.square() * p0 + 2.0 * rise * slopes * p1 + slopes.square() * p2, dim=1)
-    degree = torch.arange(2.0, hermite.shape[-1] + 2.0, dtype=m.dtype, device=m.device)
-    higher = torch.sum(hermite * steps[:, None], dim=1) / torch.sqrt(degree * (degree - 1.0))
-    coefficients = torch.cat([(p0 @ slopes)[:, None], higher], dim=1)[:, :count]
-    return Units(value[:, 0] + v / s * first, second - first.square(), s, coefficients)
-
-
-def _upper(z: Tensor) -> Tensor:
-    return 0.5 * torch.erfc(math.sqrt(0.5) * z)
 
 
 def _hermite(x: Tensor, count: int) -> list[Tensor]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pesn.adapters.torch.arguments import refuse_vmap
 from pesn.adapters.torch.functions import MODULES, Function, function_of
 from pesn.adapters.torch.gaussian import TensorGaussian
 from pesn.adapters.torch.moments import between, units, working_dtype
@@ -33,6 +34,8 @@ class _Layer:
     bias: Tensor | None = None
     function: Function | None = None
     size: int = 0
+    affine: str = ""  # the names of the two modules
+    active: str = ""
 
 
 def propagate(network: nn.Module, x: Gaussian, method: Any = "surface", covariance: str = "full") -> list[Gaussian]:
@@ -59,8 +62,9 @@ def propagate(network: nn.Module, x: Gaussian, method: Any = "surface", covarian
     state = _cast(x, work)
     states: list[Gaussian] = []
     for layer in layers:
-        state = _activate(layer, _affine(layer, state, covariance == "full", work), covariance == "full")
-        states.append(_cast(state, dtype))
+        z = _finite(_affine(layer, state, covariance == "full", work), layer.affine or layer.active)
+        state = _finite(_activate(layer, z, covariance == "full"), layer.active or layer.affine)
+        states.append(state if dtype == work else _finite(_cast(state, dtype), layer.active or layer.affine))
     return states or [x]
 
 
@@ -105,13 +109,22 @@ def _affine(layer: _Layer, x: Any, full: bool, dtype: torch.dtype) -> Any:
     return TensorGaussian._of(x._mean @ weight.mT + bias, x.var @ weight.square().mT)
 
 
+def _finite(x: Any, name: str) -> Any:
+    """``x`` itself, refused where it is not finite."""
+    var = x.var if x._cov is None else x._cov
+    for what, part in (("mean", x._mean), ("variance", var)):
+        if not math.isfinite(part.detach().sum()) and not torch.isfinite(part).all():  # one finite sum says it of all
+            raise ValueError(f"the {what} overflows in {name}: it is beyond the numbers of {part.dtype}")
+    return x
+
+
 def _activate(layer: _Layer, z: Any, full: bool) -> Any:
     if layer.function is None:
         return z
     dtype, work = z._mean.dtype, working_dtype(z._mean.device)
     mean = z._mean.to(work)
     if full and (z._cov is not None or z._factor is not None):
-        out, cov = between(layer.function, mean, z.cov.to(work))
+        out, cov = between(layer.function, mean, z.cov.to(work), layer.active)
         return TensorGaussian._of(out.to(dtype), cov=cov.to(dtype))
     var = z.var.to(work)
     unit = units(layer.function, mean, var)
@@ -138,22 +151,25 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
                 function = function_of(kind, module)
             except ValueError as error:
                 raise ValueError(f"{_name(place, module)}: {error}") from error
-            layers[-1:] = [replace(layers[-1], function=function)] if bare else [*layers[-1:], _Layer(None, None, function, size)]
+            if not bare:
+                layers.append(_Layer(size=size))
+            layers[-1] = replace(layers[-1], function=function, active=_name(place, module)[:-1])
             continue
         takes = module.in_features if kind is nn.Linear else module.num_features
         if takes != size:
             raise ValueError(f"{_name(place, module)} takes {takes} numbers, but {giver}")
-        parameters = {name: _number(place, module, name) for name in ("weight", "bias")}
-        weight, bias = parameters["weight"], parameters["bias"]
+        gives = module.out_features if kind is nn.Linear else takes
+        weight = _number(place, module, "weight", (gives, takes) if kind is nn.Linear else (takes,))
+        bias = _number(place, module, "bias", (gives,))
         if kind is nn.Linear:
-            size, giver = module.out_features, f"layer {place or 0} gives {module.out_features}"
-            layers.append(_Layer(weight, bias, None, size))
+            size, giver = gives, f"layer {place or 0} gives {gives}"
+            layers.append(_Layer(weight, bias, None, size, _name(place, module)[:-1]))
             continue
         factor, offset = _normalisation(place, module, weight, bias)
         if bare:
             layers[-1] = _scaled(layers[-1], factor, offset)
         else:
-            layers.append(_Layer(factor, offset, None, size))
+            layers.append(_Layer(factor, offset, None, size, _name(place, module)[:-1]))
     return layers
 
 
@@ -188,11 +204,14 @@ def _name(place: str, module: nn.Module) -> str:
     return f"layer {place}, {kind}{sizes}," if place else f"network, {kind}{sizes},"
 
 
-def _number(place: str, module: Any, name: str) -> Any:
-    """A parameter or buffer of ``module``, refused where it is not finite and real."""
+def _number(place: str, module: Any, name: str, shape: tuple[int, ...]) -> Any:
+    """A parameter or buffer of ``module``, refused where it is not finite, real and of its shape."""
     value = getattr(module, name)
     if value is None:
         return None
+    refuse_vmap(f"{name} of {_name(place, module)[:-1]}", value)
+    if tuple(value.shape) != shape:
+        raise ValueError(f"{name} of {_name(place, module)} must have shape {shape}, got shape {tuple(value.shape)}")
     if not value.is_floating_point():
         raise TypeError(f"{name} of {_name(place, module)} must be real numbers, got dtype {value.dtype}")
     if not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():  # one finite sum says it of all
@@ -202,7 +221,7 @@ def _number(place: str, module: Any, name: str) -> Any:
 
 def _normalisation(place: str, module: Any, weight: Any, bias: Any) -> tuple[Tensor, Tensor]:
     """BatchNorm in eval mode as factor and offset."""
-    mean, var = _number(place, module, "running_mean"), _number(place, module, "running_var")
+    mean, var = (_number(place, module, name, (module.num_features,)) for name in ("running_mean", "running_var"))
     if mean is None or var is None:
         raise ValueError(f"{_name(place, module)} must have running statistics; without them it depends on the batch")
     factor = torch.rsqrt(var + module.eps)

@@ -14,13 +14,15 @@ from torch import Tensor
 
 from pesn.compiling import jit
 
-__all__ = ["TOLERANCE", "hermite_functions", "mehler_sum", "order"]
+__all__ = ["TOLERANCE", "continued", "hermite_functions", "mehler_sum", "order"]
 
 TOLERANCE = 1e-6  # of output correlations, as in pesn.moments.covariance
 
 
 def order(rho: Tensor, e: Tensor, ratio: Tensor) -> tuple[int, float]:
-    """The smallest N with ρ_max^{N+1} max_i (1 − Σ_{n≤N} e_n²/ratio) ≤ 1e-6, or all there are, and that bound.
+    """The smallest N with 2 ρ_max^{N+1} max_i (1 − Σ_{n≤N} e_n²/ratio) ≤ 1e-6, or all there are, and that bound.
+
+    Twice, as what is cut off and what is appended instead are each at most that.
 
     ``rho`` (…, D, D), ``e`` (…, D, count), ``ratio`` (…, D) the full Σe_n², 0 where a unit does not count.
     """
@@ -29,10 +31,24 @@ def order(rho: Tensor, e: Tensor, ratio: Tensor) -> tuple[int, float]:
     live = full > 0.0
     total = np.cumsum(np.square(coefficients[live]), axis=1)
     remainder = np.max(1.0 - total / full[live, None], axis=0, initial=0.0)
-    bounds = min(1.0, _largest(rho.detach())) ** np.arange(2.0, count + 2.0) * remainder
+    bounds = 2.0 * min(1.0, _largest(rho.detach())) ** np.arange(2.0, count + 2.0) * remainder
     enough = np.flatnonzero(bounds <= TOLERANCE)
     n = int(enough[0]) if enough.size else count - 1
     return n + 1, float(bounds[n])
+
+
+def continued(e: Tensor, ratio: Tensor) -> Tensor:
+    """``e`` (…, D, N) with what it lacks of ``ratio`` in N/5 further orders, shaped as the last N/5 are, parity by parity."""
+    count = e.shape[-1]
+    block = min(max(2, count // 10 * 2), count // 2 * 2)
+    if not block:
+        return e
+    last = e[..., count - block :]
+    share, rest = last.square().sum(-1), ratio - e.square().sum(-1)
+    live = (rest > 1e-14 * ratio) & (share > 1e-24 * ratio)  # the root has no gradient at 0
+    one = torch.ones_like(rest)
+    scale = torch.where(live, (torch.where(live, rest, one) / torch.where(live, share, one)).sqrt(), torch.zeros_like(rest))
+    return torch.cat([e, last * scale[..., None]], dim=-1)
 
 
 def mehler_sum(rho: Tensor, e: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ class TanhNormal(TransformedDistribution):
     base_dist: Normal
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        loc, scale = (_floating(value) for value in (loc, scale))
         super().__init__(Normal(loc, scale, validate_args=validate_args), [_Tanh(cache_size=1)], validate_args=validate_args)
 
     @property
@@ -117,6 +118,12 @@ def _slope(z: Tensor, v: Tensor) -> Tensor:
     """g′(z), kept off 0."""
     assert TANH.slope is not None
     return (1.0 - 2.0 * v * TANH.slope(z)).clamp(min=torch.finfo(z.dtype).eps)
+
+
+def _floating(value: Any) -> Any:
+    """Whole numbers as numbers."""
+    whole = isinstance(value, Tensor) and not value.is_floating_point() and not value.is_complex()
+    return value.to(torch.get_default_dtype()) if whole else value
 
 
 def _inside(dtype: torch.dtype) -> float:
