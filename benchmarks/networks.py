@@ -19,6 +19,7 @@ from torch import nn
 import pesn
 
 Array = npt.NDArray[np.float64]
+torch.set_num_threads(1)  # threads that spin beside other work cost more than they give
 
 
 def sample_layers(network: list[pesn.Dense], x: pesn.Gaussian, n: int, rng: Any) -> list[tuple[Array, Array]]:
@@ -139,7 +140,7 @@ def train(kind: str, depth: int, roughness: float, seed: int) -> tuple[nn.Sequen
 
 
 SIZES = (0.1, 0.3, 0.5)
-INPUTS = 4
+INPUTS = 3
 
 
 def judge(network: nn.Sequential, inputs: int, size: float, samples: int, rng: Any) -> tuple[Array, Array]:
@@ -170,7 +171,7 @@ def trained(samples: int = 200_000) -> list[str]:
     summary = []
     for task, roughness in (("gentle", 1.0), ("rough", 2.0)):
         within: dict[float, list[Any]] = {size: [] for size in SIZES}
-        for k in range(20):
+        for k in range(0, 20, 1 if task == "gentle" else 2):
             kind, depth = list(ACTIVATIONS)[k % len(ACTIVATIONS)], DEPTHS[k % len(DEPTHS)]
             print(f"… {task} task, network {k + 1} of 20: {kind}, depth {depth}", file=sys.stderr)
             network, inputs = train(kind, depth, roughness, seed=k)
@@ -187,7 +188,7 @@ def trained(samples: int = 200_000) -> list[str]:
             if task == "gentle":
                 lines.append(f"| {kind} | {depth} | {' | '.join(cells)} |")
         shares = ", ".join(f"{100 * np.mean(cases):.0f} % at {size:g}" for size, cases in within.items())
-        whole = ", ".join(f"{sum(bool(c.all()) for c in cases)} of 20" for cases in within.values())
+        whole = ", ".join(f"{sum(bool(c.all()) for c in cases)} of {len(cases)}" for cases in within.values())
         summary.append(
             f"{task.capitalize()}: single cases within 0.05 and 5 %: {shares}; networks with every case within: {whole}."
         )
