@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -181,6 +182,23 @@ def test_sequences_start_anew():
         one = clone(esn).fit(X, y, lengths=[300])
         np.testing.assert_array_equal(one.readout_.weights, clone(esn).fit(X, y).readout_.weights)
         assert not np.array_equal(one.readout_.weights, esn.readout_.weights)
+
+
+@pytest.mark.parametrize("feedback", [0.0, 0.2])
+@BOTH
+def test_every_method_knows_lengths(network, feedback):
+    X, y = series(300, m=2)
+    lengths, cuts = [100, 50, 150], [slice(0, 100), slice(100, 150), slice(150, 300)]
+    esn = network(30, feedback_scaling=feedback, random_state=0)
+    states = esn.fit_transform(X, y, lengths=lengths)
+    assert_array_equal = np.testing.assert_array_equal
+    assert_array_equal(esn.readout_.weights, clone(esn).fit(X, y, lengths=lengths).readout_.weights)
+    assert_array_equal(states, np.concatenate([esn.transform(X[cut]) for cut in cuts]))
+    assert_array_equal(states, esn.transform(X, lengths=lengths))
+    assert esn.score(X, y, lengths=lengths) == r2_score(y, esn.predict(X, lengths=lengths))
+    assert esn.score(X, y) == r2_score(y, esn.predict(X)) != esn.score(X, y, lengths=lengths)
+    with pytest.raises(ValueError, match="add up to 200"):
+        esn.transform(X, lengths=[100, 100])
 
 
 def test_washed_out_rows_are_not_learnt_from():

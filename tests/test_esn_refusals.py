@@ -9,6 +9,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from pesn.esn import EchoStateNetwork
+from pesn.gaussian import Gaussian
 from pesn.probabilistic_esn import ProbabilisticESN
 
 BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
@@ -113,6 +114,7 @@ def test_too_short(network):
         ([], ValueError, "add up to 0"),
         ([25.0, 25.0], TypeError, "lengths must be a list of whole numbers"),
         (50, TypeError, "lengths must be a list of whole numbers"),
+        ([True, 49], TypeError, "lengths must be a list of whole numbers"),
     ],
 )
 def test_lengths_that_do_not_add_up(network, lengths, error, message):
@@ -138,14 +140,19 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
         ("input_scaling", -1.0, r"input_scaling must lie in \[0, ∞\), got -1.0"),
         ("feedback_scaling", np.inf, r"feedback_scaling must lie in \[0, ∞\), got inf"),
         ("bias_scaling", "large", r"bias_scaling must be a number in \[0, ∞\), got 'large'"),
-        ("noise", -0.1, r"noise must lie in \[0, ∞\), got -0.1"),
-        ("ridge", -1e-6, r"ridge must lie in \[0, ∞\), got -1e-06"),
+        ("noise", -0.1, r"noise must lie in \[0, 1e\+100\], got -0.1"),
+        ("ridge", -1e-6, r"ridge must lie in \[0, 1e\+100\], got -1e-06"),
         ("forgetting", 1.01, r"forgetting must lie in \(0, 1\], got 1.01"),
-        ("rls_delta", 0.0, r"rls_delta must lie in \(0, ∞\), got 0.0"),
+        ("rls_delta", 0.0, r"rls_delta must lie in \[1e-100, 1e\+100\], got 0.0"),
         ("n_units", 0, "n_units must be 1 or more, got 0"),
         ("n_units", 10.0, "n_units must be a whole number, 1 or more, got 10.0"),
         ("washout", -1, "washout must be 0 or more, got -1"),
-        ("random_state", "seed", "cannot be used to seed"),
+        ("random_state", -1, "random_state must be None, a whole number, 0 or more"),
+        ("noise", 1e200, "noise must lie in"),
+        ("ridge", 1e307, "ridge must lie in"),
+        ("ridge", 5e-324, "ridge must be 0 or lie in"),
+        ("density", 1e-320, "nilpotent or disconnected: .* it has 0; raise density to 0.01$"),
+        ("random_state", "seed", "random_state must be None, a whole number, 0 or more, or a RandomState"),
     ],
 )
 def test_parameters_out_of_range(network, name, value, message):
@@ -166,7 +173,9 @@ def test_a_misspelt_parameter(network):
 
 @BOTH
 def test_a_reservoir_without_a_cycle(network):
-    with pytest.raises(ValueError, match=r"density 0.01 leaves W without a cycle .* raise density to 0.1 or n_units to 100"):
+    with pytest.raises(
+        ValueError, match=r"density 0.01 leaves W nilpotent or disconnected: a cycle .* raise density to 0.1 or n_units to 100"
+    ):
         network(10, density=0.01, random_state=0).fit(*series(50))
 
 
@@ -192,5 +201,46 @@ def test_a_state_of_another_network(network):
         esn.predict(X, state=other.state_)
     with pytest.raises(TypeError, match="state must be what return_state=True gave, got ndarray"):
         esn.predict(X, state=np.zeros(10))
+    for state in (5, esn.state_, [5, 5], "ab"):
+        with pytest.raises(TypeError, match="state must be a list of what return_state=True gave, got"):
+            esn.predict(X, lengths=[25, 25], state=state)
     with pytest.raises(ValueError, match="one state for each of the 2 sequences, got 1"):
         esn.predict(X, lengths=[25, 25], state=[esn.state_])
+
+
+@BOTH
+def test_masks_and_gaussians_are_not_dropped_in_silence(network):
+    X, y = series(50)
+    esn = network(10, random_state=0)
+    for inputs, targets, message in (
+        (np.ma.masked_array(X, X > 0.5), y, "X must be a plain array, got a masked one"),
+        (X, np.ma.masked_array(y, y > 0.5), "y must be a plain array, got a masked one"),
+        (X, Gaussian(y, var=0.1), r"y must be an array of certain numbers, got a pesn\.Gaussian; give its mean"),
+    ):
+        for learn in (esn.fit, esn.partial_fit):
+            with pytest.raises(TypeError, match=message):
+                learn(inputs, targets)
+    with pytest.raises(TypeError, match="X must be a plain array"):
+        esn.fit(X, y).predict(np.ma.masked_array(X, X > 0.5))
+
+
+@BOTH
+def test_flags_are_true_or_false(network):
+    X, y = series(50)
+    esn = network(10, random_state=0).fit(X, y)
+    with pytest.raises(TypeError, match="return_state must be True or False, got 'yes'"):
+        esn.predict(X, return_state="yes")
+    if network is ProbabilisticESN:
+        with pytest.raises(TypeError, match=r"return_std must be True or False, got \[25, 25\]"):
+            esn.predict(X, [25, 25])
+        with pytest.raises(TypeError, match="return_cov must be True or False, got 1"):
+            esn.predict(X, return_cov=1)
+
+
+@BOTH
+@pytest.mark.parametrize(("name", "value"), [("noise", 1e100), ("ridge", 1e100), ("ridge", 1e-100), ("rls_delta", 1e-100)])
+def test_the_ends_of_the_ranges_work_or_say_why(network, name, value):
+    X, y = series(50)
+    esn = network(10, random_state=0, **{name: value})
+    assert np.isfinite(esn.fit(X, y).partial_fit(X, y).predict(X)).all()
+    assert np.isfinite(network(10, random_state=0, **{name: value}).partial_fit(X, y).predict(X)).all()

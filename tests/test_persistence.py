@@ -14,6 +14,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from skops import io as skops
 
@@ -179,6 +180,26 @@ def test_a_link_stays_a_link_and_the_mask_is_kept(tmp_path):
     assert (tmp_path / "link.pesn").is_symlink()
     (tmp_path / "plain").write_bytes(b"")
     assert (tmp_path / "real.pesn").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+def test_a_private_file_stays_private(tmp_path):
+    path = tmp_path / "model.pesn"
+    esn = EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y)
+    esn.save(path)
+    path.chmod(0o600)
+    esn.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_numpy_scalars_as_parameters(tmp_path):
+    esn = EchoStateNetwork(np.int16(8), density=np.float16(0.5), washout=np.uint8(3), random_state=np.int64(0)).fit(X, Y)
+    for learnt in (esn, clone(esn).partial_fit(X[:2], Y[:2])):
+        learnt.save(tmp_path / "a")
+        again = load(tmp_path / "a")
+        assert again.get_params() == learnt.get_params()
+        np.testing.assert_array_equal(again.predict(X), learnt.predict(X))
+    assert type(esn.n_units) is np.int16
 
 
 class Own(EchoStateNetwork):
@@ -359,3 +380,56 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
                 assert "odd is damaged" in str(refusal)
                 refused.append(name)
     assert len(set(arrays) - set(refused)) <= 1  # online_predictions_, which nothing reads
+
+
+def replaced(name, **parts):
+    return lambda esn: setattr(esn, name, getattr(esn, name)._replace(**parts))
+
+
+TAMPERED = {
+    "flat bias": (lambda e: replaced("reservoir_", bias=e.reservoir_.bias[:, None])(e), "bias must have one axis"),
+    "square data": (lambda e: replaced("reservoir_", data=e.reservoir_.data[:, None])(e), "data must have one axis"),
+    "leak": (replaced("reservoir_", leak_rate=7.0), r"leak_rate must lie in \(0, 1\], got 7.0"),
+    "samples": (replaced("readout_", n_samples="many"), "readout_.n_samples is 'many'"),
+    "negative samples": (replaced("readout_", n_samples=-3), "readout_.n_samples is -3"),
+    "indefinite": (replaced("readout_", residual_cov=np.array([[-1.0]])), "must be positive semi-definite"),
+    "weights": (replaced("readout_", weights=np.zeros((1, 3))), r"readout_.weights is not a finite array of shape \(1, 18\)"),
+    "no array": (replaced("readout_", weights=[1.0]), "readout_.weights is not a finite array"),
+    "row": (replaced("rls_", row=18), "rls_.row is 18"),
+    "waited": (replaced("rls_", waited=-1), "rls_.waited is -1"),
+    "waited as float": (replaced("rls_", waited=0.5), "rls_.waited is 0.5"),
+    "no rls": (lambda e: setattr(e, "rls_", [1, 2]), "rls_ is a list"),
+    "to wash": (lambda e: setattr(e, "_to_wash", -1), "_to_wash is -1"),
+    "to wash as text": (lambda e: setattr(e, "_to_wash", "1"), "_to_wash is a str"),
+    "private gone": (lambda e: delattr(e, "_y_is_flat"), "attributes are not those of a EchoStateNetwork: _y_is_flat"),
+    "parameter gone": (lambda e: delattr(e, "noise"), "attributes are not those of a EchoStateNetwork: noise"),
+    "readout gone": (lambda e: delattr(e, "readout_"), "attributes are not those of a EchoStateNetwork: readout_"),
+    "method covered": (lambda e: setattr(e, "transform", 5), "attributes are not those of a EchoStateNetwork: transform"),
+    "another number of inputs": (lambda e: setattr(e, "n_features_in_", 3), "not those that it says it was fitted to"),
+    "flat and two": (lambda e: setattr(e, "n_outputs_", 2), "not those that it says it was fitted to"),
+    "state": (replaced("state_", mean=np.full(15, np.nan)), "state_.mean is not a finite array"),
+    "state's variance": (replaced("state_", var=np.full(15, -1.0)), "state_.var must not be negative"),
+    "names": (lambda e: setattr(e, "feature_names_in_", np.array(["a"], object)), "feature_names_in_ is not an array of 2 names"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_tampered_model_does_not_load(what, saved, tmp_path, monkeypatch):
+    """Saved by pesn itself, digest and all: only the check at load stands between it and a late failure."""
+    change, message = TAMPERED[what]
+    esn = load(saved)
+    change(esn)
+    esn.save(tmp_path / "odd")
+    with pytest.raises(ValueError, match=f"odd is damaged: .*{message}"):
+        load(tmp_path / "odd")
+
+
+def test_a_probabilistic_model_with_impossible_parameters_does_not_load(tmp_path):
+    esn = ProbabilisticESN(8, density=0.5, random_state=0).fit(X, Y)
+    for name, value in (("moments", "sureface"), ("noise", "loud"), ("initial_state", Gaussian(np.zeros(3), var=1.0))):
+        clone_of = ProbabilisticESN(8, density=0.5, random_state=0).fit(X, Y).set_params(**{name: value})
+        clone_of.save(tmp_path / "odd")
+        with pytest.raises(ValueError, match=f"odd is damaged: .*{name}"):
+            load(tmp_path / "odd")
+    esn.set_params(moments="monte-carlo", random_state=np.random.RandomState(1)).save(tmp_path / "fine")
+    assert load(tmp_path / "fine").random_state.randint(1000) == np.random.RandomState(1).randint(1000)

@@ -103,6 +103,40 @@ def test_monte_carlo_moments_are_reproducible():
     np.testing.assert_array_equal(esn.predict(uncertain), clone(esn).fit(uncertain, y).predict(uncertain))
 
 
+def test_monte_carlo_does_not_draw_the_same_numbers_in_every_block(monkeypatch):
+    X, y = np.ones((40, 1)), np.sin(np.arange(40.0))
+    esn = ProbabilisticESN(15, leak_rate=1.0, moments="monte-carlo", random_state=0).fit(X, y)
+    monkeypatch.setattr("pesn.sequences.blocks.__defaults__", (5,))
+    states = esn.transform(Gaussian(X, var=np.full_like(X, 0.1)))
+    assert not np.allclose(states[25:30], states[30:35], rtol=0.0, atol=1e-6)
+
+
+def test_without_evidence_there_is_no_certainty():
+    X, y = series(400)
+    nothing = ProbabilisticESN(50, washout=50, random_state=0).partial_fit(X[:20], y[:20])
+    assert np.all(nothing.predict(X, return_std=True)[1] >= 1.0)
+    assert np.all(ProbabilisticESN(50, washout=1).fit(X[:2], np.zeros(2)).predict(X[5:], return_std=True)[1] > 0.1)
+    wave = np.sin(0.2 * np.arange(5.0, 406.0))[:, None]  # not from 0: one row knows of no other target than its own
+    X, y = wave[:-1], wave[1:]
+    for rows in (1, 2, 3, 5, 10, 20):
+        esn = ProbabilisticESN(50, washout=1, random_state=0).fit(X[: rows + 1], y[: rows + 1])
+        mean, std = esn.predict(X[rows:], return_std=True)
+        error = np.sqrt(np.mean((mean - y[rows:]) ** 2))
+        assert 0.3 * error < np.sqrt(np.mean(std**2)) < 30.0 * error
+
+
+def test_a_cut_before_the_first_uncertain_row_does_not_show():
+    X, y = series(400)
+    esn = ProbabilisticESN(40, feedback_scaling=0.3, random_state=0).fit(X[:200], y[:200])
+    var = np.zeros((200, 2))
+    var[120:150] = 0.01
+    whole = esn.predict(Gaussian(X[200:], var=var), return_std=True)
+    *first, state = esn.predict(X[200:300], return_std=True, return_state=True)
+    second = esn.predict(Gaussian(X[300:], var=var[100:]), return_std=True, state=state)
+    for i in range(2):
+        np.testing.assert_array_equal(np.concatenate([first[i], second[i]]), whole[i])
+
+
 @pytest.mark.parametrize(
     ("name", "value", "remedy"),
     [

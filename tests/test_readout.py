@@ -157,7 +157,26 @@ def test_effective_degrees_of_freedom():
     A = b.T @ b + np.diag([0.0] + [ridge * 60] * 19)
     hat = b @ np.linalg.solve(A, b.T)
     r = y - hat @ y
-    np.testing.assert_allclose(fit(b, y, ridge).residual_cov, r.T @ r / (60 - np.trace(hat)), rtol=1e-9)
+    readout, known = fit(b, y, ridge), np.trace(hat)
+    from_weights = ridge * 60 * np.sum(readout.weights[:, 1:] ** 2) / 59
+    np.testing.assert_allclose(readout.residual_cov, r.T @ r / (60 - known) + known / 60 * from_weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize("ridge", [1e6, 1e20, 1e50, 1e100])
+def test_an_enormous_ridge_leaves_the_variance_of_the_targets(ridge):
+    b, y, _ = data(500, 20)
+    np.testing.assert_allclose(fit(b, y, ridge).residual_cov, np.cov(y.T), rtol=0.01)
+
+
+@pytest.mark.parametrize("ridge", [1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 30])
+def test_a_fit_through_its_data_does_not_claim_certainty(n, ridge):
+    b, y, _ = data(n + 500, 50, noise=0.01)
+    readout = fit(b[:n], y[:n], ridge)
+    error = np.sqrt(np.mean((predict(readout, b[n:]) - y[n:]) ** 2))
+    std = np.sqrt(np.mean(sum(predictive_variance(readout, b[n:]).values())))
+    assert 0.1 < std / error < (100.0 if ridge < 1e-6 else 10.0)  # near rounding it errs wide
+    assert np.all(sum(predictive_variance(fit(b[:n], y[:n], 0.0), b[n:]).values()) > error**2)  # without a ridge: errs wide
 
 
 def test_noiseless_data_leave_no_variance():

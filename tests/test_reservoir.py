@@ -113,7 +113,9 @@ def test_scalings_scale_and_do_not_redraw():
 
 
 def test_too_few_weights_for_a_cycle_name_the_remedy():
-    with pytest.raises(ValueError, match=r"density 0.001 leaves W without a cycle .* raise density to 0.01 or n_units to 1000"):
+    with pytest.raises(
+        ValueError, match=r"density 0.001 leaves W nilpotent or disconnected: a cycle .* raise density to 0.01 or n_units to 1000"
+    ):
         draw(100, 1, 1, density=0.001)
 
 
@@ -274,6 +276,30 @@ def test_a_probabilistic_run_cut_in_two_is_the_same_run(reservoir, data, given):
         np.testing.assert_array_equal(np.concatenate([part[i] for part in parts]), whole[i])
     for ours, theirs in zip(state, whole[3], strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@FEEDBACKS
+@pytest.mark.parametrize("cut", [30, 60, 61, 90, 150])
+def test_a_cut_before_variance_starts_or_after_it_has_died_is_the_same_run_to_the_bit(reservoir, data, given, cut):
+    reservoir = reservoir._replace(leak_rate=1.0, data=1e-60 * reservoir.data, W_fb=1e-60 * reservoir.W_fb)
+    inputs, var = data["inputs"], np.zeros_like(data["var"])
+    var[60] = 0.1  # dead again five rows later
+    var[120:130] = 0.1
+    whole = run_gaussian(reservoir, inputs, var, **options(data, given))
+    state, parts = None, []
+    for rows in (slice(0, cut), slice(cut, T)):
+        *part, state = run_gaussian(reservoir, inputs[rows], var[rows], state, **options(data, given, rows))
+        parts.append(part)
+    for i in range(2):
+        np.testing.assert_array_equal(np.concatenate([part[i] for part in parts]), whole[i])
+    if "readout" in given:
+        for i in range(2):
+            np.testing.assert_array_equal(np.concatenate([part[2][i] for part in parts]), whole[2][i])
+    for ours, theirs in zip(state, whole[3], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert whole[1][60].any()
+    assert not whole[1][80].any()
+    np.testing.assert_array_equal(whole[0][:60], run(reservoir, inputs[:60], **options(data, given, slice(0, 60)))[0])
 
 
 def test_a_batch_is_a_loop(reservoir, data):

@@ -109,8 +109,9 @@ def _pattern(n: int, density: float, rng: np.random.Generator) -> tuple[Array, A
     n_weights = round(density * n * n)
     if n_weights < n:
         raise ValueError(
-            f"density {density} leaves W without a cycle through its {n} units: it has {n_weights} weights; "
-            f"raise density to {math.ceil(1e6 / n) / 1e6:g} or n_units to {math.ceil(1.0 / density)}"
+            f"density {density} leaves W nilpotent or disconnected: a cycle through its {n} units needs {n} weights, it has "
+            f"{n_weights}; raise density to {math.ceil(1e6 / n) / 1e6:g}"
+            + (f" or n_units to {math.ceil(1.0 / density)}" if density > 1e-6 else "")
         )
     # Only rng.random, whose stream is the same everywhere; sorting it gives the permutations and the subsets.
     cycle = np.argsort(rng.random(n))
@@ -154,7 +155,12 @@ def _largest_modulus(W: Any) -> float:
 
 def check(reservoir: Reservoir) -> None:
     """A ValueError unless the arrays fit together: the kernels look nothing up twice, so call this on what was not drawn."""
+    for name in ("indptr", "indices", "data", "bias"):
+        if np.ndim(getattr(reservoir, name)) != 1:
+            raise ValueError(f"{name} must have one axis, got shape {np.shape(getattr(reservoir, name))}")
     n = len(reservoir.bias)
+    if n < 1:
+        raise ValueError("bias must have an entry for each unit, got none")
     indptr, indices, data = (np.asarray(a) for a in reservoir[:3])
     if indptr.dtype != np.uint32 or indices.dtype != np.uint32:
         raise ValueError(f"indptr and indices must be uint32, got {indptr.dtype} and {indices.dtype}")

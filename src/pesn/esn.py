@@ -10,9 +10,9 @@ True
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, Self
@@ -25,21 +25,22 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
+from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn import persistence
-from pesn.gaussian import Gaussian
 from pesn.online import begin, go_on, learn
-from pesn.parameters import number, whole_number
+from pesn.parameters import flag, number, whole_number
 from pesn.readout import Gram, Readout, predict, solve
 from pesn.reservoir import Reservoir, State, draw, run
 from pesn.rls import RLSState
-from pesn.sequences import Array, Rows, blocks, features, refuse_gaps, refuse_short, split
+from pesn.sequences import Array, Rows, blocks, features, refuse_gaps, refuse_kind, refuse_short, split
 
 __all__ = ["EchoStateNetwork"]
 
 _FLOATS = [np.float64, np.float32]
+_LARGEST = 1e100  # of a parameter that is squared and summed
 
 
 class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -120,7 +121,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         """Draw a reservoir, drive it with X (n, d) and fit the readout to y, (n,) or (n, m), in one pass.
 
         ``lengths`` splits the rows into separate sequences, each from the initial state. The states are never kept: beside
-        X and y, memory does not grow with n. If anything fails, the estimator is what it was before the call.
+        X and y, memory does not grow with n. If anything fails, the estimator is what it was before the call: unfitted, or
+        fitted as it was.
         """
         with _all_or_nothing(self):
             self._check_parameters()
@@ -134,7 +136,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
             for sequence in sequences:
                 state = start
                 for block in blocks(sequence):
-                    b, state = self._drive(reservoir, rows, block, state, targets, rng)
+                    b, state = self._drive(reservoir, rows, block, state, targets, self.noise, rng)
                     washed = max(self.washout - (block.start - sequence.start), 0)
                     gram.add(b[washed:], targets[block][washed:])
             self.readout_ = solve(gram, self.ridge)
@@ -158,9 +160,9 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
                 readout, rls = begin(p, self.n_outputs_, self.rls_delta or 1.0 / (self.ridge or 1e-6))
             else:
                 readout, rls = (self.readout_, self.rls_) if self.rls_ else go_on(self.readout_, self.rls_delta)
-            predictions = np.empty(targets.shape)
+            predictions, rng = np.empty(targets.shape), self._draws()
             for block in blocks(slice(0, len(targets))):
-                b, self.state_ = self._drive(self.reservoir_, rows, block, self.state_, targets)
+                b, self.state_ = self._drive(self.reservoir_, rows, block, self.state_, targets, 0.0, rng)
                 outputs, y, washed = predictions[block], targets[block], min(self._to_wash, len(b))
                 self._to_wash -= washed
                 outputs[:washed] = predict(readout, b[:washed])
@@ -175,28 +177,48 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         """Outputs for each row of X, (n,) or (n, m) as y was, from the initial state or from ``state``.
 
         With ``return_state`` the result is (outputs, state), and ``predict(more, state=state)`` goes on as if there had been
-        one call, to the bit, with feedback too. With ``lengths``, ``state`` is a list with one state for each sequence.
+        one call, to the bit, with feedback too. With ``lengths``, ``state`` is a list with one state for each sequence,
+        and the sequences run in parallel threads.
         """
+        flag("return_state", return_state)
         check_is_fitted(self)
         rows = self._rows(X)
         outputs = np.empty((len(rows.mean), self.n_outputs_))
-        ends = []
-        for sequence, current in self._starts(lengths, state, len(outputs)):
+
+        def drive(sequence: slice, current: State) -> State:
             for block in blocks(sequence):
                 _, outputs[block], current = run(self.reservoir_, rows.take(block)[0], current, readout=self.readout_.weights)
-            ends.append(current)
+            return current
+
+        ends = _in_threads(drive, self._starts(lengths, state, len(outputs)))
         result = self._as_given(outputs, rows)
         return (result, ends if lengths is not None else ends[0]) if return_state else result
 
-    def transform(self, X: Any) -> Any:
-        """The states of the reservoir, (n, n_units), from the initial state; with feedback, of its own outputs."""
+    def transform(self, X: Any, lengths: Any = None) -> Any:
+        """The states of the reservoir, (n, n_units), from the initial state; with feedback, of its own outputs.
+
+        ``lengths`` splits the rows into separate sequences, as in ``predict``.
+        """
         check_is_fitted(self)
         rows = self._rows(X)
         states = np.empty((len(rows.mean), self.reservoir_.n_units), dtype=rows.mean.dtype)
-        current = self._initial_state(self.reservoir_)
-        for block in blocks(slice(0, len(states))):
-            states[block], current = self._states(rows, block, current)
+        rng = self._draws()
+
+        def drive(sequence: slice, current: State) -> State:
+            for block in blocks(sequence):
+                states[block], current = self._states(rows, block, current, rng)
+            return current
+
+        _in_threads(drive, self._starts(lengths, None, len(states)), parallel=rng is None)
         return states
+
+    def fit_transform(self, X: Any, y: Any = None, lengths: Any = None) -> Any:
+        """``fit`` and then ``transform``, with the same ``lengths``."""
+        return self.fit(X, y, lengths).transform(X, lengths)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+        """R² of ``predict(X, lengths=lengths)``, as for every regressor of scikit-learn."""
+        return float(r2_score(y, self.predict(X, lengths=lengths), sample_weight=sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the estimator to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
@@ -208,20 +230,23 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         return State(np.zeros(reservoir.n_units), None, np.zeros(reservoir.n_outputs), None)
 
     def _drive(
-        self, reservoir: Reservoir, rows: Rows, block: slice, state: State, targets: Array, rng: Any = None
+        self, reservoir: Reservoir, rows: Rows, block: slice, state: State, targets: Array, noise: float, rng: Any
     ) -> tuple[Array, State]:
-        """Features of a block of rows, the true outputs fed back; with ``rng`` noise is added."""
+        """Features of a block of rows, the true outputs fed back; ``rng`` draws the noise."""
         z, _ = rows.take(block)
-        noise = 0.0 if rng is None else self.noise
         states, _, state = run(reservoir, z, state, feedback=targets[block], noise=noise, rng=rng)
         return features(z, states), state
 
-    def _states(self, rows: Rows, block: slice, state: State) -> tuple[Array, State]:
+    def _draws(self) -> Any:
+        """What a call other than ``fit`` draws from: nothing here."""
+        return None
+
+    def _states(self, rows: Rows, block: slice, state: State, rng: Any) -> tuple[Array, State]:
         states, _, state = run(self.reservoir_, rows.take(block)[0], state, readout=self.readout_.weights)
         return states, state
 
     def _rows(self, X: Any) -> Rows:
-        _refuse_gaussian(X)
+        refuse_kind("X", X)
         array = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite=False)
         refuse_gaps("X", array)
         return Rows(array)
@@ -233,15 +258,18 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         if isinstance(self.washout, str):
             raise ValueError(f"washout={self.washout!r} is not available in this version; use a number of rows")
         whole_number("washout", self.washout, 0)
-        number("noise", self.noise, 0.0, math.inf, "[)")
-        number("ridge", self.ridge, 0.0, math.inf, "[)")
+        number("noise", self.noise, 0.0, _LARGEST, "[]")
+        number("ridge", self.ridge, 0.0, _LARGEST, "[]")
+        if 0.0 < self.ridge < 1.0 / _LARGEST:
+            raise ValueError(f"ridge must be 0 or lie in [{1.0 / _LARGEST:g}, {_LARGEST:g}], got {self.ridge!r}")
         number("forgetting", self.forgetting, 0.0, 1.0, "(]")
         if self.rls_delta is not None:
-            number("rls_delta", self.rls_delta, 0.0, math.inf, "()")
+            number("rls_delta", self.rls_delta, 1.0 / _LARGEST, _LARGEST, "[]")
 
     def _learn_from(self, X: Any, y: Any, reset: bool, least: int) -> tuple[Rows, Array]:
         """Rows and targets (n, m) in float64, checked; what y looked like is kept for the outputs."""
-        _refuse_gaussian(X)
+        refuse_kind("X", X)
+        refuse_kind("y", y)
         plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": self}
         array, y = validate_data(self, X, y, reset=reset, validate_separately=(plain, {**plain, "ensure_2d": False}))
         check_consistent_length(array, y)
@@ -259,16 +287,21 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         return (outputs[:, 0] if self._y_is_flat else outputs).astype(rows.mean.dtype, copy=False)
 
     def _rng(self) -> np.random.Generator:
-        whole = isinstance(self.random_state, Integral)
-        return np.random.default_rng(self.random_state if whole else check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self.random_state
+        try:
+            whole = isinstance(seed, Integral)
+            return np.random.default_rng(seed if whole else check_random_state(seed).randint(2**31 - 1))
+        except (TypeError, ValueError):
+            raise ValueError(f"random_state must be None, a whole number, 0 or more, or a RandomState, got {seed!r}") from None
 
     def _starts(self, lengths: Any, state: Any, n_rows: int) -> list[tuple[slice, State]]:
         """Each sequence with the state that it starts from."""
         sequences = split(lengths, n_rows)
         if state is None:
             return [(sequence, self._initial_state(self.reservoir_)) for sequence in sequences]
-        states = [state] if lengths is None else list(state)
-        if not all(isinstance(given, State) for given in states):
+        several = lengths is not None and isinstance(state, Sequence) and not isinstance(state, State)
+        states = list(state) if several else [state]
+        if several != (lengths is not None) or not all(isinstance(given, State) for given in states):
             kind = "what return_state=True gave" if lengths is None else "a list of what return_state=True gave"
             raise TypeError(f"state must be {kind}, got {type(state).__name__}")
         if len(states) != len(sequences):
@@ -306,9 +339,12 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         return int(self.reservoir_.n_units)
 
 
-def _refuse_gaussian(X: Any) -> None:
-    if isinstance(X, Gaussian):
-        raise TypeError("X must be an array of certain inputs, got a pesn.Gaussian; use pesn.ProbabilisticESN")
+def _in_threads(drive: Callable[[slice, State], State], starts: list[tuple[slice, State]], parallel: bool = True) -> list[State]:
+    """Drive each sequence from its state, several in parallel: the kernels hold no lock. Where each has stopped, in order."""
+    if len(starts) == 1 or not parallel:
+        return [drive(*start) for start in starts]
+    with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
+        return list(pool.map(drive, *zip(*starts, strict=True)))
 
 
 @contextmanager

@@ -21,9 +21,9 @@ __all__ = ["begin", "go_on", "learn"]
 
 
 def begin(n_features: int, n_targets: int, delta: float) -> tuple[Readout, RLSState]:
-    """A readout that has learnt nothing: no weights, P = ``delta`` · I."""
+    """A readout that has learnt nothing: no weights, P = ``delta`` · I, and R = I until the first row shows an error."""
     rls = rls_start((n_features, n_targets, delta))
-    return Readout(rls.weights, np.zeros((n_targets, n_targets)), rls.root, 0), rls
+    return Readout(rls.weights, np.eye(n_targets), rls.root, 0), rls
 
 
 def go_on(readout: Readout, delta: float | None) -> tuple[Readout, RLSState]:

@@ -10,7 +10,15 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["number", "whole_number"]
+import numpy as np
+
+__all__ = ["flag", "number", "whole_number"]
+
+
+def flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False: an argument in the wrong place would pass for True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def number(name: str, value: Any, low: float, high: float, ends: str) -> None:

@@ -18,11 +18,13 @@ True
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import io
 import json
 import os
 import secrets
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
@@ -32,7 +34,11 @@ from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 
-from pesn.drawing import check
+from pesn.arguments import as_covariance, refuse_negative
+from pesn.drawing import Reservoir, check
+from pesn.readout import Readout
+from pesn.reservoir import State
+from pesn.rls import RLSState
 
 __all__ = ["load", "save"]
 
@@ -57,7 +63,7 @@ class _RefusedError(Exception):
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write ``model`` to ``path``, whole or not at all: whatever happens, the file is the old one or the new one."""
+    """Write ``model`` to ``path``, whole or not at all: whatever happens, it is the old file or the new one. Its mode stays."""
     try:
         data = _archive(model)
     except _RefusedError as refusal:
@@ -67,6 +73,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.chmod(target.stat().st_mode & 0o777)  # a private file stays private
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -94,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def _archive(model: Any) -> bytes:
     try:
-        data = import_module("skops.io").dumps(model)  # here, not above: it imports all of scikit-learn
+        data = import_module("skops.io").dumps(_plain(model))  # here, not above: it imports all of scikit-learn
     except Exception as error:
         raise _RefusedError(f"skops says {error}") from None
     buffer = io.BytesIO(data)
@@ -108,6 +116,15 @@ def _archive(model: Any) -> bytes:
         }
         archive.writestr(_MANIFEST, json.dumps(manifest))
     return buffer.getvalue()
+
+
+def _plain(model: Any) -> Any:
+    """The model with its NumPy scalars, as searches over arrays set them, as Python's own numbers."""
+    scalars = {name: value.item() for name, value in vars(model).items() if isinstance(value, np.generic)}
+    if scalars:
+        model = copy.copy(model)
+        vars(model).update(scalars)
+    return model
 
 
 def _read(data: bytes) -> Any:
@@ -134,7 +151,10 @@ def _read(data: bytes) -> Any:
         schema = json.loads(archive.read(_SCHEMA))
     _audit(schema)
     model = import_module("skops.io").loads(data, trusted=[*_MODELS, *_RECORDS])
-    _check_shapes(model)
+    try:
+        _check(model)
+    except Exception as error:
+        raise _RefusedError(f"is damaged: {error}") from None
     return model
 
 
@@ -171,25 +191,88 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(value)
 
 
-def _check_shapes(model: Any) -> None:
-    """The arrays must fit together: the kernels index without bounds checks, so a file that lies must not reach one."""
-    if not hasattr(model, "readout_"):
-        return
+_FITTED: dict[str, tuple[type, ...]] = {
+    "reservoir_": (Reservoir,),
+    "readout_": (Readout,),
+    "state_": (State,),
+    "rls_": (RLSState, type(None)),
+    "n_features_in_": (int,),
+    "n_outputs_": (int,),
+    "_y_is_flat": (bool,),
+    "_to_wash": (int,),
+}
+_PERHAPS: dict[str, tuple[type, ...]] = {
+    "feature_names_in_": (np.ndarray,),
+    "online_predictions_": (np.ndarray,),
+    "_sklearn_output_config": (dict,),
+}
+
+
+def _check(model: Any) -> None:
+    """A ValueError where anything is missing, foreign, or does not fit: what loads must work, and must not reach a kernel else.
+
+    The kernels index without bounds checks: every array is looked at before the trial at the end.
+    """
+    found = set(vars(model))
+    fitted = set(_FITTED) if found & set(_FITTED) else set()
+    wanted = set(type(model)._get_param_names()) | fitted
+    extra, missing = found - wanted - set(_PERHAPS), wanted - found
+    if extra or missing:
+        raise ValueError(f"its attributes are not those of a {type(model).__name__}: {', '.join(sorted(missing or extra))}")
+    for name, types in (_FITTED | _PERHAPS).items():
+        if name in found and type(getattr(model, name)) not in types:
+            raise ValueError(f"{name} is a {type(getattr(model, name)).__name__}")
+    if fitted:
+        check(model.reservoir_)
+        _check_learnt(model)
+        _try(model)
+
+
+def _check_learnt(model: Any) -> None:
     reservoir, readout, state, rls = model.reservoir_, model.readout_, model.state_, model.rls_
-    check(reservoir)
     n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
     p = 1 + d + n
-    wanted: list[tuple[Any, tuple[int, ...]]] = [
-        (readout.weights, (m, p)),
-        (readout.residual_cov, (m, m)),
-        (readout.covariance_root, (p, p)),
-        (state.mean, (n,)),
-        (state.output, (m,)),
-    ]
-    wanted += [(part, shape) for part, shape in ((state.var, (n,)), (state.output_var, (m,))) if part is not None]
+    arrays: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "readout_.weights": (readout.weights, (m, p)),
+        "readout_.residual_cov": (readout.residual_cov, (m, m)),
+        "readout_.covariance_root": (readout.covariance_root, (p, p)),
+        "state_.mean": (state.mean, (n,)),
+        "state_.output": (state.output, (m,)),
+    }
+    for name, part, size in (("var", state.var, n), ("output_var", state.output_var, m)):
+        if part is not None:
+            arrays[f"state_.{name}"] = part, (size,)
+    counts = {"readout_.n_samples": (readout.n_samples, rls is None), "_to_wash": (model._to_wash, 0)}
     if rls is not None:
-        wanted += [(rls.weights, (m, p)), (rls.root, (p, p)), (rls.prior_weights, (m, p)), (rls.prior_root, (p, p))]
-    right = rls is None or (type(rls.row) is type(rls.waited) is int and 0 <= rls.row < p)
-    right = right and all(part.shape == shape and part.dtype == np.float64 and np.isfinite(part).all() for part, shape in wanted)
-    if not right or (d, m) != (model.n_features_in_, model.n_outputs_):
-        raise _RefusedError("is damaged: its arrays do not fit together")
+        for name, rows in (("weights", m), ("root", p), ("prior_weights", m), ("prior_root", p)):
+            arrays[f"rls_.{name}"] = getattr(rls, name), (rows, p)
+        counts |= {"rls_.row": (rls.row, 0), "rls_.waited": (rls.waited, 0)}
+    for name, (part, shape) in arrays.items():
+        if type(part) is not np.ndarray or part.dtype != np.float64 or part.shape != shape or not np.isfinite(part).all():
+            raise ValueError(f"{name} is not a finite array of shape {shape}")
+    for name, (count, least) in counts.items():
+        if type(count) is not int or count < least:
+            raise ValueError(f"{name} is {count!r}")
+    if rls is not None and rls.row >= p:
+        raise ValueError(f"rls_.row is {rls.row}")
+    as_covariance("readout_.residual_cov", readout.residual_cov, (m,))
+    for name in ("var", "output_var"):
+        if getattr(state, name) is not None:
+            refuse_negative(f"state_.{name}", getattr(state, name))
+    if (d, m) != (model.n_features_in_, model.n_outputs_) or (model._y_is_flat and m != 1):
+        raise ValueError(f"its reservoir has {d} inputs and {m} outputs, not those that it says it was fitted to")
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None and (names.shape != (d,) or not all(type(name) is str for name in names)):
+        raise ValueError(f"feature_names_in_ is not an array of {d} names")
+
+
+def _try(model: Any) -> None:
+    """Predict one row: what the parameters and the arrays do to each other shows here, and not at the user's first call."""
+    trial = copy.copy(model)
+    trial.random_state = 0  # a RandomState would be moved on
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows without names
+        row = np.zeros((1, trial.n_features_in_))
+        outputs = trial.predict(row, state=trial.state_), trial.predict(row)
+    if not np.isfinite(outputs).all():
+        raise ValueError("a trial prediction is not finite")

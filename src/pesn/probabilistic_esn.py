@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn.esn import EchoStateNetwork
 from pesn.gaussian import Gaussian
-from pesn.parameters import whole_number
+from pesn.parameters import flag, whole_number
 from pesn.readout import predictive_variance
 from pesn.reservoir import Reservoir, State, run_gaussian
 from pesn.sequences import Array, Rows, blocks, features
@@ -49,6 +49,7 @@ rls_delta, washout, random_state
         Columns of the factor of ``covariance="low-rank"``; not used by the others.
     moments
         How mean and variance pass tanh: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``.
+        ``"monte-carlo"`` draws anew, from ``random_state``, in every call: two calls on halves are not one on the whole.
     initial_state
         Where each sequence starts: ``"zero"``, or a :class:`pesn.Gaussian` over the units.
     process_noise
@@ -112,6 +113,8 @@ rls_delta, washout, random_state
         Only the variances of X are used. With ``return_std`` (mean, std), each in the shape of y; with ``return_cov``
         (mean, cov), cov (n, m, m) between the outputs of a row. ``return_state`` adds the state at the end, last.
         """
+        for name, value in (("return_std", return_std), ("return_cov", return_cov), ("return_state", return_state)):
+            flag(name, value)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov exclude each other; the square root of cov's diagonal is std")
         check_is_fitted(self)
@@ -119,10 +122,10 @@ rls_delta, washout, random_state
         n, m = len(rows.mean), self.n_outputs_
         outputs = np.empty((n, m))
         spread = np.empty((n, m, m) if return_cov else (n, m))
-        ends = []
+        ends, rng = [], self._draws()
         for sequence, current in self._starts(lengths, state, n):
             for block in blocks(sequence):
-                b, b_var, outputs[block], current = self._run(rows, block, current)
+                b, b_var, outputs[block], current = self._run(rows, block, current, rng)
                 if return_std or return_cov:
                     spread[block] = sum(predictive_variance(self.readout_, b, b_var, full=return_cov).values())
             ends.append(current)
@@ -137,11 +140,11 @@ rls_delta, washout, random_state
 
     # ---------------------------------------------------------------- in its own way
 
-    def _run(self, rows: Rows, block: slice, state: State) -> tuple[Array, Array, Array, State]:
+    def _run(self, rows: Rows, block: slice, state: State, rng: Any) -> tuple[Array, Array, Array, State]:
         """Features of a block with their variances, outputs, and the state after it; own outputs are fed back."""
         z, v = rows.take(block)
         means, variances, outputs, state = run_gaussian(
-            self.reservoir_, z, v, state, readout=self.readout_.weights, noise=self.noise, **self._moments()
+            self.reservoir_, z, v, state, readout=self.readout_.weights, noise=self.noise, moments=self.moments, rng=rng
         )
         assert outputs is not None  # there was a readout
         b_var = features(np.zeros_like(z) if v is None else v, variances)
@@ -160,18 +163,20 @@ rls_delta, washout, random_state
         return State(mean, var, np.zeros(m), np.zeros(m))
 
     def _drive(
-        self, reservoir: Reservoir, rows: Rows, block: slice, state: State, targets: Array, rng: Any = None
+        self, reservoir: Reservoir, rows: Rows, block: slice, state: State, targets: Array, noise: float, rng: Any
     ) -> tuple[Array, State]:
         z, v = rows.take(block)
-        means, _, _, state = run_gaussian(reservoir, z, v, state, feedback=targets[block], noise=self.noise, **self._moments())
+        means, _, _, state = run_gaussian(
+            reservoir, z, v, state, feedback=targets[block], noise=self.noise, moments=self.moments, rng=rng
+        )  # self.noise, also where none is drawn: it is part of the variance
         return features(z, means), state
 
-    def _moments(self) -> dict[str, Any]:
+    def _draws(self) -> Any:
         # only draws need a seed: to ask for one moves a RandomState on
-        return {"moments": self.moments, "rng": self._rng() if self.moments == "monte-carlo" else None}
+        return self._rng() if self.moments == "monte-carlo" else None
 
-    def _states(self, rows: Rows, block: slice, state: State) -> tuple[Array, State]:
-        b, _, _, state = self._run(rows, block, state)
+    def _states(self, rows: Rows, block: slice, state: State, rng: Any) -> tuple[Array, State]:
+        b, _, _, state = self._run(rows, block, state, rng)
         return b[:, -self.reservoir_.n_units :], state
 
     def _rows(self, X: Any) -> Rows:

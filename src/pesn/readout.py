@@ -201,6 +201,13 @@ def solve(gram: Gram, ridge: float = 0.0) -> Readout:
 
     Fewer rows than features are enough where ``ridge`` > 0; without, and where features repeat each other, the least-norm
     solution is taken. The same rows in the same blocks give the same weights to the bit.
+
+    R is the residuals' sum of squares over n − k, with k = tr(A⁻¹ Σ b bᵀ) the parameters' worth of rows that the fit has used.
+    A fit that runs through its data tells nothing of the noise by its residuals, but it does by its weights: the ridge is
+    the prior Cov(W) = R/(ridge n), under which ridge n W Wᵀ/(n − 1) estimates R too. It is added with the share k/n, which
+    vanishes as rows come in. Where n − k < 1, the R is added as well that lets weights of this prior make targets of
+    the mean square that they have, or of 1 where they are 0 (without a ridge: that mean square itself): away from the data
+    the deviation is then about as large as the targets, and never 0.
     """
     if not (math.isfinite(ridge) and ridge >= 0.0):
         raise ValueError(f"ridge must be finite and not negative, got {ridge}")
@@ -216,10 +223,22 @@ def solve(gram: Gram, ridge: float = 0.0) -> Readout:
     change = weights - pilot
     # Σ|y − W b|² = Σ|r − C b|²; no term is larger than the pilot's own residuals.
     squares = residual - change @ cross - (change @ cross).T + symmetric(change @ square @ change.T)
-    values, vectors = np.linalg.eigh(symmetric(squares))
-    # tr(A⁻¹ Σ b bᵀ) parameters' worth of the data went into the fit.
-    known = inverse.rank - float(np.sum(penalty[:, None] * inverse.root**2))
-    residual_cov = outer(vectors * np.sqrt(np.maximum(values, 0.0) / max(n - max(known, 0.0), 1.0)))
+    # tr(A⁻¹ Σ b bᵀ) parameters' worth of the data went into the fit; what is left of the rows tells of the noise.
+    known = max(inverse.rank - float(np.sum(penalty[:, None] * inverse.root**2)), 0.0)
+    left = n - known
+    raw = pilot @ cross
+    targets = residual + raw + raw.T + symmetric(pilot @ square @ pilot.T)  # Σ y yᵀ
+    shrunk, most = symmetric((weights * penalty) @ weights.T), float(np.trace(targets))
+    if np.trace(shrunk) > most:  # beyond the loss without weights: rounding under an enormous ridge
+        shrunk *= max(most, 0.0) / np.trace(shrunk)
+    spread = squares / max(left, 1.0) + min(known / n, 1.0) * shrunk / max(n - 1, 1)
+    if left < 1.0:
+        targets += np.diag(np.where(np.diagonal(targets) > 0.0, 0.0, float(n)))
+        size = float(np.trace(square)) - square[0, 0]
+        share = min(ridge * n * n / size, 1.0) if ridge > 0.0 and size > 0.0 else 1.0
+        spread += (1.0 - max(left, 0.0)) * share * targets / n
+    values, vectors = np.linalg.eigh(symmetric(spread))
+    residual_cov = outer(vectors * np.sqrt(np.maximum(values, 0.0)))
     return Readout(weights, residual_cov, inverse.root, n)
 
 

@@ -191,21 +191,50 @@ class _Job:
     ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
         refuse_negative("state.var", self.h_var)
         refuse_negative("state.output_var", self.y_var)
-        uncertain = self.noise > 0.0 or any(v.any() for v in (var, self.h_var, self.y_var))
         if method != "surface":
             states, outputs, h, y = self._step_by_step(var, method, mesh, rng)
-        elif not uncertain:  # the deterministic network, to the bit
-            means, out, last = self.run(rng)
-            states, outputs = (means, np.zeros_like(means)), (out, np.zeros(self._shape))
-            h, y = (last.mean, np.zeros_like(self.h)), (last.output, np.zeros_like(self.y))
         else:
-            kernels, surface = import_module("pesn._kernels"), import_module("pesn.moments.tables").load(get("tanh"), None)
-            states, outputs = np.empty((2, len(self.inputs), len(self.h))), np.empty((2, *self._shape))
-            both, y = np.stack([self.h, self.h_var], axis=1), np.stack([self.y, self.y_var])
-            net, loop = self._weights(kernels), self._loop(kernels)
-            kernels.drive_gaussian(surface, kernels.rules(), net, self.inputs, var, *loop, both, y, states, outputs)
-            h = both.T.copy()
+            states, outputs, h, y = self._in_turn(var)
         return states[0], states[1], None if self.readout is None else (outputs[0], outputs[1]), State(h[0], h[1], y[0], y[1])
+
+    def _in_turn(self, var: Array) -> tuple[Array, Array, Array, Array]:
+        """Rows that nothing makes uncertain by the deterministic kernel, to the bit, the others by the probabilistic one.
+
+        Which of the two a row gets depends on the state before it and its own variance alone: not on how a run was cut.
+        """
+        kernels = import_module("pesn._kernels")
+        net, (fed, _, readout, noise) = self._weights(kernels), self._loop(kernels)
+        n_rows = len(self.inputs)
+        var, blurred = _frozen(var), np.asarray(var.any(axis=1))
+        states, outputs = np.empty((2, n_rows, len(self.h))), np.empty((2, *self._shape))
+        h, y = np.stack([self.h, self.h_var]), np.stack([self.y, self.y_var])
+        row = 0
+        while row < n_rows:
+            rest = slice(row, n_rows)
+            if noise > 0.0 or h[1].any() or y[1].any() or blurred[row]:
+                surface = import_module("pesn.moments.tables").load(get("tanh"), None)
+                # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
+                new, out = (a if row == 0 else np.empty((2, *a[0, rest].shape)) for a in (states, outputs))
+                both, given = h.T.copy(), (self.inputs[rest], var[rest], fed, self.teacher[rest], readout, noise)
+                kernels.drive_gaussian(surface, kernels.rules(), net, *given, both, y, new, out)
+                if row > 0:
+                    states[:, rest], outputs[:, rest] = new, out
+                h = both.T.copy()
+                row, after = n_rows, row
+                for r in after + np.flatnonzero(states[1, after : n_rows - 1, 0] == 0.0):  # has all variance died away?
+                    left = outputs[1, r] if fed == kernels.OWN else y[1]
+                    if not (noise > 0.0 or blurred[r + 1] or states[1, r].any() or left.any()):
+                        h, row = states[:, r].copy(), int(r) + 1
+                        y[0] = self.teacher[r] if fed == kernels.TEACHER else outputs[0, r] if fed == kernels.OWN else y[0]
+                        y[1] = 0.0
+                        break
+            else:
+                stop = row + int(np.argmax(blurred[rest])) if blurred[rest].any() else n_rows
+                part = slice(row, stop)
+                loop = self.inputs[part], fed, self.teacher[part], readout, noise
+                kernels.drive(net, *loop, h[0], y[0], states[0, part], outputs[0, part])
+                states[1, part], outputs[1, part], row = 0.0, 0.0, stop
+        return states, outputs, h, y
 
     def _step_by_step(self, var: Array, method: str, mesh: Any, rng: np.random.Generator) -> tuple[Any, Any, Any, Any]:
         """The same by any method of :func:`pesn.moments`: the formulas as they are written."""

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Rows", "blocks", "features", "refuse_gaps", "refuse_short", "split"]
+from pesn.gaussian import Gaussian
+
+__all__ = ["Rows", "blocks", "features", "refuse_gaps", "refuse_kind", "refuse_short", "split"]
 
 Array = npt.NDArray[np.float64]
 BLOCK = 4096  # rows driven at a time: 6.5 MB of states at 200 units, and a matrix product large enough to run at full speed
@@ -32,6 +34,15 @@ class Rows(NamedTuple):
     def take(self, block: slice) -> tuple[Array, Array | None]:
         """One block in float64: mean and variance."""
         return _double(self.mean[block]), None if self.var is None else _double(self.var[block])
+
+
+def refuse_kind(name: str, values: Any) -> None:
+    """A TypeError where scikit-learn would take the numbers and drop what they say beside: masks, and Gaussians."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop its masked entries first")
+    if isinstance(values, Gaussian):
+        remedy = "use pesn.ProbabilisticESN" if name == "X" else "give its mean"
+        raise TypeError(f"{name} must be an array of certain numbers, got a pesn.Gaussian; {remedy}")
 
 
 def refuse_gaps(name: str, values: Any) -> None:
@@ -52,6 +63,8 @@ def split(lengths: Any, n_rows: int) -> list[slice]:
     if lengths is None:
         return [slice(0, n_rows)]
     try:
+        if any(isinstance(size, (bool, np.bool_)) for size in lengths):
+            raise TypeError("True and False are no lengths")
         sizes = [operator.index(size) for size in lengths]
     except TypeError as error:
         raise TypeError(f"lengths must be a list of whole numbers, one a sequence, got {lengths!r}") from error
