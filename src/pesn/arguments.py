@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FloatArray", "as_covariance", "as_real", "broadcast_moments", "refuse_negative", "result_dtype"]
+__all__ = ["FloatArray", "as_count", "as_covariance", "as_real", "broadcast_moments", "refuse_negative", "result_dtype"]
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -34,6 +35,17 @@ def as_real(argument: str, value: Any) -> FloatArray:
         where = f" at index {place if len(place) != 1 else place[0]}" if place else ""
         raise ValueError(f"{argument} must be finite, got {array[place]}{where}")
     return array
+
+
+def as_count(argument: str, value: Any) -> int:
+    """``value`` as a number of draws, 0 or more."""
+    try:
+        count = operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{argument} must be a whole number of draws, got {value!r}") from error
+    if count < 0:
+        raise ValueError(f"{argument} must not be negative, got {value}")
+    return count
 
 
 def refuse_negative(argument: str, var: FloatArray) -> None:

@@ -12,7 +12,6 @@ Gaussian(mean=[1.5], std=[2.236], covariance='full')
 from __future__ import annotations
 
 import math
-import operator
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NoReturn
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn.arguments import FloatArray, as_covariance, as_real, refuse_negative
+from pesn.arguments import FloatArray, as_count, as_covariance, as_real, refuse_negative
 from pesn.linalg import blocks, explain, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
 
 __all__ = ["Gaussian"]
@@ -210,12 +209,7 @@ class Gaussian:
 
     def sample(self, n: int, rng: Any = None) -> FloatArray:
         """``n`` draws, (n, d) or (n, batch, d); ``rng`` is a seed or a Generator (SPEC 7)."""
-        try:
-            count = operator.index(n)
-        except TypeError as error:
-            raise TypeError(f"n must be a whole number of draws, got {n!r}") from error
-        if count < 0:
-            raise ValueError(f"n must not be negative, got {n}")
+        count = as_count("n", n)
         rng, dtype = np.random.default_rng(rng), self._mean.dtype
         draw: FloatArray = rng.standard_normal((count, *self._mean.shape), dtype=dtype.type)
         if self._cov is not None:

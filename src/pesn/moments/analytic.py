@@ -11,7 +11,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from pesn.activations import Activation, Reduction, get
+from pesn.activations import Activation
+from pesn.moments.scaled_tanh import refuse_other
 
 __all__ = ["formulas", "moments"]
 
@@ -41,17 +42,6 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
     >>> moments(activations.get("tanh"), np.array([0.8]), np.array([0.01]), 2)[1]
     array([0.])
     """
-    tanh = get("tanh")
-    reduction = Reduction(tanh, 1.0, 1.0, 0.0) if activation is tanh else activation.reduction
-    if reduction is None or reduction.base is not tanh:
-        raise ValueError(
-            f"method 'analytic' serves tanh and sigmoid, got {activation.name!r}; "
-            "use 'surface', 'exact', 'spline' or 'monte-carlo'"
-        )
-    if order > 2:
-        raise ValueError(
-            f"method 'analytic' gives orders 1 and 2, got order {order}; use 'surface', 'exact', 'spline' or 'monte-carlo'"
-        )
-    _, inner, outer, offset = reduction
+    _, inner, outer, offset = refuse_other("analytic", activation, order)
     first, second = formulas(inner * mean, inner * inner * var)
     return (offset + outer * first, np.maximum(outer * outer * second, 0.0))[:order]

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from pesn.activations import Activation, get
 from pesn.arguments import FloatArray, as_real, result_dtype
 from pesn.moments import mehler, mixture, pairs, surface
+from pesn.moments.scaled_tanh import as_scaled_tanh
 
 __all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross"]
 
@@ -272,10 +273,8 @@ def _components(record: Activation) -> tuple[Array, Array, float] | None:
     """f as Σ p_i erf(inner · z/√(2 t_i)), up to an affine map: tanh, sigmoid, erf."""
     if record is get("erf"):
         return np.ones(1), np.full(1, 0.5), 1.0
-    tanh, reduction = get("tanh"), record.reduction
-    if record is tanh:
-        return *mixture.components(8), 1.0
-    return (*mixture.components(8), reduction.input_scale) if reduction is not None and reduction.base is tanh else None
+    reduction = as_scaled_tanh(record)
+    return None if reduction is None else (*mixture.components(8), reduction.input_scale)
 
 
 def _variance(record: Activation, mean: Array, var: Array) -> Array:

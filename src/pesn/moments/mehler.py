@@ -16,6 +16,7 @@ from scipy import special
 from pesn.activations import Activation, Reduction, get
 from pesn.compiling import jit
 from pesn.moments import exact
+from pesn.moments.scaled_tanh import as_scaled_tanh
 
 __all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "project", "series"]
 
@@ -125,7 +126,7 @@ def _piecewise_linear(record: Activation, mean: Array, std: Array, count: int) -
 
 def is_tanh(record: Activation) -> bool:
     """Whether f is tanh or a scaled copy of it (sigmoid)."""
-    return record is get("tanh") or (record.reduction is not None and record.reduction.base is get("tanh"))
+    return as_scaled_tanh(record) is not None
 
 
 def grid_of(record: Activation, mean: Array, std: Array) -> tuple[float, float] | None:

@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn.activations import Activation, Reduction, get
+from pesn.activations import Activation
 from pesn.compiling import jit
+from pesn.moments.scaled_tanh import refuse_other
 
 __all__ = ["components", "covariance", "moments"]
 
@@ -68,18 +69,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, *, n_co
     array([6.37e-05])
     """
     weights, widths = components(n_components)
-    tanh = get("tanh")
-    reduction = Reduction(tanh, 1.0, 1.0, 0.0) if activation is tanh else activation.reduction
-    if reduction is None or reduction.base is not tanh:
-        raise ValueError(
-            f"method 'mixture' serves tanh and sigmoid, got {activation.name!r}; "
-            "use 'surface', 'exact', 'spline' or 'monte-carlo'"
-        )
-    if order > 2:
-        raise ValueError(
-            f"method 'mixture' gives orders 1 and 2, got order {order}; use 'surface', 'exact', 'spline' or 'monte-carlo'"
-        )
-    _, inner, outer, offset = reduction
+    _, inner, outer, offset = refuse_other("mixture", activation, order)
     m, v = inner * mean, inner * inner * var
     first = np.zeros_like(m)
     for p, t in zip(weights, widths, strict=True):

@@ -10,7 +10,7 @@ from scipy import special
 from torch import Tensor, distributions
 
 from pesn.adapters.torch.arguments import as_covariance, as_tensors, distribution_parts
-from pesn.arguments import as_real
+from pesn.arguments import as_count, as_real
 from pesn.gaussian import Gaussian
 
 __all__ = ["TensorGaussian", "to_distribution"]
@@ -158,12 +158,7 @@ class TensorGaussian(Gaussian):
 
     def sample(self, n: int, rng: Any = None) -> Tensor:  # type: ignore[override]
         """``n`` draws, (n, d) or (n, batch, d), differentiable; ``rng`` is a seed, a ``torch.Generator`` or None."""
-        try:
-            count = operator.index(n)
-        except TypeError as error:
-            raise TypeError(f"n must be a whole number of draws, got {n!r}") from error
-        if count < 0:
-            raise ValueError(f"n must not be negative, got {n}")
+        count = as_count("n", n)
         if rng is not None and not isinstance(rng, torch.Generator):
             try:
                 rng = torch.Generator(self.device).manual_seed(operator.index(rng))

@@ -1,0 +1,29 @@
+"""tanh and its scaled copies: what the methods that are made for tanh alone serve."""
+
+from __future__ import annotations
+
+from pesn.activations import Activation, Reduction, get
+
+__all__ = ["as_scaled_tanh", "refuse_other"]
+
+
+def as_scaled_tanh(activation: Activation) -> Reduction | None:
+    """f(z) = offset + output_scale · tanh(input_scale · z), or None where f is nothing of the kind.
+
+    >>> as_scaled_tanh(get("sigmoid"))[1:]
+    (0.5, 0.5, 0.5)
+    """
+    tanh = get("tanh")
+    reduction = Reduction(tanh, 1.0, 1.0, 0.0) if activation is tanh else activation.reduction
+    return reduction if reduction is not None and reduction.base is tanh else None
+
+
+def refuse_other(method: str, activation: Activation, order: int) -> Reduction:
+    """The scaling of tanh, or a ValueError that names the methods which serve this activation and order."""
+    reduction = as_scaled_tanh(activation)
+    others = "use 'surface', 'exact', 'spline' or 'monte-carlo'"
+    if reduction is None:
+        raise ValueError(f"method {method!r} serves tanh and sigmoid, got {activation.name!r}; {others}")
+    if order > 2:
+        raise ValueError(f"method {method!r} gives orders 1 and 2, got order {order}; {others}")
+    return reduction
