@@ -17,13 +17,11 @@ True
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
 import io
 import json
 import os
-import secrets
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
@@ -39,6 +37,7 @@ from pesn.drawing import Reservoir, check
 from pesn.readout import Readout
 from pesn.reservoir import State
 from pesn.rls import RLSState
+from pesn.writing import replacing
 
 __all__ = ["load", "save"]
 
@@ -68,21 +67,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         data = _archive(model)
     except _RefusedError as refusal:
         raise TypeError(f"this {type(model).__name__} cannot be saved: {refusal}") from None
-    target = Path(os.path.realpath(path))  # a link stays a link, to a new file
-    # In the folder of the target: a replacement is atomic only within one file system.
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            with contextlib.suppress(FileNotFoundError):
-                temporary.chmod(target.stat().st_mode & 0o777)  # a private file stays private
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    with replacing(path) as part:
+        part.write_bytes(data)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
