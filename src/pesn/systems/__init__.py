@@ -1,0 +1,48 @@
+"""Systems to learn from: simulators by name, each giving :class:`Trajectories`.
+
+>>> simulate = get("cart-pole")
+>>> runs = simulate(runs=2, steps=100, rng=0)
+>>> len(runs), runs.lengths
+(2, (100, 100))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import import_module
+from types import MappingProxyType
+
+from pesn.systems.trajectories import KINDS, Trajectories
+
+__all__ = ["KINDS", "SYSTEMS", "Trajectories", "get"]
+
+# Each system's module is imported when it is first asked for.
+SYSTEMS = MappingProxyType(
+    {
+        "cart-pole": "pesn.systems.cart_pole:simulate",
+        "ardrone": "pesn.systems.ardrone:simulate",
+        "lorenz": "pesn.systems.chaotic:lorenz",
+        "roessler": "pesn.systems.chaotic:roessler",
+        "mackey-glass": "pesn.systems.chaotic:mackey_glass",
+        "narma-10": "pesn.systems.chaotic:narma10",
+    }
+)
+
+
+def get(name: str) -> Callable[..., Trajectories]:
+    """The function that simulates the system called ``name``; all take ``runs``, ``steps``, ``rng`` and ``progress``.
+
+    >>> get("cartpole")
+    Traceback (most recent call last):
+    ValueError: system must be one of cart-pole, ..., narma-10, got 'cartpole'; did you mean 'cart-pole'?
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"system must be a name, got {name!r}")
+    if name not in SYSTEMS:
+        near = get_close_matches(name.lower().replace("_", "-"), SYSTEMS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"system must be one of {', '.join(SYSTEMS)}, got {name!r}{hint}")
+    module, _, function = SYSTEMS[name].partition(":")
+    simulate: Callable[..., Trajectories] = getattr(import_module(module), function)
+    return simulate

@@ -1,0 +1,293 @@
+"""The cart pole: a rod on a cart that a force pushes along a rail.
+
+(M+m) ẍ + m l θ̈ cosθ − m l θ̇² sinθ = F − b ẋ;   (J + m l²) θ̈ + m l ẍ cosθ − m g l sinθ = −c θ̇;   J = m l²/3
+
+θ = 0 is upright, θ = π hangs. By default the pole hangs and a random force swings it:
+
+>>> runs = simulate(runs=4, steps=500, rng=0)
+>>> runs.states.shape, runs.inputs.shape, runs.names
+((2000, 4), (2000, 1), ('x', 'theta', 'v', 'omega', 'u'))
+
+A force of one's own, as an array or as a function of time and state, here one that holds the pole upright:
+
+>>> held = simulate(lambda t, s: s @ [1.0, 30.0, 2.0, 7.0], steps=500, initial_state=[0.0, 0.2, 0.0, 0.0])
+>>> bool(abs(held.states[-1, 1]) < 0.01)
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.arguments import as_real
+from pesn.parameters import number, whole_number
+from pesn.systems.stepping import Progress, for_each_run, refuse_divergence
+from pesn.systems.trajectories import Trajectories
+
+__all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
+
+Array = npt.NDArray[np.float64]
+Control = npt.ArrayLike | Callable[[float, Array], npt.ArrayLike]
+Seed = None | int | np.random.SeedSequence | np.random.Generator
+
+NAMES = ("x", "theta", "v", "omega", "u")
+UNITS = ("m", "rad", "m/s", "rad/s", "N")
+
+_HANGING = np.array([0.0, math.pi, 0.0, 0.0])
+_SPREAD = 0.1  # of the default initial states: standard deviation in each of the four
+_PULL, _BRAKE = 1.0, 1.0  # N/m and N s/m, to the centre: without them the cart wanders off, as a random walk does
+_FEW = 12  # runs: up to here, floats one after the other are quicker than arrays of so few
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the cart pole is made of: masses in kg, ``length`` (pivot to the centre of mass) in m, friction per m/s and rad/s.
+
+    >>> round(Parameters(pole_mass=0.3).inertia, 12)
+    0.025
+    """
+
+    cart_mass: float = 1.0
+    pole_mass: float = 0.1
+    length: float = 0.5
+    gravity: float = 9.81
+    cart_friction: float = 0.1
+    pole_friction: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            least = "()" if name in ("cart_mass", "pole_mass", "length") else "[)"
+            number(name, getattr(self, name), 0.0, math.inf, least)
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def inertia(self) -> float:
+        """J = m l²/3, of a rod about its centre of mass."""
+        return self.pole_mass * self.length * self.length / 3.0
+
+
+def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
+    """[ẍ, θ̈] (..., 2) at states [x, θ, ẋ, θ̇] (..., 4) under forces (...).
+
+    >>> accelerations([0.0, np.pi / 2, 0.0, 0.0], 0.0)[1].round(6)  # a level pole falls with g / (4/3 l)
+    np.float64(14.715)
+    """
+    states, forces = _states(state), as_real("force", force)
+    _, theta, v, omega = np.moveaxis(states, -1, 0)
+    try:
+        np.broadcast_shapes(theta.shape, forces.shape)
+    except ValueError:
+        raise ValueError(f"force must broadcast against the states' {theta.shape}, got {forces.shape}") from None
+    return np.stack(_rates(_checked(parameters), np.sin, np.cos)(theta, v, omega, forces), axis=-1)
+
+
+def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
+    """Kinetic and potential energy (...) in J of states (..., 4); 0 is a pole at rest and level.
+
+    ½ (M+m) ẋ² + m l ẋ θ̇ cosθ + ½ (J + m l²) θ̇² + m g l cosθ
+
+    >>> float(energy([0.0, np.pi, 0.0, 0.0]).round(6))
+    -0.4905
+    """
+    p = _checked(parameters)
+    _, theta, v, omega = np.moveaxis(_states(state), -1, 0)
+    ml = p.pole_mass * p.length
+    kinetic = 0.5 * (p.cart_mass + p.pole_mass) * v * v + 0.5 * (p.inertia + ml * p.length) * omega * omega
+    return np.asarray(kinetic + ml * np.cos(theta) * (v * omega + p.gravity), np.float64)
+
+
+def wandering_force(
+    steps: int, dt: float = 0.02, *, strength: float = 2.0, time_constant: float = 0.2, rng: Seed = None
+) -> Array:
+    """White noise, twice low-passed: a smooth force (steps,) that starts at 0 and settles to a deviation of ``strength``.
+
+    ``time_constant`` in s, of both low-passes: 0.2 s reaches the pole's own 0.6 turns a second and leaves the fast rest out.
+
+    >>> wandering_force(100_000, rng=0).std().round(1)
+    np.float64(2.0)
+    """
+    whole_number("steps", steps, 1)
+    number("dt", dt, 0.0, math.inf, "()")
+    number("strength", strength, 0.0, math.inf, "[)")
+    number("time_constant", time_constant, 0.0, math.inf, "()")
+    keep = math.exp(-dt / time_constant)
+    pass_on = -math.expm1(-dt / time_constant)
+    # Weight of the noise j steps ago: pass_on² (j+1) keep^j. With q = keep² the squares sum to pass_on⁴ (1+q)/(1−q)³, and
+    # 1 − q is pass_on (1 + keep), which keeps its digits where dt is small.
+    deviation = math.sqrt(pass_on * (1.0 + keep * keep) / (1.0 + keep) ** 3)
+    first = second = 0.0
+    force = []
+    for z in (np.random.default_rng(rng).standard_normal(steps) * (strength / deviation)).tolist():
+        first += pass_on * (z - first)
+        second += pass_on * (first - second)
+        force.append(second)
+    return np.array(force)
+
+
+def simulate(
+    control: Control | None = None,
+    *,
+    runs: int = 1,
+    steps: int = 2500,
+    dt: float = 0.02,
+    initial_state: npt.ArrayLike | None = None,
+    parameters: Parameters | None = None,
+    substeps: int = 1,
+    rng: Seed = None,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Runs of the cart pole, ``steps`` rows each, ``dt`` seconds apart, row 0 the initial state.
+
+    Parameters
+    ----------
+    control
+        The force in N, held from each row to the next: (steps,) or (steps, 1) for all runs alike, (runs, steps) or
+        (runs, steps, 1), or a function (t, states (runs, 4)) -> (runs,). None is :func:`wandering_force` with a weak,
+        damped pull to the centre (1 N/m and 1 N s/m): in 50 s the cart strays 3 m, the pole swings out 1 rad.
+    initial_state
+        [x, θ, ẋ, θ̇], (4,) or (runs, 4). None is at rest with the pole hanging, each with a deviation of 0.1.
+    substeps
+        Runge-Kutta steps (of order 4) from one row to the next.
+    rng
+        Each run draws from a child of its own: what it draws depends neither on ``runs`` nor on ``steps``.
+    progress
+        Called now and then with the rows done and the rows in all.
+
+    Raises
+    ------
+    FloatingPointError
+        Where a run leaves finite numbers: too large a force, or a step too long for the frictions.
+    """
+    whole_number("runs", runs, 1)
+    whole_number("steps", steps, 1)
+    whole_number("substeps", substeps, 1)
+    number("dt", dt, 0.0, math.inf, "()")
+    runs, steps, dt = int(runs), int(steps), float(dt)
+    children = np.random.default_rng(rng).spawn(runs)
+    hanging = np.array([_HANGING + _SPREAD * child.standard_normal(4) for child in children])
+    state = hanging if initial_state is None else for_each_run("initial_state", initial_state, runs, (4,))
+    drawn, gains = _forces(control, runs, steps, dt, children)
+    advance = _advance(_checked(parameters), dt / substeps, int(substeps), gains)
+
+    states, inputs = np.empty((steps + 1, runs, 4)), np.empty((steps, runs))
+    states[0] = state
+    every = math.ceil(steps / 100)
+    chunk = 1 if callable(drawn) else every
+    for start in range(0, steps, chunk):
+        stop = min(start + chunk, steps)
+        given = drawn(start * dt, states[start].copy()) if callable(drawn) else drawn[start:stop]
+        with np.errstate(over="ignore", invalid="ignore"):
+            states[start + 1 : stop + 1], inputs[start:stop] = advance(states[start], given)
+        finite = np.isfinite(states[start + 1 : min(stop + 1, steps)]).all(axis=(1, 2))  # not the state after the last row
+        if not finite.all():
+            k = start + int(np.argmin(finite))
+            refuse_divergence("cart pole", states[k], states[k + 1], NAMES[:4], (k + 1) * dt)
+        if progress is not None and (stop % every == 0 or stop == steps):
+            progress(stop * runs, steps * runs)
+    rows = states[:steps].swapaxes(0, 1).reshape(-1, 4)
+    return Trajectories(rows, inputs.T.reshape(-1, 1), dt, NAMES, (steps,) * runs, UNITS)
+
+
+def _forces(
+    control: Control | None, runs: int, steps: int, dt: float, children: list[np.random.Generator]
+) -> tuple[Array | Callable[[float, Array], Array], tuple[float, float]]:
+    """What pushes, (steps, runs) or a function of time and states, and what pulls back: gains of x and ẋ."""
+    if control is None:
+        return np.array([wandering_force(steps, dt, rng=child) for child in children]).T, (_PULL, _BRAKE)
+    if not callable(control):
+        array = as_real("control", control)
+        flat = array[..., 0] if array.ndim == 3 or array.shape == (steps, 1) else array
+        if flat.shape not in ((steps,), (runs, steps)) or array.shape not in (flat.shape, (*flat.shape, 1)):
+            expected = f"({steps},), ({steps}, 1), ({runs}, {steps}) or ({runs}, {steps}, 1)"
+            raise ValueError(f"control must have shape {expected}, got {array.shape}")
+        return np.broadcast_to(flat.astype(np.float64), (runs, steps)).T, (0.0, 0.0)
+    function: Callable[[float, Array], npt.ArrayLike] = control
+
+    def asked(t: float, states: Array) -> Array:
+        answer = as_real("control(t, states)", function(t, states))
+        if answer.shape != (runs,):
+            raise ValueError(f"control(t, states) must return shape ({runs},), got {answer.shape}")
+        return answer.astype(np.float64)[None]
+
+    return asked, (0.0, 0.0)
+
+
+def _rates(p: Parameters, sin: Callable[[Any], Any], cos: Callable[[Any], Any]) -> Callable[..., tuple[Any, Any]]:
+    """(θ, ẋ, θ̇, F) -> (ẍ, θ̈), for floats and for arrays: the equations above, solved for the two, divided by (M+m) and m l."""
+    total = p.cart_mass + p.pole_mass
+    ml, share, spin = p.pole_mass * p.length, p.pole_mass / total, p.pole_friction / p.pole_mass / p.length
+    b, g, length = p.cart_friction, p.gravity, p.length
+
+    def rates(theta: Any, v: Any, omega: Any, force: Any) -> tuple[Any, Any]:
+        s, c = sin(theta), cos(theta)
+        push = (force - b * v + ml * omega * omega * s) / total
+        turn = (g * s - c * push - spin * omega) / (length * (4.0 / 3.0 - share * c * c))
+        return push - share * length * turn * c, turn
+
+    return rates
+
+
+def _runge_kutta(rates: Callable[..., tuple[Any, Any]], state: Any, force: Any, h: float) -> Any:
+    """One step of the classical method, by components: the same lines, and the same roundings, for a float and for an array."""
+    x, theta, v, omega = state
+    half, sixth = 0.5 * h, h / 6.0
+    a1, b1 = rates(theta, v, omega, force)
+    v2, w2 = v + half * a1, omega + half * b1
+    a2, b2 = rates(theta + half * omega, v2, w2, force)
+    v3, w3 = v + half * a2, omega + half * b2
+    a3, b3 = rates(theta + half * w2, v3, w3, force)
+    v4, w4 = v + h * a3, omega + h * b3
+    a4, b4 = rates(theta + h * w3, v4, w4, force)
+    return (
+        x + sixth * (v + 2.0 * (v2 + v3) + v4),
+        theta + sixth * (omega + 2.0 * (w2 + w3) + w4),
+        v + sixth * (a1 + 2.0 * (a2 + a3) + a4),
+        omega + sixth * (b1 + 2.0 * (b2 + b3) + b4),
+    )
+
+
+def _advance(p: Parameters, h: float, substeps: int, gains: tuple[float, float]) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """(states (runs, 4), forces (rows, runs)) -> the states after each row (rows, runs, 4), the forces with the pull in them."""
+    pull, brake = gains
+
+    def follow(rates: Callable[..., tuple[Any, Any]], state: Any, forces: Any) -> tuple[list[Any], list[Any]]:
+        after, applied = [], []
+        for force in forces:
+            held = force - (pull * state[0] + brake * state[2])
+            for _ in range(substeps):
+                state = _runge_kutta(rates, state, held, h)
+            after.append(state)
+            applied.append(held)
+        return after, applied
+
+    # NumPy's sine for the floats too: math.sin may round otherwise, and a run must not depend on how many there are.
+    by_float = _rates(p, lambda theta: float(np.sin(theta)), lambda theta: float(np.cos(theta)))
+    by_array = _rates(p, np.sin, np.cos)
+
+    def advance(states: Array, forces: Array) -> tuple[Array, Array]:
+        if len(states) > _FEW:
+            after, applied = follow(by_array, states.T.copy(), forces.copy())
+            return np.swapaxes(after, 1, 2), np.array(applied)
+        alone = [follow(by_float, *each) for each in zip(states.tolist(), forces.T.tolist(), strict=True)]
+        return np.swapaxes([after for after, _ in alone], 0, 1), np.array([applied for _, applied in alone]).T
+
+    return advance
+
+
+def _checked(parameters: Parameters | None) -> Parameters:
+    if parameters is not None and not isinstance(parameters, Parameters):
+        raise TypeError(f"parameters must be cart_pole.Parameters or None, got {parameters!r}")
+    return Parameters() if parameters is None else parameters
+
+
+def _states(state: npt.ArrayLike) -> Array:
+    states = as_real("state", state)
+    if states.ndim == 0 or states.shape[-1] != 4:
+        raise ValueError(f"state must have shape (..., 4), got {states.shape}")
+    return states.astype(np.float64)

@@ -1,0 +1,151 @@
+"""What every system gives: runs of states and inputs, stacked, with their names and units.
+
+>>> import numpy as np
+>>> runs = Trajectories(np.arange(6.0)[:, None], np.zeros((6, 1)), 0.1, ("x", "u"), (4, 2), ("m", "N"))
+>>> len(runs), runs[1].states.ravel()
+(2, array([4., 5.]))
+>>> first, second = runs.split(0.5)
+>>> first.lengths, second.lengths
+((4,), (2,))
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.arguments import as_real
+from pesn.parameters import number, whole_number
+from pesn.writing import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["KINDS", "Trajectories"]
+
+Array = npt.NDArray[np.float64]
+KINDS = (".csv", ".parquet", ".npz")
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Runs of one system, one after the other, as ``fit(…, lengths=)`` takes them.
+
+    Parameters
+    ----------
+    states
+        (n, d), a row for each sample.
+    inputs
+        (n, u): ``inputs[k]`` is held from ``states[k]`` to ``states[k + 1]``; u may be 0.
+    dt
+        Seconds (or units of time) from one row to the next.
+    names, units
+        Of the d states, then of the u inputs.
+    lengths
+        Rows of each run.
+    """
+
+    states: Array
+    inputs: Array
+    dt: float
+    names: tuple[str, ...]
+    lengths: tuple[int, ...]
+    units: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        states, inputs = (np.asarray(as_real(name, getattr(self, name)), np.float64) for name in ("states", "inputs"))
+        for name, array in (("states", states), ("inputs", inputs)):
+            if array.ndim != 2 or len(array) != len(states):
+                raise ValueError(f"{name} must have shape ({len(states) if states.ndim else 'n'}, columns), got {array.shape}")
+        number("dt", self.dt, 0.0, math.inf, "()")
+        for length in self.lengths:
+            whole_number("lengths", length, 1)
+        if not self.lengths:
+            raise ValueError("lengths must name at least one run, got none")
+        if sum(self.lengths) != len(states):
+            raise ValueError(f"lengths must sum to the {len(states)} rows of states, got {sum(self.lengths)}")
+        width = states.shape[1] + inputs.shape[1]
+        for name in ("names", "units"):
+            if len(getattr(self, name)) != width:
+                raise ValueError(f"{name} must have {width} entries, the states' then the inputs', got {getattr(self, name)!r}")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if len({"run", "t", *self.names}) != width + 2:
+            raise ValueError(f"names must differ from each other and from 'run' and 't', got {self.names!r}")
+        object.__setattr__(self, "states", states)
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "lengths", tuple(int(length) for length in self.lengths))
+
+    def __len__(self) -> int:
+        """The number of runs."""
+        return len(self.lengths)
+
+    def __getitem__(self, run: int | slice) -> Trajectories:
+        """One run, or several, as Trajectories of their own."""
+        if isinstance(run, slice):
+            chosen = range(len(self))[run]
+        else:
+            try:
+                chosen = range(len(self))[run : run + 1] if run >= 0 else range(len(self))[len(self) + run : len(self) + run + 1]
+            except TypeError:
+                raise TypeError(f"a run must be a whole number or a slice, got {run!r}") from None
+            if not chosen or run < -len(self):
+                raise IndexError(f"run must lie in 0 … {len(self) - 1}, got {run}")
+        return self._take(chosen)
+
+    def __iter__(self) -> Iterator[Trajectories]:
+        return (self[i] for i in range(len(self)))
+
+    def split(self, fraction: float = 0.8) -> tuple[Trajectories, Trajectories]:
+        """The first ``fraction`` and the rest: whole runs, at least one on each side; a single run is cut in time."""
+        number("fraction", fraction, 0.0, 1.0, "()")
+        if len(self) > 1:
+            n = min(max(round(fraction * len(self)), 1), len(self) - 1)
+            return self[:n], self[n:]
+        rows = self.lengths[0]
+        if rows < 2:
+            raise ValueError("a single run of 1 row cannot be split")
+        n = min(max(round(fraction * rows), 1), rows - 1)
+        parts = (slice(0, n), n), (slice(n, rows), rows - n)
+        first, second = (replace(self, states=self.states[s], inputs=self.inputs[s], lengths=(k,)) for s, k in parts)
+        return first, second
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with a row for each sample: run, t, the states, the inputs."""
+        import pandas as pd
+
+        run = np.repeat(np.arange(len(self)), self.lengths)
+        t = np.concatenate([np.arange(length) * self.dt for length in self.lengths])
+        columns = dict(zip(self.names, np.hstack([self.states, self.inputs]).T, strict=True))
+        return pd.DataFrame({"run": run, "t": t, **columns})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a .csv, .parquet (needs pyarrow) or .npz file; an old file is replaced whole."""
+        suffix = Path(path).suffix.lower()
+        if suffix not in KINDS:
+            raise ValueError(f"path must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {os.fspath(path)!r}")
+        with replacing(path) as part:
+            if suffix == ".npz":
+                with open(part, "wb") as file:
+                    np.savez_compressed(file, **self._parts())
+            elif suffix == ".csv":
+                self.to_frame().to_csv(part, index=False, float_format="%.17g")
+            else:
+                try:
+                    self.to_frame().to_parquet(part, index=False, engine="pyarrow")
+                except ImportError as error:
+                    raise ImportError("a .parquet file needs pyarrow: pip install 'pesn[parquet]'; or save as .csv") from error
+
+    def _parts(self) -> dict[str, Any]:
+        return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    def _take(self, runs: range) -> Trajectories:
+        starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in runs]) if runs else np.arange(0)
+        return replace(self, states=self.states[rows], inputs=self.inputs[rows], lengths=tuple(self.lengths[i] for i in runs))
