@@ -1,0 +1,253 @@
+"""The AR.Drone: a quadrotor flown by velocity commands, as Gazebo simulates it, or with rotors, drag and wind.
+
+A pilot of its own flies by default, with commands that the drone understands not quite as they were given:
+
+>>> flights = simulate(runs=2, steps=500, rng=0)
+>>> flights.states.shape, flights.inputs.shape, flights.dt
+((1000, 12), (1000, 4), 0.01)
+
+Forward at 1 m/s with the nose turned to the left, which is north when the drone starts towards the east:
+
+>>> north = simulate(np.full((400, 4), [1.0, 0.0, 0.0, 0.0]), initial_state=hovering(yaw=np.pi / 2), command_noise=False)
+>>> north.states[-1, 3:5].round(2) + 0.0
+array([0., 1.])
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.arguments import FloatArray, as_real
+from pesn.parameters import flag, number, whole_number
+from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly
+from pesn.systems.stepping import Progress, for_each_run, refuse_divergence
+from pesn.systems.trajectories import Trajectories
+
+__all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
+
+Array = npt.NDArray[np.float64]
+Seed = None | int | np.random.SeedSequence | np.random.Generator
+
+_STATES = ("x", "y", "z", "vx", "vy", "vz", "roll", "pitch", "yaw", "roll_rate", "pitch_rate", "yaw_rate")
+NAMES = (*_STATES, "command_vx", "command_vy", "command_vz", "command_yaw_rate")
+UNITS = ("m",) * 3 + ("m/s",) * 3 + ("rad",) * 3 + ("rad/s",) * 3 + ("m/s",) * 3 + ("rad/s",)
+
+_MODES = ("gazebo", "rotors")
+_JITTER, _DRIFT, _DRIFT_ROWS = 0.05, 0.03, 500  # half widths of the command noise; the drift lasts 5 s
+_AIMS = np.array([1.6, 1.6, 0.4, 1.2])  # the pilot's largest
+_HOLD_ROWS = (60, 300)  # how long it keeps one
+_IDLE = 0.15  # how often it is 0
+_LOWEST_HOME = 5.0  # m
+_WIND, _WIND_TIME = 0.5, 2.0  # m/s, s
+_MANY_STEPS = 5_000  # from here on it pays to compile, which takes some seconds once; NumPy takes 1 s for 1,000
+
+
+def simulate(
+    commands: npt.ArrayLike | None = None,
+    *,
+    runs: int = 1,
+    steps: int | None = None,
+    mode: str = "gazebo",
+    initial_state: npt.ArrayLike | None = None,
+    command_noise: bool = True,
+    rng: Seed = None,
+    parameters: Parameters | None = None,
+    wind: float | None = None,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Flights of the drone, ``steps`` rows each at 100 Hz, row 0 the initial state; the physics runs at 1 kHz.
+
+    States: position and velocity in the world (m, m/s), roll, pitch, yaw (rad; yaw counts whole turns) and their rates.
+    Inputs: the commands as they were given, without the noise that makes the drone uncertain; with it they are
+    ``inputs`` + :func:`message_noise`, and these, with ``command_noise=False``, fly the same flight again.
+
+    Parameters
+    ----------
+    commands
+        [forward, left, up, yaw rate] in m/s and rad/s, held from each row to the next: (steps, 4) for all runs alike or
+        (runs, steps, 4). Forward and left go by the heading. None is a pilot that holds velocities up to 1.6 m/s (0.4 up)
+        and 1.2 rad/s for 0.6 to 3 s with a slow hand, and turns back 8 m from where it began, or 2.5 m above or below.
+    steps
+        Rows of each run. None is as many as ``commands`` has, 1,000 without.
+    mode
+        "gazebo" is Gazebo 11 with tum_simulator's controllers, which get the forces that they ask for. Its climb rate
+        chatters by some 0.05 m/s from row to row: the controllers see the acceleration of the sample before.
+        "rotors" is harder: forces come from four rotors in an X, with lag and limits, and the air drags on rotors and body.
+    initial_state
+        (12,) or (runs, 12). None is :func:`hovering`. The controllers begin with set-points of 0, the rotors as in hovering.
+    command_noise
+        Add to the commands ±0.05 (uniform, new in each row) and ±0.03 (uniform, new every 5 s).
+    rng
+        Each run draws from a child of its own: what it draws depends neither on ``runs`` nor on ``steps``.
+    wind
+        Standard deviation in m/s, in each direction, of a wind with a memory of 2 s (Ornstein-Uhlenbeck). For mode "rotors"
+        only; None is 0.5 there.
+    progress
+        Called now and then with the rows done and the rows in all.
+
+    Raises
+    ------
+    FloatingPointError
+        Where a flight leaves finite numbers.
+    """
+    whole_number("runs", runs, 1)
+    if mode not in _MODES:
+        raise ValueError(f"mode must be 'gazebo' or 'rotors', got {mode!r}")
+    flag("command_noise", command_noise)
+    drone = Parameters() if parameters is None else parameters
+    if not isinstance(drone, Parameters):
+        raise TypeError(f"parameters must be ardrone.Parameters or None, got {parameters!r}")
+    array = None if commands is None else as_real("commands", commands)
+    runs, steps = int(runs), _rows(array, steps)
+    given = None if array is None else for_each_run("commands", array, runs, (steps, 4))
+    initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
+    _refuse_vertical(initial)
+    strength = _wind_strength(wind, mode)
+    children = [child.spawn(4) for child in np.random.default_rng(rng).spawn(runs)]
+    with np.errstate(all="ignore"):  # a state that overflows is refused below, by its name
+        flight = _flight(given, initial, children, steps, drone, command_noise, strength)
+
+    many = steps > _MANY_STEPS
+    engine = compiled() if many else fly
+    flights = [Flight(*one) for one in zip(*flight, strict=True)] if many else [Flight(*(np.moveaxis(a, 0, -1) for a in flight))]
+    every = math.ceil(steps / 100)
+    for start in range(0, steps, every):
+        stop = min(start + every, steps)
+        with np.errstate(all="ignore"):
+            for one in flights:
+                engine(one, drone, start, stop, mode == "rotors", given is None)
+        finite = np.isfinite(flight.states[:, start:stop]).all(axis=(0, 2))
+        if not finite.all():
+            k = start + int(np.argmin(finite))
+            before = flight.states[:, k - 1] if k > 0 else initial
+            refuse_divergence("AR.Drone", before, flight.states[:, k], _STATES, k * SAMPLE_STEP)
+        if progress is not None:
+            progress(stop * runs, steps * runs)
+    flight.states[:, 0] = initial
+    flight.states[:, :, 8] = np.unwrap(flight.states[:, :, 8], axis=1)
+    rows = flight.states.reshape(-1, 12), flight.commands.reshape(-1, 4)
+    return Trajectories(*rows, SAMPLE_STEP, NAMES, (steps,) * runs, UNITS)
+
+
+def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
+    """The state (12,) of a drone that hovers above the origin.
+
+    >>> hovering(2.0)[:3]
+    array([0., 0., 2.])
+    """
+    state = np.zeros(12)
+    state[2], state[8] = height, yaw
+    return state
+
+
+def message_noise(runs: int, steps: int, rng: Seed = None) -> Array:
+    """What :func:`simulate` with the same seed adds to its commands, (runs, steps, 4).
+
+    >>> flights = simulate(runs=2, steps=300, rng=5)
+    >>> applied = flights.inputs.reshape(2, 300, 4) + message_noise(2, 300, rng=5)
+    >>> again = simulate(applied, runs=2, command_noise=False)
+    >>> bool((again.states == flights.states).all())
+    True
+    """
+    whole_number("runs", runs, 1)
+    whole_number("steps", steps, 1)
+    return np.array([_noise(child.spawn(4), steps) for child in np.random.default_rng(rng).spawn(runs)])
+
+
+def _rows(commands: FloatArray | None, steps: int | None) -> int:
+    if steps is None:
+        # A wrong number of axes is refused later, with the other wrong shapes.
+        steps = 1000 if commands is None else commands.shape[-2] if commands.ndim in (2, 3) else 1
+    whole_number("steps", steps, 1)
+    return int(steps)
+
+
+def _refuse_vertical(initial: Array) -> None:
+    pitch = initial[:, 7]
+    if (np.abs(pitch) >= 0.5 * math.pi).any():
+        worst = pitch[np.argmax(np.abs(pitch))]
+        raise ValueError(f"initial_state must have a pitch (its entry 7) in (−π/2, π/2), got {worst:g}")
+
+
+def _wind_strength(wind: Any, mode: str) -> float:
+    if wind is None:
+        return _WIND if mode == "rotors" else 0.0
+    number("wind", wind, 0.0, math.inf, "[)")
+    if wind > 0.0 and mode == "gazebo":
+        raise ValueError(f"wind needs mode='rotors': in mode 'gazebo' no air moves the drone, got {wind!r}")
+    return float(wind)
+
+
+def _flight(
+    given: Array | None,
+    initial: Array,
+    children: list[list[np.random.Generator]],
+    steps: int,
+    drone: Parameters,
+    command_noise: bool,
+    wind: float,
+) -> Flight:
+    """All arrays of a flight, with the runs along the first axis."""
+    runs = len(initial)
+    idle = np.zeros((runs, steps, 4))
+    hover = min(math.sqrt(drone.mass * drone.gravity / (4.0 * drone.thrust_factor)), drone.rotor_limit)
+    home = initial[:, :3].copy()
+    home[:, 2] = np.maximum(home[:, 2], _LOWEST_HOME)
+    return Flight(
+        states=np.empty((runs, steps, 12)),
+        commands=np.empty((runs, steps, 4)) if given is None else given,
+        noise=np.array([_noise(own, steps) for own in children]) if command_noise else idle,
+        wind=_gusts(children, steps) * wind if wind > 0.0 else np.zeros((runs, steps, 3)),
+        aims=np.array([_aims(own, steps) for own in children]) if given is None else idle,
+        body=_body(initial),
+        setpoints=np.zeros((runs, 6)),
+        last_velocity=initial[:, 3:6].copy(),
+        rotors=np.full((runs, 4), hover),
+        filters=np.zeros((runs, 8)),
+        home=home,
+    )
+
+
+def _body(initial: Array) -> Array:
+    """Position, velocity, quaternion and body rates (runs, 13) of the states (runs, 12)."""
+    roll, pitch, yaw = 0.5 * initial[:, 6], 0.5 * initial[:, 7], 0.5 * initial[:, 8]
+    (ca, cb, cc), (sa, sb, sc) = np.cos([roll, pitch, yaw]), np.sin([roll, pitch, yaw])
+    w, x = ca * cb * cc + sa * sb * sc, sa * cb * cc - ca * sb * sc
+    y, z = ca * sb * cc + sa * cb * sc, ca * cb * sc - sa * sb * cc
+    roll, pitch = initial[:, 6], initial[:, 7]
+    roll_rate, pitch_rate, yaw_rate = initial[:, 9], initial[:, 10], initial[:, 11]
+    level = np.cos(pitch) * yaw_rate
+    p = roll_rate - np.sin(pitch) * yaw_rate
+    q = np.cos(roll) * pitch_rate + np.sin(roll) * level
+    r = np.cos(roll) * level - np.sin(roll) * pitch_rate
+    return np.column_stack([initial[:, :6], w, x, y, z, p, q, r])
+
+
+def _aims(own: list[np.random.Generator], steps: int) -> Array:
+    """Velocities (steps, 4), each held for a while, some of them 0."""
+    low, high = _HOLD_ROWS
+    drawn = own[0].random((steps // low + 1, 4, 3))
+    aims = np.where(drawn[..., 0] < _IDLE, 0.0, (2.0 * drawn[..., 1] - 1.0) * _AIMS)
+    until = np.cumsum(low + np.floor(drawn[..., 2] * (high - low + 1)), axis=0)
+    rows = np.arange(steps)
+    return np.column_stack([aims[np.searchsorted(until[:, i], rows, side="right"), i] for i in range(4)])
+
+
+def _noise(own: list[np.random.Generator], steps: int) -> Array:
+    jitter = own[1].uniform(-_JITTER, _JITTER, (steps, 4))
+    drift = own[2].uniform(-_DRIFT, _DRIFT, (math.ceil(steps / _DRIFT_ROWS), 4))
+    return jitter + np.repeat(drift, _DRIFT_ROWS, axis=0)[:steps]
+
+
+def _gusts(children: list[list[np.random.Generator]], steps: int) -> Array:
+    """An Ornstein-Uhlenbeck process (runs, steps, 3) of deviation 1, from its stationary state on."""
+    gusts = np.array([own[3].standard_normal((steps, 3)) for own in children])
+    keep = math.exp(-SAMPLE_STEP / _WIND_TIME)
+    fresh = math.sqrt(-math.expm1(-2.0 * SAMPLE_STEP / _WIND_TIME))
+    for k in range(1, steps):
+        gusts[:, k] = keep * gusts[:, k - 1] + fresh * gusts[:, k]
+    return gusts
