@@ -1,0 +1,333 @@
+"""Claim: the chaotic benchmarks are solved to fourth order, agree with independent solvers where these can be trusted, show the
+published Lyapunov exponents and the averages that their equations force, and are the same numbers for the same seed."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from pesn.systems.chaotic import LYAPUNOV_EXPONENT, LYAPUNOV_TIME, lorenz, mackey_glass, narma10, roessler
+
+FLOWS = [lorenz, roessler, mackey_glass]
+ALL = [*FLOWS, narma10]
+START = {lorenz: [1.0, 2.0, 20.0], roessler: [1.0, -5.0, 0.1], mackey_glass: [1.2]}
+
+
+def lorenz_rate(t, s):
+    x, y, z = s
+    return [10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z]
+
+
+def roessler_rate(t, s):
+    x, y, z = s
+    return [-y - z, x + 0.2 * y, 0.2 + z * (x - 5.7)]
+
+
+def method_of_steps(start, end, tau=17.0, beta=0.2, gamma=0.1, n=10.0):
+    """The slow twin: an ordinary equation on each interval of length τ, whose forcing is the interval before it."""
+    past, t, x, pieces = (lambda s: start), 0.0, start, []
+
+    def rate(s, y, past):
+        delayed = past(s - tau)
+        return beta * delayed / (1 + delayed**n) - gamma * y
+
+    while t < end:
+        piece = solve_ivp(
+            rate, (t, t + tau), [x], "DOP853", dense_output=True, rtol=1e-12, atol=1e-13, max_step=0.25, args=(past,)
+        )
+        pieces.append((t, piece.sol))
+        past, x, t = (lambda s, sol=piece.sol: sol(s)[0]), piece.y[0, -1], t + tau
+    return lambda s: next(sol(s)[0] for begin, sol in reversed(pieces) if s >= begin)
+
+
+@pytest.mark.parametrize(("system", "rate", "duration"), [(lorenz, lorenz_rate, 3.0), (roessler, roessler_rate, 30.0)])
+def test_against_an_eighth_order_solver(system, rate, duration):
+    run = system(steps=1, initial_state=START[system])
+    rows = round(duration / run.dt) + 1
+    t = np.arange(rows) * run.dt
+    reference = solve_ivp(rate, (0, duration), START[system], "DOP853", t_eval=t, rtol=1e-12, atol=1e-12).y.T
+    np.testing.assert_allclose(system(steps=rows, initial_state=START[system]).states, reference, rtol=0, atol=2e-4)
+    fine = system(steps=rows, initial_state=START[system], substeps=50).states
+    np.testing.assert_allclose(fine, reference, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(("dt", "tau"), [(1.0, 17.0), (0.7, 17.0), (1.0, 16.37), (40.0, 17.0)])
+def test_mackey_glass_against_the_method_of_steps(dt, tau):
+    """Rows on the grid of the delay, off it, and farther apart than the delay is long."""
+    rows = int(120 / dt) + 1
+    reference = method_of_steps(1.2, 121.0, tau)
+    expected = [reference(k * dt) for k in range(rows)]
+    run = mackey_glass(steps=rows, dt=dt, tau=tau, initial_state=[1.2], substeps=math.ceil(11 * dt))
+    np.testing.assert_allclose(run.states.ravel(), expected, rtol=0, atol=1e-8)
+
+
+def test_mackey_glass_in_closed_form_while_the_past_is_constant():
+    t = np.arange(18.0)
+    rest = 0.2 * 0.7 / (1 + 0.7**10) / 0.1
+    expected = rest + (0.7 - rest) * np.exp(-0.1 * t)
+    np.testing.assert_allclose(mackey_glass(steps=18, initial_state=[0.7], substeps=20).states.ravel(), expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [9.65, 10.0, 7.0, 80.0])
+def test_mackey_glass_with_any_exponent(n):
+    """Whole exponents are multiplied out and others are not: the two ways must be one function of n."""
+    reference = method_of_steps(0.9, 60.0, n=n)
+    run = mackey_glass(steps=61, initial_state=[0.9], n=n, substeps=40)
+    np.testing.assert_allclose(run.states.ravel(), [reference(k) for k in range(61)], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("system", "rows", "options"),
+    [
+        (lorenz, 51, {"dt": 0.02}),
+        (roessler, 81, {"dt": 0.1}),
+        (mackey_glass, 101, {"dt": 1.0}),  # rows on the grid
+        (mackey_glass, 101, {"dt": 0.9}),  # rows between two steps, where the cubic is tried
+        (mackey_glass, 3, {"dt": 39.0, "tau": 13.0}),
+    ],
+)
+def test_the_order_is_four(system, rows, options):
+    """An eighth of the step, 8⁻⁴ of the error: its root mean square, as a row between two steps may lie anywhere between them."""
+
+    def states(substeps):
+        return system(steps=rows, initial_state=START[system], substeps=substeps * math.ceil(options["dt"]), **options).states
+
+    coarse, fine, exact = states(4), states(32), states(128)
+    order = math.log2(np.linalg.norm(coarse - exact) / np.linalg.norm(fine - exact)) / 3
+    assert order == pytest.approx(4.0, abs=0.25)
+
+
+def test_narma_against_its_recurrence():
+    runs = narma10(runs=3, steps=300, transient=0, rng=1)
+    for run in runs:
+        y, u = [0.0], run.inputs.ravel()
+        for k in range(299):
+            total = sum(y[k - i] for i in range(10) if k >= i)
+            y.append(0.3 * y[k] + 0.05 * y[k] * total + 1.5 * (u[k - 9] if k >= 9 else 0.0) * u[k] + 0.1)
+        np.testing.assert_allclose(run.states.ravel(), y, rtol=1e-13)
+        again = narma10(run.inputs, steps=300)
+        np.testing.assert_array_equal(again.states, run.states)
+    assert runs.names == ("y", "u")
+    assert runs.inputs.min() >= 0.0
+    assert runs.inputs.max() < 0.5
+    assert runs.inputs.mean() == pytest.approx(0.25, abs=0.03)
+
+
+def test_narma_from_a_state_of_ones_own():
+    """All ten values of the past are the state that is given."""
+    y = narma10(np.zeros((2, 1)), steps=2, initial_state=[0.4]).states.ravel()
+    np.testing.assert_allclose(y, [0.4, 0.3 * 0.4 + 0.05 * 0.4 * 4.0 + 0.1])
+
+
+@pytest.mark.parametrize(("system", "duration", "pairs"), [(lorenz, 1.0, 200), (roessler, 10.0, 200)])
+def test_lyapunov_exponent_from_two_nearby_trajectories(system, duration, pairs):
+    """Benettin's method: the distance grows for a while, is measured, and is made small again."""
+    rng, small = np.random.default_rng(0), 1e-8
+    here = system(runs=pairs, steps=1, rng=1).states
+    away = rng.normal(size=here.shape)
+    growth = []
+    for _ in range(25):
+        away *= small / np.linalg.norm(away, axis=1, keepdims=True)
+        run = system(runs=2 * pairs, steps=2, dt=duration, substeps=200, initial_state=np.vstack([here, here + away]))
+        ends = run.states.reshape(2 * pairs, 2, 3)[:, 1]
+        here, away = ends[:pairs], ends[pairs:] - ends[:pairs]
+        growth.append(np.log(np.linalg.norm(away, axis=1) / small) / duration)
+    exponent = np.mean(growth[5:])  # the first few turn the difference into the direction that grows
+    assert exponent == pytest.approx(LYAPUNOV_EXPONENT[system.__name__], rel=0.05)
+
+
+def test_lyapunov_exponent_of_mackey_glass():
+    """The same for a pair that is infinitely close: its difference v obeys v̇ = p′(x(t − τ)) v(t − τ) − γ v along the run.
+    The trapezium rule is explicit here, for the past is known."""
+    runs, h, delay, kept = 200, 0.5, 34, 6000
+    x = mackey_glass(runs=runs, steps=kept, dt=h, substeps=1, transient=2000.0, rng=0).states.reshape(runs, kept).T
+    x10 = x**10
+    slope = 0.2 * (1 - 9 * x10) / (1 + x10) ** 2
+    v = np.ones((kept + delay, runs))
+    logs = np.zeros(runs)
+    start = None
+    for k in range(delay, kept - 1):  # v[k] at the time of x[k]
+        delayed = slope[k - delay] * v[k - delay] + slope[k + 1 - delay] * v[k + 1 - delay]
+        v[k + 1] = ((1 - 0.05 * h) * v[k] + 0.5 * h * delayed) / (1 + 0.05 * h)
+        if k % 500 == 0:
+            size = np.sqrt(np.mean(v[k + 1 - delay : k + 2] ** 2, axis=0))
+            v[k + 1 - delay : k + 2] /= size
+            logs += np.log(size)
+            if k == 1000:
+                start = logs.copy()
+            end, last = logs.copy(), k
+    exponent = np.mean(end - start) / ((last - 1000) * h)
+    assert exponent == pytest.approx(LYAPUNOV_EXPONENT["mackey_glass"], rel=0.05)
+
+
+def test_lyapunov_times():
+    assert LYAPUNOV_TIME["lorenz"] == pytest.approx(1.104, abs=1e-3)
+    assert LYAPUNOV_TIME["roessler"] == pytest.approx(14.0, abs=0.01)
+    assert LYAPUNOV_TIME.keys() == LYAPUNOV_EXPONENT.keys() == {system.__name__ for system in FLOWS}
+
+
+def test_lorenz_averages():
+    """The mean rate of change of x, z and x² is 0, and the attractor lies in Leonov's ball."""
+    x, y, z = lorenz(runs=200, steps=1000, rng=3).states.T
+    assert x.mean() == pytest.approx(0.0, abs=0.3)
+    assert np.mean(x * y) == pytest.approx(8 / 3 * z.mean(), rel=0.01)
+    assert np.mean(x * x) == pytest.approx(np.mean(x * y), rel=0.01)
+    radius = 38 * (8 / 3) / (2 * math.sqrt(8 / 3 - 1))
+    assert np.max(x * x + y * y + (z - 38) ** 2) < radius**2
+    assert z.max() > 40  # both wings, and not a fixed point at z = 27
+    assert x.min() < -15 < 15 < x.max()
+
+
+def test_roessler_averages():
+    """The mean rates of x, y and log z are 0."""
+    x, y, z = roessler(runs=200, steps=1000, rng=3).states.T
+    assert y.mean() == pytest.approx(-z.mean(), rel=0.02)
+    assert x.mean() == pytest.approx(-0.2 * y.mean(), rel=0.05)
+    assert np.mean(0.2 / z) + x.mean() == pytest.approx(5.7, rel=0.01)
+    assert z.max() > 15
+
+
+def test_mackey_glass_averages():
+    x = mackey_glass(runs=100, steps=1000, rng=3).states
+    assert np.mean(0.2 * x / (1 + x**10)) == pytest.approx(0.1 * x.mean(), rel=0.01)
+    assert 0.2 < x.min() < 0.5 < 1.2 < x.max() < 1.4  # x = 1 is the fixed point
+
+
+def test_narma_averages():
+    """E[y] = 0.3 E[y] + 0.05 E[y Σ] + 1.5 E[u]² + 0.1 where the past is not clipped and u is uniform on [0, 0.5]."""
+    y = narma10(runs=20, steps=2000, rng=4).states.reshape(20, 2000)
+    sums = np.lib.stride_tricks.sliding_window_view(y, 10, axis=1).sum(axis=2)
+    quadratic = np.mean(y[:, 9:] * sums)
+    assert 0.7 * y.mean() == pytest.approx(0.05 * quadratic + 1.5 / 16 + 0.1, rel=0.01)
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_seeds(system):
+    """A run is a matter of the seed and of its number: not of how many others there are."""
+    three, four = (system(runs=runs, steps=20, transient=3, rng=5) for runs in (3, 4))
+    np.testing.assert_array_equal(three.states, four[:3].states)
+    np.testing.assert_array_equal(three.inputs, four[:3].inputs)
+    assert not np.array_equal(four[0].states, four[1].states)
+    assert not np.array_equal(three.states, system(runs=3, steps=20, transient=3, rng=6).states)
+    generator = np.random.default_rng(5)
+    np.testing.assert_array_equal(system(runs=3, steps=20, transient=3, rng=generator).states, three.states)
+    assert not np.array_equal(system(runs=3, steps=20, transient=3, rng=generator).states, three.states)
+
+
+@pytest.mark.parametrize("system", FLOWS)
+def test_rows(system):
+    """Row 0 is the state that is given; a transient is rows that are not kept; runs of their own are runs together."""
+    start = START[system]
+    run = system(steps=12, initial_state=start)
+    np.testing.assert_array_equal(run.states[0], start)
+    assert run.states.shape == (12, len(start))
+    assert run.inputs.shape == (12, 0)
+    np.testing.assert_array_equal(system(steps=5, initial_state=start, transient=7 * run.dt).states, run.states[7:])
+    np.testing.assert_array_equal(system(steps=5, initial_state=start, transient=6.2 * run.dt).states, run.states[7:])
+    both = system(runs=2, steps=12, initial_state=[start, np.multiply(start, 1.01)])
+    np.testing.assert_array_equal(both[0].states, run.states)
+    np.testing.assert_array_equal(both[1].states, system(steps=12, initial_state=np.multiply(start, 1.01)).states)
+    drawn = system(steps=3, rng=0).states
+    np.testing.assert_array_equal(
+        system(steps=3, transient={lorenz: 20, roessler: 100, mackey_glass: 1000}[system], rng=0).states, drawn
+    )
+
+
+def test_narma_rows():
+    whole = narma10(steps=60, transient=0, rng=2)
+    part = narma10(steps=50, transient=10, rng=2)
+    np.testing.assert_array_equal(part.states, whole.states[10:])
+    np.testing.assert_array_equal(part.inputs, whole.inputs[10:])
+    assert whole.dt == 1.0
+    assert narma10(steps=1, transient=0).states.tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("system", ALL)
+@pytest.mark.parametrize(("steps", "calls"), [(1, 1), (7, 7), (1001, 91)])
+def test_progress(system, steps, calls):
+    seen = []
+    system(steps=steps, transient=3, rng=0, progress=lambda done, rows: seen.append((done, rows)))
+    assert len(seen) <= calls + 1
+    assert len(seen) > calls / 2
+    assert seen == sorted(seen)
+    assert seen[-1] == (steps, steps)
+    assert {rows for _, rows in seen} == {steps}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: lorenz(initial_state=[1.0, 1.0, 1.0], dt=1.0, substeps=1),
+            r"lorenz, run 0: .* t = \d+; .* x = .*, y = .*, z = ",
+        ),
+        (lambda: roessler(initial_state=[1e4, 0.0, 1.0]), "roessler, run 0: left finite numbers at t = 0.*x = "),
+        (lambda: mackey_glass(initial_state=[1.2], gamma=50.0, substeps=1), "mackey_glass, run 0: left finite numbers.*x = "),
+        (lambda: narma10(np.ones((100, 1)), steps=100), r"narma10, run 0: left finite numbers at t = \d+; .* y = "),
+        (lambda: lorenz(runs=2, initial_state=[[1.0] * 3, [1e150] * 3]), "lorenz, run 1: left finite numbers at t = 0.02"),
+    ],
+)
+def test_divergence_is_named(call, words):
+    with pytest.raises(FloatingPointError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("argument", "bad"),
+    [
+        ("runs", 0),
+        ("runs", 1.5),
+        ("steps", 0),
+        ("steps", True),
+        ("dt", 0.0),
+        ("dt", -0.1),
+        ("dt", math.inf),
+        ("dt", math.nan),
+        ("substeps", 0),
+        ("substeps", 2.0),
+        ("transient", -1.0),
+        ("transient", math.nan),
+        ("initial_state", [math.nan]),
+        ("initial_state", [1.0, 2.0]),
+        ("initial_state", [[[1.0]]]),
+        ("initial_state", "here"),
+    ],
+)
+@pytest.mark.parametrize("system", FLOWS)
+def test_bad_input_is_named(system, argument, bad):
+    with pytest.raises((ValueError, TypeError), match=f"^{argument} must "):
+        system(**{argument: bad})
+
+
+@pytest.mark.parametrize(
+    ("system", "options"),
+    [
+        (lorenz, {"sigma": -1.0}),
+        (lorenz, {"rho": math.nan}),
+        (lorenz, {"beta": "8/3"}),
+        (roessler, {"a": math.inf}),
+        (roessler, {"b": None}),
+        (roessler, {"c": math.nan}),
+        (mackey_glass, {"tau": 0.0}),
+        (mackey_glass, {"n": 0.0}),
+        (mackey_glass, {"gamma": -0.1}),
+        (mackey_glass, {"beta": math.inf}),
+        (mackey_glass, {"initial_state": [-0.1]}),
+        (narma10, {"runs": 0}),
+        (narma10, {"steps": 2.5}),
+        (narma10, {"transient": -1}),
+        (narma10, {"transient": 1.5}),
+        (narma10, {"initial_state": [0.0, 0.0]}),
+        (narma10, {"inputs": [0.1, math.nan], "steps": 2}),
+        (narma10, {"inputs": np.zeros((4, 1)), "steps": 5}),
+    ],
+)
+def test_bad_parameters_are_named(system, options):
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(options))} must "):
+        system(**options)
+
+
+def test_given_inputs_have_no_transient():
+    with pytest.raises(ValueError, match="transient must be 0 where inputs are given, got 5"):
+        narma10(np.zeros((10, 1)), steps=10, transient=5)
