@@ -1,12 +1,23 @@
-"""The command line: parsing only. Results on standard output, progress on standard error."""
+"""The command line: parsing only. Results on standard output, progress and errors on standard error.
+
+Exit codes: 0 done, 1 it could not be done, 2 a wrong call, 130 interrupted.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+
+from pesn import systems
 
 app = typer.Typer(help="Uncertainty through tanh networks and reservoirs in closed form.", no_args_is_help=True)
 
@@ -38,6 +49,98 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Pa
         Console(stderr=True).print(f"cannot write to {out}: {error.strerror}", style="red")
         raise typer.Exit(1) from error
     print(f"\nThe picture is in {picture}")
+
+
+@app.command()
+def simulate(
+    system: Annotated[str, typer.Argument(help=", ".join(systems.SYSTEMS), autocompletion=lambda: list(systems.SYSTEMS))],
+    runs: Annotated[int, typer.Option(help="Runs, each with a start of its own.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="Rows of each run.", show_default="the system's own")] = None,
+    seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the rows: .csv, .parquet or .npz.", show_default="SYSTEM.csv")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="File for a picture of run 0: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Simulate a system: a file with a row for each sample, and a picture if wanted."""
+    with _failing_in_one_line():
+        from pesn import plotting
+        from pesn.parameters import whole_number
+
+        function = systems.get(system)
+        options = {"runs": runs} if steps is None else {"runs": runs, "steps": steps}
+        for name, value in options.items():
+            whole_number(f"--{name}", value, 1)
+        whole_number("--seed", seed, 0)
+        out = Path(f"{system}.csv") if out is None else out
+        _refuse_unwritable("--out", out, systems.KINDS)
+        if plot is not None:
+            _refuse_unwritable("--plot", plot, plotting.KINDS)
+        with _progress(f"Simulating {system}") as progress:
+            trajectories = function(**options, rng=seed, progress=progress)
+        with _naming(out):
+            trajectories.save(out)
+        if plot is not None:
+            with _naming(plot):
+                plotting.save(plotting.plot_run(trajectories), plot)
+        n, columns = len(trajectories), " ".join(("run", "t", *trajectories.names))
+        files = f"{out}" if plot is None else f"{out} and {plot}"
+        print(f"{len(trajectories.states):,} rows, {n:,} run{'s' * (n > 1)}, columns {columns}: {files}")
+
+
+def _refuse_unwritable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
+    """Say so before the work is done that the file would hold."""
+    suffix = path.suffix.lower()
+    if suffix not in kinds:
+        raise ValueError(f"{option} must end in {', '.join(kinds[:-1])} or {kinds[-1]}, got '{path}'")
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ImportError(f"{option} needs pyarrow for a .parquet file: pip install 'pesn[parquet]'; or give a .csv file")
+    with _naming(path):
+        target = os.path.realpath(path)
+        if os.path.isdir(target):
+            raise IsADirectoryError("it is a folder")
+        with tempfile.TemporaryFile(dir=os.path.dirname(target)):
+            pass
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors name the file that was asked for, not the temporary one beside it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _failing_in_one_line() -> Iterator[None]:
+    """What went wrong, on one line of standard error, and the exit code that goes with it."""
+    try:
+        yield
+    except ValueError as error:
+        _fail(2, str(error))
+    except (OSError, FloatingPointError, MemoryError, ImportError) as error:
+        _fail(1, str(error) or type(error).__name__)
+    except KeyboardInterrupt:
+        _fail(130, "interrupted")
+
+
+def _fail(code: int, message: str) -> NoReturn:
+    print("pesn:", " ".join(message.split()), file=sys.stderr)
+    raise typer.Exit(code)
 
 
 def main() -> None:

@@ -1,0 +1,338 @@
+"""Claim: ``pesn simulate`` writes whole files and one line, or says in one line why not, with the exit code for it; its pictures
+show every column."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pesn import cli, plotting, systems
+from pesn.systems import Trajectories, cart_pole
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """The command's result, called in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(cli.app, ["simulate", *map(str, arguments)])
+
+
+def fake(monkeypatch, function):
+    monkeypatch.setattr(systems, "get", lambda name: function)
+
+
+def refuse(*_, **__):
+    raise AssertionError("simulated although the call was wrong")
+
+
+# What it writes
+
+
+def test_defaults(call, tmp_path):
+    result = call("cart-pole")
+    assert result.exit_code == 0
+    assert result.stdout == "2,500 rows, 1 run, columns run t x theta v omega u: cart-pole.csv\n"
+    assert result.stderr == ""
+    assert os.listdir(tmp_path) == ["cart-pole.csv"]
+    expected = cart_pole.simulate(rng=0).to_frame()
+    pd.testing.assert_frame_equal(pd.read_csv("cart-pole.csv"), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
+def test_options(call, tmp_path, suffix):
+    (tmp_path / "sub").mkdir()
+    result = call("cart-pole", "--runs", 3, "--steps", 20, "--seed", 5, "--out", f"sub/a.{suffix}", "--plot", "b.png")
+    assert result.exit_code == 0
+    assert result.stdout == f"60 rows, 3 runs, columns run t x theta v omega u: sub/a.{suffix} and b.png\n"
+    expected = cart_pole.simulate(runs=3, steps=20, rng=5)
+    if suffix == "npz":
+        with np.load("sub/a.npz") as file:
+            np.testing.assert_array_equal(file["states"], expected.states)
+    else:
+        read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[suffix]
+        pd.testing.assert_frame_equal(read(f"sub/a.{suffix}"), expected.to_frame(), rtol=1e-14)
+    assert sorted(os.listdir(tmp_path)) == ["b.png", "sub"]
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("a.pdf", b"%PDF")])
+def test_kinds_of_pictures(call, tmp_path, name, start):
+    assert call("cart-pole", "--steps", 20, "--plot", name).exit_code == 0
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_an_old_file_is_replaced(call, tmp_path):
+    (tmp_path / "cart-pole.csv").write_text("old" * 100_000)
+    assert call("cart-pole", "--steps", 2).exit_code == 0
+    assert len((tmp_path / "cart-pole.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("name", systems.SYSTEMS)
+def test_every_system(call, name):
+    result = call(name, "--runs", 2, "--steps", 30, "--out", "a.npz")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("60 rows, 2 runs, columns run t ")
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["cartpole"], 2, "system must be one of cart-pole, .*, got 'cartpole'; did you mean 'cart-pole'\\?"),
+        (["nothing-like-it"], 2, "system must be one of .*, got 'nothing-like-it'$"),
+        (["cart-pole", "--runs", 0], 2, "--runs must be 1 or more, got 0"),
+        (["cart-pole", "--steps", 0], 2, "--steps must be 1 or more, got 0"),
+        (["cart-pole", "--seed", -1], 2, "--seed must be 0 or more, got -1"),
+        (["cart-pole", "--out", "a.txt"], 2, "--out must end in .csv, .parquet or .npz, got 'a.txt'"),
+        (["cart-pole", "--out", "a"], 2, "--out must end in"),
+        (["cart-pole", "--plot", "a.gif"], 2, "--plot must end in .png, .svg or .pdf, got 'a.gif'"),
+        (["cart-pole", "--plot", "a.csv"], 2, "--plot must end in"),
+        (["cart-pole", "--out", "missing/a.csv"], 1, "cannot write missing/a.csv: No such file or directory"),
+        (["cart-pole", "--plot", "missing/a.png"], 1, "cannot write missing/a.png: No such file or directory"),
+        (["cart-pole", "--out", "file/a.csv"], 1, "cannot write file/a.csv: Not a directory"),
+        (["cart-pole", "--out", "folder.csv"], 1, "cannot write folder.csv: it is a folder"),
+    ],
+)
+def test_refused_in_one_line_before_anything_is_simulated(call, tmp_path, monkeypatch, arguments, code, message):
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "folder.csv").mkdir()
+    get = systems.get
+    monkeypatch.setattr(systems, "get", lambda name: get(name) and refuse)
+    result = call(*arguments)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert re.match(f"pesn: {message}", result.stderr.rstrip("\n"))
+    assert result.stderr.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder.csv"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["cart-pole", "--runs", "many"], ["cart-pole", "--rnus", "3"], ["cart-pole", "more"]])
+def test_what_is_no_call_at_all(call, arguments):
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+def test_parquet_without_pyarrow(call, tmp_path, monkeypatch):
+    fake(monkeypatch, refuse)
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    result = call("cart-pole", "--out", "a.parquet")
+    assert (result.exit_code, result.stdout, os.listdir(tmp_path)) == (1, "", [])
+    assert result.stderr.startswith("pesn: --out needs pyarrow for a .parquet file: pip install 'pesn[parquet]'")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (FloatingPointError("cart pole, run 0: left finite numbers\nat t = 3"), "cart pole, run 0: left finite numbers at t = 3"),
+        (MemoryError(), "MemoryError"),
+        (
+            np._core._exceptions._ArrayMemoryError((10**12,), np.dtype(float)),
+            "Unable to allocate 7.28 TiB for an array with shape",
+        ),
+    ],
+)
+def test_a_simulation_that_fails(call, tmp_path, monkeypatch, error, message):
+    def fail(**_):
+        raise error
+
+    fake(monkeypatch, fail)
+    (tmp_path / "cart-pole.csv").write_text("old")
+    result = call("cart-pole", "--plot", "a.png")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"pesn: {message}")
+    assert result.stderr.count("\n") == 1
+    assert os.listdir(tmp_path) == ["cart-pole.csv"]
+    assert (tmp_path / "cart-pole.csv").read_text() == "old"
+
+
+def test_a_full_disk(call, tmp_path, monkeypatch):
+    def fail(self, path, **_):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", fail)
+    result = call("cart-pole", "--steps", 5)
+    assert (result.exit_code, result.stdout, os.listdir(tmp_path)) == (1, "", [])
+    assert result.stderr == "pesn: cannot write cart-pole.csv: No space left on device\n"
+
+
+def test_a_mistake_of_ours_is_not_hidden(call, monkeypatch):
+    fake(monkeypatch, refuse)
+    assert isinstance(call("cart-pole").exception, AssertionError)
+
+
+def test_interrupted(call, tmp_path, monkeypatch):
+    def interrupt(**_):
+        raise KeyboardInterrupt
+
+    fake(monkeypatch, interrupt)
+    result = call("cart-pole")
+    assert (result.exit_code, result.stdout, result.stderr, os.listdir(tmp_path)) == (130, "", "pesn: interrupted\n", [])
+
+
+# As a process of its own
+
+
+def test_a_real_process(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "pesn", "simulate", "cart-pole", "--steps", "50", "--plot", "a.svg"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DISPLAY": "", "FORCE_COLOR": "1", "MPLBACKEND": "tkagg"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "50 rows, 1 run, columns run t x theta v omega u: cart-pole.csv and a.svg\n"
+    assert done.stderr == ""  # no bar, no colour, where there is no terminal
+    assert sorted(os.listdir(tmp_path)) == ["a.svg", "cart-pole.csv"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
+@pytest.mark.parametrize("no_colour", [False, True])
+def test_on_a_terminal_a_bar_and_ctrl_c(tmp_path, no_colour):
+    import pty
+
+    screen, terminal = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    environment |= {"TERM": "xterm", **({"NO_COLOR": "1"} if no_colour else {})}
+    command = [sys.executable, "-m", "pesn", "simulate", "cart-pole", "--runs", "10", "--steps", "1000000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=terminal, env=environment)
+    os.close(terminal)
+    shown = b""
+    try:
+        while b"Simulating" not in shown:
+            shown += os.read(screen, 4096)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        while True:
+            try:
+                more = os.read(screen, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not more:
+                break
+            shown += more
+        assert process.wait(timeout=30) == 130
+        assert process.stdout.read() == b""
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        os.close(screen)
+    assert b"Traceback" not in shown
+    assert shown.rstrip().endswith(b"pesn: interrupted")
+    assert (b"\x1b[3" in shown) != no_colour
+    assert os.listdir(tmp_path) == []
+
+
+# Systems by name
+
+
+def test_systems_by_name():
+    assert systems.get("cart-pole") is cart_pole.simulate
+    assert list(systems.SYSTEMS) == ["cart-pole", "ardrone", "lorenz", "roessler", "mackey-glass", "narma-10"]
+    for name, meant in (
+        ("Cart_Pole", "cart-pole"),
+        ("rossler", "roessler"),
+        ("mackeyglass", "mackey-glass"),
+        ("narma10", "narma-10"),
+    ):
+        with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+            systems.get(name)
+    with pytest.raises(TypeError, match="system must be a name, got 3"):
+        systems.get(3)
+
+
+# Pictures
+
+
+def runs_of(states, inputs, rows=50):
+    values = np.random.default_rng(0).normal(size=(2 * rows, states + inputs))
+    names = tuple(f"c{i}" for i in range(states + inputs))
+    return Trajectories(values[:, :states], values[:, states:], 0.5, names, (rows, rows), ("m",) * len(names))
+
+
+@pytest.mark.parametrize(("states", "inputs"), [(1, 0), (4, 1), (6, 1), (12, 4)])
+def test_a_panel_for_each_column(states, inputs):
+    runs = runs_of(states, inputs)
+    axes = plotting.plot_run(runs, run=1)
+    assert len(axes) == len(axes[0].figure.axes) == states + inputs
+    values = np.hstack([runs[1].states, runs[1].inputs]).T
+    for i, ax in enumerate(axes):
+        (line,) = ax.lines
+        np.testing.assert_array_equal(line.get_xdata(), 0.5 * np.arange(50))
+        np.testing.assert_array_equal(line.get_ydata(), values[i])
+        assert line.get_color() == plotting.COLOURS[0 if i < states else 1]
+        assert line.get_drawstyle() == ("default" if i < states else "steps-post")
+        assert ax.get_ylabel() == f"c{i} (m)"
+    # No panel lies on another, and each column of them ends in the name of the time axis.
+    axes[0].figure.canvas.draw()
+    boxes = [ax.get_position() for ax in axes]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    columns = {}
+    for ax, box in zip(axes, boxes, strict=True):
+        columns.setdefault(round(box.x0, 3), []).append(ax.get_xlabel())
+    assert all(labels == [""] * (len(labels) - 1) + ["t (s)"] for labels in columns.values())
+    assert len({ax.get_xlim() for ax in axes}) == 1
+
+
+def test_long_names_do_not_run_into_each_other():
+    names, units = ("command_yaw_rate",) * 16, ("rad/s",) * 16
+    axes = plotting.plot_run(Trajectories(np.zeros((3, 12)), np.zeros((3, 4)), 1.0, names, (3,), units))
+    assert axes[0].get_ylabel() == "command_yaw_rate\n(rad/s)"
+    canvas = axes[0].figure.canvas
+    canvas.draw()
+    boxes = [ax.yaxis.label.get_window_extent(canvas.get_renderer()) for ax in axes]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(box.x0 >= 0.0 for box in boxes)
+
+
+def test_on_axes_of_one_s_own():
+    from matplotlib.figure import Figure
+
+    own = Figure().subplots(1, 2)
+    assert plotting.plot_run(runs_of(1, 1), axes=own) == list(own)
+    assert len(own[0].lines) == len(own[1].lines) == 1
+    with pytest.raises(ValueError, match="axes must be 3, one for each column, got 2"):
+        plotting.plot_run(runs_of(2, 1), axes=own)
+    with pytest.raises(IndexError, match="run must lie in 0 … 1, got 2"):
+        plotting.plot_run(runs_of(1, 1), run=2)
+    assert len(own[0].lines) == 1
+
+
+def test_no_units_no_brackets():
+    plain = Trajectories(np.zeros((3, 2)), np.zeros((3, 0)), 1.0, ("x", "y"), (3,), ("", ""))
+    axes = plotting.plot_run(plain)
+    assert [ax.get_ylabel() for ax in axes] == ["x", "y"]
+    assert axes[-1].get_xlabel() == "t"
+
+
+def test_pictures_leave_pyplot_alone():
+    code = (
+        "import sys, pesn.plotting as p; assert 'matplotlib' not in sys.modules\n"
+        "from pesn.systems import get; p.plot_run(get('cart-pole')(steps=3, rng=0))\n"
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_saving_a_picture(tmp_path):
+    axes = plotting.plot_run(runs_of(1, 1))
+    plotting.save(axes, tmp_path / "a.svg")
+    assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    with pytest.raises(ValueError, match=r"path must end in \.png, \.svg or \.pdf, got '.*a\.jpg'"):
+        plotting.save(axes, tmp_path / "a.jpg")
+    assert os.listdir(tmp_path) == ["a.svg"]
