@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pesn.writing import replacing
+from pesn.writing import refuse_unwritable, replacing
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
 
@@ -72,17 +72,61 @@ def test_a_replacement_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 def test_no_folder_no_file(tmp_path):
     (tmp_path / "file").write_text("a file")
     for path in (tmp_path / "missing" / "a.csv", tmp_path / "file" / "a.csv"):
-        with pytest.raises(OSError, match=r"a\."), replacing(path):
+        with pytest.raises((FileNotFoundError, NotADirectoryError), match=r"[/\\]a\.csv'"), replacing(path):
             pytest.fail("the block must not begin")
+        with pytest.raises((FileNotFoundError, NotADirectoryError)):
+            refuse_unwritable(path)
     assert os.listdir(tmp_path) == ["file"]
 
 
 def test_a_folder_is_not_replaced(tmp_path):
     (tmp_path / "a.csv").mkdir()
-    with pytest.raises(OSError, match=r"a\.csv"), replacing(tmp_path / "a.csv") as part:
-        part.write_text("new")
+    with pytest.raises(IsADirectoryError, match=r"it is a folder: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
+        pytest.fail("the block must not begin")
+    with pytest.raises(IsADirectoryError):
+        refuse_unwritable(tmp_path / "a.csv")
     assert os.listdir(tmp_path) == ["a.csv"]
     assert (tmp_path / "a.csv").is_dir()
+
+
+def test_a_name_as_long_as_names_may_be(tmp_path):
+    name = "a" * 251 + ".csv"
+    refuse_unwritable(tmp_path / name)
+    with replacing(tmp_path / name) as part:
+        part.write_text("new")
+    assert os.listdir(tmp_path) == [name]
+    with pytest.raises(OSError, match="too long"):
+        refuse_unwritable(tmp_path / f"a{name}")
+
+
+def test_what_can_be_written_is_not_touched(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("old")
+    for path in ("a.csv", "b.csv", tmp_path / "a.csv"):
+        refuse_unwritable(path)
+    assert os.listdir(tmp_path) == ["a.csv"]
+    assert (tmp_path / "a.csv").read_text() == "old"
+
+
+@posix
+def test_devices_and_pipes_stay(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "null.csv").symlink_to(os.devnull)
+    for name in ("pipe.csv", "null.csv"):
+        with pytest.raises(OSError, match=f"it is not a regular file: '.*{name}'"), replacing(tmp_path / name):
+            pytest.fail("the block must not begin")
+        with pytest.raises(OSError, match="it is not a regular file"):
+            refuse_unwritable(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == ["null.csv", "pipe.csv"]
+
+
+def test_a_read_only_file_stays(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("old")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for a user who is not root
+    with pytest.raises(PermissionError, match=r"it is read-only: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
+        pytest.fail("the block must not begin")
+    assert (tmp_path / "a.csv").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.csv"]
 
 
 def test_two_at_once_do_not_meet(tmp_path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +17,10 @@ import typer
 from rich.console import Console
 
 from pesn import systems
+from pesn.writing import refuse_unwritable
 
 app = typer.Typer(help="Uncertainty through tanh networks and reservoirs in closed form.", no_args_is_help=True)
+_PICTURED = 1000  # rows: a picture of more is a block of colour
 
 
 def _version(show: bool) -> None:
@@ -60,7 +61,9 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option(help="File for the rows: .csv, .parquet or .npz.", show_default="SYSTEM.csv")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="File for a picture of run 0: .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="File for a picture of run 0, up to 1,000 rows of it: .png, .svg or .pdf.")
+    ] = None,
 ) -> None:
     """Simulate a system: a file with a row for each sample, and a picture if wanted."""
     with _failing_in_one_line():
@@ -76,16 +79,24 @@ def simulate(
         _refuse_unwritable("--out", out, systems.KINDS)
         if plot is not None:
             _refuse_unwritable("--plot", plot, plotting.KINDS)
+            if os.path.realpath(plot) == os.path.realpath(out):
+                raise ValueError(f"--plot must be another file than --out, got '{plot}' and '{out}'")
         with _progress(f"Simulating {system}") as progress:
             trajectories = function(**options, rng=seed, progress=progress)
         with _naming(out):
             trajectories.save(out)
         if plot is not None:
             with _naming(plot):
-                plotting.save(plotting.plot_run(trajectories), plot)
-        n, columns = len(trajectories), " ".join(("run", "t", *trajectories.names))
-        files = f"{out}" if plot is None else f"{out} and {plot}"
-        print(f"{len(trajectories.states):,} rows, {n:,} run{'s' * (n > 1)}, columns {columns}: {files}")
+                plotting.save(plotting.plot_run(trajectories, rows=_PICTURED), plot)
+        columns, files = " ".join(("run", "t", *trajectories.names)), f"{out}" if plot is None else f"{out} and {plot}"
+        counts = f"{_counted(len(trajectories.states), 'row')}, {_counted(len(trajectories), 'run')}"
+        line = f"{counts}, columns {columns}: {files}"
+        coding = sys.stdout.encoding or "utf-8"
+        print(line.encode(coding, "backslashreplace").decode(coding))  # a file's name may be none that can be shown
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n > 1)}"
 
 
 def _refuse_unwritable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
@@ -96,11 +107,7 @@ def _refuse_unwritable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ImportError(f"{option} needs pyarrow for a .parquet file: pip install 'pesn[parquet]'; or give a .csv file")
     with _naming(path):
-        target = os.path.realpath(path)
-        if os.path.isdir(target):
-            raise IsADirectoryError("it is a folder")
-        with tempfile.TemporaryFile(dir=os.path.dirname(target)):
-            pass
+        refuse_unwritable(path)
 
 
 @contextlib.contextmanager
