@@ -51,7 +51,7 @@ def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> 
     """The continuous ranked probability score of N(mean, std²), for each element of ``y``, in the units of ``y``.
 
     ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − mean)/σ (Gneiting and Raftery 2007), and
-    |y − mean| where std is 0.
+    ``|y − mean|`` where std is 0.
 
     >>> crps_gaussian([0.0, 1.0], 0.0, [1.0, 0.0]).round(6)
     array([0.233695, 1.      ])
@@ -71,7 +71,7 @@ def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> 
 def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fair: bool = False) -> Any:
     """The continuous ranked probability score of ``samples``, n of them along ``axis``, for each element of ``y``.
 
-    mean |xᵢ − y| − ½ mean |xᵢ − xⱼ|: the score of the samples' own step function, whose second mean is over all n² pairs.
+    ``mean |xᵢ − y| − ½ mean |xᵢ − xⱼ|``: the score of the samples' own step function, whose second mean is over all n² pairs.
     ``fair`` leaves out the n pairs of a sample with itself, and is then, in the mean, the score of what the samples were
     drawn from (Ferro 2014); it needs two samples. Sorted, so of order n log n.
 

@@ -10,57 +10,224 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from collections.abc import Sequence
+from importlib import import_module
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from pesn.parameters import whole_number
 from pesn.writing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from pesn.forecast import Forecast
     from pesn.systems.trajectories import Trajectories
 
-__all__ = ["COLOURS", "KINDS", "plot_run", "save"]
+__all__ = ["COLOURS", "KINDS", "plot_forecast", "plot_run", "save"]
 
 # Okabe and Ito's: distinct to colour-blind eyes, and in print.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 KINDS = (".png", ".svg", ".pdf")
+_DOTS = 60  # rows: more are drawn as a line
 _LONG = 14  # characters: longer labels would run into the panel below
 
 
-def plot_run(trajectories: Trajectories, run: int = 0, axes: Sequence[Axes] | None = None) -> list[Axes]:
+def plot_run(
+    trajectories: Trajectories, run: int = 0, axes: Axes | Sequence[Axes] | None = None, *, rows: int | None = None
+) -> list[Axes]:
     """One run over time: a panel for each column, states in blue, inputs (held from row to row) in orange.
 
     ``axes`` are as many axes as there are columns, states then inputs; None makes a new figure, ``axes[0].figure``.
+    ``rows`` shows no more than the first so many.
     """
+    if rows is not None:
+        whole_number("rows", rows, 1)
     chosen = trajectories[run]
     panels = len(chosen.names)
     time = "t (s)" if any(chosen.units) else "t"
     if axes is None:
         axes, labelled = _grid(panels)
     else:
-        labelled = axes = list(axes)
+        labelled = axes = list(np.ravel(np.asarray(axes, object)))
         if len(axes) != panels:
             raise ValueError(f"axes must be {panels}, one for each column, got {len(axes)}")
-    t = np.arange(chosen.lengths[0]) * chosen.dt
+    shown = chosen.lengths[0] if rows is None else min(int(rows), chosen.lengths[0])
+    t = np.arange(shown) * chosen.dt
     n_states = chosen.states.shape[1]
+    dot = "o" if shown == 1 else ""  # of one point there is no line
     for i, (ax, name, unit) in enumerate(zip(axes, chosen.names, chosen.units, strict=True)):
         if i < n_states:
-            ax.plot(t, chosen.states[:, i], color=COLOURS[0], linewidth=1.0)
+            ax.plot(t, chosen.states[:shown, i], color=COLOURS[0], linewidth=1.0, marker=dot)
         else:
-            ax.plot(t, chosen.inputs[:, i - n_states], color=COLOURS[1], linewidth=1.0, drawstyle="steps-post")
+            ax.plot(t, chosen.inputs[:shown, i - n_states], color=COLOURS[1], linewidth=1.0, marker=dot, drawstyle="steps-post")
         label = f"{name} ({unit})" if unit else name
         if len(label) > _LONG:
             label = label.replace(" (", "\n(")
-        ax.set_ylabel(label, fontsize="medium" if len(label) <= _LONG else "small")
+        ax.set_ylabel(label, fontsize="medium" if len(label) <= _LONG else "small", parse_math=False)
         ax.margins(x=0.01)
         ax.spines[["top", "right"]].set_visible(False)
     for ax in labelled:
         ax.set_xlabel(time)
     return axes
+
+
+def plot_forecast(
+    forecast: Forecast,
+    axes: Axes | Sequence[Axes] | None = None,
+    columns: Any = None,
+    level: float | Sequence[float] = (0.5, 0.95),
+    truth: npt.ArrayLike | None = None,
+) -> list[Axes]:
+    """A forecast, a panel a column: what was observed in grey, the mean in blue, a band for each level, lighter where wider.
+
+    ``columns`` are names or positions, in the order of the panels; None is all. ``truth`` (horizon, d) is what came, in
+    black; NaN is a missing value. Time is counted in steps from the last observed row, or is the index where that is dates.
+    ``axes`` are as many axes as there are panels; None makes a new figure, ``axes[0].figure``.
+
+    >>> from pesn.forecast import Forecast
+    >>> walk = np.minimum.outer(np.arange(1.0, 6.0), np.arange(1.0, 6.0))
+    >>> forecast = Forecast(np.zeros((5, 1)), walk, {"steps": np.diag(walk)[:, None]}, history=np.zeros((3, 1)))
+    >>> [ax] = plot_forecast(forecast, level=(0.5, 0.8, 0.95))
+    >>> len(ax.collections), ax.get_ylabel()
+    (3, 'y0')
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    chosen = _positions(forecast.names, columns)
+    levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
+    bands = [(value, *forecast.interval(value)) for value in levels]
+    came = None if truth is None else np.asarray(truth, np.float64)
+    if came is not None and came.shape != forecast.mean.shape:
+        raise ValueError(f"truth must have the shape {forecast.mean.shape} of the forecast, got {came.shape}")
+    history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
+    before, ahead, dates = _times(forecast, len(history))
+    own = axes is None
+    if axes is None:
+        axes, labelled = _grid(len(chosen))
+        figure: Any = axes[0].figure
+        figure.set_figheight(max(figure.get_figheight(), 3.0))  # a single panel would be flat
+    else:
+        labelled = axes = list(np.ravel(np.asarray(axes, object)))
+        if len(axes) != len(chosen):
+            raise ValueError(f"axes must be {len(chosen)}, one for each column, got {len(axes)}")
+    entries: list[Any] = []
+    for ax, i in zip(axes, chosen, strict=True):
+        entries = []
+        if len(before):
+            ax.axvline(before[-1], color="0.85", linewidth=0.8, zorder=0.5)
+            entries += _line(ax, before, history[:, i], color="0.25", linewidth=1.0, label="observed")
+        if came is not None:
+            style = {"linestyle": "none", "marker": "o", "markersize": 2.5} if len(ahead) <= _DOTS else {"linewidth": 0.9}
+            entries += _line(ax, ahead, came[:, i], color="black", zorder=3.0, label="truth", **style)
+        # Bands and mean set out from the last row, which is known; a single step without one is a bar.
+        x, first = ahead, np.empty(0)
+        if len(before) and np.isfinite(history[-1, i]):
+            x, first = np.append(before[-1], ahead), history[-1:, i]
+        lone = len(x) == 1
+        spread = np.append(x - 0.2, x + 0.2) if lone else x
+        mean = np.append(first, forecast.mean[:, i])
+        entries += ax.plot(x, mean, color=COLOURS[0], linewidth=1.4, marker="o" if lone else "", label="mean", zorder=2.5)
+        shaded = []
+        for rank, (value, lower, upper) in enumerate(bands):
+            low, high = (np.append(first, edge[:, i]).repeat(2 if lone else 1) for edge in (lower, upper))
+            shade = _tint(COLOURS[0], 0.2 + 0.35 * rank / max(len(bands) - 1, 1))
+            shaded.append(ax.fill_between(spread, low, high, color=shade, linewidth=0.0, label=f"{100.0 * value:g} %"))
+        entries += shaded[::-1]
+        if lone:
+            ax.update_datalim([(x[0] - 1.0, mean[0]), (x[0] + 1.0, mean[0])])
+        name = forecast.names[i]
+        if len(name) > _LONG:  # on two lines, broken behind an underscore if need be
+            name = textwrap.fill(name.replace("_", "_ "), _LONG + 6, max_lines=2, placeholder="…").replace("_ ", "_")
+        ax.set_ylabel(name, fontsize="medium" if len(name) <= _LONG else "small", parse_math=False)
+        ax.margins(x=0.01)
+        ax.spines[["top", "right"]].set_visible(False)
+        if dates:
+            _date_axis(ax)
+        else:
+            ax.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    for ax in labelled:
+        ax.set_xlabel("" if dates else "steps ahead")
+        ax.xaxis.get_offset_text().set_visible(True)
+    if own:
+        axes[0].figure.legend(handles=entries, loc="outside upper center", ncols=min(len(entries), 6), frameon=False)
+    elif axes:
+        axes[0].legend(handles=entries, frameon=False, fontsize="small")
+    return axes
+
+
+def _positions(names: tuple[str, ...], columns: Any) -> list[int]:
+    """Columns by name or by position, one or several, as positions."""
+    if columns is None:
+        return list(range(len(names)))
+    chosen = []
+    for column in [columns] if isinstance(columns, (str, Integral)) else list(columns):
+        if isinstance(column, str) and column in names:
+            chosen.append(names.index(column))
+        elif type(column) is not bool and isinstance(column, Integral) and -len(names) <= int(column) < len(names):
+            chosen.append(range(len(names))[int(column)])
+        else:
+            raise ValueError(f"columns must be among {', '.join(names)}, or positions, got {column!r}")
+    if not chosen:
+        raise ValueError("columns must name at least one column, got none")
+    return chosen
+
+
+def _times(forecast: Forecast, rows: int) -> tuple[Any, Any, bool]:
+    """Where ``rows`` observed rows and the rows of the forecast stand on the time axis, and whether that is one of dates."""
+    import pandas as pd
+
+    steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, len(forecast) + 1.0), False
+    labels = pd.Index(forecast.index)
+    if isinstance(labels, pd.PeriodIndex):
+        labels = labels.to_timestamp()
+    if labels.inferred_type not in ("datetime64", "datetime", "date"):
+        return steps
+    labels = pd.DatetimeIndex(labels).tz_localize(None)
+    if labels.hasnans or not labels.is_monotonic_increasing:
+        return steps
+    # Observed rows carry no dates: they are set back by the rule of those to come, such as month ends, or by their first gap.
+    ahead = labels.to_numpy()
+    rule = labels.freq or pd.DatetimeIndex(labels, freq="infer").freq
+    if not rows:
+        before = ahead[:0]
+    elif rule is not None:
+        before = pd.date_range(end=labels[0], periods=rows + 1, freq=rule)[:-1].to_numpy()
+    elif len(labels) > 1:
+        before = ahead[0] - (ahead[1] - ahead[0]) * np.arange(rows, 0, -1)
+    else:
+        return steps
+    number: Any = import_module("matplotlib.dates").date2num
+    return number(before), number(ahead), True
+
+
+def _line(ax: Axes, x: Any, y: Any, **style: Any) -> list[Any]:
+    """A line, with a dot where a value stands alone between missing ones and no line would show it."""
+    seen = np.concatenate([[False], np.isfinite(y), [False]])
+    alone = np.flatnonzero(seen[1:-1] & ~seen[:-2] & ~seen[2:])
+    if len(alone) and "marker" not in style:
+        style |= {"marker": "o", "markersize": 2.5, "markevery": alone.tolist()}
+    return ax.plot(x, y, **style)
+
+
+def _tint(colour: str, strength: float) -> tuple[float, ...]:
+    """``colour`` on white: opaque, so that bands one over the other look as they do in the legend."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(1.0 - strength * (1.0 - part) for part in to_rgb(colour))
+
+
+def _date_axis(ax: Axes) -> None:
+    dates: Any = import_module("matplotlib.dates")  # its classes have no types
+    ax.xaxis_date()
+    locator = dates.AutoDateLocator(minticks=3, maxticks=7)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
 
 
 def save(axes: Sequence[Axes], path: str | os.PathLike[str]) -> None:

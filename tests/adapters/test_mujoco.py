@@ -240,6 +240,23 @@ def test_a_run_beyond_mujocos_numbers_is_an_error_and_leaves_no_log(force, tmp_p
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_mujoco_complains_of_is_an_error_and_leaves_no_log(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    heard = []
+    mujoco.set_mju_user_warning(heard.append)
+    try:
+        with pytest.raises(
+            FloatingPointError, match=r"cart pole, run 0: stopped by MuJoCo \(.*\) by t = 1e\+30; the state before"
+        ):
+            engine.cart_pole(np.zeros(5), initial_state=[0.0, 3.0, 0.0, 0.0], dt=1e30)
+        assert mujoco.get_mju_user_warning() == heard.append  # the listener of before is back
+    finally:
+        mujoco.set_mju_user_warning(None)
+    assert heard == []
+    assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_mujoco_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(ImportError, match=r"needs MuJoCo: pip install 'pesn\[mujoco\]'"):

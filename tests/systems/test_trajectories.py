@@ -180,6 +180,13 @@ def test_parquet_without_pyarrow_says_what_to_do(tmp_path, monkeypatch):
         ({"lengths": (5.0, 5.0)}, TypeError, "lengths must be a whole number"),
         ({"names": ("x", "u")}, ValueError, "names must have 3 entries"),
         ({"units": ("m",)}, ValueError, "units must have 3 entries"),
+        ({"names": 3}, TypeError, "names must be a sequence, got 3"),
+        ({"names": "xvu"}, TypeError, "names must be a sequence, got 'xvu'"),
+        ({"names": (1, 2, 3)}, TypeError, r"names must be strings, got \(1, 2, 3\)"),
+        ({"names": ("x", "v", "t")}, ValueError, "names must differ from each other and from 'run' and 't'"),
+        ({"units": None}, TypeError, "units must be a sequence, got None"),
+        ({"lengths": 10}, TypeError, "lengths must be a sequence, got 10"),
+        ({"lengths": np.array([])}, ValueError, "lengths must name at least one run, got none"),
     ],
 )
 def test_bad_parts_are_refused_by_name(changes, error, message):

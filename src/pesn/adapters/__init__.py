@@ -1,1 +1,1 @@
-"""Networks of other libraries: PyTorch and scikit-learn."""
+"""Other libraries: networks of PyTorch and scikit-learn, and the two robots in MuJoCo."""

@@ -14,7 +14,9 @@ Needs MuJoCo: ``pip install 'pesn[mujoco]'``. Nothing is drawn, no display is ne
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -142,14 +144,15 @@ def cart_pole(
 
     states = np.empty((runs, steps, 4))
     states[:, 0] = initial
-    for run in range(runs):
-        data = mujoco.MjData(model)
-        data.qpos[:], data.qvel[:] = initial[run, :2], initial[run, 2:]
-        for k in range(1, steps):
-            for _ in range(substeps):
-                if not _step(mujoco, model, data, forces[run, k - 1]):
-                    raise _lost("cart pole", run, k * dt, carts.NAMES, states[run, k - 1])
-            states[run, k, :2], states[run, k, 2:] = data.qpos, data.qvel
+    with _listening(mujoco) as complaints:
+        for run in range(runs):
+            data = mujoco.MjData(model)
+            data.qpos[:], data.qvel[:] = initial[run, :2], initial[run, 2:]
+            for k in range(1, steps):
+                for _ in range(substeps):
+                    if not _step(mujoco, model, data, forces[run, k - 1]) or complaints:
+                        raise _lost("cart pole", run, k * dt, carts.NAMES, states[run, k - 1], complaints)
+                states[run, k, :2], states[run, k, 2:] = data.qpos, data.qvel
     return Trajectories(states.reshape(-1, 4), forces.reshape(-1, 1), float(dt), carts.NAMES, (steps,) * runs, carts.UNITS)
 
 
@@ -189,7 +192,7 @@ def ardrone(
 
     states = np.empty((steps, 12, runs))
     setpoints, last_velocity = np.zeros((6, runs)), initial[:, 3:6].T.copy()
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _listening(mujoco) as complaints:
         for k in range(steps):
             body = np.array([[*data.qpos[:3], *data.qvel[:3], *data.qpos[3:], *data.qvel[3:]] for data in bodies]).T
             quadrotor.observe(body, states[k])
@@ -199,8 +202,8 @@ def ardrone(
             for _ in range(_STEPS):
                 wanted = np.array(quadrotor.control(drone, setpoints, seen, given[:, k].T))
                 for run, data in enumerate(bodies):
-                    if not _step(mujoco, model, data, wanted[:, run]):
-                        raise _lost("AR.Drone", run, (k + 1) * SAMPLE_STEP, drones.NAMES, states[k, :, run])
+                    if not _step(mujoco, model, data, wanted[:, run]) or complaints:
+                        raise _lost("AR.Drone", run, (k + 1) * SAMPLE_STEP, drones.NAMES, states[k, :, run], complaints)
     flown = np.moveaxis(states, -1, 0).copy()
     flown[:, 0] = initial
     flown[:, :, 8] = np.unwrap(flown[:, :, 8], axis=1)
@@ -247,9 +250,22 @@ def _step(mujoco: Any, model: Any, data: Any, forces: Array) -> bool:
     return bool(np.abs(data.qpos).max() <= limit and np.abs(data.qvel).max() <= limit)  # NaN is not
 
 
-def _lost(system: str, run: int, time: float, names: tuple[str, ...], before: Array) -> FloatingPointError:
+@contextlib.contextmanager
+def _listening(mujoco: Any) -> Iterator[list[str]]:
+    """What MuJoCo complains of, in place of lines on the screen and a MUJOCO_LOG.TXT in the user's folder."""
+    complaints: list[str] = []
+    theirs = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(complaints.append)
+    try:
+        yield complaints
+    finally:
+        mujoco.set_mju_user_warning(theirs)
+
+
+def _lost(system: str, run: int, time: float, names: tuple[str, ...], before: Array, complaints: list[str]) -> FloatingPointError:
     last = ", ".join(f"{name} = {value:.6g}" for name, value in zip(names, before, strict=False))  # without the inputs' names
-    return FloatingPointError(f"{system}, run {run}: left ±1e10, MuJoCo's limit, by t = {time:g}; the state before was {last}")
+    what = f"stopped by MuJoCo ({complaints[0].strip()})" if complaints else "left ±1e10, MuJoCo's limit,"
+    return FloatingPointError(f"{system}, run {run}: {what} by t = {time:g}; the state before was {last}")
 
 
 def _engine() -> Any:

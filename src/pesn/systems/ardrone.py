@@ -24,13 +24,12 @@ import numpy.typing as npt
 from pesn.arguments import FloatArray, as_real
 from pesn.parameters import flag, number, whole_number
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly
-from pesn.systems.stepping import Progress, for_each_run, refuse_divergence
+from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
 
 Array = npt.NDArray[np.float64]
-Seed = None | int | np.random.SeedSequence | np.random.Generator
 
 _STATES = ("x", "y", "z", "vx", "vy", "vz", "roll", "pitch", "yaw", "roll_rate", "pitch_rate", "yaw_rate")
 NAMES = (*_STATES, "command_vx", "command_vy", "command_vz", "command_yaw_rate")
@@ -95,19 +94,19 @@ def simulate(
         Where a flight leaves finite numbers.
     """
     whole_number("runs", runs, 1)
-    if mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise ValueError(f"mode must be 'gazebo' or 'rotors', got {mode!r}")
     flag("command_noise", command_noise)
     drone = Parameters() if parameters is None else parameters
     if not isinstance(drone, Parameters):
         raise TypeError(f"parameters must be ardrone.Parameters or None, got {parameters!r}")
     array = None if commands is None else as_real("commands", commands)
-    runs, steps = int(runs), _rows(array, steps)
+    runs, steps = sizes(runs, _rows(array, steps), 12, progress)
     given = None if array is None else for_each_run("commands", array, runs, (steps, 4))
     initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
     _refuse_vertical(initial)
     strength = _wind_strength(wind, mode)
-    children = [child.spawn(4) for child in np.random.default_rng(rng).spawn(runs)]
+    children = [child.spawn(4) for child in generators(rng, runs)]
     with np.errstate(all="ignore"):  # a state that overflows is refused below, by its name
         flight = _flight(given, initial, children, steps, drone, command_noise, strength)
 
@@ -139,6 +138,8 @@ def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
     >>> hovering(2.0)[:3]
     array([0., 0., 2.])
     """
+    for name, value in (("height", height), ("yaw", yaw)):
+        number(name, value, -math.inf, math.inf, "()")
     state = np.zeros(12)
     state[2], state[8] = height, yaw
     return state
@@ -153,17 +154,15 @@ def message_noise(runs: int, steps: int, rng: Seed = None) -> Array:
     >>> bool((again.states == flights.states).all())
     True
     """
-    whole_number("runs", runs, 1)
-    whole_number("steps", steps, 1)
-    return np.array([_noise(child.spawn(4), steps) for child in np.random.default_rng(rng).spawn(runs)])
+    runs, steps = sizes(runs, steps, 4)
+    return np.array([_noise(child.spawn(4), steps) for child in generators(rng, runs)])
 
 
 def _rows(commands: FloatArray | None, steps: int | None) -> int:
     if steps is None:
         # A wrong number of axes is refused later, with the other wrong shapes.
         steps = 1000 if commands is None else commands.shape[-2] if commands.ndim in (2, 3) else 1
-    whole_number("steps", steps, 1)
-    return int(steps)
+    return steps
 
 
 def _refuse_vertical(initial: Array) -> None:

@@ -27,14 +27,13 @@ import numpy.typing as npt
 
 from pesn.arguments import as_real
 from pesn.parameters import number, whole_number
-from pesn.systems.stepping import Progress, for_each_run, refuse_divergence
+from pesn.systems.stepping import Progress, Seed, for_each_run, generator, generators, refuse_divergence, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
 
 Array = npt.NDArray[np.float64]
 Control = npt.ArrayLike | Callable[[float, Array], npt.ArrayLike]
-Seed = None | int | np.random.SeedSequence | np.random.Generator
 
 NAMES = ("x", "theta", "v", "omega", "u")
 UNITS = ("m", "rad", "m/s", "rad/s", "N")
@@ -84,7 +83,8 @@ def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parame
         np.broadcast_shapes(theta.shape, forces.shape)
     except ValueError:
         raise ValueError(f"force must broadcast against the states' {theta.shape}, got {forces.shape}") from None
-    return np.stack(_rates(_checked(parameters), np.sin, np.cos)(theta, v, omega, forces), axis=-1)
+    with np.errstate(all="ignore"):  # beyond the largest float is inf, without a word
+        return np.stack(_rates(_checked(parameters), np.sin, np.cos)(theta, v, omega, forces), axis=-1)
 
 
 def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
@@ -98,8 +98,9 @@ def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
     p = _checked(parameters)
     _, theta, v, omega = np.moveaxis(_states(state), -1, 0)
     ml = p.pole_mass * p.length
-    kinetic = 0.5 * (p.cart_mass + p.pole_mass) * v * v + 0.5 * (p.inertia + ml * p.length) * omega * omega
-    return np.asarray(kinetic + ml * np.cos(theta) * (v * omega + p.gravity), np.float64)
+    with np.errstate(all="ignore"):
+        kinetic = 0.5 * (p.cart_mass + p.pole_mass) * v * v + 0.5 * (p.inertia + ml * p.length) * omega * omega
+        return np.asarray(kinetic + ml * np.cos(theta) * (v * omega + p.gravity), np.float64)
 
 
 def wandering_force(
@@ -112,22 +113,28 @@ def wandering_force(
     >>> wandering_force(100_000, rng=0).std().round(1)
     np.float64(2.0)
     """
-    whole_number("steps", steps, 1)
+    _, steps = sizes(1, steps, 1)
     number("dt", dt, 0.0, math.inf, "()")
     number("strength", strength, 0.0, math.inf, "[)")
     number("time_constant", time_constant, 0.0, math.inf, "()")
+    dt, time_constant = float(dt), float(time_constant)
     keep = math.exp(-dt / time_constant)
     pass_on = -math.expm1(-dt / time_constant)
     # Weight of the noise j steps ago: pass_on² (j+1) keep^j. With q = keep² the squares sum to pass_on⁴ (1+q)/(1−q)³, and
     # 1 − q is pass_on (1 + keep), which keeps its digits where dt is small.
     deviation = math.sqrt(pass_on * (1.0 + keep * keep) / (1.0 + keep) ** 3)
+    scale = strength / deviation if deviation else 0.0  # 0 where dt is nothing beside the time constant: nothing passes
     first = second = 0.0
     force = []
-    for z in (np.random.default_rng(rng).standard_normal(steps) * (strength / deviation)).tolist():
+    for z in generator(rng).standard_normal(steps).tolist():
+        z *= scale
         first += pass_on * (z - first)
         second += pass_on * (first - second)
         force.append(second)
-    return np.array(force)
+    result = np.array(force)
+    if not np.isfinite(result).all():
+        raise ValueError(f"strength must be one that leaves forces finite, got {strength!r}")
+    return result
 
 
 def simulate(
@@ -164,12 +171,11 @@ def simulate(
     FloatingPointError
         Where a run leaves finite numbers: too large a force, or a step too long for the frictions.
     """
-    whole_number("runs", runs, 1)
-    whole_number("steps", steps, 1)
+    runs, steps = sizes(runs, steps, 4, progress)
     whole_number("substeps", substeps, 1)
     number("dt", dt, 0.0, math.inf, "()")
-    runs, steps, dt = int(runs), int(steps), float(dt)
-    children = np.random.default_rng(rng).spawn(runs)
+    dt = float(dt)
+    children = generators(rng, runs)
     hanging = np.array([_HANGING + _SPREAD * child.standard_normal(4) for child in children])
     state = hanging if initial_state is None else for_each_run("initial_state", initial_state, runs, (4,))
     drawn, gains = _forces(control, runs, steps, dt, children)
@@ -182,7 +188,7 @@ def simulate(
     for start in range(0, steps, chunk):
         stop = min(start + chunk, steps)
         given = drawn(start * dt, states[start].copy()) if callable(drawn) else drawn[start:stop]
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             states[start + 1 : stop + 1], inputs[start:stop] = advance(states[start], given)
         finite = np.isfinite(states[start + 1 : min(stop + 1, steps)]).all(axis=(1, 2))  # not the state after the last row
         if not finite.all():

@@ -1,7 +1,9 @@
-"""What the simulators share: a step of Runge and Kutta, arguments for one run or for all, an end at the last finite state."""
+"""What the simulators share: sizes and seeds, arguments for one run or for all, a step of Runge and Kutta, an end at the last
+finite state."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,11 +11,63 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.arguments import as_real
+from pesn.parameters import whole_number
 
-__all__ = ["Progress", "for_each_run", "refuse_divergence", "rk4"]
+__all__ = ["Progress", "Seed", "for_each_run", "generator", "generators", "refuse_divergence", "report", "rk4", "sizes"]
 
 Array = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # rows done, rows in all
+Seed = Any  # what np.random.default_rng takes
+_GENERATOR = 1000  # bytes, about, of the generator that each run has
+
+
+def sizes(runs: int, steps: int, columns: int, progress: Progress | None = None) -> tuple[int, int]:
+    """``runs`` and ``steps`` as ints, if so many rows of ``columns`` numbers find room: said before anything is drawn.
+
+    >>> sizes(2, 10**18, 3)
+    Traceback (most recent call last):
+    MemoryError: runs = 2 of steps = 1000000000000000000 rows need 4.8e+10 GB of memory
+    """
+    whole_number("runs", runs, 1)
+    whole_number("steps", steps, 1)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of two whole numbers or None, got {progress!r}")
+    runs, steps = int(runs), int(steps)
+    needed = runs * (8 * steps * columns + _GENERATOR)
+    try:
+        np.empty(needed, np.uint8)  # takes no memory yet
+    except (MemoryError, ValueError):  # the latter where no address reaches so far
+        gigabytes = needed / 10**9
+        raise MemoryError(f"runs = {runs} of steps = {steps} rows need {gigabytes:.3g} GB of memory") from None
+    return runs, steps
+
+
+def generators(rng: Seed, runs: int) -> list[np.random.Generator]:
+    """One for each run: the first ones do not depend on how many there are.
+
+    >>> [child.integers(100) for child in generators(0, 3)[:2]] == [child.integers(100) for child in generators(0, 2)]
+    True
+    """
+    return generator(rng).spawn(runs)
+
+
+def generator(rng: Seed) -> np.random.Generator:
+    """``np.random.default_rng(rng)``, whose errors name the argument.
+
+    >>> generator(-1)
+    Traceback (most recent call last):
+    ValueError: rng must be None, a seed (0 or more) or a NumPy generator, got -1
+    """
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"rng must be None, a seed (0 or more) or a NumPy generator, got {rng!r}") from None
+
+
+def report(progress: Progress | None, done: int, steps: int) -> None:
+    """Call ``progress`` after about every hundredth of the rows."""
+    if progress is not None and (done == steps or done % math.ceil(steps / 100) == 0):
+        progress(done, steps)
 
 
 def rk4(rate: Callable[[Array], Array], x: Array, dt: float) -> Array:

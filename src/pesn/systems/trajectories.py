@@ -28,7 +28,7 @@ from pesn.writing import replacing
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KINDS", "Trajectories"]
+__all__ = ["KINDS", "Trajectories", "stacked"]
 
 Array = npt.NDArray[np.float64]
 KINDS = (".csv", ".parquet", ".npz")
@@ -65,22 +65,28 @@ class Trajectories:
             if array.ndim != 2 or len(array) != len(states):
                 raise ValueError(f"{name} must have shape ({len(states) if states.ndim else 'n'}, columns), got {array.shape}")
         number("dt", self.dt, 0.0, math.inf, "()")
-        for length in self.lengths:
+        lengths = _entries("lengths", self.lengths)
+        for length in lengths:
             whole_number("lengths", length, 1)
-        if not self.lengths:
+        if not lengths:
             raise ValueError("lengths must name at least one run, got none")
-        if sum(self.lengths) != len(states):
-            raise ValueError(f"lengths must sum to the {len(states)} rows of states, got {sum(self.lengths)}")
+        lengths = tuple(int(length) for length in lengths)
+        if sum(lengths) != len(states):
+            raise ValueError(f"lengths must sum to the {len(states)} rows of states, got {sum(lengths)}")
         width = states.shape[1] + inputs.shape[1]
         for name in ("names", "units"):
-            if len(getattr(self, name)) != width:
+            texts = _entries(name, getattr(self, name))
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError(f"{name} must be strings, got {getattr(self, name)!r}")
+            if len(texts) != width:
                 raise ValueError(f"{name} must have {width} entries, the states' then the inputs', got {getattr(self, name)!r}")
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, tuple(map(str, texts)))
         if len({"run", "t", *self.names}) != width + 2:
             raise ValueError(f"names must differ from each other and from 'run' and 't', got {self.names!r}")
         object.__setattr__(self, "states", states)
         object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "lengths", tuple(int(length) for length in self.lengths))
+        object.__setattr__(self, "dt", float(self.dt))
+        object.__setattr__(self, "lengths", lengths)
 
     def __len__(self) -> int:
         """The number of runs."""
@@ -135,7 +141,7 @@ class Trajectories:
                 with open(part, "wb") as file:
                     np.savez_compressed(file, **self._parts())
             elif suffix == ".csv":
-                self.to_frame().to_csv(part, index=False, float_format="%.17g")
+                self.to_frame().to_csv(part, index=False)  # floats as repr writes them: short, and to the last bit
             else:
                 try:
                     self.to_frame().to_parquet(part, index=False, engine="pyarrow")
@@ -149,3 +155,23 @@ class Trajectories:
         starts = np.concatenate([[0], np.cumsum(self.lengths)])
         rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in runs]) if runs else np.arange(0)
         return replace(self, states=self.states[rows], inputs=self.inputs[rows], lengths=tuple(self.lengths[i] for i in runs))
+
+
+def stacked(states: Array, inputs: Array, dt: float, names: tuple[str, ...], units: tuple[str, ...]) -> Trajectories:
+    """Trajectories of equally long runs, from states (runs, steps, d) and inputs (runs, steps, u).
+
+    >>> stacked(np.zeros((2, 5, 3)), np.zeros((2, 5, 0)), 1.0, ("x", "y", "z"), ("",) * 3).lengths
+    (5, 5)
+    """
+    runs, steps, width = states.shape
+    rows = states.reshape(runs * steps, width), inputs.reshape(runs * steps, inputs.shape[2])
+    return Trajectories(*rows, dt, names, (steps,) * runs, units)
+
+
+def _entries(name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):  # its letters are not meant
+        raise TypeError(f"{name} must be a sequence, got {value!r}")
+    try:
+        return tuple(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence, got {value!r}") from None

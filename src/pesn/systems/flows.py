@@ -1,0 +1,165 @@
+"""Flows of three variables, by Runge and Kutta's method: Lorenz and Rössler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.parameters import number, whole_number
+from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, report, rk4, sizes
+from pesn.systems.trajectories import Trajectories, stacked
+
+__all__ = ["checked_time", "lorenz", "roessler", "start"]
+
+Array = npt.NDArray[np.float64]
+_MOST = 1e9  # rows of a transient: more would take days
+
+
+def lorenz(
+    *,
+    runs: int = 1,
+    steps: int = 5000,
+    dt: float = 0.02,
+    initial_state: npt.ArrayLike | None = None,
+    transient: float | None = None,
+    rng: Seed = None,
+    sigma: float = 10.0,
+    rho: float = 28.0,
+    beta: float = 8.0 / 3.0,
+    substeps: int = 5,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Lorenz's convection (E. N. Lorenz, J. Atmos. Sci. 20, 1963): ẋ = σ(y − x), ẏ = x(ρ − z) − y, ż = xy − βz.
+
+    Parameters
+    ----------
+    runs, steps, dt
+        Runs, rows of each, and the time from one row to the next, which Runge and Kutta's method crosses in ``substeps``.
+    initial_state
+        (3,), or (runs, 3), one for each run. By default drawn near the attractor, for each run by a generator of its own.
+    transient
+        Time that passes before row 0, rounded up to whole rows: by default 20 from a drawn state and 0 from a given one.
+    rng
+        What ``np.random.default_rng`` takes.
+    progress
+        Called with (rows done, rows in all) of each run, a hundred times at most.
+
+    Returns
+    -------
+    states (runs · steps, 3) and inputs (runs · steps, 0).
+
+    >>> lorenz(steps=3, initial_state=[1.0, 1.0, 1.0]).states.round(3)
+    array([[1.   , 1.   , 1.   ],
+           [1.049, 1.524, 0.973],
+           [1.187, 2.089, 0.962]])
+    """
+    for name, value in (("sigma", sigma), ("rho", rho), ("beta", beta)):
+        number(name, value, 0.0, math.inf, "[)")
+    sigma, rho, beta = float(sigma), float(rho), float(beta)
+
+    def rate(state: Array) -> Array:
+        x, y, z = state
+        change = np.empty_like(state)
+        change[0] = sigma * (y - x)
+        change[1] = x * (rho - z) - y
+        change[2] = x * y - beta * z
+        return change
+
+    box = ((-15.0, 15.0), (-15.0, 15.0), (15.0, 35.0))
+    return _flow("lorenz", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
+
+
+def roessler(
+    *,
+    runs: int = 1,
+    steps: int = 5000,
+    dt: float = 0.1,
+    initial_state: npt.ArrayLike | None = None,
+    transient: float | None = None,
+    rng: Seed = None,
+    a: float = 0.2,
+    b: float = 0.2,
+    c: float = 5.7,
+    substeps: int = 5,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Rössler's band (O. E. Rössler, Phys. Lett. A 57, 1976): ẋ = −y − z, ẏ = x + ay, ż = b + z(x − c).
+
+    As :func:`lorenz`, with a transient of 100 after a drawn state. Far from the attractor the system itself runs away, and
+    then a FloatingPointError says where.
+
+    >>> roessler(steps=3, initial_state=[1.0, -5.0, 0.1]).states.round(3)
+    array([[ 1.   , -5.   ,  0.1  ],
+           [ 1.49 , -4.975,  0.08 ],
+           [ 1.977, -4.901,  0.071]])
+    """
+    for name, value in (("a", a), ("b", b), ("c", c)):
+        number(name, value, -math.inf, math.inf, "()")
+    a, b, c = float(a), float(b), float(c)
+
+    def rate(state: Array) -> Array:
+        x, y, z = state
+        change = np.empty_like(state)
+        change[0] = -y - z
+        change[1] = x + a * y
+        change[2] = b + z * (x - c)
+        return change
+
+    box = ((-8.0, 8.0), (-8.0, 8.0), (0.0, 0.1))  # every phase of the band, which forgets its phase slowly; inside the basin
+    return _flow("roessler", rate, box, runs, steps, dt, initial_state, transient, 100.0, rng, substeps, progress)
+
+
+def _flow(
+    system: str,
+    rate: Callable[[Array], Array],
+    box: tuple[tuple[float, float], ...],
+    runs: int,
+    steps: int,
+    dt: float,
+    initial_state: Any,
+    transient: float | None,
+    usual_transient: float,
+    rng: Seed,
+    substeps: int,
+    progress: Progress | None,
+) -> Trajectories:
+    """ẋ = rate(x) in three variables, a row every ``dt``; states are (3, runs) here."""
+    runs, steps = sizes(runs, steps, 3, progress)
+    dt, skipped = checked_time(dt, substeps, transient, usual_transient if initial_state is None else 0.0)
+    state = start(initial_state, runs, box, rng)
+    names = ("x", "y", "z")
+    states = np.empty((runs, steps, 3))
+    with np.errstate(all="ignore"):
+        for row in range(skipped + steps):
+            if row:
+                before = state
+                for _ in range(substeps):
+                    state = rk4(rate, state, dt / substeps)
+                refuse_divergence(system, before.T, state.T, names, row * dt)
+            if row >= skipped:
+                states[:, row - skipped] = state.T
+                report(progress, row - skipped + 1, steps)
+    return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * 3)
+
+
+def checked_time(dt: float, substeps: int, transient: float | None, usual: float) -> tuple[float, int]:
+    """``dt`` as a float, and the rows of the transient, ``usual`` where none is given; both in range."""
+    number("dt", dt, 0.0, math.inf, "()")
+    whole_number("substeps", substeps, 1)
+    passed = usual if transient is None else transient
+    number("transient", passed, 0.0, math.inf, "[)")
+    if float(passed) / float(dt) > _MOST:
+        raise ValueError(f"transient must be {_MOST:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")
+    return float(dt), math.ceil(float(passed) / float(dt) - 1e-9)
+
+
+def start(initial_state: Any, runs: int, box: tuple[tuple[float, float], ...], rng: Any) -> Array:
+    """(d, runs): the states given, or one from the box for each run, which does not depend on how many others there are."""
+    if initial_state is not None:
+        return np.ascontiguousarray(for_each_run("initial_state", initial_state, runs, (len(box),)).T)
+    low, high = np.array(box).T
+    return np.stack([generator.uniform(low, high) for generator in generators(rng, runs)], axis=1)
