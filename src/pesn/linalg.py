@@ -6,7 +6,21 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["blocks", "explain", "half_log_determinant", "outer", "pad", "root_of", "solve", "symmetric", "times", "transpose"]
+__all__ = [
+    "as_root",
+    "blocks",
+    "explain",
+    "half_log_determinant",
+    "inverse_root",
+    "orthonormal",
+    "outer",
+    "pad",
+    "root_of",
+    "solve",
+    "symmetric",
+    "times",
+    "transpose",
+]
 
 
 def transpose(a: Any) -> Any:
@@ -81,3 +95,24 @@ def explain(seen: Any, other: Any) -> tuple[Any, Any]:
         return gain, turned[..., n:]
     turned[..., :n] *= ~live[..., None, :]
     return gain, turned
+
+
+def orthonormal(B: Any) -> Any:
+    """An orthonormal basis (N, s) of the columns of B, scaled first: units must not decide its rank."""
+    size = np.sqrt(np.sum(np.square(B), axis=0))
+    u, s, _ = np.linalg.svd(B / np.where(size > 0.0, size, 1.0), full_matrices=False)
+    return u[:, s > 1e-13 * np.max(s, initial=0.0)]
+
+
+def inverse_root(S: Any) -> Any:
+    """R with R Rᵀ = S⁺ of a covariance, judged on the scale of its own deviations: units of measure must not decide its rank."""
+    std = np.sqrt(np.maximum(np.diagonal(S), 0.0))
+    scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
+    values, vectors = np.linalg.eigh(symmetric(scale[:, None] * S * scale))
+    live = values > 10.0 * len(values) * float(np.finfo(float).eps)
+    return scale[:, None] * vectors[:, live] / np.sqrt(values[live])
+
+
+def as_root(cov: Any) -> Any:
+    """R with cov = Rᵀ R."""
+    return np.ascontiguousarray(root_of(cov).T)

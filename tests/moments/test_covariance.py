@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pesn.activations import custom, get, names, piecewise_linear
 from pesn.moments import closed, exact, pairs
-from pesn.moments.covariance import MAX_ORDER, TOLERANCE, choose, covariance, cross
+from pesn.moments.covariance import MAX_ORDER, TOLERANCE, choose, covariance, cross, linear_and_rest
 
 TANH = get("tanh")
 BARE = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
@@ -469,3 +469,49 @@ def test_wrong_options_are_named():
         cross(TANH, m, np.ones(2), C, gain=np.ones(3))
     with pytest.raises(ValueError, match=r"mean, var and cov_xz must be"):
         cross(TANH, m, np.ones(2), np.ones(3))
+
+
+# ---------------------------------------------------------------- the linear part and the rest
+
+
+@pytest.mark.parametrize("spread", [1e-6, 0.05, 0.7, 3.0])
+def test_linear_part_and_rest_make_the_covariance(spread):
+    rng = np.random.default_rng(0)
+    root = spread * rng.normal(size=(6, 6))
+    m, C = rng.normal(size=6), root @ root.T
+    C = 0.5 * (C + C.T)
+    g, rest = linear_and_rest("tanh", m, C)
+    # E[f′] to rounding, by quadrature
+    np.testing.assert_allclose(g, exact.gain(TANH, m, np.diag(C)), rtol=1e-11)
+    whole = covariance("tanh", m, C)
+    np.testing.assert_allclose(g[:, None] * C * g + rest, whole, rtol=1e-9, atol=1e-12 * whole.max())
+    values = np.linalg.eigvalsh(rest)
+    assert values[0] >= -1e-14 * np.linalg.eigvalsh(whole)[-1]
+
+
+def test_the_rest_of_a_small_variance_is_its_second_order():
+    """Cov f(z) − g C g → ½ f″ C² f″."""
+    m, C = np.array([0.4, -0.9, 1.3]), 1e-4 * np.array([[1.0, 0.6, -0.2], [0.6, 2.0, 0.3], [-0.2, 0.3, 0.5]])
+    _, rest = linear_and_rest("tanh", m, C)
+    curvature = -2.0 * np.tanh(m) / np.cosh(m) ** 2
+    expected = 0.5 * curvature[:, None] * C**2 * curvature
+    np.testing.assert_allclose(rest, expected, rtol=2e-3)
+
+
+def test_the_rest_stays_semi_definite_where_pairs_are_taken_one_by_one():
+    rng = np.random.default_rng(1)
+    root = np.outer(rng.normal(size=8), [10.0, 0.0]) + 0.3 * rng.normal(size=(8, 2))
+    m, C = rng.normal(size=8), root @ root.T
+    C = 0.5 * (C + C.T)
+    assert choose("tanh", m, C)[0] == "plackett"
+    g, rest = linear_and_rest("tanh", m, C)
+    whole = covariance("tanh", m, C)
+    np.testing.assert_allclose(g[:, None] * C * g + rest, whole, rtol=0, atol=1e-7)
+    assert np.linalg.eigvalsh(rest)[0] >= -1e-14
+
+
+def test_a_unit_that_does_not_vary_has_a_gain_and_no_rest():
+    g, rest = linear_and_rest("tanh", np.array([0.5, 0.1]), np.diag([0.0, 0.4]))
+    assert g[0] == pytest.approx(1.0 - np.tanh(0.5) ** 2, rel=1e-11)
+    np.testing.assert_array_equal(rest[0], 0.0)
+    assert rest[1, 1] > 0.0

@@ -32,7 +32,7 @@ from pesn.arguments import FloatArray, as_real, result_dtype
 from pesn.moments import mehler, mixture, pairs, surface
 from pesn.moments.scaled_tanh import as_scaled_tanh
 
-__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross"]
+__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross", "linear_and_rest"]
 
 Array = npt.NDArray[np.float64]
 
@@ -142,6 +142,38 @@ def cross(
             raise ValueError(f"gain must have mean's shape {mean.shape}, got {factor.shape}")
     dtype = np.result_type(mean.dtype, var.dtype, cov_xz.dtype)
     return np.asarray(cov_xz * factor, dtype=dtype)
+
+
+def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
+    """g = E[f′(z)] (D,) and the matrix Cov f(z) − g cov g (D, D): what a linear map of z does not explain of f(z).
+
+    The rest is Mehler's series from its second order on: summed, not subtracted, and so positive semi-definite. It is
+    uncorrelated with everything that is jointly Gaussian with z.
+
+    >>> g, rest = linear_and_rest("tanh", np.array([0.0, 0.5]), np.array([[1.0, 0.9], [0.9, 1.0]]))
+    >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
+    True
+    """
+    record = get(activation)
+    problem = _Problem(record, mean, cov)
+    order, coefficients, out_var = problem.series(None, _stages(record, "auto"))
+    deviation = np.sqrt(out_var)
+    if order is None:
+        g: Array = surface.gain(record, problem.mean, problem.var)
+        # a difference, and pairwise only as exact as the mixture: what falls below 0 is rounding or that
+        values, vectors = np.linalg.eigh(problem.pairwise(out_var) - g[:, None] * cov * g)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return g, root @ root.T
+    g = coefficients[:, 0] * np.divide(deviation, problem.std, out=np.zeros_like(deviation), where=problem.std > 0.0)
+    still = problem.std == 0.0
+    if still.any():
+        g[still] = surface.gain(record, problem.mean[still], problem.var[still])
+    c = np.ascontiguousarray(coefficients.T)
+    own = np.maximum(1.0 - np.square(c[0]), 0.0) * out_var
+    c[0] = 0.0
+    rest = np.empty_like(problem.correlation)
+    mehler.series(problem.correlation, c, deviation, own, rest)
+    return g, rest
 
 
 # ---------------------------------------------------------------- one matrix
