@@ -32,9 +32,7 @@ ROWS_ARE_TIME = {
 }
 
 
-@parametrize_with_checks(
-    [EchoStateNetwork(n_units=30), ProbabilisticESN(n_units=30)], expected_failed_checks=lambda _: ROWS_ARE_TIME
-)
+@parametrize_with_checks([EchoStateNetwork(), ProbabilisticESN()], expected_failed_checks=lambda _: ROWS_ARE_TIME)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -137,6 +135,8 @@ def test_blocks_do_not_show(network, monkeypatch):
     cut = clone(plain).fit(X, y)
     np.testing.assert_allclose(cut.readout_.weights, plain.readout_.weights, rtol=1e-5, atol=1e-8)
     cut.readout_ = plain.readout_
+    if network is ProbabilisticESN:
+        cut.start_, cut.process_noise_ = plain.start_, plain.process_noise_
     np.testing.assert_array_equal(cut.predict(X), plain.predict(X))
     np.testing.assert_array_equal(cut.transform(X), plain.transform(X))
 
@@ -159,15 +159,17 @@ def test_noise_is_in_the_states_while_fitting_and_nowhere_else():
     np.testing.assert_array_equal(noisy.transform(X), quiet.transform(X))
 
 
+@pytest.mark.parametrize("covariance", ["auto", "full", "low-rank", "diagonal"])
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
-def test_without_variance_and_noise_it_is_the_deterministic_network(feedback):
+def test_without_variance_and_noise_it_is_the_deterministic_network(feedback, covariance):
     X, y = series(300, m=2)
     options = {"n_units": 50, "feedback_scaling": feedback, "ridge": 1e-4, "washout": 10, "random_state": 2}
-    plain, probable = EchoStateNetwork(**options).fit(X, y), ProbabilisticESN(**options).fit(X, y)
-    np.testing.assert_allclose(probable.readout_.weights, plain.readout_.weights, atol=1e-8)
-    np.testing.assert_allclose(probable.predict(X), plain.predict(X), atol=1e-8)
-    np.testing.assert_allclose(probable.predict(Gaussian(X, var=np.zeros_like(X))), plain.predict(X), atol=1e-8)
-    np.testing.assert_allclose(probable.transform(X), plain.transform(X), atol=1e-9)
+    own = {"covariance": covariance, "rank": 20, "initial_state": "zero", "process_noise": 0}
+    plain, probable = EchoStateNetwork(**options).fit(X, y), ProbabilisticESN(**options, **own).fit(X, y)
+    np.testing.assert_array_equal(probable.readout_.weights, plain.readout_.weights)
+    np.testing.assert_array_equal(probable.predict(X), plain.predict(X))
+    np.testing.assert_array_equal(probable.predict(Gaussian(X, var=np.zeros_like(X))), plain.predict(X))
+    np.testing.assert_array_equal(probable.transform(X), plain.transform(X))
 
 
 def test_sequences_start_anew():
@@ -210,6 +212,28 @@ def test_washed_out_rows_are_not_learnt_from():
     np.testing.assert_array_equal(esn.fit(X, spoilt, lengths=[100, 200]).readout_.weights, right)
     online, spoilt_online = (clone(esn).partial_fit(X[:100], target[:100]) for target in (y, spoilt))
     np.testing.assert_array_equal(online.readout_.weights, spoilt_online.readout_.weights)
+
+
+@BOTH
+def test_washout_auto_is_as_long_as_the_reservoir_remembers(network):
+    X, y = series(1500)
+    quick, slow = (network(50, leak_rate=leak, washout="auto", random_state=0).fit(X, y) for leak in (0.5, 0.05))
+    assert 0 < quick.washout_ < slow.washout_ <= 750
+    # started from wherever a state may be, runs come as close to each other as is promised, and not much sooner
+    for esn in (quick, slow):
+        states = esn.transform(X)[750:]
+        starts = [states.mean(axis=0), *states[10::15]]
+        first, *runs = (esn.predict(X, state=esn.state_._replace(mean=h)) for h in starts)
+        apart = np.sqrt(np.mean(np.square(runs - first), axis=0))[:, 0]
+        promised = max(1e-3 * y.std(), 0.1 * esn.readout_.residual_cov[0, 0] ** 0.5)
+        assert apart[esn.washout_ :].max() < 3.0 * promised
+        assert apart[: esn.washout_ // 2].min() > promised
+    short = clone(slow).fit(X, y, lengths=[1460, 40])
+    assert short.washout_ == 20  # never more than half of a sequence
+    assert clone(slow).fit(X[:2], y[:2]).washout_ <= 1
+    fixed = clone(slow).set_params(washout=slow.washout_).fit(X, y)
+    np.testing.assert_array_equal(fixed.readout_.weights, slow.readout_.weights)
+    assert fixed.washout_ == slow.washout_
 
 
 @BOTH

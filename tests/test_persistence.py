@@ -1,10 +1,11 @@
 """Files.
 
 Claims: a saved network predicts the same numbers to the bit, also after online learning, with its parameters and names; a file is
-the old one or the new one, whatever happens while it is written; no code of a file runs when it is read; a file that is cut
-short, foreign, changed or from a newer version is one ValueError, and never a crash in a kernel.
+the old one or the new one, whatever happens while it is written; no code of a file runs when it is read; files of the first
+format load; a file that is cut short, foreign, changed or from a newer version is one ValueError, and never a crash in a kernel.
 """
 
+import copy
 import io
 import json
 import os
@@ -34,6 +35,13 @@ Y = X[:, :1] * np.roll(X[:, 1:], 1)
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "model.pesn"
     EchoStateNetwork(15, feedback_scaling=0.1, random_state=0).fit(X, Y).partial_fit(X, Y).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def probable(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "model.pesn"
+    ProbabilisticESN(10, density=0.5, feedback_scaling=0.1, noise=0.01, random_state=0).fit(X[:80], Y[:80]).save(path)
     return path
 
 
@@ -107,6 +115,34 @@ def test_parameters_that_are_objects(form, tmp_path):
     np.testing.assert_array_equal(again.initial_state.cov, esn.initial_state.cov)
     np.testing.assert_array_equal(again.predict(X, return_std=True), esn.predict(X, return_std=True))
     assert again.random_state.randint(1000) == esn.random_state.randint(1000)
+
+
+@pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
+def test_what_a_probabilistic_network_has_learnt_is_kept(covariance, tmp_path):
+    options = {"feedback_scaling": 0.1, "noise": 1e-3, "covariance": covariance, "rank": 6, "washout": "auto", "random_state": 7}
+    esn = ProbabilisticESN(15, **options).fit(Gaussian(X[:200], var=np.full((200, 2), 0.01)), Y[:200])
+    esn.save(tmp_path / "a")
+    again = load(tmp_path / "a")
+    assert (again.washout_, again.process_noise_) == (esn.washout_, esn.process_noise_)
+    for name in ("start_", "state_"):
+        assert type(getattr(again, name)) is type(getattr(esn, name))
+        for found, expected in zip(getattr(again, name), getattr(esn, name), strict=True):
+            assert type(found) is type(expected)
+            np.testing.assert_array_equal(found, expected)
+    assert (again.state_.cov is None, again.state_.own is None) == (covariance == "diagonal", covariance != "low-rank")
+    rows = Gaussian(X[200:], var=np.full((100, 2), 0.01))
+    for state in (None, "state_"):
+        expected, found = (m.predict(rows, return_cov=True, state=state and getattr(m, state)) for m in (esn, again))
+        for i in range(2):
+            np.testing.assert_array_equal(found[i], expected[i])
+
+
+@pytest.mark.parametrize("initial_state", ["learned", Gaussian(np.zeros(8), factor=np.full((8, 1), 0.3), var=np.full(8, 0.1))])
+def test_copies(initial_state):
+    esn = ProbabilisticESN(8, density=0.5, initial_state=initial_state, random_state=0).fit(X, Y)
+    expected = esn.predict(X, return_std=True)
+    for again in (copy.copy(esn), copy.deepcopy(esn), pickle.loads(pickle.dumps(esn)), clone(esn).fit(X, Y)):
+        np.testing.assert_array_equal(again.predict(X, return_std=True), expected)
 
 
 def test_names_and_precision_are_kept(tmp_path):
@@ -275,8 +311,35 @@ def test_a_newer_format(saved, tmp_path):
         members["schema.json"] = b"something that this version does not understand"
 
     rewrite(saved, tmp_path / "new", newer)
-    with pytest.raises(ValueError, match=r"new was saved by pesn 9\.9 in format 2; .* reads formats up to 1; update pesn"):
+    formats = rf"in format {persistence.FORMAT + 1}; .* reads formats up to {persistence.FORMAT}; update pesn"
+    with pytest.raises(ValueError, match=rf"new was saved by pesn 9\.9 {formats}"):
         load(tmp_path / "new")
+
+
+@BOTH
+def test_a_file_of_the_first_format(network, tmp_path):
+    """Networks then had no washout_, start_ and process_noise_, and their states four parts."""
+    own = {"covariance": "diagonal", "initial_state": "zero", "process_noise": 0} if network is ProbabilisticESN else {}
+    esn = network(15, washout=3, noise=0.01, random_state=0, **own).fit(X, Y)
+    esn.save(tmp_path / "now")
+
+    def older(members, version):
+        schema = json.loads(members["schema.json"])
+        content = schema["content"]["content"]
+        for name in ("washout_", "start_", "process_noise_"):
+            content.pop(name, None)
+        content["state_"]["content"] = content["state_"]["content"][:4]
+        members["schema.json"] = json.dumps(schema)
+        members["pesn.json"] = json.dumps({**json.loads(members["pesn.json"]), "format_version": version})
+
+    rewrite(tmp_path / "now", tmp_path / "then", lambda members: older(members, 1))
+    again = load(tmp_path / "then")
+    assert again.washout_ == 3
+    np.testing.assert_array_equal(again.predict(X), esn.predict(X))
+    np.testing.assert_array_equal(again.partial_fit(X, Y).readout_.weights, esn.partial_fit(X, Y).readout_.weights)
+    rewrite(tmp_path / "now", tmp_path / "odd", lambda members: older(members, persistence.FORMAT))
+    with pytest.raises(ValueError, match=r"odd is damaged: its attributes are not those of .*washout_"):
+        load(tmp_path / "odd")
 
 
 def test_a_changed_number_is_noticed(saved, tmp_path):
@@ -359,9 +422,11 @@ def test_forged_types_are_refused_and_nothing_runs(what, place, saved, tmp_path)
     assert not CALLED
 
 
-def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
+@pytest.mark.parametrize("kind", ["saved", "probable"])
+def test_arrays_that_do_not_fit_together_never_reach_a_kernel(kind, request, tmp_path):
     """Every array of the file in turn: shorter, of another type, or with an index beyond the end."""
-    with zipfile.ZipFile(saved) as archive:
+    path = request.getfixturevalue(kind)
+    with zipfile.ZipFile(path) as archive:
         arrays = [name for name in archive.namelist() if name.endswith(".npy")]
     refused = []
     for name in arrays:
@@ -372,10 +437,11 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
                 np.save(buffer, change(np.load(io.BytesIO(members[name]))))
                 members[name] = buffer.getvalue()
 
-            rewrite(saved, tmp_path / "odd", swap)
+            rewrite(path, tmp_path / "odd", swap)
             found, refusal = attempt(tmp_path / "odd")
             if refusal is None:  # other numbers, in the right places
-                assert found.partial_fit(X[:20], Y[:20]).predict(X).shape == Y.shape
+                assert found.predict(X[:9]).shape == Y[:9].shape
+                assert kind == "probable" or found.partial_fit(X[:20], Y[:20]).predict(X).shape == Y.shape
             else:
                 assert "odd is damaged" in str(refusal)
                 refused.append(name)
@@ -418,6 +484,34 @@ def test_a_tampered_model_does_not_load(what, saved, tmp_path, monkeypatch):
     """Saved by pesn itself, digest and all: only the check at load stands between it and a late failure."""
     change, message = TAMPERED[what]
     esn = load(saved)
+    change(esn)
+    esn.save(tmp_path / "odd")
+    with pytest.raises(ValueError, match=f"odd is damaged: .*{message}"):
+        load(tmp_path / "odd")
+
+
+TAMPERED_PROBABLE = {
+    "start's units": (replaced("start_", n_states=3), "start_.n_states is 3"),
+    "start's lags": (replaced("start_", lags=40), "start_ does not fit"),
+    "start's lags as float": (replaced("start_", lags=1.0), "start_.lags is 1.0"),
+    "singular start": (lambda e: replaced("start_", root=np.zeros_like(e.start_.root))(e), "start_.root is not a triangular"),
+    "start's center": (replaced("start_", center=np.zeros(3)), "start_.center is not a finite array"),
+    "start as a list": (lambda e: setattr(e, "start_", [1]), "start_ is a list"),
+    "noise share": (lambda e: setattr(e, "process_noise_", -1.0), "process_noise_ is -1.0"),
+    "noise share as text": (lambda e: setattr(e, "process_noise_", "auto"), "process_noise_ is a str"),
+    "washout": (lambda e: setattr(e, "washout_", -1), "washout_ is -1"),
+    "washout as text": (lambda e: setattr(e, "washout_", "auto"), "washout_ is a str"),
+    "state's covariance": (replaced("state_", cov=-np.eye(11)), "state_.cov is not a covariance"),
+    "state's factor": (replaced("state_", own=np.zeros(10), cov=None), "state_.cov is not a finite array"),
+    "state's own": (replaced("state_", own=np.full(10, -1.0)), "state_.own must not be negative"),
+    "start gone": (lambda e: delattr(e, "start_"), "attributes are not those of a ProbabilisticESN: start_"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED_PROBABLE)
+def test_a_tampered_probabilistic_network_does_not_load(what, probable, tmp_path):
+    change, message = TAMPERED_PROBABLE[what]
+    esn = load(probable)
     change(esn)
     esn.save(tmp_path / "odd")
     with pytest.raises(ValueError, match=f"odd is damaged: .*{message}"):

@@ -32,14 +32,16 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from pesn import persistence
 from pesn.online import begin, go_on, learn
 from pesn.parameters import flag, number, whole_number
+from pesn.propagation import washout_of
 from pesn.readout import Gram, Readout, predict, solve
 from pesn.reservoir import Reservoir, State, draw, run
 from pesn.rls import RLSState
 from pesn.sequences import Array, Rows, blocks, features, refuse_gaps, refuse_kind, refuse_short, split
 
-__all__ = ["EchoStateNetwork"]
+__all__ = ["EchoStateNetwork", "all_or_nothing"]
 
 _FLOATS = [np.float64, np.float32]
+_TRIAL = 2000  # rows from which washout="auto" is found
 _LARGEST = 1e100  # of a parameter that is squared and summed
 
 
@@ -65,7 +67,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         For ``partial_fit``: the weight of the past falls by ``forgetting`` a row. ``rls_delta=None`` starts from the batch
         solution's own precision (without a batch: P = I / ridge), a number from the paper's P = rls_delta · I.
     washout
-        Rows at the start of each sequence that drive the reservoir and are not learnt from.
+        Rows at the start of each sequence that drive the reservoir and are not learnt from. ``"auto"``: until the start moves
+        the outputs by less than 0.1 % of their deviation, or a tenth of their residuals'; the number is in ``washout_``.
     random_state
         Seed of the weights and the noise. With an integer, fitting the same data again gives the same weights to the bit.
 
@@ -75,6 +78,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         The weights: ``readout_.weights`` is W_out, of shape (outputs, 1 + inputs + units).
     state_
         The state after the last row learnt from: ``predict(X, state=esn.state_)`` goes on from there.
+    washout_
+        Rows that were washed out of each sequence.
     online_predictions_
         Of the last ``partial_fit``: what was predicted for each of its rows *before* that row was learnt from.
     """
@@ -124,22 +129,25 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         X and y, memory does not grow with n. If anything fails, the estimator is what it was before the call: unfitted, or
         fitted as it was.
         """
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             self._check_parameters()
             rows, targets = self._learn_from(X, y, reset=True, least=2)
             sequences = split(lengths, len(targets))
-            refuse_short(sequences, self.washout)
             rng = self._rng()
             reservoir = self._draw(rng, rows, targets)
+            self.washout_ = self._washout(reservoir, rows, targets, sequences)
+            refuse_short(sequences, self.washout_)
             start = state = self._initial_state(reservoir)
             gram = Gram(1 + reservoir.n_inputs + reservoir.n_units, reservoir.n_outputs)
             for sequence in sequences:
                 state = start
                 for block in blocks(sequence):
                     b, state = self._drive(reservoir, rows, block, state, targets, self.noise, rng)
-                    washed = max(self.washout - (block.start - sequence.start), 0)
+                    washed = max(self.washout_ - (block.start - sequence.start), 0)
                     gram.add(b[washed:], targets[block][washed:])
+                    self._watch(b, washed, len(targets))
             self.readout_ = solve(gram, self.ridge)
+            self._conclude(reservoir, rows, targets, sequences)
             self.__dict__.pop("online_predictions_", None)  # of another readout
             self.reservoir_, self.state_, self.rls_, self._to_wash = reservoir, state, None, 0
         return self
@@ -150,12 +158,14 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         Works without ``fit`` too. No noise is added here. If anything fails, readout and state are what they were.
         """
         first = not self.__sklearn_is_fitted__()
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             self._check_parameters()
             rows, targets = self._learn_from(X, y, reset=first, least=1)
             if first:
                 self.reservoir_ = self._draw(self._rng(), rows, targets)
-                self.state_, self._to_wash = self._initial_state(self.reservoir_), self.washout
+                self.washout_ = self._washout(self.reservoir_, rows, targets, [slice(0, len(targets))])
+                self.state_, self._to_wash = self._initial_state(self.reservoir_), self.washout_
+                self._begin_online()
                 p = 1 + self.reservoir_.n_inputs + self.reservoir_.n_units
                 readout, rls = begin(p, self.n_outputs_, self.rls_delta or 1.0 / (self.ridge or 1e-6))
             else:
@@ -229,6 +239,10 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
     def _initial_state(self, reservoir: Reservoir) -> State:
         return State(np.zeros(reservoir.n_units), None, np.zeros(reservoir.n_outputs), None)
 
+    def _beginning(self) -> Any:
+        """Where ``predict`` starts without a state."""
+        return self._initial_state(self.reservoir_)
+
     def _drive(
         self, reservoir: Reservoir, rows: Rows, block: slice, state: State, targets: Array, noise: float, rng: Any
     ) -> tuple[Array, State]:
@@ -236,6 +250,15 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         z, _ = rows.take(block)
         states, _, state = run(reservoir, z, state, feedback=targets[block], noise=noise, rng=rng)
         return features(z, states), state
+
+    def _watch(self, b: Array, washed: int, n_rows: int) -> None:
+        """Look at the features of a block while they are there."""
+
+    def _conclude(self, reservoir: Reservoir, rows: Rows, targets: Array, sequences: list[slice]) -> None:
+        """Learn what else is to be learnt, once there is a readout."""
+
+    def _begin_online(self) -> None:
+        """Go without what only ``fit`` learns."""
 
     def _draws(self) -> Any:
         """What a call other than ``fit`` draws from: nothing here."""
@@ -256,8 +279,10 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
     def _check_parameters(self) -> None:
         """All that a reservoir does not check itself when it is drawn."""
         if isinstance(self.washout, str):
-            raise ValueError(f"washout={self.washout!r} is not available in this version; use a number of rows")
-        whole_number("washout", self.washout, 0)
+            if self.washout != "auto":
+                raise ValueError(f"washout must be a number of rows or 'auto', got {self.washout!r}")
+        else:
+            whole_number("washout", self.washout, 0)
         number("noise", self.noise, 0.0, _LARGEST, "[]")
         number("ridge", self.ridge, 0.0, _LARGEST, "[]")
         if 0.0 < self.ridge < 1.0 / _LARGEST:
@@ -265,6 +290,15 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         number("forgetting", self.forgetting, 0.0, 1.0, "(]")
         if self.rls_delta is not None:
             number("rls_delta", self.rls_delta, 1.0 / _LARGEST, _LARGEST, "[]")
+
+    def _washout(self, reservoir: Reservoir, rows: Rows, targets: Array, sequences: list[slice]) -> int:
+        """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest."""
+        if self.washout != "auto":
+            return int(self.washout)
+        longest = max(sequences, key=lambda rows: rows.stop - rows.start)
+        part = slice(longest.start, min(longest.stop, longest.start + _TRIAL))
+        found = washout_of(reservoir, rows.take(part)[0], targets[part], self.ridge)
+        return int(min(found, min(rows.stop - rows.start for rows in sequences) // 2))
 
     def _learn_from(self, X: Any, y: Any, reset: bool, least: int) -> tuple[Rows, Array]:
         """Rows and targets (n, m) in float64, checked; what y looked like is kept for the outputs."""
@@ -298,7 +332,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         """Each sequence with the state that it starts from."""
         sequences = split(lengths, n_rows)
         if state is None:
-            return [(sequence, self._initial_state(self.reservoir_)) for sequence in sequences]
+            return [(sequence, self._beginning()) for sequence in sequences]
         several = lengths is not None and isinstance(state, Sequence) and not isinstance(state, State)
         states = list(state) if several else [state]
         if several != (lengths is not None) or not all(isinstance(given, State) for given in states):
@@ -307,10 +341,14 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         if len(states) != len(sequences):
             raise ValueError(f"state must hold one state for each of the {len(sequences)} sequences, got {len(states)}")
         for given in states:
-            found, wanted = (np.shape(given.mean), np.shape(given.output)), ((self.reservoir_.n_units,), (self.n_outputs_,))
-            if found != wanted:
-                raise ValueError(f"state must be of this network, with shapes {wanted} of units and outputs, got {found}")
+            self._refuse_state(given)
         return list(zip(sequences, states, strict=True))
+
+    def _refuse_state(self, given: State) -> None:
+        found = np.shape(given.mean), () if given.output is None else np.shape(given.output)
+        wanted = (self.reservoir_.n_units,), (self.n_outputs_,)
+        if found != wanted:
+            raise ValueError(f"state must be of this network, with shapes {wanted} of units and outputs, got {found}")
 
     def _draw(self, rng: np.random.Generator, rows: Rows, targets: Array) -> Reservoir:
         return draw(
@@ -348,7 +386,7 @@ def _in_threads(drive: Callable[[slice, State], State], starts: list[tuple[slice
 
 
 @contextmanager
-def _all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
     """Put every attribute back where an error leaves the block: what is stored is replaced, never changed in place."""
     before = dict(vars(estimator))
     try:

@@ -33,23 +33,27 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 
 from pesn.arguments import as_covariance, refuse_negative
+from pesn.beliefs import Diagonal, Full, LowRank
+from pesn.calibration import LEADS
 from pesn.drawing import Reservoir, check
+from pesn.filtering import Errors
+from pesn.moments.spline import Mesh
+from pesn.propagation import parts_of
 from pesn.readout import Readout
 from pesn.reservoir import State
 from pesn.rls import RLSState
+from pesn.series import Scale
+from pesn.starting import Start
 from pesn.writing import replacing
 
 __all__ = ["load", "save"]
 
-FORMAT = 1  # raised when an older pesn could not read what is written
+FORMAT = 2  # raised when an older pesn could not read what is written; all formats from 1 are read
 _MANIFEST, _SCHEMA = "pesn.json", "schema.json"
-_MODELS = ("pesn.esn.EchoStateNetwork", "pesn.probabilistic_esn.ProbabilisticESN")
-_RECORDS = (
-    "pesn.moments.spline.Mesh",
-    "pesn.readout.Readout",
-    "pesn.drawing.Reservoir",
-    "pesn.reservoir.State",
-    "pesn.rls.RLSState",
+_MODELS = ("pesn.esn.EchoStateNetwork", "pesn.probabilistic_esn.ProbabilisticESN", "pesn.forecasting.Forecaster")
+_RECORDS = tuple(
+    f"{record.__module__}.{record.__qualname__}"
+    for record in (Diagonal, Errors, Full, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State)
 )
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")
@@ -105,11 +109,12 @@ def _archive(model: Any) -> bytes:
 
 
 def _plain(model: Any) -> Any:
-    """The model with its NumPy scalars, as searches over arrays set them, as Python's own numbers."""
-    scalars = {name: value.item() for name, value in vars(model).items() if isinstance(value, np.generic)}
-    if scalars:
+    """The model, and one inside it, with NumPy scalars, as searches over arrays set them, as Python's own numbers."""
+    plain = {name: value.item() for name, value in vars(model).items() if isinstance(value, np.generic)}
+    plain |= {name: _plain(value) for name, value in vars(model).items() if hasattr(value, "get_params")}
+    if plain:
         model = copy.copy(model)
-        vars(model).update(scalars)
+        vars(model).update(plain)
     return model
 
 
@@ -137,6 +142,8 @@ def _read(data: bytes) -> Any:
         schema = json.loads(archive.read(_SCHEMA))
     _audit(schema)
     model = import_module("skops.io").loads(data, trusted=[*_MODELS, *_RECORDS])
+    if found == 1:
+        _complete(model)
     try:
         _check(model)
     except Exception as error:
@@ -177,15 +184,41 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(value)
 
 
-_FITTED: dict[str, tuple[type, ...]] = {
+def _complete(model: Any) -> None:
+    """What format 1 did not have: then, networks started from zero or a Gaussian, without process noise."""
+    if "readout_" in vars(model):
+        model.washout_ = model.washout
+        if "process_noise" in vars(model):
+            model.start_, model.process_noise_ = None, 0.0
+
+
+# ---------------------------------------------------------------- what loads must work
+
+_NETWORK: dict[str, tuple[type, ...]] = {
     "reservoir_": (Reservoir,),
     "readout_": (Readout,),
     "state_": (State,),
     "rls_": (RLSState, type(None)),
+    "washout_": (int,),
     "n_features_in_": (int,),
     "n_outputs_": (int,),
     "_y_is_flat": (bool,),
     "_to_wash": (int,),
+}
+_FITTED: dict[str, dict[str, tuple[type, ...]]] = {
+    "EchoStateNetwork": _NETWORK,
+    "ProbabilisticESN": {**_NETWORK, "start_": (Start, type(None)), "process_noise_": (float,)},
+    "Forecaster": {
+        "errors_": (Errors,),
+        "scale_": (Scale,),
+        "usual_": (Scale,),
+        "kinematics_": (tuple,),
+        "names_": (list, type(None)),
+        "n_columns_": (int,),
+        "n_known_": (int,),
+        "_belief": (Diagonal, Full, LowRank),
+        **dict.fromkeys(("learn_", "rest_", "output_std_", "calibration_", "_recent", "_last_known"), (np.ndarray,)),
+    },
 }
 _PERHAPS: dict[str, tuple[type, ...]] = {
     "feature_names_in_": (np.ndarray,),
@@ -199,22 +232,48 @@ def _check(model: Any) -> None:
 
     The kernels index without bounds checks: every array is looked at before the trial at the end.
     """
-    found = set(vars(model))
-    fitted = set(_FITTED) if found & set(_FITTED) else set()
-    wanted = set(type(model)._get_param_names()) | fitted
-    extra, missing = found - wanted - set(_PERHAPS), wanted - found
+    kind, found = type(model).__name__, vars(model)
+    types = _FITTED[kind]
+    forecasts = kind == "Forecaster"
+    learnt = set(types) | ({"esn_"} if forecasts else set())
+    fitted = learnt if learnt & set(found) else set()
+    wanted, perhaps = set(type(model)._get_param_names()) | fitted, {} if forecasts else _PERHAPS
+    extra, missing = set(found) - wanted - set(perhaps), wanted - set(found)
     if extra or missing:
-        raise ValueError(f"its attributes are not those of a {type(model).__name__}: {', '.join(sorted(missing or extra))}")
-    for name, types in (_FITTED | _PERHAPS).items():
-        if name in found and type(getattr(model, name)) not in types:
-            raise ValueError(f"{name} is a {type(getattr(model, name)).__name__}")
+        raise ValueError(f"its attributes are not those of a {kind}: {', '.join(sorted(missing or extra))}")
+    for name, allowed in (types | perhaps).items():
+        if name in found and type(found[name]) not in allowed:
+            raise ValueError(f"{name} is a {type(found[name]).__name__}")
+    for name in ("esn", "esn_"):
+        if name in found and not (name == "esn" and found[name] is None):
+            if type(found[name]).__name__ != "ProbabilisticESN":
+                raise ValueError(f"{name} is a {type(found[name]).__name__}")
+            _check(found[name])
     if fitted:
-        check(model.reservoir_)
-        _check_learnt(model)
-        _try(model)
+        (_check_forecaster if forecasts else _check_network)(model)
 
 
-def _check_learnt(model: Any) -> None:
+def _arrays(arrays: dict[str, tuple[Any, tuple[int, ...]]]) -> None:
+    for name, (part, shape) in arrays.items():
+        if type(part) is not np.ndarray or part.dtype != np.float64 or part.shape != shape or not np.isfinite(part).all():
+            raise ValueError(f"{name} is not a finite array of shape {shape}")
+
+
+def _counts(counts: dict[str, tuple[Any, int]]) -> None:
+    for name, (count, least) in counts.items():
+        if type(count) is not int or count < least:
+            raise ValueError(f"{name} is {count!r}")
+
+
+def _covariance(name: str, cov: Any) -> None:
+    """Symmetric and not negative, up to the rounding of many steps."""
+    size = float(np.max(np.abs(cov), initial=0.0))
+    if size and (np.abs(cov - cov.T).max() > 1e-9 * size or np.linalg.eigvalsh(cov / size)[0] < -1e-9 * len(cov)):
+        raise ValueError(f"{name} is not a covariance")
+
+
+def _check_network(model: Any) -> None:
+    check(model.reservoir_)
     reservoir, readout, state, rls = model.reservoir_, model.readout_, model.state_, model.rls_
     n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
     p = 1 + d + n
@@ -222,38 +281,117 @@ def _check_learnt(model: Any) -> None:
         "readout_.weights": (readout.weights, (m, p)),
         "readout_.residual_cov": (readout.residual_cov, (m, m)),
         "readout_.covariance_root": (readout.covariance_root, (p, p)),
-        "state_.mean": (state.mean, (n,)),
-        "state_.output": (state.output, (m,)),
+        **{f"state_.{name}": part for name, part in parts_of(state, n, m).items()},
     }
-    for name, part, size in (("var", state.var, n), ("output_var", state.output_var, m)):
-        if part is not None:
-            arrays[f"state_.{name}"] = part, (size,)
     counts = {"readout_.n_samples": (readout.n_samples, rls is None), "_to_wash": (model._to_wash, 0)}
+    counts["washout_"] = model.washout_, 0
     if rls is not None:
         for name, rows in (("weights", m), ("root", p), ("prior_weights", m), ("prior_root", p)):
             arrays[f"rls_.{name}"] = getattr(rls, name), (rows, p)
         counts |= {"rls_.row": (rls.row, 0), "rls_.waited": (rls.waited, 0)}
-    for name, (part, shape) in arrays.items():
-        if type(part) is not np.ndarray or part.dtype != np.float64 or part.shape != shape or not np.isfinite(part).all():
-            raise ValueError(f"{name} is not a finite array of shape {shape}")
-    for name, (count, least) in counts.items():
-        if type(count) is not int or count < least:
-            raise ValueError(f"{name} is {count!r}")
+    _arrays(arrays)
+    _counts(counts)
     if rls is not None and rls.row >= p:
         raise ValueError(f"rls_.row is {rls.row}")
     as_covariance("readout_.residual_cov", readout.residual_cov, (m,))
-    for name in ("var", "output_var"):
+    for name in ("var", "output_var", "own"):
         if getattr(state, name) is not None:
             refuse_negative(f"state_.{name}", getattr(state, name))
+    if state.cov is not None and state.own is None:
+        _covariance("state_.cov", state.cov)
     if (d, m) != (model.n_features_in_, model.n_outputs_) or (model._y_is_flat and m != 1):
         raise ValueError(f"its reservoir has {d} inputs and {m} outputs, not those that it says it was fitted to")
     names = getattr(model, "feature_names_in_", None)
     if names is not None and (names.shape != (d,) or not all(type(name) is str for name in names)):
         raise ValueError(f"feature_names_in_ is not an array of {d} names")
+    if getattr(model, "start_", None) is not None:
+        _check_start(model.start_, d, n)
+    if not 0.0 <= getattr(model, "process_noise_", 0.0) < np.inf:
+        raise ValueError(f"process_noise_ is {model.process_noise_!r}")
+    _try_network(model)
 
 
-def _try(model: Any) -> None:
-    """Predict one row: what the parameters and the arrays do to each other shows here, and not at the user's first call."""
+def _check_start(start: Start, d: int, n: int) -> None:
+    _counts({f"start_.{name}": (getattr(start, name), least) for name, least in (("lags", 0), ("n_states", n), ("n_samples", 1))})
+    entries = start.lags * d
+    F = np.size(start.low) - n  # features: with their products, or of one row without them
+    if start.n_states != n or F not in (1 + entries + entries * (entries + 1) // 2, 1 + d) or 1 + d > F:
+        raise ValueError("start_ does not fit to its reservoir")
+    shapes = {"root": (F + n, F + n), "center": (d,), "spread": (d,), "low": (F + n,), "high": (F + n,)}
+    _arrays({f"start_.{name}": (getattr(start, name), shape) for name, shape in shapes.items()})
+    if np.tril(start.root, -1).any() or not np.diagonal(start.root)[:F].all():
+        raise ValueError("start_.root is not a triangular factor")
+
+
+def _check_forecaster(model: Any) -> None:
+    d, u, m, esn = model.n_columns_, model.n_known_, model.learn_.size, model.esn_
+    r = d - m
+    _counts({"n_columns_": (d, 1), "n_known_": (u, 0)})
+    columns = model.learn_, model.rest_
+    if any(part.dtype != np.intp or part.ndim != 1 for part in columns) or sorted(np.concatenate(columns)) != list(range(d)):
+        raise ValueError(f"learn_ and rest_ are not the {d} columns")
+    if "readout_" not in vars(esn) or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != (d + u, m):
+        raise ValueError("esn_ is not a network of these columns")
+    if len(model.kinematics_) != 3 or model.target not in ("change", "level"):
+        raise ValueError(f"kinematics_ has {len(model.kinematics_)} parts and target is {model.target!r}")
+    errors, (A, B, c) = model.errors_, model.kinematics_
+    positive: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "output_std_": (model.output_std_, (m,)),
+        "calibration_": (model.calibration_, (LEADS,)),
+    }
+    others: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "kinematics_.A": (A, (r, d)),
+        "kinematics_.B": (B, (r, m)),
+        "kinematics_.c": (c, (r,)),
+        "errors_.cov": (errors.cov, (d, d)),
+        "errors_.persistence": (errors.persistence, (d,)),
+        "errors_.innovation": (errors.innovation, (d, d)),
+        "_recent": (_filled(model._recent), (len(np.atleast_1d(model._recent)), d)),
+        "_last_known": (_filled(model._last_known), (u,)),
+    }
+    for name, scale in (("scale_", model.scale_), ("usual_", model.usual_)):
+        positive |= {f"{name}.y_std": (scale.y_std, (d,)), f"{name}.x_std": (scale.x_std, (u,))}
+        others |= {f"{name}.y_mean": (scale.y_mean, (d,)), f"{name}.x_mean": (scale.x_mean, (u,))}
+    _arrays(positive | others)
+    for name, (part, _) in positive.items():
+        if (part <= 0.0).any():
+            raise ValueError(f"{name} is not positive")
+    for name in ("cov", "innovation"):
+        _covariance(f"errors_.{name}", getattr(errors, name))
+    if not len(model._recent) or np.abs(errors.persistence).max() > 1.0:
+        raise ValueError("_recent is empty, or errors_.persistence is beyond 1")
+    names = model.names_
+    if names is not None and (len(names) != d or not all(type(name) is str for name in names)):
+        raise ValueError(f"names_ is not a list of {d} names")
+    _check_belief(model._belief, 2 * d + u + (m if np.any(esn.reservoir_.W_fb) else 0), esn.reservoir_.n_units)
+    _try_forecaster(model)
+
+
+def _check_belief(belief: Any, p: int, n: int) -> None:
+    size = p + n
+    shapes = {"mean": (size,), "cross": (size, 0), "cov": (size, size), "var": (size,), "own": (n,)}
+    fields = set(type(belief).__dataclass_fields__)
+    if set(vars(belief)) != fields or belief.carried != p:
+        raise ValueError("_belief is not about these columns and units")
+    if "factor" in fields:
+        shapes["factor"] = size, np.shape(np.atleast_1d(belief.factor))[-1]
+    _arrays({f"_belief.{name}": (getattr(belief, name), shape) for name, shape in shapes.items() if name in fields})
+    if "cov" in fields:
+        _covariance("_belief.cov", belief.cov)
+    for name in fields & {"var", "own"}:
+        refuse_negative(f"_belief.{name}", getattr(belief, name))
+
+
+def _filled(values: Any) -> Any:
+    """Without the gaps, which may be there."""
+    return np.where(np.isnan(values), 0.0, values) if values.dtype == np.float64 else values
+
+
+# ---------------------------------------------------------------- a first call: what parameters and arrays do to each other
+
+
+def _try_network(model: Any) -> None:
+    model._check_parameters()
     trial = copy.copy(model)
     trial.random_state = 0  # a RandomState would be moved on
     with warnings.catch_warnings():
@@ -262,3 +400,11 @@ def _try(model: Any) -> None:
         outputs = trial.predict(row, state=trial.state_), trial.predict(row)
     if not np.isfinite(outputs).all():
         raise ValueError("a trial prediction is not finite")
+
+
+def _try_forecaster(model: Any) -> None:
+    ahead = np.zeros((1, model.n_known_)) if model.n_known_ else None
+    for context in (None, np.zeros((1, model.n_columns_))):
+        trial = model.forecast(1, context, ahead)
+        if not (np.isfinite(trial.mean).all() and np.isfinite(trial.std).all()):
+            raise ValueError("a trial forecast is not finite")

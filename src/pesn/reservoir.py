@@ -38,12 +38,18 @@ Array = npt.NDArray[Any]
 
 
 class State(NamedTuple):
-    """Where a run stopped: hidden state and last output, each with its variance, which is None for a deterministic run."""
+    """Where a run stopped: hidden state and last output, each with its variance, which is None for a deterministic run.
+
+    ``cov``, where covariances are kept: of [output, units], (m + N, m + N); or, with ``own`` (N,), its factor F (m + N, k): the
+    covariance is then F Fᵀ + diag(0, own).
+    """
 
     mean: Array
     var: Array | None = None
     output: Array | None = None
     output_var: Array | None = None
+    cov: Array | None = None
+    own: Array | None = None
 
 
 def run(

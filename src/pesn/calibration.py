@@ -1,0 +1,64 @@
+"""How wide a forecast should be, by what its like has missed: process noise chosen by CRPS, deviations scaled by lead time.
+
+>>> import numpy as np
+>>> rng = np.random.default_rng(0)
+>>> factors(rng.normal(size=(9000, LEADS, 1)), np.full((9000, LEADS, 1), 0.5)).round(1)[[0, -1]]   # twice as wrong as said
+array([2., 2.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["LEADS", "factors", "search"]
+
+Array = npt.NDArray[np.float64]
+LEADS = 20  # steps ahead by which forecasts are judged
+_SHARES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+_KNOTS = np.array([1, 2, 3, 5, 8, 13, LEADS])
+_PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
+
+
+def search(score: Callable[[float], Array]) -> float:
+    """The share of process noise with the best score, CRPS (origins, leads, m): every lead and column counts alike.
+
+    Larger shares are tried until one is worse.
+    """
+    best, best_value, unit = 0.0, np.inf, None
+    for share in _SHARES:
+        value = np.mean(score(share), axis=0)
+        if unit is None:
+            unit = np.where(value > 0.0, value, 1.0)
+        mean = float(np.mean(value / unit))
+        if mean >= best_value:
+            break
+        best, best_value = share, mean
+    return best
+
+
+def factors(wrong: Array, std: Array) -> Array:
+    """Factors (20,) for deviations 1 … 20 steps ahead, from errors and deviations (origins, 20, d) of past forecasts.
+
+    The larger of what makes the mean square of error over deviation 1 and what makes the 95 % interval cover 95 %; pooled over
+    columns and neighbouring leads, and drawn to 1 as if ten forecasts more had been right; forty where that is to narrow them,
+    for held-back rows are of a kind, and a quiet one would promise too much.
+    """
+    if not len(wrong):
+        return np.ones(LEADS)
+    ratio = np.abs(np.divide(wrong, std, out=np.full(wrong.shape, np.nan), where=std > 0.0))  # a certain column tells nothing
+    leads, edge = np.arange(1, LEADS + 1), NormalDist().inv_cdf(0.975)
+    found = []
+    for j in _KNOTS:
+        near = ratio[:, (leads >= 0.7 * j) & (leads <= 1.4 * j)]
+        near = np.minimum(near[~np.isnan(near)], 10.0)
+        if not near.size:
+            found.append(0.0)
+            continue
+        both = np.log([np.sqrt(np.mean(np.square(near))) + 1e-6, np.quantile(near, 0.95) / edge + 1e-6])
+        found.append(max(both) * len(wrong) / (len(wrong) + (_PRIOR if max(both) > 0.0 else _PRIOR_NARROW)))
+    result: Array = np.exp(np.interp(np.log(leads), np.log(_KNOTS), np.clip(found, np.log(0.25), np.log(10.0))))
+    return result
