@@ -13,6 +13,8 @@ from pesn.network import Dense, propagate
 
 if TYPE_CHECKING:
     from pesn.esn import EchoStateNetwork
+    from pesn.forecast import Forecast
+    from pesn.forecasting import Forecaster
     from pesn.persistence import load
     from pesn.probabilistic_esn import ProbabilisticESN
 
@@ -23,6 +25,8 @@ __all__ = [
     "Dense",
     "EchoStateNetwork",
     "ErrorBound",
+    "Forecast",
+    "Forecaster",
     "Gaussian",
     "Mesh",
     "Moments",
@@ -37,7 +41,13 @@ __all__ = [
 ]
 
 # What brings scikit-learn and numba is imported when it is first asked for: `import pesn` stays quick.
-_LATER = {"EchoStateNetwork": "esn", "ProbabilisticESN": "probabilistic_esn", "load": "persistence"}
+_LATER = {
+    "EchoStateNetwork": "esn",
+    "Forecast": "forecast",
+    "Forecaster": "forecasting",
+    "ProbabilisticESN": "probabilistic_esn",
+    "load": "persistence",
+}
 
 
 def __getattr__(name: str) -> Any:

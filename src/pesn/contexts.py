@@ -1,0 +1,104 @@
+"""What a loop knows after the rows that were observed: where it starts, and how each row corrects what came before it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.beliefs import Belief, start
+from pesn.filtering import Loop
+from pesn.gaussian import Gaussian
+from pesn.linalg import as_root
+from pesn.reservoir import State, run
+from pesn.series import Scale
+from pesn.starting import Start
+
+__all__ = ["FILTERED", "Context"]
+
+Array = npt.NDArray[np.float64]
+FILTERED = 20  # rows at the end of a long context that are filtered; the ones before only drive the units
+
+
+class Context(NamedTuple):
+    """How rows are taken in: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
+    ``washout`` the rows that the units remember, ``usual`` where y and the known inputs lie when they are missing.
+    """
+
+    given: Start
+    initial_state: Any
+    washout: int
+    usual: Scale
+
+    def first(self, loop: Loop, y: Array, u: Array) -> Belief:
+        """Units that have taken in the rows y (l, d) with u (l, n), as the first of a sequence."""
+        u_now, u_var = self.or_usual(u[-1])
+        whole = not (np.isnan(y).any() or np.isnan(u).any())
+        kind = self.initial_state
+        if isinstance(kind, str) and kind == "learned":
+            if not whole:
+                return loop.start_joint(self.given, y[-1], u_now, u_var)
+            mean, root = self.given.given(np.hstack([y, u]))
+            return loop.enter(start(loop.form, mean, root, loop.coupling), y[-1], None, u_now, u_var)
+        n = loop.reservoir.n_units
+        if isinstance(kind, Gaussian):
+            mean, root = np.asarray(kind.mean, float), as_root(np.asarray(kind.cov, float))
+        else:
+            mean, root = self.given.stationary() if kind == "stationary" else (np.zeros(n), np.zeros((0, n)))
+        missing = np.isnan(y[-1])
+        belief = start(loop.form, mean, root, loop.coupling)
+        usual = self.usual
+        y_now, y_root = np.where(missing, usual.y_mean, y[-1]), np.diag(np.where(missing, usual.y_std, 0.0))
+        belief = loop.enter(belief, y_now, y_root, u_now, u_var)
+        return loop.drive(belief)
+
+    def over(self, loop: Loop, y: Array, u: Array) -> Belief:
+        """Units that have taken in the last row of y (T, d) with u (T, n), each row having corrected what came before it.
+
+        Two starts compete while rows are few: from the first row alone, with all the others to correct it, and from as many
+        rows as the regression of the start takes at once. Both say what they leave open; the smaller is taken.
+        """
+        T = len(y)
+        complete = not (np.isnan(y).any() or np.isnan(u).any())
+        early = T - FILTERED - self.washout
+        if early > 0 and T > FILTERED + 1 and complete and not np.any(loop.reservoir.W_fb):
+            # long ago: the units forget, and certain rows are driven much faster
+            state = State(self.given.given(np.hstack([y[:1], u[:1]]))[0])
+            states, _, _ = run(loop.reservoir, np.hstack([y[1 : T - FILTERED], u[1 : T - FILTERED]]), state)
+            last = T - FILTERED - 1
+            units = start(loop.form, states[-1], np.zeros((0, states.shape[1])), loop.coupling)
+            return self.corrected(loop, loop.enter(units, y[last], None, u[last], np.zeros(u.shape[1])), y[last:], u[last:])
+        at_once = min(T, self.given.lags) if complete and 2 * self.given.lags >= T else 1
+        beliefs = [
+            self.corrected(loop, self.first(loop, y[:lags], u[:lags]), y[lags - 1 :], u[lags - 1 :])
+            for lags in {1, max(at_once, 1)}
+        ]
+        return min(beliefs, key=lambda belief: _left_open(loop, belief)) if len(beliefs) > 1 else beliefs[0]
+
+    def corrected(self, loop: Loop, belief: Belief, y: Array, u: Array) -> Belief:
+        """Units that have taken in y[0], then each further row of y (T, d) with u (T, n), corrected by it first."""
+        for k in range(1, len(y)):
+            belief = loop.drive(loop.observe(loop.emit(belief, *self.or_usual(u[k])).belief, y[k]))
+        return belief
+
+    def with_known(self, loop: Loop, belief: Belief, u: Array) -> Belief:
+        """The belief with u in the place that waits for it."""
+        p = loop.n_carried
+        K, k, root = np.eye(p, len(belief.mean)), np.zeros(p), np.zeros((p, len(u)))
+        K[loop._u] = 0.0
+        k[loop._u], var = self.or_usual(u)
+        root[loop._u] = np.diag(np.sqrt(var))
+        return belief.carry(K, k, root)
+
+    def or_usual(self, u: Array) -> tuple[Array, Array]:
+        """Scaled known inputs with their variances: where one is missing, as it was in training."""
+        missing = np.isnan(u)
+        return np.where(missing, self.usual.x_mean, u), np.where(missing, np.square(self.usual.x_std), 0.0)
+
+
+def _left_open(loop: Loop, belief: Belief) -> float:
+    """The variance that the state leaves in the next y, in units of the errors that the model makes anyway."""
+    nothing = np.zeros(belief.carried)[loop._u]
+    usual = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
+    return float(np.sum(loop.emit(belief, nothing, nothing).parts["state"] / usual))

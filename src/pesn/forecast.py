@@ -1,0 +1,406 @@
+"""The result of a forecast: a Gaussian over the next rows, jointly over time.
+
+>>> import numpy as np
+>>> walk = np.minimum.outer(np.arange(1.0, 4.0), np.arange(1.0, 4.0))  # Cov(y_k, y_l) = min(k, l): a random walk
+>>> forecast = Forecast(np.zeros((3, 1)), walk, {"steps": np.diag(walk)[:, None]}, names=["position"])
+>>> forecast
+Forecast of 3 steps, 1 column (position)
+>>> forecast.to_frame(0.95).round(2)
+      position  position_std  position_lower  position_upper
+step
+1          0.0          1.00           -1.96            1.96
+2          0.0          1.41           -2.77            2.77
+3          0.0          1.73           -3.39            3.39
+>>> paths = forecast.sample(10_000, rng=0)                             # whole futures, (10_000, 3, 1)
+>>> round(float(np.mean(paths.max(axis=1) > 3.0)), 2)                  # ever above 3: no interval of one row says this
+0.05
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from html import escape
+from importlib import import_module
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from pesn.arguments import as_count, as_real
+from pesn.gaussian import Gaussian
+from pesn.linalg import outer, root_of, symmetric
+from pesn.parameters import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Forecast"]
+
+Array = npt.NDArray[np.float64]
+
+_ROUNDING = 1e-6  # of a deviation, in its column's own units: rounding, not a mistake; a variance may be off by its square
+_ROUNDING_OF_MEAN = 1e-8  # the same, where a variance was left over from squares of the mean
+_SEMIDEFINITE = 1e-4  # of two deviations: what a covariance may change by when its negative eigenvalues are taken out
+_SHOWN = 8  # columns in a table; names beyond it are left out
+
+
+class Forecast:
+    """A Gaussian over ``horizon`` rows of d columns, with covariances between the rows; immutable.
+
+    The arrays are float64 and read-only. ``forecast[k]`` is row k alone, from 0, as a :class:`pesn.Gaussian`.
+
+    Parameters
+    ----------
+    mean
+        (horizon, d).
+    joint
+        (horizon·d, horizon·d): the covariance of ``mean.ravel()``, semi-definite up to rounding.
+    parts
+        Where the variance comes from: name -> variances (horizon, d). They sum to the variance.
+    names
+        Of the d columns; None: "y0", "y1", ...
+    index
+        Labels of the rows, such as dates; None: 1 ... horizon.
+    history
+        (k, d), the last rows that were observed, for pictures; NaN is a missing value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> forecast = Forecast([[1.0, 0.0]], [[4.0, 1.0], [1.0, 1.0]], {"model": [[3.0, 0.5]], "noise": [[1.0, 0.5]]})
+    >>> forecast[0]
+    Gaussian(mean=[1. 0.], std=[2. 1.], covariance='full')
+    >>> forecast.variance_parts["noise"]
+    array([[1. , 0.5]])
+    """
+
+    _mean: Array
+    _joint: Array
+    _var: Array
+    _parts: dict[str, Array]
+    _names: tuple[str, ...]
+    _index: Any
+    _history: Array | None
+
+    def __init__(
+        self,
+        mean: npt.ArrayLike,
+        joint: npt.ArrayLike,
+        parts: Mapping[str, npt.ArrayLike],
+        names: Sequence[str] | None = None,
+        index: Any = None,
+        history: npt.ArrayLike | None = None,
+    ) -> None:
+        m = np.array(as_real("mean", mean), np.float64)
+        if m.ndim != 2 or 0 in m.shape:
+            raise ValueError(f"mean must have shape (horizon, d), with a row and a column at least, got {m.shape}")
+        columns = _check_names(names, m.shape[1])
+        c = np.asarray(as_real("joint", joint), np.float64)
+        if c.shape != (m.size, m.size):
+            raise ValueError(f"joint must have shape {(m.size, m.size)}, as mean has {m.size} entries, got {c.shape}")
+        c, var = _check_joint(c, m, columns)
+        state = {
+            "_mean": m,
+            "_joint": c,
+            "_var": var,
+            "_parts": _check_parts(parts, m, var, columns),
+            "_names": columns,
+            "_index": _check_index(index, len(m)),
+            "_history": _check_history(history, m.shape[1]),
+        }
+        self.__setstate__(state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Also from a copy or a pickle: read-only again."""
+        for value in (*state.values(), *state["_parts"].values()):
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+        self.__dict__.update(state)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a Forecast does not change, {name} cannot be set; make a new one")
+
+    def __repr__(self) -> str:
+        names = self.names if len(self.names) <= _SHOWN else (*self.names[: _SHOWN - 2], "…", self.names[-1])
+        return f"Forecast of {_count(len(self), 'step')}, {_count(len(self.names), 'column')} ({', '.join(names)})"
+
+    def _repr_html_(self) -> str:
+        h, d = self.mean.shape
+        rows = [*range(h)] if h <= 6 else [0, 1, 2, None, h - 3, h - 2, h - 1]
+        more = ["…"] if d > _SHOWN else []
+        table = [["", *self.names[:_SHOWN], *more]]
+        for k in rows:
+            if k is None:
+                table.append(["…"] * len(table[0]))
+                continue
+            cells = [f"{m:.4g} ± {s:.2g}" for m, s in zip(self.mean[k, :_SHOWN], self.std[k, :_SHOWN], strict=True)]
+            table.append([str(self.index[k]), *cells, *more])
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table[1:])
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in table[0])
+        title = f"Forecast of {_count(h, 'step')}, {_count(d, 'column')}: mean ± standard deviation"
+        return f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def mean(self) -> Array:
+        """The mean, (horizon, d)."""
+        return self._mean
+
+    @property
+    def var(self) -> Array:
+        """The variances, (horizon, d)."""
+        return self._var
+
+    @cached_property
+    def std(self) -> Array:
+        """The standard deviations, (horizon, d)."""
+        std: Array = _fixed(np.sqrt(self._var))
+        return std
+
+    @cached_property
+    def cov(self) -> Array:
+        """The covariance of each row, (horizon, d, d)."""
+        h, d = self.mean.shape
+        cov: Array = _fixed(np.einsum("kikj->kij", self._joint.reshape(h, d, h, d)).copy())
+        return cov
+
+    @property
+    def joint(self) -> Array:
+        """The covariance of all rows, (horizon·d, horizon·d), time first: entry (k·d + i, l·d + j) is Cov(y[k, i], y[l, j])."""
+        return self._joint
+
+    @property
+    def variance_parts(self) -> dict[str, Array]:
+        """Where the variance comes from: name -> variances (horizon, d)."""
+        return dict(self._parts)
+
+    @property
+    def horizon(self) -> int:
+        """The number of rows."""
+        return len(self._mean)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the d columns."""
+        return self._names
+
+    @property
+    def index(self) -> Any:
+        """The labels of the rows: as they were given, or 1 ... horizon."""
+        return _fixed(np.arange(1, len(self) + 1)) if self._index is None else self._index
+
+    @property
+    def history(self) -> Array | None:
+        """The last observed rows, (k, d), oldest first; None where none were given."""
+        return self._history
+
+    def __len__(self) -> int:
+        return self.horizon
+
+    def __getitem__(self, step: Any) -> Gaussian:
+        """Row ``step``, from 0, without the others."""
+        if isinstance(step, bool) or not isinstance(step, Integral):
+            raise TypeError(f"step must be a whole number, got {step!r}")
+        k = int(step)
+        if not -len(self) <= k < len(self):
+            raise IndexError(f"step must lie in 0 … {len(self) - 1}, got {k}")
+        root = _root(self.cov[k], self.std[k], _room(self.mean, self.std)[k])
+        return Gaussian(self.mean[k], cov=outer(root))
+
+    # ---------------------------------------------------------------- what one asks of it
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """The central interval of each number that holds it with probability ``level``: (lower, upper), each (horizon, d)."""
+        number("level", level, 0.0, 1.0, "()")
+        reach = self.std * -special.ndtri(0.5 * (1.0 - float(level)))
+        return self.mean - reach, self.mean + reach
+
+    def sample(self, n: int, rng: Any = None) -> Array:
+        """``n`` futures, (n, horizon, d), each drawn jointly over time; ``rng`` is a seed or a Generator."""
+        draws = np.random.default_rng(rng).standard_normal((as_count("n", n), self.mean.size)) @ self._joint_root.T
+        return self.mean + draws.reshape(-1, *self.mean.shape)
+
+    def to_frame(self, level: float = 0.95) -> pd.DataFrame:
+        """A row a step; for each name the columns name, name_std, and the interval of ``level``: name_lower, name_upper."""
+        import pandas as pd
+
+        lower, upper = self.interval(level)
+        endings = {"": self.mean, "_std": self.std, "_lower": lower, "_upper": upper}
+        data = {f"{name}{end}": values[:, i] for i, name in enumerate(self.names) for end, values in endings.items()}
+        if len(data) != len(endings) * len(self.names):
+            raise ValueError(f"names must differ from each other with {', '.join([*endings][1:])} added, got {self.names!r}")
+        steps = pd.RangeIndex(1, len(self) + 1, name="step")
+        return pd.DataFrame(data, index=steps if self._index is None else pd.Index(self._index))
+
+    def plot(
+        self,
+        ax: Axes | Sequence[Axes] | None = None,
+        columns: Any = None,
+        level: float | Sequence[float] = (0.5, 0.95),
+        truth: npt.ArrayLike | None = None,
+    ) -> list[Axes]:
+        """A panel a column, with a band for each level: see :func:`pesn.plotting.plot_forecast`."""
+        from pesn.plotting import plot_forecast  # plotting stands above: matplotlib is wanted for pictures alone
+
+        return plot_forecast(self, ax, columns, level, truth)
+
+    @cached_property
+    def _joint_root(self) -> Array:
+        root: Array = _fixed(_root(self._joint, self.std.ravel(), _room(self.mean, self.std).ravel()))
+        return root
+
+
+# ---------------------------------------------------------------- what was given
+
+
+def _rounding(mean: Array, std: Array) -> Array:
+    """What a deviation of each column may be off by, (d,): columns have units of their own, so none is judged by another."""
+    rounding: Array = np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0)
+    return rounding
+
+
+def _room(mean: Array, std: Array) -> Array:
+    """The deviations that differences are measured by, (horizon, d): never below the rounding."""
+    room: Array = np.hypot(std, _rounding(mean, std))
+    return room
+
+
+def _product(room: Array) -> Array:
+    with np.errstate(over="ignore"):
+        product: Array = np.outer(room, room)
+    return product
+
+
+def _check_joint(cov: Array, mean: Array, names: tuple[str, ...]) -> tuple[Array, Array]:
+    """The covariance, symmetric to the last bit and with clean zeros, and its diagonal in the shape of ``mean``."""
+    var = np.diagonal(cov).reshape(mean.shape)
+    size = np.sqrt(np.abs(var))
+    wrong = (var < 0.0) & (size > _rounding(mean, np.where(var < 0.0, 0.0, size)))
+    if wrong.any():
+        raise ValueError(f"joint must have no negative variance, got {_where(wrong, names, var)}")
+    var = np.maximum(var, 0.0)
+    limit = _product(_room(mean, np.sqrt(var)).ravel())
+    off = np.abs(cov - cov.T) > _ROUNDING * limit
+    if off.any():
+        i, j = (int(k) for k in np.argwhere(off)[0])
+        raise ValueError(f"joint must be symmetric, got {cov[i, j]} at {(i, j)} and {cov[j, i]} at {(j, i)}")
+    cov = symmetric(cov)
+    above = np.abs(cov) > (1.0 + _ROUNDING) * limit
+    if above.any():
+        i, j = (int(k) for k in np.argwhere(above)[0])
+        a, b = np.sqrt(var.ravel()[[i, j]])
+        raise ValueError(
+            f"joint must be positive semi-definite, got a covariance of {cov[i, j]} at {(i, j)} beside deviations of {a} and {b}"
+        )
+    still = var.ravel() == 0.0
+    cov[still], cov[:, still] = 0.0, 0.0  # what is certain has no covariance: it stays exact in every sample
+    return cov, var
+
+
+def _check_parts(parts: Any, mean: Array, var: Array, names: tuple[str, ...]) -> dict[str, Array]:
+    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+        raise TypeError(f"parts must map names to variances, got {type(parts).__name__}")
+    if not parts:
+        raise ValueError("parts must name at least one part of the variance, got none")
+    with np.errstate(over="ignore"):
+        room = np.square(_rounding(mean, np.sqrt(var)))
+    checked = {}
+    for name, value in parts.items():
+        part = np.array(as_real(f"parts[{name!r}]", value), np.float64)
+        if part.shape != mean.shape:
+            raise ValueError(f"parts[{name!r}] must have the shape {mean.shape} of mean, got {part.shape}")
+        if (part < -room).any():
+            raise ValueError(f"parts[{name!r}] must not be negative, got {_where(part < -room, names, part)}")
+        checked[name] = np.maximum(part, 0.0)
+    total = np.sum([*checked.values()], axis=0)
+    wrong = np.abs(total - var) > 1e-6 * var + room
+    if wrong.any():
+        raise ValueError(f"parts must sum to the variance, {_where(wrong, names, var)}, got {total[wrong][0]}")
+    return checked
+
+
+def _check_names(names: Any, d: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"y{i}" for i in range(d))
+    given = () if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if not given or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"names must be a sequence of {_count(d, 'string')}, got {names!r}")
+    if len(given) != d or len(set(given)) != d:
+        raise ValueError(f"names must be {_count(d, 'different string')}, one for each column of mean, got {list(given)!r}")
+    return tuple(str(name) for name in given)
+
+
+def _check_index(index: Any, horizon: int) -> Any:
+    if index is None:
+        return None
+    if type(index).__module__.partition(".")[0] == "pandas":
+        labels = import_module("pandas").Index(index)  # dates keep their zone and their frequency
+    else:
+        labels = _array("index", index)
+    if labels.shape != (horizon,):
+        raise ValueError(f"index must have {_count(horizon, 'label')}, one for each row of mean, got shape {labels.shape}")
+    return labels
+
+
+def _check_history(history: Any, d: int) -> Array | None:
+    if history is None:
+        return None
+    if isinstance(history, np.ma.MaskedArray):
+        history = np.ma.filled(history.astype(np.float64), np.nan)
+    rows = _array("history", history)
+    if rows.dtype.kind not in "biuf":
+        raise TypeError(f"history must be real numbers, got dtype {rows.dtype}")
+    if rows.ndim != 2 or rows.shape[1] != d:
+        raise ValueError(f"history must have shape (k, {d}), a column for each of mean, got {rows.shape}")
+    rows = rows.astype(np.float64)
+    if np.isinf(rows).any():
+        raise ValueError(f"history must be finite, or NaN where a value is missing, got {rows[np.isinf(rows)][0]}")
+    return rows
+
+
+def _array(argument: str, value: Any) -> npt.NDArray[Any]:
+    try:
+        return np.array(value)
+    except ValueError as error:
+        raise ValueError(f"{argument} must be an array, got a ragged sequence") from error
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _root(cov: Array, std: Array, room: Array) -> Array:
+    """L with L Lᵀ = cov, up to the rounding that makes cov semi-definite; variances are kept exactly.
+
+    The root is taken of the correlations, so that units do not decide what is small.
+    """
+    still = std == 0.0
+    scale = np.where(still, 1.0, std)
+    with np.errstate(over="ignore"):
+        correlation = np.clip(cov / scale[:, None] / scale, -1.0, 1.0)
+    np.fill_diagonal(correlation, 1.0)
+    root: Array = root_of(correlation)
+    root *= (std / np.linalg.norm(root, axis=1))[:, None]
+    off = np.abs(outer(root) - cov) > _SEMIDEFINITE * _product(room)
+    if off.any():
+        smallest = np.linalg.eigvalsh(correlation)[0]
+        raise ValueError(f"joint must be positive semi-definite, got an eigenvalue of {smallest:.3g} in its correlations")
+    return root
+
+
+def _where(wrong: Any, names: tuple[str, ...], values: Array) -> str:
+    k, i = (int(place) for place in np.argwhere(wrong)[0])
+    return f"{values[k, i]} at row {k} of {names[i]!r}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def _fixed(array: Any) -> Any:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,453 @@
+"""Forecasts of a system or a series, in closed form: a network that predicts its own next input, with honest error bars.
+
+>>> import numpy as np
+>>> t = np.arange(1500.0)
+>>> y = np.column_stack([np.sin(0.2 * t), np.cos(0.31 * t)])
+>>> forecaster = Forecaster().fit(y[:1400])
+>>> forecast = forecaster.forecast(20, y[1395:1405])   # ten rows are enough to start from
+>>> forecast.mean.shape, bool(np.abs(forecast.mean - y[1405:1425]).max() < 0.1)
+((20, 2), True)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from pesn import persistence
+from pesn.beliefs import Belief, start
+from pesn.calibration import LEADS, factors, search
+from pesn.contexts import FILTERED, Context
+from pesn.esn import all_or_nothing
+from pesn.filtering import PARTS, Errors, Loop, follow, learn_errors
+from pesn.forecast import Forecast
+from pesn.metrics import crps_gaussian
+from pesn.online import go_on, learn
+from pesn.parameters import flag, whole_number
+from pesn.probabilistic_esn import ProbabilisticESN
+from pesn.propagation import form_of, process_noise
+from pesn.readout import Gram, Readout, predict, solve
+from pesn.reservoir import run
+from pesn.sequences import blocks, features, split
+from pesn.series import (
+    Piece,
+    Scale,
+    as_columns,
+    as_kinematics,
+    as_matrix,
+    hold_back,
+    in_scale,
+    names_of,
+    scale_of,
+    stretches,
+    unscaled,
+    worthwhile,
+)
+from pesn.starting import Start
+from pesn.starting import learn as learn_start
+
+__all__ = ["Forecaster"]
+
+Array = npt.NDArray[np.float64]
+_MOST_ORIGINS = 36  # held-back forecasts by which the spread is judged
+
+
+class Model(NamedTuple):
+    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts."""
+
+    readout: Readout
+    errors: Errors
+    start: Start
+
+
+class Forecaster(BaseEstimator):  # type: ignore[misc]
+    """Forecasts y from its own past and from known inputs X, as a Gaussian jointly over time.
+
+    Parameters
+    ----------
+    esn
+        The network: a :class:`pesn.ProbabilisticESN`, which is cloned and not changed. None: one of 100 units, washout "auto".
+    target
+        What the network learns of a column: its ``"change"`` to the next row, or its ``"level"`` there.
+    learn
+        The columns of y that the network predicts; None: all of them.
+    kinematics
+        (A, B, c) for the other columns, in their order: y[k+1][rest] = A @ y[k] + B @ y[k+1][learn] + c.
+    scale
+        Standardise every column inside. Without, y and X should be of order 1.
+    calibrate
+        Compare forecasts with held-back rows, step by step ahead, and widen or narrow their deviations to match.
+
+    Attributes
+    ----------
+    esn_
+        The fitted network; ``esn_.process_noise_`` is the share of process noise chosen or given.
+    errors_
+        The model's one-step errors: their covariance, how long they go on, and what is new in each.
+    calibration_
+        Factors (20,) of the deviations 1 … 20 steps ahead; the last one holds for all beyond.
+    """
+
+    esn_: ProbabilisticESN
+    scale_: Scale
+    kinematics_: tuple[Array, Array, Array]
+    usual_: Scale  # of y and X as the network sees them
+    _belief: Belief  # after the last row seen: y known, the units before it
+    _recent: Array
+    _last_known: Array
+
+    def __init__(
+        self,
+        esn: ProbabilisticESN | None = None,
+        *,
+        target: str = "change",
+        learn: Any = None,
+        kinematics: Any = None,
+        scale: bool = True,
+        calibrate: bool = True,
+    ) -> None:
+        self.esn = esn
+        self.target = target
+        self.learn = learn
+        self.kinematics = kinematics
+        self.scale = scale
+        self.calibrate = calibrate
+
+    # ---------------------------------------------------------------- learning
+
+    def fit(self, y: Any, X: Any = None, lengths: Any = None) -> Self:
+        """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; ``lengths`` splits the rows into runs.
+
+        Rows with a gap (NaN) end one stretch and begin another. The last row of X in a run acts on nothing that is known and may
+        be NaN. A failed fit leaves the forecaster as it was.
+        """
+        with all_or_nothing(self):
+            self._fit(y, X, lengths)
+        return self
+
+    def _fit(self, y: Any, X: Any, lengths: Any) -> None:
+        network = self._network()
+        flag("scale", self.scale)
+        flag("calibrate", self.calibrate)
+        if self.target not in ("change", "level"):
+            raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
+        rows = as_matrix("y", y)
+        self.names_ = names_of(y)
+        if self.names_ is not None and len(set(self.names_)) < len(self.names_):
+            raise ValueError(f"y must have columns of different names, got {self.names_}")
+        known = as_matrix("X", X, len(rows)) if X is not None else np.zeros((len(rows), 0))
+        self.n_columns_, self.n_known_ = rows.shape[1], known.shape[1]
+        self.learn_, self.rest_ = as_columns(self.learn, self.n_columns_)
+        kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learn_))
+        self.scale_ = scale_of(rows, known) if self.scale else unscaled(self.n_columns_, self.n_known_)
+        self.kinematics_ = in_scale(kinematics, self.scale_, self.learn_, self.rest_)
+        rows, known = self._scaled(rows, known)
+        self.usual_ = scale_of(rows, known)
+        runs = split(lengths, len(rows))
+        pieces, self.output_std_ = self._pieces(rows, known, runs, network.washout)
+        z, targets = np.vstack([p.z for p in pieces]), np.vstack([p.targets for p in pieces])
+        self.esn_ = network.fit(z, targets, lengths=[len(p.z) for p in pieces])
+        self.errors_ = self._learn_errors(pieces, self.esn_.readout_, self.esn_.washout_)
+        self.calibration_ = np.ones(LEADS)
+        self._choose(pieces)
+        self._end(rows[runs[-1]], known[runs[-1]])
+
+    def _network(self) -> ProbabilisticESN:
+        if self.esn is None:
+            return ProbabilisticESN(washout="auto", random_state=0)
+        if not isinstance(self.esn, ProbabilisticESN):
+            raise TypeError(f"esn must be a pesn.ProbabilisticESN or None, got {type(self.esn).__name__}")
+        network: ProbabilisticESN = clone(self.esn)
+        return network
+
+    def _pieces(self, rows: Array, known: Array, runs: list[slice], washout: Any) -> tuple[list[Piece], Array]:
+        """The stretches to learn from, and the deviation of the targets, in units of which the network learns them."""
+        pieces = stretches(rows, known, runs, self.learn_, self.target == "change")
+        long = worthwhile(pieces, int(washout) + 1 if isinstance(washout, Integral) else 2)
+        if sum(len(p.z) for p in long) < 4:
+            raise ValueError(
+                "y must have at least 5 rows in a row without gaps (with those of X) to learn from, and more than the washout of "
+                f"{washout!r}, got fewer"
+            )
+        width = np.std(np.vstack([p.targets for p in long]), axis=0)
+        width = np.where(width > 0.0, width, 1.0)
+        return [p._replace(targets=p.targets / width) for p in long], width
+
+    def _learn_errors(self, pieces: list[Piece], readout: Readout, washout: int) -> Errors:
+        """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet."""
+        residuals = []
+        for piece in pieces:
+            e = self._residuals(piece, readout)
+            residuals.append(e[min(washout, len(e) - 1) :])
+        inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(self.n_columns_, -1))[self.learn_]
+        outside = np.diagonal(readout.residual_cov) * self.output_std_**2
+        ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > 0.0)
+        return learn_errors(residuals, float(max(np.median(ratio), 1.0)))
+
+    def _residuals(self, piece: Piece, readout: Readout) -> Array:
+        e = np.empty((len(piece.z), self.n_columns_))
+        state = None
+        for block in blocks(slice(0, len(piece.z))):
+            states, _, state = run(self.esn_.reservoir_, piece.z[block], state, feedback=piece.targets[block])
+            wrong = piece.targets[block] - predict(readout, features(piece.z[block], states))
+            e[block] = self._wrong(wrong, piece.y[block.start : block.stop + 1])
+        return e
+
+    def _wrong(self, targets: Array, y: Array) -> Array:
+        """Errors (n, d) of one step: the network's, from those in its targets (n, m), and the kinematics', from y (n + 1, d)."""
+        A, B, c = self.kinematics_
+        e, after = np.empty((len(targets), self.n_columns_)), y[1:]
+        e[:, self.learn_] = targets * self.output_std_
+        e[:, self.rest_] = after[:, self.rest_] - (y[:-1] @ A.T + after[:, self.learn_] @ B.T + c)
+        return e
+
+    def _choose(self, pieces: list[Piece]) -> None:
+        """Process noise and calibration, by forecasts into held-back rows of a model that has not seen them."""
+        chosen = self.esn_.process_noise == "auto"
+        seen, held = hold_back(pieces, LEADS + 2)
+        if not (held and (chosen or self.calibrate)):
+            return
+        model = self._model(seen)
+        origins = _origins(held)
+
+        def ahead(share: float, some: list[tuple[Piece, int]]) -> tuple[Array, Array]:
+            loop = self._loop(PARTS, model, share)
+            wrong, std = zip(*[self._miss(loop, model.start, *origin) for origin in some], strict=True)
+            return np.array(wrong), np.array(std)
+
+        few, tried = origins[::3], {}
+
+        def score(share: float) -> Array:
+            tried[share] = wrong, std = ahead(share, few)
+            return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
+
+        if chosen:
+            self.esn_.process_noise_ = search(score)
+        if self.calibrate:
+            share = self.esn_.process_noise_
+            first = tried[share] if share in tried else ahead(share, few)
+            others = [origin for i, origin in enumerate(origins) if i % 3]
+            both = [first, ahead(share, others)] if others else [first]
+            self.calibration_ = factors(*(np.concatenate(part) for part in zip(*both, strict=True)))
+
+    def _miss(self, loop: Loop, given: Start, piece: Piece, last: int) -> tuple[Array, Array]:
+        """Errors and deviations (20, d) of a forecast from row ``last`` of a stretch."""
+        d = self.n_columns_
+        y, u = piece.y, piece.z[:, d:]
+        first = max(0, last - FILTERED - self.esn_.washout_)
+        belief = self._taking_in(given).over(loop, y[first : last + 1], u[first : last + 1])
+        wrong, std = np.empty((LEADS, d)), np.empty((LEADS, d))
+        for j in range(LEADS):
+            k = last + j
+            belief = loop.drive(belief) if j else belief
+            belief = loop.emit(belief, u[min(k + 1, len(u) - 1)], np.zeros(u.shape[1])).belief
+            wrong[j], std[j] = y[k + 1] - belief.mean[:d], np.sqrt(np.maximum(np.diagonal(belief.cov_carried())[:d], 0.0))
+        return wrong, std
+
+    def _model(self, pieces: list[Piece]) -> Model:
+        """Readout, errors and start of the drawn reservoir, from these rows alone."""
+        esn, d = self.esn_, self.esn_.reservoir_.n_inputs
+        gram = Gram(1 + d + esn.reservoir_.n_units, len(self.learn_))
+        kept = []
+        for piece in pieces:
+            states, _, _ = run(esn.reservoir_, piece.z, feedback=piece.targets)
+            washed = min(esn.washout_, len(states) // 2)
+            gram.add(features(piece.z[washed:], states[washed:]), piece.targets[washed:])
+            kept.append((piece.z, states, washed))
+        readout = solve(gram, esn.ridge)
+        return Model(readout, self._learn_errors(pieces, readout, esn.washout_), learn_start(kept))
+
+    # ---------------------------------------------------------------- forecasting
+
+    def forecast(self, horizon: int, context: Any = None, X: Any = None, *, parts: Sequence[str] = PARTS) -> Forecast:
+        """The next ``horizon`` rows after ``context``: recent y, or (y, X) with X one row shorter; one row is enough.
+
+        Without a context, after the last row seen by ``fit`` or ``update``. ``X`` (horizon, u) is what is known ahead, its first
+        row acting on the last row of the context. NaN is missing: in the context it is conditioned on what is there, in X it is
+        as uncertain as X was in training. ``parts``: the parts of the variance that are wanted, of "state", "noise", "weights".
+        """
+        check_is_fitted(self, "esn_")
+        whole_number("horizon", horizon, 1)
+        if not isinstance(parts, (tuple, list, set, frozenset)) or not all(part in PARTS for part in parts):
+            raise ValueError(f"parts must be some of {', '.join(PARTS)}, got {parts!r}")
+        loop = self._loop(PARTS)
+        ahead = self._known_ahead(X, horizon)
+        if context is None:
+            y, belief = self._recent, self._taking_in().with_known(loop, self._belief, ahead[0])
+            belief = loop.drive(belief)
+        else:
+            y, u = self._context(context)
+            belief = self._taking_in().over(loop, y, np.vstack([u, ahead[:1]]))
+        if "state" not in parts:
+            belief = loop.certain(belief)
+        u_mean, u_var = self._taking_in().or_usual(ahead)
+        return self._roll(self._loop(tuple(parts)), belief, u_mean, u_var * ("state" in parts), y)
+
+    def _roll(self, loop: Loop, belief: Belief, u: Array, u_var: Array, history: Array) -> Forecast:
+        """From units that have taken in the last row known."""
+        horizon, d = len(u), self.n_columns_
+        mean, parts = np.empty((horizon, d)), {name: np.empty((horizon, d)) for name in PARTS}
+        joint = np.zeros((horizon, d, horizon, d))
+        for j in range(horizon):
+            if j:
+                belief = loop.drive(belief)
+            nxt = min(j + 1, horizon - 1)
+            belief, own = loop.emit(belief, u[nxt], u_var[nxt])
+            mean[j] = belief.mean[:d]
+            joint[j, :, j] = belief.cov_carried()[:d, :d]
+            for name in PARTS:
+                parts[name][j] = own[name]
+            if loop.form == "diagonal":
+                continue  # what has dropped its covariances in a row cannot have them right between rows
+            past = belief.cross[:d].reshape(d, j, d)
+            joint[j, :, :j], joint[:j, :, j] = past, past.transpose(1, 2, 0)
+            belief = belief.remember(slice(0, d))
+        factor = self.calibration_[np.minimum(np.arange(horizon), LEADS - 1)]
+        width = (factor[:, None] * self.scale_.y_std).ravel()
+        joint = joint.reshape(horizon * d, -1) * width[:, None] * width
+        square = np.square(factor[:, None] * self.scale_.y_std)
+        return Forecast(
+            mean * self.scale_.y_std + self.scale_.y_mean,
+            joint,
+            {name: part * square for name, part in parts.items()},
+            self.names_,
+            history=history[-3 * horizon :] * self.scale_.y_std + self.scale_.y_mean,
+        )
+
+    def _loop(self, include: tuple[str, ...], model: Model | None = None, share: float | None = None) -> Loop:
+        esn = self.esn_
+        model = Model(esn.readout_, self.errors_, self._start) if model is None else model
+        share = esn.process_noise_ if share is None else share
+        return Loop(
+            esn.reservoir_,
+            model.readout,
+            model.errors,
+            self.learn_,
+            self.rest_,
+            self.kinematics_,
+            self.output_std_,
+            self.target == "change",
+            form_of(esn.covariance, esn.reservoir_.n_units, esn.rank),
+            process_noise(model.start, share, esn.noise) if "state" in include else None,
+            include,
+            esn._passing(0),
+            self.usual_.y_mean,
+            self.usual_.y_std,
+        )
+
+    # ---------------------------------------------------------------- going on
+
+    def update(self, y: Any, X: Any = None) -> Self:
+        """New rows, seen once: each corrects the state and then moves the readout, by recursive least squares.
+
+        y (n, d) goes on from the last row seen; X (n, u) drives each row to the next, as in ``fit``. A row with a gap corrects
+        the state by what is there, and the readout is left as it is. How large errors are follows them, with the network's
+        forgetting; ``calibration_`` stays. A failed update changes nothing.
+        """
+        check_is_fitted(self, "esn_")
+        rows = as_matrix("y", y, None, self.n_columns_)
+        self._refuse_other_names("y", y)
+        if X is None and self.n_known_:
+            raise ValueError(f"X must be given, with {self.n_known_} columns as in fit, got None")
+        known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, len(rows), self.n_known_)
+        rows, known = self._scaled(rows, known)
+        esn, d = self.esn_, self.n_columns_
+        readout, rls = (esn.readout_, esn.rls_) if esn.rls_ else go_on(esn.readout_, esn.rls_delta)
+        belief, last, last_u, errors = self._belief, self._recent[-1], self._last_known, self.errors_
+        for row, u in zip(rows, known, strict=True):
+            loop = self._loop(PARTS, Model(readout, errors, self._start))
+            belief = self._taking_in().with_known(loop, belief, last_u)
+            belief = loop.drive(belief)
+            b = np.concatenate([[1.0], belief.mean[:d], np.where(np.isnan(last_u), 0.0, last_u), belief.mean[belief.units]])
+            if not (np.isnan(row).any() or np.isnan(last).any() or np.isnan(last_u).any()):
+                target = (row - last if self.target == "change" else row)[self.learn_] / self.output_std_
+                (predicted,), readout, rls = learn(readout, rls, b[None], target[None], esn.forgetting)
+                wrong = self._wrong((target - predicted)[None], np.array([last, row]))[0]
+                share = max(1.0 - esn.forgetting, 1.0 / (1.0 + readout.n_samples))
+                errors = follow(errors, wrong, belief.mean[loop._e], share)
+            belief = loop.observe(loop.emit(belief, np.zeros(self.n_known_), np.zeros(self.n_known_)).belief, row)
+            last, last_u = row, u
+        if not np.isfinite(readout.weights).all():
+            raise FloatingPointError("update left finite numbers; y or X may be of another scale than in fit")
+        esn.readout_, esn.rls_, self.errors_ = readout, rls, errors
+        self._belief, self._last_known = belief, last_u
+        self._recent = np.vstack([self._recent, rows])[-FILTERED:]
+        return self
+
+    def _end(self, y: Array, u: Array) -> None:
+        """Where training stopped, in the last run: ready for the control of its last row."""
+        self._recent, self._last_known = y[-FILTERED:], u[-1]
+        y, u = y[-3 * FILTERED :], u[-3 * FILTERED :]
+        loop, nothing = self._loop(PARTS), np.zeros(self.n_known_)
+        if len(y) > 1:
+            belief = loop.emit(self._taking_in().over(loop, y[:-1], u[:-1]), nothing, nothing).belief
+        else:  # nothing came before: units as they are in the long run
+            mean, root = self._start.stationary()
+            belief = start(loop.form, mean, root, loop.coupling)
+            belief = loop.enter(belief, self.usual_.y_mean, np.diag(self.usual_.y_std), nothing, nothing)
+        self._belief = loop.observe(belief, y[-1])
+
+    # ---------------------------------------------------------------- what is given
+
+    def _scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
+        s = self.scale_
+        return (rows - s.y_mean) / s.y_std, (known - s.x_mean) / s.x_std
+
+    def _context(self, context: Any) -> tuple[Array, Array]:
+        """Scaled y (T, d) and X (T − 1, u)."""
+        given = context if isinstance(context, tuple) else (context, None)
+        if len(given) != 2:
+            raise ValueError(f"context must be y or (y, X), got a tuple of {len(given)}")
+        y = as_matrix("context", given[0], None, self.n_columns_)
+        self._refuse_other_names("context", given[0])
+        if given[1] is None:
+            if self.n_known_ and len(y) > 1:
+                raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known_)}, got y alone")
+            known = np.zeros((len(y) - 1, self.n_known_))
+        else:
+            known = as_matrix("X of context", given[1], len(y) - 1, self.n_known_)
+        return self._scaled(y, known)
+
+    def _known_ahead(self, X: Any, horizon: int) -> Array:
+        """Scaled X (horizon, u), NaN where it is missing."""
+        if X is None:
+            if self.n_known_:
+                raise ValueError(
+                    f"X must be given, of shape {(horizon, self.n_known_)}, as X was in fit; NaN where it is not known"
+                )
+            return np.zeros((horizon, 0))
+        known = as_matrix("X", X, horizon, self.n_known_)
+        return (known - self.scale_.x_mean) / self.scale_.x_std
+
+    def _taking_in(self, given: Start | None = None) -> Context:
+        """How rows are taken in; ``given`` takes the place of what all training rows say about starts."""
+        return Context(given or self._start, self.esn_.initial_state, self.esn_.washout_, self.usual_)
+
+    @property
+    def _start(self) -> Start:
+        given = self.esn_.start_
+        assert given is not None  # it is learnt in fit
+        return given
+
+    def _refuse_other_names(self, argument: str, values: Any) -> None:
+        names = names_of(values)
+        if names is not None and self.names_ is not None and names != self.names_:
+            raise ValueError(f"{argument} must have the columns {self.names_}, as y had in fit, got {names}")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
+        persistence.save(self, path)
+
+
+def _origins(pieces: list[Piece]) -> list[tuple[Piece, int]]:
+    """Rows to forecast from, spread evenly over the stretches, each with 20 rows after it and some before it."""
+    places = [(piece, k) for piece in pieces for k in range(min(10, len(piece.z) - LEADS), len(piece.z) - LEADS + 1)]
+    chosen = np.unique(np.linspace(0, len(places) - 1, min(len(places), _MOST_ORIGINS)).astype(int))
+    return [places[i] for i in chosen]

@@ -1,0 +1,204 @@
+"""Series as a forecaster takes them: rows with gaps, columns to learn, kinematics, scales, stretches to learn from.
+
+>>> import numpy as np
+>>> rows = as_matrix("y", [1.0, 2.0, np.nan, 4.0, 5.0, 7.0])
+>>> found = stretches(rows, np.zeros((6, 0)), [slice(0, 6)], np.array([0]), change=True)
+>>> [piece.targets.ravel().tolist() for piece in found]     # two stretches; the first has one change
+[[1.0], [1.0, 2.0]]
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.gaussian import Gaussian
+
+__all__ = [
+    "Piece",
+    "Scale",
+    "as_columns",
+    "as_kinematics",
+    "as_matrix",
+    "hold_back",
+    "in_scale",
+    "names_of",
+    "scale_of",
+    "stretches",
+    "unscaled",
+    "worthwhile",
+]
+
+Array = npt.NDArray[np.float64]
+_LARGEST = 1e100  # squares and sums of them are still numbers
+
+
+class Scale(NamedTuple):
+    """Where each column lies and how wide it is: of y (d,) and of the known inputs."""
+
+    y_mean: Array
+    y_std: Array
+    x_mean: Array
+    x_std: Array
+
+
+class Piece(NamedTuple):
+    """A stretch of training rows without gaps, scaled: network inputs (n, d + u), targets (n, m), y of rows 0 … n."""
+
+    z: Array
+    targets: Array
+    y: Array
+
+
+def names_of(y: Any) -> list[str] | None:
+    """The names of the columns of a pandas object; None for an array."""
+    columns = getattr(y, "columns", None)
+    if columns is not None:
+        return [str(name) for name in columns]
+    return [str(y.name)] if getattr(y, "name", None) is not None else None
+
+
+def as_matrix(name: str, values: Any, n_rows: int | None = None, width: int | None = None) -> Array:
+    """Rows (n, width) of numbers, NaN among them; one column may come flat."""
+    if isinstance(values, (Gaussian, np.ma.MaskedArray)):
+        raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")
+    try:
+        if hasattr(values, "to_numpy"):  # of pandas, whose own missing values numpy does not know
+            values = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"dtype {array.dtype}")  # numpy would read numbers into texts and dates
+        array = np.array(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from error
+    if array.ndim == 1 and width in (None, 1):
+        array = array[:, None]
+    rows = "rows" if n_rows is None else n_rows
+    columns = "columns" if width is None else width
+    if array.ndim != 2 or (n_rows is not None and len(array) != n_rows) or (width is not None and array.shape[1] != width):
+        raise ValueError(f"{name} must have shape ({rows}, {columns}), got {array.shape}")
+    if (len(array) == 0 and n_rows != 0) or (width is None and array.shape[1] == 0):
+        raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
+    if (np.abs(array) > _LARGEST).any():
+        row, column = np.argwhere(np.abs(array) > _LARGEST)[0]
+        raise ValueError(
+            f"{name} must be NaN or lie within ±{_LARGEST:g}, got {array[row, column]:g} in row {row}, column {column}"
+        )
+    return array
+
+
+def as_columns(learn: Any, d: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The columns to learn and the rest, of d."""
+    if learn is None:
+        return np.arange(d), np.arange(0)
+    try:
+        given = np.atleast_1d(np.asarray(learn))
+    except ValueError:  # ragged
+        given = np.zeros((0, 0))
+    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given) or len(set(given.tolist())) != len(given):
+        raise ValueError(f"learn must be a list of different columns of y, got {learn!r}")
+    if given.min() < 0 or given.max() >= d:
+        raise ValueError(f"learn must name columns 0 … {d - 1} of y, got {learn!r}")
+    columns = given.astype(np.intp)
+    return columns, np.setdiff1d(np.arange(d), columns)
+
+
+def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]:
+    """A (r, d), B (r, m) and c (r,) for the r = d − m columns that are not learnt."""
+    r = d - m
+    if kinematics is None:
+        if r:
+            raise ValueError(f"kinematics must be given for the {r} columns of y that learn leaves out, got None")
+        return np.zeros((0, d)), np.zeros((0, m)), np.zeros(0)
+    try:
+        A, B, c = kinematics
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"kinematics must be (A, B, c), got {kinematics!r}") from error
+    shapes = (r, d), (r, m), (r,)
+    parts = []
+    for name, value, shape in zip("ABc", (A, B, c), shapes, strict=True):
+        try:
+            array = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"kinematics must have {name} of numbers, of shape {shape}, got {value!r}") from error
+        if array.shape != shape or not np.isfinite(array).all():
+            raise ValueError(f"kinematics must have {name} finite, of shape {shape}, got {array.shape}")
+        parts.append(array)
+    return parts[0], parts[1], parts[2]
+
+
+def scale_of(rows: Array, known: Array) -> Scale:
+    """Means and deviations, 1 for a constant column, of what is not missing."""
+    parts = []
+    for name, array in (("y", rows), ("X", known)):
+        seen = ~np.isnan(array)
+        if not seen.any(axis=0).all():
+            column = int(np.argmin(seen.any(axis=0)))
+            raise ValueError(f"{name} must have numbers in every column, got nothing but NaN in column {column}")
+        count = seen.sum(axis=0)
+        low, high = (np.array(f(array, axis=0)) for f in (np.nanmin, np.nanmax))
+        mean = np.where(high > low, np.sum(np.where(seen, array, 0.0) / count, axis=0), low)
+        wide = np.where(high > low, high - low, 1.0)  # in units of it no square is lost, however small the numbers
+        std = wide * np.sqrt(np.sum(np.where(seen, np.square((array - mean) / wide), 0.0) / count, axis=0))
+        parts += [mean, np.where(high > low, std, 1.0)]
+    return Scale(*parts)
+
+
+def unscaled(d: int, u: int) -> Scale:
+    """The scale that changes nothing."""
+    return Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u))
+
+
+def in_scale(kinematics: tuple[Array, Array, Array], scale: Scale, learn: Any, rest: Any) -> tuple[Array, Array, Array]:
+    """Kinematics between scaled columns."""
+    A, B, c = kinematics
+    own, mean = scale.y_std[rest][:, None], scale.y_mean
+    return A * scale.y_std / own, B * scale.y_std[learn] / own, (c + A @ mean + B @ mean[learn] - mean[rest]) / own[:, 0]
+
+
+def hold_back(pieces: list[Piece], least: int) -> tuple[list[Piece], list[Piece]]:
+    """Rows to learn from and rows to judge by: the last fifth of the runs, one at least, of ``least`` rows or more each.
+
+    Rows of a run that was learnt from are easier than those of a run unseen. Only where there are fewer than three runs, or the
+    last ones hold less than a tenth or more than half of the rows, is it the last fifth of each of them.
+    """
+    n = len(pieces) - max(len(pieces) // 5, 1)
+    seen, held = pieces[:n], [p for p in pieces[n:] if len(p.z) >= least]
+    share = sum(len(p.z) for p in held) / max(sum(len(p.z) for p in pieces), 1)
+    if len(pieces) >= 3 and 0.1 <= share <= 0.5:
+        return seen, held
+    cuts = [len(p.z) - len(p.z) // 5 for p in pieces]
+    seen = [Piece(p.z[:k], p.targets[:k], p.y[: k + 1]) for p, k in zip(pieces, cuts, strict=True)]
+    held = [Piece(p.z[k:], p.targets[k:], p.y[k:]) for p, k in zip(pieces, cuts, strict=True)]
+    return seen, [p for p in held if len(p.z) >= least]
+
+
+def stretches(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Piece]:
+    """The stretches of rows (n, d) and known inputs (n, u) without a gap, of one step or more, in order."""
+    pieces = []
+    for one in runs:
+        y, u = rows[one], known[one]
+        whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
+        usable = whole[:-1] & ~np.asarray(np.isnan(y[1:]).any(axis=1))  # steps k → k + 1
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], usable.astype(int), [0]])))
+        for first, last in zip(edges[::2], edges[1::2], strict=True):
+            after = y[first + 1 : last + 1, learn]
+            targets = after - y[first:last, learn] if change else after
+            pieces.append(Piece(np.hstack([y[first:last], u[first:last]]), targets, y[first : last + 1]))
+    return pieces
+
+
+def worthwhile(pieces: list[Piece], least: int) -> list[Piece]:
+    """Those of ``least`` steps or more, without the shortest that hold a twentieth of the steps together.
+
+    A washout is never longer than half of the shortest stretch: two gaps close to each other must not decide it for all.
+    Stretches half as long as the longest stay.
+    """
+    kept = [p for p in pieces if len(p.z) >= least]
+    sizes = np.sort([len(p.z) for p in kept])
+    if not len(sizes):
+        return kept
+    few = sizes[np.cumsum(sizes) > 0.05 * sizes.sum()][0]
+    return [p for p in kept if len(p.z) >= min(few, 0.5 * sizes[-1])]

@@ -1,0 +1,683 @@
+"""Claim: a forecaster sees nothing of what it forecasts, takes contexts of any length with gaps anywhere, means the same in any
+unit, goes on as if rows had come at once, and its intervals hold what they promise on systems that it has learnt."""
+
+import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from pesn import Forecaster, ProbabilisticESN, load
+from pesn.systems import cart_pole
+from pesn.systems.chaotic import lorenz
+
+DT = 0.02
+HALF = 0.5 * DT
+# of [x, θ, ẋ, θ̇]: positions by the trapezoidal rule
+KINEMATICS = (np.array([[1, 0, HALF, 0], [0, 1, 0, HALF]]), HALF * np.eye(2), np.zeros(2))
+
+
+def network(n=40, **more):
+    return ProbabilisticESN(n, **{"washout": "auto", "random_state": 0, "process_noise": 0.0, **more})
+
+
+def quick(**more):
+    esn = more.pop("esn", None) or network()
+    return Forecaster(esn, **{"calibrate": False, **more})
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return lorenz(steps=1600, rng=0).states
+
+
+@pytest.fixture(scope="module")
+def known(rows):
+    """Fitted to the first 800 rows of Lorenz's system."""
+    return quick().fit(rows[:800])
+
+
+@pytest.fixture(scope="module")
+def carts():
+    return cart_pole.simulate(runs=4, steps=500, rng=0)
+
+
+@pytest.fixture(scope="module")
+def driven(carts):
+    """Fitted to three runs of the cart pole, its force known, its positions by kinematics."""
+    three = carts[:3]
+    forecaster = quick(learn=[2, 3], kinematics=KINEMATICS)
+    return forecaster.fit(three.states, three.inputs, three.lengths)
+
+
+@pytest.fixture(scope="module")
+def sine():
+    t = np.arange(700.0)
+    return np.column_stack([np.sin(0.2 * t), np.cos(0.33 * t)]) + 0.02 * np.random.default_rng(0).normal(size=(700, 2))
+
+
+def same(a, b, atol=0.0):
+    np.testing.assert_allclose(a.mean, b.mean, rtol=0, atol=atol)
+    np.testing.assert_allclose(a.joint, b.joint, rtol=0, atol=atol)
+
+
+def is_sound(forecast):
+    assert np.isfinite(forecast.mean).all()
+    assert np.isfinite(forecast.joint).all()
+    std = np.maximum(forecast.std.ravel(), 1e-300)
+    assert np.linalg.eigvalsh(forecast.joint / std[:, None] / std).min() > -1e-6
+    np.testing.assert_allclose(sum(forecast.variance_parts.values()), forecast.var, rtol=1e-6)
+    return True
+
+
+def forget(forecaster):
+    """All that is stored, for comparison."""
+    return copy.deepcopy(vars(forecaster))
+
+
+def equal(a, b):
+    if isinstance(a, np.ndarray):
+        return np.array_equal(a, b, equal_nan=True)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if hasattr(a, "__dict__"):
+        return equal(vars(a), vars(b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
+    return a is b or a == b or hasattr(a, "nnz")
+
+
+# ---------------------------------------------------------------- nothing of the future
+
+
+def test_what_comes_after_the_context_changes_nothing(known, driven, carts, rows):
+    later = rows.copy()
+    later[1010:] = 1e6
+    same(known.forecast(10, rows[1000:1010]), known.forecast(10, later[1000:1010]))
+    run = carts[3]
+    X = run.inputs[119:139].copy()
+    first = driven.forecast(20, (run.states[100:120], run.inputs[100:119]), X)
+    X[12:] = 1e3
+    second = driven.forecast(20, (run.states[100:120], run.inputs[100:119]), X)
+    same_first = first.mean[:13], first.joint[:52, :52]
+    # X[k] acts on row k of the forecast and on none before it
+    np.testing.assert_array_equal(second.mean[:12], same_first[0][:12])
+    np.testing.assert_array_equal(second.joint[:48, :48], same_first[1][:48, :48])
+    assert np.abs(second.mean[12] - first.mean[12]).max() > 1e-3
+
+
+def test_a_short_forecast_is_the_beginning_of_a_long_one(known, driven, carts, rows):
+    long, short = known.forecast(10, rows[1000:1010]), known.forecast(5, rows[1000:1010])
+    np.testing.assert_array_equal(short.mean, long.mean[:5])
+    np.testing.assert_array_equal(short.joint, long.joint[:15, :15])
+    run = carts[3]
+    context, X = (run.states[:9], run.inputs[:8]), run.inputs[8:18]
+    long, short = driven.forecast(10, context, X), driven.forecast(5, context, X[:5])
+    np.testing.assert_array_equal(short.mean, long.mean[:5])
+    np.testing.assert_array_equal(short.joint, long.joint[:20, :20])
+
+
+def test_fitting_and_forecasting_twice_is_the_same_to_the_bit(rows):
+    one, two = (Forecaster(network(30, process_noise="auto")).fit(rows[:140]).forecast(8, rows[400:405]) for _ in range(2))
+    same(one, two)
+
+
+def test_a_forecast_changes_nothing(known, rows):
+    before = forget(known)
+    known.forecast(5, rows[1000:1010])
+    known.forecast(5)
+    assert equal(vars(known), before)
+
+
+# ---------------------------------------------------------------- contexts
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 7, 200])
+def test_a_context_may_be_as_short_as_one_row(known, rows, length):
+    origins = np.arange(850, 1550, 60)
+    forecasts = [known.forecast(5, rows[k - length : k]) for k in origins]
+    assert all(map(is_sound, forecasts))
+    error = np.array([f.mean - rows[k : k + 5] for f, k in zip(forecasts, origins, strict=True)])
+    assert np.sqrt(np.mean(error**2, axis=(0, 1))).max() < (3.0 if length == 1 else 1.5)  # of 8: the deviation of each column
+
+
+def test_more_rows_leave_less_open_and_are_less_wrong(known, rows):
+    origins = np.arange(850, 1550, 60)
+    wrong, std = [], []
+    for length in (1, 3, 10, 60):
+        forecasts = [known.forecast(5, rows[k - length : k]) for k in origins]
+        wrong.append(np.mean([np.abs(f.mean - rows[k : k + 5]) for f, k in zip(forecasts, origins, strict=True)]))
+        std.append(np.mean([f.std for f in forecasts]))
+    assert std[0] > std[1] > std[2] >= std[3] * 0.999
+    assert wrong[0] > wrong[2]
+    assert wrong[0] > wrong[3]
+
+
+GAPS = {
+    "one entry": (15, 1),
+    "a column": (slice(None), 1),
+    "rows": slice(10, 15),
+    "the first row": 0,
+    "an entry of the first row": (0, 1),
+    "the last row": -1,
+    "an entry of the last row": (-1, 0),
+    "all rows": slice(None),
+    "every other row": slice(0, None, 2),
+}
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_gaps_in_the_context_widen_a_forecast_and_nothing_else(known, rows, gap):
+    origins = np.arange(900, 1500, 100)
+    whole, gappy, wrong = [], [], []
+    for k in origins:
+        context = rows[k - 30 : k].copy()
+        whole.append(known.forecast(5, context).std)
+        context[GAPS[gap]] = np.nan
+        forecast = known.forecast(5, context)
+        assert is_sound(forecast)
+        gappy.append(forecast.std)
+        wrong.append((forecast.mean - rows[k : k + 5]) / forecast.std)
+    assert (np.mean(gappy, axis=0) >= 0.98 * np.mean(whole, axis=0)).all()
+    assert np.sqrt(np.mean(np.square(wrong))) < 2.0  # and is as wrong as it says
+
+
+def test_rows_of_nothing_are_the_long_run(known, rows):
+    forecast = known.forecast(30, np.full((40, 3), np.nan))
+    mean, std = rows[:800].mean(axis=0), rows[:800].std(axis=0)
+    assert (np.abs(forecast.mean - mean) < std).all()
+    assert (forecast.std < 2.5 * std).all()
+    assert (forecast.std > 0.5 * std).all()
+
+
+def test_one_column_tells_of_the_others(known, rows):
+    """Of Lorenz's system x alone, 30 rows of it: far better about y and z than what they are in the long run."""
+    errors, scores, deviation = [], [], rows[:800].std(axis=0)
+    for k in range(850, 1550, 25):
+        context = np.full((30, 3), np.nan)
+        context[:, 0] = rows[k - 30 : k, 0]
+        forecast = known.forecast(1, context)
+        errors.append((forecast.mean[0] - rows[k]) / deviation)
+        scores.append((forecast.mean[0] - rows[k]) / forecast.std[0])
+    median = np.median(np.abs(errors), axis=0)  # 0.67 in the long run
+    assert median[1] < 0.05
+    assert median[2] < 0.5
+    assert np.sqrt(np.mean(np.square(scores), axis=0)).max() < 1.5
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("places", [slice(4, 5), slice(0, 1), slice(-1, None), slice(None)])
+def test_a_known_input_may_be_missing(driven, carts, ahead, places):
+    run = carts[3]
+    wider, wrong = [], []
+    for k in range(40, 470, 40):
+        y, u, X = run.states[k - 20 : k], run.inputs[k - 20 : k - 1].copy(), run.inputs[k - 1 : k + 9].copy()
+        whole = driven.forecast(10, (y, u), X)
+        (X if ahead else u)[places] = np.nan
+        forecast = driven.forecast(10, (y, u), X)
+        assert is_sound(forecast)
+        wider.append(forecast.std / whole.std)
+        wrong.append((forecast.mean - run.states[k : k + 10]) / forecast.std)
+    assert np.mean(wider) > 0.99
+    assert np.sqrt(np.mean(np.square(wrong))) < 3.0
+    if ahead and places == slice(None):
+        assert np.mean(wider, axis=0)[-1, 2] > 1.5  # the cart's velocity hangs on the force
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_a_missing_input_is_as_it_was_in_training_in_any_scale(scale):
+    """y[k+1] = X[k]: with X missing, y is what X was."""
+    rng = np.random.default_rng(0)
+    X = 0.4 + 0.2 * rng.normal(size=(600, 1))
+    y = np.vstack([[0.4], X[:-1]])
+    forecaster = quick(target="level", scale=scale).fit(y, X)
+    forecast = forecaster.forecast(3, (y[300:310], X[300:309]), np.full((3, 1), np.nan))
+    np.testing.assert_allclose(forecast.mean, 0.4, atol=0.05)
+    np.testing.assert_allclose(forecast.std, 0.2, rtol=0.15)
+
+
+# ---------------------------------------------------------------- what it learns from
+
+
+def test_gaps_in_training_end_a_stretch_and_change_little(known, rows):
+    gappy = rows[:800].copy()
+    gappy[[300, 303, 305], [0, 1, 2]] = np.nan
+    forecaster = quick().fit(gappy)
+    assert forecaster.esn_.washout_ > 10  # two rows between gaps do not decide it
+    for k in (900, 1100, 1300):
+        a, b = forecaster.forecast(10, rows[k - 20 : k]), known.forecast(10, rows[k - 20 : k])
+        assert (np.abs(a.mean - b.mean) < 4.0 * (a.std + b.std)).all()
+
+
+def test_a_washout_longer_than_some_stretches_leaves_these_out(rows):
+    gappy = rows[:400].copy()
+    gappy[[100, 110]] = np.nan
+    forecaster = quick(esn=network(washout=30)).fit(gappy)
+    assert is_sound(forecaster.forecast(5, rows[500:503]))
+    with pytest.raises(ValueError, match="washout of 900, got fewer"):
+        quick(esn=network(washout=900)).fit(gappy)
+
+
+def test_runs_are_learnt_from_apart(carts):
+    """A step from the end of one run to the beginning of the next would be an error of many deviations."""
+    whole = quick(learn=[2, 3], kinematics=KINEMATICS)
+    whole.fit(carts.states, carts.inputs, lengths=carts.lengths)
+    careless = quick(learn=[2, 3], kinematics=KINEMATICS).fit(carts.states, carts.inputs)
+    assert np.trace(careless.errors_.cov) > 10.0 * np.trace(whole.errors_.cov)
+
+
+def test_without_a_context_it_goes_on_from_the_last_run_alone(rows):
+    """The last run is short: rows of the run before it must not pass for its past."""
+    lengths = [790, 10]
+    y = np.vstack([rows[:790], rows[1000:1010]])
+    forecaster = quick().fit(y, lengths=lengths)
+    a, b = forecaster.forecast(5), forecaster.forecast(5, rows[1000:1010])
+    np.testing.assert_allclose(a.mean, b.mean, atol=1e-8)
+    np.testing.assert_allclose(a.std, b.std, atol=1e-8)
+    one = quick().fit(np.vstack([rows[:799], rows[1000:1001]]), lengths=[799, 1]).forecast(5)
+    assert is_sound(one)
+    assert (np.abs(one.mean[0] - rows[1001]) < 3.0 * one.std[0]).all()
+
+
+def test_without_a_context_it_goes_on_from_the_end_of_fit(rows, known, driven, carts):
+    same(known.forecast(8), known.forecast(8, rows[740:800]), atol=1e-6)
+    run = carts[2]
+    X = np.linspace(-1.0, 1.0, 8)[:, None]
+    same(driven.forecast(8, X=X), driven.forecast(8, (run.states[-60:], run.inputs[-60:-1]), X), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [5, 6, 10, 30, 100])
+@pytest.mark.parametrize("d", [1, 3])
+def test_short_series(n, d):
+    """Ever so short, white noise: finite, and not wrong by many of its deviations."""
+    rng = np.random.default_rng(n)
+    wrong = []
+    for _ in range(6):
+        y = 5.0 + rng.normal(size=(n + 5, d))
+        forecast = quick(esn=network(50)).fit(y[:n]).forecast(5)
+        assert is_sound(forecast)
+        wrong.append((forecast.mean - y[n:]) / forecast.std)
+    if n >= 10:
+        assert np.median(np.abs(wrong)) < 2.0
+
+
+def test_constant_columns_stay_where_they_are():
+    t = np.arange(300.0)
+    y = np.column_stack([np.full(300, 0.1), np.sin(0.2 * t), np.full(300, 7e6)])
+    forecast = Forecaster(network()).fit(y).forecast(10, y[100:110])
+    np.testing.assert_allclose(forecast.mean[:, 0], 0.1, rtol=1e-9)
+    np.testing.assert_allclose(forecast.mean[:, 2], 7e6, rtol=1e-9)
+    assert np.abs(forecast.mean[:, 1] - y[110:120, 1]).max() < 0.01
+    still = quick().fit(y[:, [0, 2]]).forecast(5)
+    np.testing.assert_allclose(still.mean, np.tile([0.1, 7e6], (5, 1)), rtol=1e-9)
+
+
+def test_one_column_may_come_flat(sine):
+    flat, column = quick().fit(sine[:300, 0]), quick().fit(sine[:300, :1])
+    same(flat.forecast(5, sine[400:404, 0]), column.forecast(5, sine[400:404, :1]))
+    same(flat.update(sine[300:310, 0]).forecast(5), column.update(sine[300:310, :1]).forecast(5))
+
+
+def test_a_frame_gives_its_names_and_is_refused_in_another_order(sine):
+    frame = pd.DataFrame(sine[:300], columns=["left", "right"])
+    forecaster = quick().fit(frame)
+    forecast = forecaster.forecast(4, frame[-10:])
+    assert forecast.names == ("left", "right")
+    same(forecast, forecaster.forecast(4, sine[290:300]))
+    for call in (lambda: forecaster.forecast(4, frame[["right", "left"]]), lambda: forecaster.update(frame[["right", "left"]])):
+        with pytest.raises(ValueError, match=r"must have the columns \['left', 'right'\], as y had in fit"):
+            call()
+    with pytest.raises(ValueError, match="different names"):
+        quick().fit(frame.set_axis(["a", "a"], axis=1))
+
+
+@pytest.mark.parametrize("size", [1e9, 1e-9, 1e-60])
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_units_of_measure_mean_nothing(rows, size, shift):
+    y = rows[:400]
+    one = quick().fit(y).forecast(10, rows[500:505])
+    other = quick().fit(size * (y + shift)).forecast(10, size * (rows[500:505] + shift))
+    np.testing.assert_allclose(other.mean / size - shift, one.mean, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(other.std / size, one.std, rtol=1e-4)
+
+
+def test_without_scaling_numbers_are_taken_as_they_are(rows):
+    y = (rows - rows[:800].mean(axis=0)) / rows[:800].std(axis=0)
+    a = quick(scale=False).fit(y[:800]).forecast(10, y[900:910])
+    b = quick().fit(y[:800]).forecast(10, y[900:910])
+    same(a, b, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["zero", "stationary", "learned"])
+@pytest.mark.parametrize(
+    "more", [{}, {"feedback_scaling": 0.3}, {"covariance": "low-rank", "rank": 12}, {"covariance": "diagonal"}]
+)
+def test_every_kind_of_network(rows, kind, more):
+    forecaster = quick(esn=network(30, initial_state=kind, **more)).fit(rows[:400])
+    context = rows[470:500].copy()
+    assert is_sound(forecaster.forecast(5, context))
+    context[3:8, 1] = np.nan
+    context[0] = np.nan
+    forecast = forecaster.forecast(5, context)
+    assert is_sound(forecast)
+    assert np.abs(forecast.mean[0] - rows[500]).max() < 2.0
+    assert is_sound(forecaster.update(rows[400:405]).forecast(5))
+
+
+# ---------------------------------------------------------------- kinematics and order
+
+
+def test_positions_follow_velocities_in_mean_and_covariance(carts):
+    """x[k+1] = x[k] + dt/2 (v[k] + v[k+1]) to rounding, for the whole joint Gaussian, where the rows keep to it too."""
+    v = np.column_stack([np.sin(0.2 * np.arange(500)), np.cos(0.31 * np.arange(500))])
+    v += 0.05 * np.random.default_rng(0).normal(size=v.shape)
+    x = np.vstack([np.zeros((1, 2)), np.cumsum(HALF * (v[1:] + v[:-1]), axis=0)])
+    forecaster = quick(learn=[2, 3], kinematics=KINEMATICS).fit(np.hstack([x, v]))
+    forecast = forecaster.forecast(6)
+    A, B, _ = KINEMATICS
+    rows = np.zeros((5, 2, 6, 4))
+    for k in range(5):
+        rows[k, :, k], rows[k, :, k + 1] = -A, np.eye(4)[:2] - B @ np.eye(4)[2:]
+    rows = rows.reshape(10, 24)
+    size = np.abs(rows) @ forecast.std.ravel()
+    left = rows @ forecast.joint @ rows.T
+    assert np.abs(left / size / size[:, None]).max() < 1e-12
+    np.testing.assert_allclose(rows @ forecast.mean.ravel(), 0.0, atol=1e-12)
+
+
+def test_learnt_columns_may_come_in_any_order(carts):
+    """The cart pole with its columns shuffled, and with the learnt ones named in another order: the same system."""
+    order = [3, 0, 2, 1]  # now [θ̇, x, ẋ, θ]
+    three = carts[:3]
+    A, B, c = KINEMATICS
+    shuffled = (A[:, order], B[:, ::-1], c)  # of x and θ, in the order of the columns
+    one = quick(learn=[2, 3], kinematics=KINEMATICS).fit(three.states, three.inputs, three.lengths)
+    two = quick(learn=[0, 2], kinematics=shuffled).fit(three.states[:, order], three.inputs, three.lengths)
+    again = quick(learn=[2, 0], kinematics=(A[:, order], B, c)).fit(three.states[:, order], three.inputs, three.lengths)
+    run = carts[3]
+    y, u, X = run.states[100:120], run.inputs[100:119], run.inputs[119:129]
+    truth = run.states[120:130]
+    width = three.states.std(axis=0)
+    a = one.forecast(10, (y, u), X)
+    for other in (two, again):
+        b = other.forecast(10, (y[:, order], u), X)
+        assert (np.abs(b.mean - truth[:, order]) < 0.05 * width[order]).all()
+        assert (np.abs(a.mean - truth) < 0.05 * width).all()
+        # other weights were drawn: of the same size are the deviations all the same
+        np.testing.assert_allclose(np.log(b.std[5:] / a.std[5:, order]), 0.0, atol=1.5)
+
+
+# ---------------------------------------------------------------- going on
+
+
+def test_rows_may_come_at_once_or_in_turn(rows, driven, carts):
+    one, two = quick().fit(rows[:400]), quick().fit(rows[:400])
+    one.update(rows[400:440])
+    for part in (slice(400, 401), slice(401, 425), slice(425, 440)):
+        two.update(rows[part])
+    np.testing.assert_allclose(one.esn_.readout_.weights, two.esn_.readout_.weights, rtol=0, atol=1e-10)
+    same(one.forecast(6), two.forecast(6), atol=1e-10)
+    run = carts[3]
+    a, b = copy.deepcopy(driven), copy.deepcopy(driven)
+    a.update(run.states[:30], run.inputs[:30])
+    b.update(run.states[:7], run.inputs[:7]).update(run.states[7:30], run.inputs[7:30])
+    same(a.forecast(6, X=run.inputs[29:35]), b.forecast(6, X=run.inputs[29:35]), atol=1e-10)
+
+
+def test_an_update_moves_the_state_to_where_the_rows_are(known, rows):
+    moved = copy.deepcopy(known).update(rows[800:860])
+    forecast = moved.forecast(5)
+    assert (np.abs(forecast.mean - rows[860:865]) < 4.0 * forecast.std).all()
+    assert (forecast.std < 0.1 * rows.std(axis=0)).all()
+
+
+def test_an_update_learns_a_system_that_has_changed():
+    """A damped, driven oscillator whose gain changes: twice the force in each step."""
+
+    def swing(gain, n, seed):
+        rng = np.random.default_rng(seed)
+        u, y = rng.normal(size=(n, 1)), np.zeros((n, 2))
+        for k in range(n - 1):
+            v = 0.95 * y[k, 1] - 0.05 * y[k, 0] + 0.1 * gain * u[k, 0]
+            y[k + 1] = y[k, 0] + v, v
+        return y, u
+
+    y, u = swing(1.0, 600, 0)
+    forecaster = quick(esn=network(forgetting=0.98)).fit(y, u)
+    y, u = swing(3.0, 700, 1)
+
+    def error(model):
+        origins = range(500, 690, 20)
+        return np.mean(
+            [np.abs(model.forecast(5, (y[k - 9 : k + 1], u[k - 9 : k]), u[k : k + 5]).mean - y[k + 1 : k + 6]) for k in origins]
+        )
+
+    before = error(forecaster)
+    forecaster.update(y[:400], u[:400])
+    assert error(forecaster) < 0.2 * before
+    # and it knows how good it is now
+    scores = []
+    for k in range(500, 690, 10):
+        forecast = forecaster.forecast(3, (y[k - 9 : k + 1], u[k - 9 : k]), u[k : k + 3])
+        scores.append((forecast.mean - y[k + 1 : k + 4]) / forecast.std)
+    assert np.sqrt(np.mean(np.square(scores))) < 3.0
+
+
+def test_gaps_in_an_update_leave_the_readout_as_it_was(known, rows):
+    forecaster = copy.deepcopy(known)
+    before = forecaster.esn_.readout_.weights.copy()
+    new = rows[800:810].copy()
+    new[:, 1] = np.nan
+    forecaster.update(new)
+    np.testing.assert_array_equal(forecaster.esn_.readout_.weights, before)
+    forecast = forecaster.forecast(3)
+    assert is_sound(forecast)
+    assert (np.abs(forecast.mean - rows[810:813]) < 4.0 * forecast.std).all()
+    new[:] = np.nan
+    assert is_sound(forecaster.update(new).forecast(3))
+
+
+def test_what_is_saved_goes_on_where_it_was(known, rows, tmp_path):
+    forecaster = copy.deepcopy(known).update(rows[800:810])
+    forecaster.save(tmp_path / "forecaster.pesn")
+    again = load(tmp_path / "forecaster.pesn")
+    same(again.forecast(5), forecaster.forecast(5))
+    same(again.update(rows[810:820]).forecast(5), forecaster.update(rows[810:820]).forecast(5))
+
+
+# ---------------------------------------------------------------- variances
+
+
+def test_parts_can_be_switched_off(known, rows):
+    context = rows[1000:1010]
+    whole = known.forecast(8, context)
+    nothing = known.forecast(8, context, parts=())
+    assert (nothing.var == 0.0).all()
+    assert np.abs(nothing.mean - whole.mean).max() < whole.std.max()
+    for kept in ("state", "noise", "weights"):
+        part = known.forecast(8, context, parts=[kept])
+        assert is_sound(part)
+        assert (part.var <= whole.var * 1.05).all()
+        assert (part.var[-1] > 0.0).all()
+        others = {"noise", "weights"} - {kept}
+        assert all((part.variance_parts[name] == 0.0).all() for name in others)
+    noise = known.forecast(1, context, parts=("noise",))
+    np.testing.assert_allclose(noise.var, whole.variance_parts["noise"][:1], rtol=1e-9)
+
+
+def test_sampled_paths_have_the_covariances_of_the_joint(known, rows):
+    forecast = known.forecast(6, rows[1000:1005])
+    paths = forecast.sample(20_000, rng=0)
+    found = np.cov(paths.reshape(20_000, -1).T)
+    std = forecast.std.ravel()
+    np.testing.assert_allclose(found / np.outer(std, std), forecast.joint / np.outer(std, std), atol=0.04)
+
+
+def test_far_ahead_a_bounded_system_is_as_wide_as_its_long_run(known, rows):
+    forecast = known.forecast(120, rows[900:910])
+    std = rows[:800].std(axis=0)
+    assert (forecast.std[-1] < 3.0 * std).all()
+    assert (forecast.std[-1] > std).all()
+    assert (np.abs(forecast.mean[-1] - rows[:800].mean(axis=0)) < 2.0 * std).all()
+
+
+@pytest.mark.parametrize("target", ["change", "level"])
+def test_a_loop_that_diverges_stays_a_number(target):
+    t = np.arange(150.0)
+    y = np.column_stack([np.exp(0.05 * t), np.exp(0.03 * t) * np.sin(0.3 * t)])
+    forecast = quick(esn=network(10, density=0.3), target=target).fit(y).forecast(150)
+    assert np.isfinite(forecast.mean).all()
+    assert np.isfinite(forecast.joint).all()
+    assert (forecast.std >= 0.0).all()
+    assert (forecast.std[-1] >= forecast.std[0]).all()
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def covered(forecaster, cases):
+    """The share of numbers inside the 95 % interval at 1, 5, 10 and 20 steps."""
+    inside = []
+    for context, X, truth in cases:
+        low, high = forecaster.forecast(20, context, X).interval(0.95)
+        inside.append(((truth > low) & (truth < high))[[0, 4, 9, 19]])
+    return np.mean(inside, axis=(0, 2))
+
+
+def test_intervals_hold_what_they_promise_on_lorenz(rows):
+    forecaster = Forecaster(network(60, process_noise="auto")).fit(rows[:1000])
+    test = lorenz(steps=900, rng=1).states
+    shares = covered(forecaster, [(test[k - 20 : k], None, test[k : k + 20]) for k in range(40, 860, 20)])
+    assert (shares >= 0.85).all(), shares
+
+
+def test_intervals_hold_what_they_promise_on_the_cart_pole():
+    train = cart_pole.simulate(runs=10, steps=300, rng=0)
+    forecaster = Forecaster(network(60, process_noise="auto"), learn=[2, 3], kinematics=KINEMATICS)
+    forecaster.fit(train.states, train.inputs, train.lengths)
+    test = cart_pole.simulate(steps=900, rng=9)
+    y, u = test.states, test.inputs
+    cases = [((y[k - 20 : k], u[k - 20 : k - 1]), u[k - 1 : k + 19], y[k : k + 20]) for k in range(40, 860, 20)]
+    shares = covered(forecaster, cases)
+    assert (shares >= 0.85).all(), shares
+
+
+# ---------------------------------------------------------------- bad input
+
+Y = np.random.default_rng(0).normal(size=(60, 2))
+BAD_FITS = {
+    "esn": ({"esn": "esn"}, (Y,), TypeError, "esn must be a pesn.ProbabilisticESN or None, got str"),
+    "target": ({"target": "slope"}, (Y,), ValueError, "target must be 'change' or 'level', got 'slope'"),
+    "scale": ({"scale": 1}, (Y,), TypeError, "scale must be True or False, got 1"),
+    "calibrate": ({"calibrate": "no"}, (Y,), TypeError, "calibrate must be True or False, got 'no'"),
+    "learn twice": ({"learn": [0, 0]}, (Y,), ValueError, "learn must be a list of different columns"),
+    "learn outside": ({"learn": [0, 2]}, (Y,), ValueError, "learn must name columns 0 … 1 of y"),
+    "learn below": ({"learn": [-1]}, (Y,), ValueError, "learn must name columns 0 … 1 of y"),
+    "learn text": ({"learn": ["a"]}, (Y,), ValueError, "learn must be a list of different columns"),
+    "learn nothing": ({"learn": []}, (Y,), ValueError, "learn must be a list of different columns"),
+    "learn ragged": ({"learn": [[0], [0, 1]]}, (Y,), ValueError, "learn must be a list of different columns"),
+    "no kinematics": ({"learn": [0]}, (Y,), ValueError, "kinematics must be given for the 1 columns"),
+    "kinematics of two": ({"learn": [0], "kinematics": (1, 2)}, (Y,), ValueError, r"kinematics must be \(A, B, c\)"),
+    "kinematics A": (
+        {"learn": [0], "kinematics": (np.eye(2), [[1.0]], [0.0])},
+        (Y,),
+        ValueError,
+        r"kinematics must have A finite, of shape \(1, 2\), got \(2, 2\)",
+    ),
+    "kinematics B": (
+        {"learn": [0], "kinematics": ([[0.0, 1.0]], [[np.inf]], [0.0])},
+        (Y,),
+        ValueError,
+        "kinematics must have B finite",
+    ),
+    "kinematics c": (
+        {"learn": [0], "kinematics": ([[0.0, 1.0]], [[1.0]], ["a"])},
+        (Y,),
+        TypeError,
+        "kinematics must have c of numbers",
+    ),
+    "y text": ({}, (np.full((60, 2), "1.0"),), TypeError, "y must be an array of numbers"),
+    "y cube": ({}, (np.zeros((5, 2, 2)),), ValueError, r"y must have shape \(rows, columns\), got \(5, 2, 2\)"),
+    "y infinite": ({}, (np.where(Y > 2, np.inf, Y),), ValueError, "y must be NaN or lie within .*, got inf in row"),
+    "y empty": ({}, (np.zeros((0, 2)),), ValueError, "y must have at least one row"),
+    "y short": ({}, (Y[:4],), ValueError, "y must have at least 5 rows in a row"),
+    "y all gaps": ({}, (np.full((60, 2), np.nan),), ValueError, "y must have numbers in every column"),
+    "y one gap too many": ({}, (np.where(np.arange(60)[:, None] % 2, np.nan, Y),), ValueError, "at least 5 rows in a row"),
+    "X longer": ({}, (Y, np.zeros((61, 1))), ValueError, r"X must have shape \(60, columns\), got \(61, 1\)"),
+    "X infinite": ({}, (Y, np.full((60, 1), np.inf)), ValueError, "X must be NaN or lie within"),
+    "lengths": ({}, (Y, None, [30, 20]), ValueError, "lengths must add up to the 60 rows"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FITS)
+def test_a_fit_that_is_refused_says_why_and_leaves_all_as_it_was(case):
+    arguments, data, kind, words = BAD_FITS[case]
+    forecaster = quick(esn=network(10)).fit(Y)
+    forecaster.set_params(**arguments)
+    before = forget(forecaster)
+    with pytest.raises(kind, match=words):
+        forecaster.fit(*data)
+    assert equal(vars(forecaster), before)
+
+
+BAD_CALLS = {
+    "horizon 0": (lambda f: f.forecast(0, Y), "horizon must be 1 or more, got 0"),
+    "horizon below": (lambda f: f.forecast(-3, Y), "horizon must be 1 or more, got -3"),
+    "horizon half": (lambda f: f.forecast(2.5, Y), "horizon must be a whole number"),
+    "context narrow": (lambda f: f.forecast(2, Y[:, :1]), r"context must have shape \(rows, 2\), got \(60, 1\)"),
+    "context flat": (lambda f: f.forecast(2, Y[0]), r"context must have shape \(rows, 2\), got \(2,\)"),
+    "context text": (lambda f: f.forecast(2, "rows"), "context must be"),
+    "context empty": (lambda f: f.forecast(2, Y[:0]), "context must have at least one row"),
+    "context infinite": (lambda f: f.forecast(2, Y / 0.0), "context must be NaN or lie within"),
+    "context of three": (lambda f: f.forecast(2, (Y, Y, Y)), r"context must be y or \(y, X\), got a tuple of 3"),
+    "X superfluous": (lambda f: f.forecast(2, Y, np.zeros((2, 1))), r"X must have shape \(2, 0\), got \(2, 1\)"),
+    "parts": (lambda f: f.forecast(2, Y, parts=["luck"]), "parts must be some of state, noise, weights"),
+    "parts as text": (lambda f: f.forecast(2, Y, parts="state"), "parts must be some of"),
+    "parts None": (lambda f: f.forecast(2, Y, parts=None), "parts must be some of"),
+    "update narrow": (lambda f: f.update(Y[:, :1]), r"y must have shape \(rows, 2\)"),
+    "update infinite": (lambda f: f.update(Y / 0.0), "y must be NaN or lie within"),
+    "update X": (lambda f: f.update(Y, np.zeros((60, 1))), r"X must have shape \(60, 0\)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_call_that_is_refused_says_why_and_leaves_all_as_it_was(case):
+    call, words = BAD_CALLS[case]
+    forecaster = quick(esn=network(10)).fit(Y)
+    before = forget(forecaster)
+    with pytest.raises((TypeError, ValueError), match=words):
+        call(forecaster)
+    assert equal(vars(forecaster), before)
+
+
+BAD_INPUTS = {
+    "X missing": (lambda f: f.forecast(3, (Y[:5], Y[:4, :1])), r"X must be given, of shape \(3, 1\)"),
+    "X short": (lambda f: f.forecast(3, (Y[:5], Y[:4, :1]), np.zeros((2, 1))), r"X must have shape \(3, 1\), got \(2, 1\)"),
+    "X wide": (lambda f: f.forecast(3, (Y[:5], Y[:4, :1]), np.zeros((3, 2))), r"X must have shape \(3, 1\), got \(3, 2\)"),
+    "context alone": (lambda f: f.forecast(3, Y[:5], np.zeros((3, 1))), r"context must be \(y, X\) with X of shape \(4, 1\)"),
+    "context X long": (
+        lambda f: f.forecast(3, (Y[:5], Y[:5, :1]), np.zeros((3, 1))),
+        r"X of context must have shape \(4, 1\), got \(5, 1\)",
+    ),
+    "update without X": (lambda f: f.update(Y), "X must be given, with 1 columns as in fit, got None"),
+    "update X short": (lambda f: f.update(Y, np.zeros((59, 1))), r"X must have shape \(60, 1\), got \(59, 1\)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_known_inputs_that_do_not_fit_are_refused(case):
+    call, words = BAD_INPUTS[case]
+    forecaster = quick(esn=network(10)).fit(Y, Y[:, :1])
+    before = forget(forecaster)
+    with pytest.raises(ValueError, match=words):
+        call(forecaster)
+    assert equal(vars(forecaster), before)
+    assert is_sound(forecaster.forecast(3, Y[:1], np.zeros((3, 1))))  # one row needs no X before it
+
+
+def test_an_unfitted_forecaster_says_so():
+    for call in (lambda f: f.forecast(3, Y), lambda f: f.update(Y)):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            call(Forecaster())
