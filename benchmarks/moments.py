@@ -16,6 +16,7 @@ import numba
 import numpy as np
 
 import pesn
+from pages import write_block
 from plain import plain_spline
 
 ROUNDS = 9
@@ -78,9 +79,7 @@ def main() -> None:
     table = "\n".join(lines)
     print(table)
     if "--write" in sys.argv[1:]:
-        readme = Path(__file__).parents[1] / "README.md"
-        before, rest = readme.read_text().split("<!-- bench:begin -->")
-        readme.write_text(f"{before}<!-- bench:begin -->\n{table}\n<!-- bench:end -->{rest.split('<!-- bench:end -->')[1]}")
+        write_block(Path(__file__).parents[1] / "README.md", "bench", table)
 
 
 def seconds_to_import(module: str) -> float:

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import pesn
+from pages import write_block
 
 Array = npt.NDArray[np.float64]
 torch.set_num_threads(1)  # threads that spin beside other work cost more than they give
@@ -273,9 +274,7 @@ def main() -> None:
         table = "\n".join(parts[name]())
         print(f"{table}\n")
         if "--write" in sys.argv[1:]:
-            before, rest = page.read_text().split(f"<!-- {name}:begin -->")
-            after = rest.split(f"<!-- {name}:end -->")[1]
-            page.write_text(f"{before}<!-- {name}:begin -->\n{table}\n<!-- {name}:end -->{after}")
+            write_block(page, name, table)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import numba
 import numpy as np
 
 import peers
+from pages import write_block
 from peers import Array, Side
 from pesn import EchoStateNetwork
 from pesn.drawing import Reservoir, draw
@@ -299,8 +300,7 @@ def main() -> None:
     table = "\n".join(lines).rstrip()
     print(table)
     if write:
-        before, rest = PAGE.read_text().split(BEGIN)  # as it is now: the races took minutes, and others edit it
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}")
+        write_block(PAGE, "reservoirs", table)
 
 
 if __name__ == "__main__":
