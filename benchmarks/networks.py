@@ -44,18 +44,18 @@ METHODS = {
     "A (analytic, diagonal)": {"method": "analytic", "covariance": "diagonal"},
     "pesn (full covariance)": {},
 }
-PUBLISHED = {
+PUBLISHED = {  # the paper writes σ for the variance: in a saturated first layer its σ error is 1 − mean², twice that of its mean
     "shallow: 5 layers of 5": {
-        "μ S": "2.24e-05 4.09e-05 3.08e-05 5.02e-05 6.02e-05 2.04e-05",
-        "μ A": "8.91e-04 8.82e-04 9.77e-03 1.12e-02 1.43e-02 6.26e-02",
-        "σ S": "3.31e-05 5.98e-05 3.48e-05 2.66e-05 2.04e-05 7.43e-05",
-        "σ A": "1.79e-03 2.10e-02 1.20e-02 1.99e-02 2.54e-02 1.05e-01",
+        "mean S": "2.24e-05 4.09e-05 3.08e-05 5.02e-05 6.02e-05 2.04e-05",
+        "mean A": "8.91e-04 8.82e-04 9.77e-03 1.12e-02 1.43e-02 6.26e-02",
+        "variance S": "3.31e-05 5.98e-05 3.48e-05 2.66e-05 2.04e-05 7.43e-05",
+        "variance A": "1.79e-03 2.10e-02 1.20e-02 1.99e-02 2.54e-02 1.05e-01",
     },
     "deep: 10 layers of 50": {
-        "μ S": "7.97e-04 1.01e-02 5.19e-02 7.99e-02 8.27e-02 9.81e-02",
-        "μ A": "5.98e-03 1.58e-02 5.06e-02 7.48e-02 8.16e-02 1.05e-01",
-        "σ S": "1.03e-03 6.60e-02 7.50e-02 7.11e-02 3.90e-02 5.30e-01",
-        "σ A": "8.44e-03 6.64e-02 7.13e-02 9.57e-02 7.13e-02 2.95e+00",
+        "mean S": "7.97e-04 1.01e-02 5.19e-02 7.99e-02 8.27e-02 9.81e-02",
+        "mean A": "5.98e-03 1.58e-02 5.06e-02 7.48e-02 8.16e-02 1.05e-01",
+        "variance S": "1.03e-03 6.60e-02 7.50e-02 7.11e-02 3.90e-02 5.30e-01",
+        "variance A": "8.44e-03 6.64e-02 7.13e-02 9.57e-02 7.13e-02 2.95e+00",
     },
 }
 
@@ -73,16 +73,16 @@ def paper(seeds: int = 6, samples: int = 50_000) -> list[str]:
     for name, (width, depth, shown) in NETWORKS.items():
         for scaling, scale in SCALINGS.items():
             ratios: dict[str, list[float]] = {label: [] for label in METHODS}
-            errors: dict[str, list[Array]] = {f"{moment} {label}": [] for moment in "μσ" for label in METHODS}
+            errors: dict[str, list[Array]] = {f"{moment} {label}": [] for moment in ("mean", "variance") for label in METHODS}
             for seed in range(seeds):
                 print(f"… {name}, weights {scaling}, seed {seed}", file=sys.stderr)
                 network = paper_network(width, depth, scale, np.random.default_rng(seed))
                 truth = sample_layers(network, x, samples, np.random.default_rng(1000 + seed))
                 for label, options in METHODS.items():
                     ours = pesn.propagate(network, x, return_layers=True, **options)
-                    for moment, part in (("μ", 0), ("σ", 1)):
+                    for moment, part in (("mean", 0), ("variance", 1)):
                         pairs = zip(truth, ours, strict=True)
-                        rows = [float(np.mean(np.abs(t[part] - (y.mean, y.std)[part]))) for t, y in pairs]
+                        rows = [float(np.mean(np.abs((t[0], t[1] ** 2)[part] - (y.mean, y.var)[part]))) for t, y in pairs]
                         errors[f"{moment} {label}"].append(np.array(rows))
                     ratios[label].append(float(ours[-1].std[0] / truth[-1][1][0]))
             head = ["Out" if k == depth else str(k + 1) for k in shown]
