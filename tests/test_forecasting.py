@@ -328,6 +328,8 @@ def test_a_frame_gives_its_names_and_is_refused_in_another_order(sine):
     for call in (lambda: forecaster.forecast(4, frame[["right", "left"]]), lambda: forecaster.update(frame[["right", "left"]])):
         with pytest.raises(ValueError, match=r"must have the columns \['left', 'right'\], as y had in fit"):
             call()
+    with pytest.raises(ValueError, match=r"context must have the columns \['left', 'right'\], as y had in fit, got \['left'\]"):
+        forecaster.forecast(4, frame[["left"]])
     with pytest.raises(ValueError, match="different names"):
         quick().fit(frame.set_axis(["a", "a"], axis=1))
 
@@ -574,7 +576,7 @@ BAD_FITS = {
     "learn twice": ({"learn": [0, 0]}, (Y,), ValueError, "learn must be a list of different columns"),
     "learn outside": ({"learn": [0, 2]}, (Y,), ValueError, "learn must name columns 0 … 1 of y"),
     "learn below": ({"learn": [-1]}, (Y,), ValueError, "learn must name columns 0 … 1 of y"),
-    "learn text": ({"learn": ["a"]}, (Y,), ValueError, "learn must be a list of different columns"),
+    "learn text": ({"learn": ["a"]}, (Y,), ValueError, "learn must be a list of different columns of y, by number"),
     "learn nothing": ({"learn": []}, (Y,), ValueError, "learn must be a list of different columns"),
     "learn ragged": ({"learn": [[0], [0, 1]]}, (Y,), ValueError, "learn must be a list of different columns"),
     "no kinematics": ({"learn": [0]}, (Y,), ValueError, "kinematics must be given for the 1 columns"),
@@ -589,7 +591,13 @@ BAD_FITS = {
         {"learn": [0], "kinematics": ([[0.0, 1.0]], [[np.inf]], [0.0])},
         (Y,),
         ValueError,
-        "kinematics must have B finite",
+        r"kinematics must have B finite, of shape \(1, 1\), got \(1, 1\) with NaN or infinity",
+    ),
+    "kinematics of no column": (
+        {"kinematics": ([[0.0, 1.0]], [[1.0]], [0.0])},
+        (Y,),
+        ValueError,
+        r"A finite, of shape \(0, 2\), got \(1, 2\), for the 0 columns of y that learn leaves out",
     ),
     "kinematics c": (
         {"learn": [0], "kinematics": ([[0.0, 1.0]], [[1.0]], ["a"])},
@@ -602,6 +610,7 @@ BAD_FITS = {
     "y infinite": ({}, (np.where(Y > 2, np.inf, Y),), ValueError, "y must be NaN or lie within .*, got inf in row"),
     "y empty": ({}, (np.zeros((0, 2)),), ValueError, "y must have at least one row"),
     "y short": ({}, (Y[:4],), ValueError, "y must have at least 5 rows in a row"),
+    "washout long": ({"esn": network(10, washout=56)}, (Y,), ValueError, "after the washout of 56, got fewer"),
     "y all gaps": ({}, (np.full((60, 2), np.nan),), ValueError, "y must have numbers in every column"),
     "y one gap too many": ({}, (np.where(np.arange(60)[:, None] % 2, np.nan, Y),), ValueError, "at least 5 rows in a row"),
     "X longer": ({}, (Y, np.zeros((61, 1))), ValueError, r"X must have shape \(60, columns\), got \(61, 1\)"),
@@ -624,6 +633,7 @@ def test_a_fit_that_is_refused_says_why_and_leaves_all_as_it_was(case):
 BAD_CALLS = {
     "horizon 0": (lambda f: f.forecast(0, Y), "horizon must be 1 or more, got 0"),
     "horizon below": (lambda f: f.forecast(-3, Y), "horizon must be 1 or more, got -3"),
+    "horizon huge": (lambda f: f.forecast(10**400, Y), "horizon must be 50000 or less with 2 columns of y, got 1000"),
     "horizon half": (lambda f: f.forecast(2.5, Y), "horizon must be a whole number"),
     "context narrow": (lambda f: f.forecast(2, Y[:, :1]), r"context must have shape \(rows, 2\), got \(60, 1\)"),
     "context flat": (lambda f: f.forecast(2, Y[0]), r"context must have shape \(rows, 2\), got \(2,\)"),
@@ -631,12 +641,14 @@ BAD_CALLS = {
     "context empty": (lambda f: f.forecast(2, Y[:0]), "context must have at least one row"),
     "context infinite": (lambda f: f.forecast(2, Y / 0.0), "context must be NaN or lie within"),
     "context of three": (lambda f: f.forecast(2, (Y, Y, Y)), r"context must be y or \(y, X\), got a tuple of 3"),
-    "X superfluous": (lambda f: f.forecast(2, Y, np.zeros((2, 1))), r"X must have shape \(2, 0\), got \(2, 1\)"),
+    "X superfluous": (lambda f: f.forecast(2, Y, np.zeros((2, 1))), r"X must have shape \(2, 0\), got \(2, 1\); fit had no X"),
     "parts": (lambda f: f.forecast(2, Y, parts=["luck"]), "parts must be some of state, noise, weights"),
-    "parts as text": (lambda f: f.forecast(2, Y, parts="state"), "parts must be some of"),
+    "parts as text": (lambda f: f.forecast(2, Y, parts="state"), "parts must be some of .*, in a tuple or list, got 'state'"),
+    "parts as arrays": (lambda f: f.forecast(2, Y, parts=[np.zeros(2)]), "parts must be some of"),
     "parts None": (lambda f: f.forecast(2, Y, parts=None), "parts must be some of"),
     "update narrow": (lambda f: f.update(Y[:, :1]), r"y must have shape \(rows, 2\)"),
     "update infinite": (lambda f: f.update(Y / 0.0), "y must be NaN or lie within"),
+    "update far away": (lambda f: f.update(1e60 * Y), r"y must lie within 1e\+20 deviations of its mean in fit, got .* in row 0"),
     "update X": (lambda f: f.update(Y, np.zeros((60, 1))), r"X must have shape \(60, 0\)"),
 }
 

@@ -59,6 +59,9 @@ def test_a_matrix_is_a_copy():
     [
         (["1", "2"], TypeError, "y must be an array of numbers"),
         (np.array(["2020-01-01"], dtype="datetime64[D]"), TypeError, "y must be an array of numbers"),
+        (pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020"])}), TypeError, "got DataFrame: dates or times among them"),
+        (pd.DatetimeIndex(["2020"]), TypeError, "got DatetimeIndex: dates or times among them"),
+        (pd.Series(pd.to_timedelta([1, 2], unit="s")), TypeError, "got Series: dates or times among them"),
         ([[1.0], [1.0, 2.0]], TypeError, "y must be an array of numbers"),
         ([1.0 + 2.0j], TypeError, "y must be an array of numbers"),
         (np.ma.masked_array([1.0], [True]), TypeError, "y must be an array, NaN where it is missing, got a MaskedArray"),

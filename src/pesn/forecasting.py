@@ -57,6 +57,8 @@ __all__ = ["Forecaster"]
 
 Array = npt.NDArray[np.float64]
 _MOST_ORIGINS = 36  # held-back forecasts by which the spread is judged
+_MOST_NUMBERS = 100_000  # of a forecast, over steps and columns: the covariance of all of them is kept
+_FARTHEST = 1e20  # deviations from the mean that an update may be off: squares of squares are still numbers
 
 
 class Model(NamedTuple):
@@ -170,10 +172,11 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     def _pieces(self, rows: Array, known: Array, runs: list[slice], washout: Any) -> tuple[list[Piece], Array]:
         """The stretches to learn from, and the deviation of the targets, in units of which the network learns them."""
         pieces = stretches(rows, known, runs, self.learn_, self.target == "change")
-        long = worthwhile(pieces, int(washout) + 1 if isinstance(washout, Integral) else 2)
-        if sum(len(p.z) for p in long) < 4:
+        counted = isinstance(washout, Integral)
+        long = worthwhile(pieces, int(washout) + 1 if counted else 2)
+        if sum(len(p.z) - (max(int(washout), 0) if counted else 0) for p in long) < 4:  # fewer leave no errors to learn from
             raise ValueError(
-                "y must have at least 5 rows in a row without gaps (with those of X) to learn from, and more than the washout of "
+                "y must have at least 5 rows in a row without gaps (with those of X) to learn from, after the washout of "
                 f"{washout!r}, got fewer"
             )
         width = np.std(np.vstack([p.targets for p in long]), axis=0)
@@ -275,8 +278,11 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "esn_")
         whole_number("horizon", horizon, 1)
-        if not isinstance(parts, (tuple, list, set, frozenset)) or not all(part in PARTS for part in parts):
-            raise ValueError(f"parts must be some of {', '.join(PARTS)}, got {parts!r}")
+        if horizon * self.n_columns_ > _MOST_NUMBERS:
+            most = _MOST_NUMBERS // self.n_columns_
+            raise ValueError(f"horizon must be {most} or less with {self.n_columns_} columns of y, got {horizon!r}")
+        if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
+            raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")
         loop = self._loop(PARTS)
         ahead = self._known_ahead(X, horizon)
         if context is None:
@@ -352,12 +358,17 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         forgetting; ``calibration_`` stays. A failed update changes nothing.
         """
         check_is_fitted(self, "esn_")
-        rows = as_matrix("y", y, None, self.n_columns_)
         self._refuse_other_names("y", y)
+        rows = as_matrix("y", y, None, self.n_columns_)
         if X is None and self.n_known_:
             raise ValueError(f"X must be given, with {self.n_known_} columns as in fit, got None")
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, len(rows), self.n_known_)
         rows, known = self._scaled(rows, known)
+        for name, array in (("y", rows), ("X", known)):
+            if (np.abs(array) > _FARTHEST).any():
+                row, column = np.argwhere(np.abs(array) > _FARTHEST)[0]
+                far = f"{abs(array[row, column]):g} in row {row}, column {column}"
+                raise ValueError(f"{name} must lie within {_FARTHEST:g} deviations of its mean in fit, got {far}")
         esn, d = self.esn_, self.n_columns_
         readout, rls = (esn.readout_, esn.rls_) if esn.rls_ else go_on(esn.readout_, esn.rls_delta)
         belief, last, last_u, errors = self._belief, self._recent[-1], self._last_known, self.errors_
@@ -405,8 +416,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
             raise ValueError(f"context must be y or (y, X), got a tuple of {len(given)}")
-        y = as_matrix("context", given[0], None, self.n_columns_)
         self._refuse_other_names("context", given[0])
+        y = as_matrix("context", given[0], None, self.n_columns_)
         if given[1] is None:
             if self.n_known_ and len(y) > 1:
                 raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known_)}, got y alone")

@@ -66,6 +66,9 @@ def as_matrix(name: str, values: Any, n_rows: int | None = None, width: int | No
         raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")
     try:
         if hasattr(values, "to_numpy"):  # of pandas, whose own missing values numpy does not know
+            kinds: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # one a column of a frame
+            if any(getattr(kind, "kind", "O") in "mM" for kind in np.ravel(kinds)):
+                raise TypeError("dates or times among them")  # pandas would count nanoseconds
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
@@ -78,7 +81,8 @@ def as_matrix(name: str, values: Any, n_rows: int | None = None, width: int | No
     rows = "rows" if n_rows is None else n_rows
     columns = "columns" if width is None else width
     if array.ndim != 2 or (n_rows is not None and len(array) != n_rows) or (width is not None and array.shape[1] != width):
-        raise ValueError(f"{name} must have shape ({rows}, {columns}), got {array.shape}")
+        none = "; fit had no X" if width == 0 else ""
+        raise ValueError(f"{name} must have shape ({rows}, {columns}), got {array.shape}{none}")
     if (len(array) == 0 and n_rows != 0) or (width is None and array.shape[1] == 0):
         raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
     if (np.abs(array) > _LARGEST).any():
@@ -98,7 +102,7 @@ def as_columns(learn: Any, d: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np
     except ValueError:  # ragged
         given = np.zeros((0, 0))
     if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given) or len(set(given.tolist())) != len(given):
-        raise ValueError(f"learn must be a list of different columns of y, got {learn!r}")
+        raise ValueError(f"learn must be a list of different columns of y, by number, got {learn!r}")
     if given.min() < 0 or given.max() >= d:
         raise ValueError(f"learn must name columns 0 … {d - 1} of y, got {learn!r}")
     columns = given.astype(np.intp)
@@ -124,7 +128,9 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
         except (TypeError, ValueError) as error:
             raise TypeError(f"kinematics must have {name} of numbers, of shape {shape}, got {value!r}") from error
         if array.shape != shape or not np.isfinite(array).all():
-            raise ValueError(f"kinematics must have {name} finite, of shape {shape}, got {array.shape}")
+            found = f"{array.shape} with NaN or infinity" if array.shape == shape else f"{array.shape}"
+            left_out = f"for the {r} columns of y that learn leaves out"
+            raise ValueError(f"kinematics must have {name} finite, of shape {shape}, got {found}, {left_out}")
         parts.append(array)
     return parts[0], parts[1], parts[2]
 
