@@ -19,8 +19,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
 setup: .venv/dev ## .venv with everything that the tests need
 
-demo: .venv/core ## the moment engine at work: a table and a picture
-	@$(BIN)/pesn demo
+demo: .venv/core ## every table and figure of the paper from small samples, on a page
+	@$(BIN)/pesn reproduce --quick
 
 test: .venv/dev ## every test, doctest and README example
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -51,4 +51,4 @@ docs: .venv/docs ## the pages, in docs/build; a warning is an error
 	@echo "the pages are in docs/build/index.html"
 
 clean:
-	rm -rf .venv demo docs/build
+	rm -rf .venv reproduction docs/build

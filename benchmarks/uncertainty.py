@@ -116,13 +116,13 @@ def monte_carlo(seed: int, steps: int = 50, n_samples: int = 10_000) -> list[dic
     found = task("cart pole", seed)
     forecaster = found.fit(esn)
     y, u = found.test[0]
-    rows, known = forecaster._scaled(y[: 400 + steps], u[: 400 + steps])
+    rows, known = forecaster.scaled(y[: 400 + steps], u[: 400 + steps])
     result = []
     for where, size in _CASES:
         row: dict[str, Any] = {"uncertain": where, "std": size}
         sampled = None
         for form in ("diagonal", "low-rank", "full"):
-            loop = forecaster._loop(("state",))
+            loop = forecaster.loop(("state",))
             object.__setattr__(loop, "form", form)
             z = np.hstack([rows, known])
             change = np.diff(rows, axis=0)[:, loop.learn] / loop.scale
@@ -132,7 +132,7 @@ def monte_carlo(seed: int, steps: int = 50, n_samples: int = 10_000) -> list[dic
             belief = loop.enter(units, rows[300], size * np.eye(d) if where == "y" else None, known[300], np.zeros(1))
             K = np.eye(p, p + N)
             k = np.zeros(p)
-            k[loop._o] = change[299]
+            k[loop.at_output] = change[299]
             belief = belief.carry(K, k)
             if sampled is None:
                 sampled = _sample(loop, belief.mean, where, size, known[300 : 300 + steps], n_samples, seed)
@@ -153,11 +153,11 @@ def _sample(loop: Any, mean: Array, where: str, size: float, known: Array, n: in
     x = np.tile(mean, (n, 1))
     part = slice(0, d) if where == "y" else slice(p, None)
     x[:, part] += size * rng.standard_normal(x[:, part].shape)
-    K, k0, _ = loop._map
+    K, k0, _ = loop.step_map
     W, C, L = r.W.toarray(), loop.coupling.C, r.leak_rate
     out = []
     for u in known:
-        x[:, loop._u] = u
+        x[:, loop.at_known] = u
         x[:, p:] = (1.0 - L) * x[:, p:] + L * np.tanh(x[:, :p] @ C.T + x[:, p:] @ W.T + r.bias)
         x[:, :p] = x @ K.T + k0
         out.append(x[:, :d].copy())
@@ -171,9 +171,9 @@ _CONTEXTS = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 120, 180, 300)
 
 def _deterministic(forecaster: Forecaster, rows: Array, known: Array, h: Array, first: int, horizon: int) -> Array:
     """A plain network: driven by rows first … T − 1 from h (the state before row ``first``), then by its own outputs."""
-    loop = forecaster._loop(("state",))
+    loop = forecaster.loop(("state",))
     r, d = loop.reservoir, loop.size
-    K, k, _ = loop._map
+    K, k, _ = loop.step_map
     T = len(rows) - horizon
     z = np.hstack([rows, known])
     if first < T:
@@ -183,7 +183,7 @@ def _deterministic(forecaster: Forecaster, rows: Array, known: Array, h: Array, 
         if j:
             h = (1.0 - r.leak_rate) * h + r.leak_rate * np.tanh(r.W_in @ np.concatenate([y, known[T - 1 + j]]) + W @ h + r.bias)
         x = np.zeros(K.shape[1])
-        x[:d], x[loop._u], x[loop.n_carried :] = y, known[T - 1 + j], h
+        x[:d], x[loop.at_known], x[loop.n_carried :] = y, known[T - 1 + j], h
         y = (K @ x + k)[:d]
         out.append(y)
     return np.array(out)
@@ -193,7 +193,7 @@ def _lag_map(forecaster: Forecaster, train: list[tuple[Array, Array]], lags: int
     """The rival: the state by ridge regression on all products of up to two entries of the first ``lags`` rows."""
     features, states = [], []
     for y, u in train:
-        rows, known = forecaster._scaled(y, u)
+        rows, known = forecaster.scaled(y, u)
         z = np.hstack([rows, known])
         h = run(forecaster.esn_.reservoir_, z[:-1])[0]
         for k in range(max(100, lags), len(h), max(1, len(h) // 1500)):
@@ -228,7 +228,7 @@ def cold_start(name: str, leak: float, seed: int, n_origins: int = 60, horizon: 
             part = slice(last - T + 1, last + 1 + horizon)
             y, u = y[part], u[part]
             truth = y[T:]
-            rows, known = forecaster._scaled(y, u)
+            rows, known = forecaster.scaled(y, u)
             N = forecaster.esn_.reservoir_.n_units
             plain = _deterministic(forecaster, rows, known, np.zeros(N), 0, horizon)
             used = min(T, lags)
@@ -305,7 +305,7 @@ def coverage(name: str, seed: int, data: Path | None, n_origins: int = 60, conte
         for part, runs in (("train", found.train), ("test", found.test)):  # a rival's errors on training rows are its deviations
             rows = []
             for i, last in _origins(runs, context, horizon, n_origins, np.random.default_rng(seed)):
-                y, u = forecaster._scaled(*(values[last - context + 1 : last + 1 + horizon] for values in runs[i]))
+                y, u = forecaster.scaled(*(values[last - context + 1 : last + 1 + horizon] for values in runs[i]))
                 rows.append(_rollout(step, y, u, context) - y[context:])
             misses[part] = np.array(rows)
         width = np.sqrt(np.mean(np.square(misses["train"]), axis=0))
@@ -331,7 +331,7 @@ def _arx(found: Task, forecaster: Forecaster, order: int = 5) -> Any:
     """Linear in the last five rows of y and the last known input."""
     X, Y = [], []
     for y, u in found.train:
-        rows, known = forecaster._scaled(y, u)
+        rows, known = forecaster.scaled(y, u)
         for k in range(order - 1, len(rows) - 1, max(1, sum(len(r[0]) for r in found.train) // 20_000)):
             if not np.isnan(known[k]).any():
                 X.append(np.concatenate([[1.0], rows[k - order + 1 : k + 1].ravel(), known[k]]))
@@ -344,7 +344,7 @@ def _gp(found: Task, forecaster: Forecaster, seed: int, rows: int = 400) -> Any:
     """A Gaussian process from the last row and input to the change, on a subsample."""
     X, Y = [], []
     for y, u in found.train:
-        scaled, known = forecaster._scaled(y, u)
+        scaled, known = forecaster.scaled(y, u)
         X.append(np.hstack([scaled, known])[:-1])
         Y.append(np.diff(scaled, axis=0))
     inputs, targets = np.vstack(X), np.vstack(Y)

@@ -8,16 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from pesn import systems
+from pesn import paper, systems
 from pesn.writing import refuse_unwritable
+
+if TYPE_CHECKING:
+    from pesn.reproducing import Watch
 
 app = typer.Typer(help="Uncertainty through tanh networks and reservoirs in closed form.", no_args_is_help=True)
 _PICTURED = 1000  # rows: a picture of more is a block of colour
@@ -36,20 +40,6 @@ def _options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     pass
-
-
-@app.command()
-def demo(out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo")) -> None:
-    """The moment engine at work: a table of its methods and a picture."""
-    Console(stderr=True).print("Compiling the kernels at first use takes some seconds …", style="dim")
-    from pesn import demo as demonstration
-
-    try:
-        picture = demonstration.run(out, Console())
-    except OSError as error:
-        Console(stderr=True).print(f"cannot write to {out}: {error.strerror}", style="red")
-        raise typer.Exit(1) from error
-    print(f"\nThe picture is in {picture}")
 
 
 @app.command()
@@ -90,9 +80,72 @@ def simulate(
                 plotting.save(plotting.plot_run(trajectories, rows=_PICTURED), plot)
         columns, files = " ".join(("run", "t", *trajectories.names)), f"{out}" if plot is None else f"{out} and {plot}"
         counts = f"{_counted(len(trajectories.states), 'row')}, {_counted(len(trajectories), 'run')}"
-        line = f"{counts}, columns {columns}: {files}"
-        coding = sys.stdout.encoding or "utf-8"
-        print(line.encode(coding, "backslashreplace").decode(coding))  # a file's name may be none that can be shown
+        _print(f"{counts}, columns {columns}: {files}")
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]…", help="Items, as pesn list has them.", autocompletion=lambda: list(paper.ITEMS), show_default="all"
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small samples: minutes, not half an hour.")] = False,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results and the page; what is finished there is not made again.")
+    ] = Path("reproduction"),
+    jobs: Annotated[int | None, typer.Option(help="Processes on this machine.", show_default="one for each core")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster to run on instead, such as tcp://127.0.0.1:8786.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
+) -> None:
+    """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
+    with _failing_in_one_line():
+        from pesn import reproducing
+        from pesn.parameters import whole_number
+
+        names = names or list(paper.ITEMS)
+        for name in names:
+            if name not in paper.ITEMS:
+                paper.get(name)  # says which there are
+        whole_number("--seed", seed, 0)
+        if jobs is not None:
+            whole_number("--jobs", jobs, 1)
+            if scheduler is not None:
+                raise ValueError(f"--jobs must not be given with --scheduler, which has workers, got {jobs}")
+        try:
+            with _watch(len(dict.fromkeys(names))) as watch:
+                records = reproducing.reproduce(
+                    names, out, quick=quick, seed=seed, jobs=jobs or _cores(), scheduler=scheduler, watch=watch
+                )
+        except reproducing.ItemError as error:
+            _fail(1, str(error))
+        counts = Counter(claim["verdict"] for record in records for claim in record["claims"])
+        said = "".join(f", {counts[verdict]} {verdict}" for verdict in ("holds", "corrected", "does not hold") if counts[verdict])
+        judged = f", claims: {said[2:]}" if said else ""
+        _print(f"{_counted(len(records), 'item')}{judged}: {out / 'index.html'}")
+
+
+@app.command("list")
+def list_items() -> None:
+    """The items that pesn reproduce makes: name and title."""
+    with _failing_in_one_line():
+        width = max(map(len, paper.ITEMS))
+        for name in paper.ITEMS:
+            _print(f"{name:{width}}  {paper.get(name).TITLE}")
+
+
+def _cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())  # of those that this process may use
+
+
+def _print(line: str) -> None:
+    coding = sys.stdout.encoding or "utf-8"
+    print(line.encode(coding, "backslashreplace").decode(coding))  # a file's name may be none that can be shown
 
 
 def _counted(n: int, what: str) -> str:
@@ -130,6 +183,43 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _watch(count: int) -> Iterator[Watch]:
+    """Bars on a terminal, of all items and of the one that runs; elsewhere a line for each item."""
+    from pesn import reproducing
+
+    terminal = sys.stderr.isatty()
+
+    class Lines(reproducing.Watch):
+        def finished(self, record: dict[str, Any], reused: bool) -> None:
+            took = "there already" if reused else f"{record['seconds']:.1f} s"
+            console.print(f"{record['name']}: {took}", style="dim", markup=False, highlight=False)
+
+    console = Console(stderr=True, soft_wrap=True, no_color=None if terminal else True)
+    if not terminal:
+        yield Lines()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, speed_estimate_period=3600.0) as bar:
+        items = bar.add_task("items", total=count)
+        units = bar.add_task("", total=None)
+
+        class Bars(Lines):
+            def started(self, name: str, position: int, count: int) -> None:
+                bar.reset(units, description=name, total=None)
+
+            def units(self, done: int, total: int) -> None:
+                bar.update(units, completed=done, total=total)
+
+            def finished(self, record: dict[str, Any], reused: bool) -> None:
+                super().finished(record, reused)
+                bar.advance(items)
+
+        yield Bars()
 
 
 @contextlib.contextmanager

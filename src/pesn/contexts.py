@@ -86,9 +86,9 @@ class Context(NamedTuple):
         """The belief with u in the place that waits for it."""
         p = loop.n_carried
         K, k, root = np.eye(p, len(belief.mean)), np.zeros(p), np.zeros((p, len(u)))
-        K[loop._u] = 0.0
-        k[loop._u], var = self.or_usual(u)
-        root[loop._u] = np.diag(np.sqrt(var))
+        K[loop.at_known] = 0.0
+        k[loop.at_known], var = self.or_usual(u)
+        root[loop.at_known] = np.diag(np.sqrt(var))
         return belief.carry(K, k, root)
 
     def or_usual(self, u: Array) -> tuple[Array, Array]:
@@ -99,6 +99,6 @@ class Context(NamedTuple):
 
 def _left_open(loop: Loop, belief: Belief) -> float:
     """The variance that the state leaves in the next y, in units of the errors that the model makes anyway."""
-    nothing = np.zeros(belief.carried)[loop._u]
+    nothing = np.zeros(belief.carried)[loop.at_known]
     usual = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
     return float(np.sum(loop.emit(belief, nothing, nothing).parts["state"] / usual))

@@ -121,11 +121,11 @@ class Loop:
         """Units alone, as :func:`pesn.beliefs.start` gives them, coupled with y (d,), u and what the errors are on average."""
         d, p = self.size, self.n_carried
         K, k = np.zeros((p, len(belief.mean))), np.zeros(p)
-        k[:d], k[self._u] = y, u
+        k[:d], k[self.at_known] = y, u
         root = np.zeros((p, p))
         root[:d, : 0 if y_root is None else y_root.shape[1]] = 0.0 if y_root is None else y_root
-        root[self._e, self._e] = as_root(self.errors.cov).T * self._noisy
-        root[self._u, self._u] = np.diag(np.sqrt(u_var))
+        root[self.at_error, self.at_error] = as_root(self.errors.cov).T * self._noisy
+        root[self.at_known, self.at_known] = np.diag(np.sqrt(u_var))
         return belief.carry(K, k, root)
 
     def start_joint(self, given: Start, y: Array, u: Array, u_var: Array) -> Belief:
@@ -170,9 +170,9 @@ class Loop:
     def emit(self, belief: Belief, u: Array, u_var: Array) -> Step:
         """The next y, from the units as they are now; ``u`` (with variances) is what will act on it."""
         d, p = self.size, self.n_carried
-        K, k0, J = self._map
+        K, k0, J = self.step_map
         k = k0.copy()
-        k[self._u] = u
+        k[self.at_known] = u
         R, weights = self.errors.innovation * self._noisy, np.zeros((d, d))
         if "weights" in self.include:
             grown = np.ones(d)
@@ -180,7 +180,7 @@ class Loop:
             weights = self.errors.innovation * (grown[:, None] * grown - 1.0)
         root = np.zeros((p, d + len(u)))
         root[:, :d] = J @ as_root(symmetric(R + weights)).T
-        root[self._u, d:] = np.diag(np.sqrt(u_var))
+        root[self.at_known, d:] = np.diag(np.sqrt(u_var))
         after, held = self._hold(belief.carry(K, k, root))
         total = np.diagonal(after.cov_carried())[:d]
         new, noise = (held**2 * np.einsum("ij,jk,ik->i", J[:d], part, J[:d]) for part in (R + weights, R))
@@ -228,31 +228,35 @@ class Loop:
         """How c enters the units."""
         d, r = self.size, self.reservoir
         C = np.zeros((r.n_units, self.n_carried))
-        C[:, :d], C[:, self._u] = r.W_in[:, :d], r.W_in[:, d:]
+        C[:, :d], C[:, self.at_known] = r.W_in[:, :d], r.W_in[:, d:]
         if self._fed_back:
-            C[:, self._o] = r.W_fb
+            C[:, self.at_output] = r.W_fb
         return Coupling(r, C, np.asarray(self.readout.weights[:, 1 + r.n_inputs :], float), **self.options)
 
     @cached_property
-    def _map(self) -> tuple[Array, Array, Array]:
+    def step_map(self) -> tuple[Array, Array, Array]:
         """K, k and J of c ← K x + k + J η."""
         d, p, N = self.size, self.n_carried, self.reservoir.n_units
         A, B, c = self.kinematics
         W, learn, rest = self.readout.weights * self.scale[:, None], self.learn, self.rest
         K, k, J = np.zeros((p, p + N)), np.zeros(p), np.zeros((p, d))
-        K[self._e, self._e] = np.diag(self.errors.persistence)
-        J[self._e] = np.eye(d)
+        K[self.at_error, self.at_error] = np.diag(self.errors.persistence)
+        J[self.at_error] = np.eye(d)
         output = np.zeros((len(learn), p + N))
-        output[:, :d], output[:, self._u], output[:, p:] = W[:, 1 : 1 + d], W[:, 1 + d : 1 + self.reservoir.n_inputs], W[:, -N:]
-        output += K[self._e][learn]
+        output[:, :d], output[:, self.at_known], output[:, p:] = (
+            W[:, 1 : 1 + d],
+            W[:, 1 + d : 1 + self.reservoir.n_inputs],
+            W[:, -N:],
+        )
+        output += K[self.at_error][learn]
         if self._fed_back:
-            K[self._o], k[self._o] = output / self.scale[:, None], W[:, 0] / self.scale
-            J[self._o, learn] = np.diag(1.0 / self.scale)
+            K[self.at_output], k[self.at_output] = output / self.scale[:, None], W[:, 0] / self.scale
+            J[self.at_output, learn] = np.diag(1.0 / self.scale)
         K[learn], k[learn] = output, W[:, 0]
         if self.change:
             K[learn, learn] += 1.0
         J[learn, learn] = 1.0
-        K[rest] = B @ K[learn] + K[self._e][rest]
+        K[rest] = B @ K[learn] + K[self.at_error][rest]
         K[rest, :d] += A
         k[rest] = B @ k[learn] + c
         J[rest] = B @ J[learn]
@@ -263,7 +267,7 @@ class Loop:
     def _doubts(self) -> tuple[Array, Array]:
         """The root of A⁻¹ and A⁻¹ itself, laid out over [1, x] and x."""
         d, p, r = self.size, self.n_carried, self.reservoir
-        places = np.concatenate([np.arange(d), np.arange(p)[self._u], np.arange(p, p + r.n_units)])
+        places = np.concatenate([np.arange(d), np.arange(p)[self.at_known], np.arange(p, p + r.n_units)])
         root = np.zeros((1 + p + r.n_units, len(self.readout.covariance_root)))
         root[np.concatenate([[0], 1 + places])] = self.readout.covariance_root
         return root, symmetric(root[1:] @ root[1:].T)
@@ -294,13 +298,16 @@ class Loop:
         return bool(np.any(self.reservoir.W_fb))
 
     @property
-    def _e(self) -> slice:
+    def at_error(self) -> slice:
+        """Where e is in c."""
         return slice(self.size, 2 * self.size)
 
     @property
-    def _u(self) -> slice:
+    def at_known(self) -> slice:
+        """Where u is in c."""
         return slice(2 * self.size, 2 * self.size + self._n_known)
 
     @property
-    def _o(self) -> slice:
+    def at_output(self) -> slice:
+        """Where o is in c: nowhere, without feedback."""
         return slice(2 * self.size + self._n_known, self.n_carried)

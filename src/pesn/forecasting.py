@@ -150,7 +150,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learn_))
         self.scale_ = scale_of(rows, known) if self.scale else unscaled(self.n_columns_, self.n_known_)
         self.kinematics_ = in_scale(kinematics, self.scale_, self.learn_, self.rest_)
-        rows, known = self._scaled(rows, known)
+        rows, known = self.scaled(rows, known)
         self.usual_ = scale_of(rows, known)
         runs = split(lengths, len(rows))
         pieces, self.output_std_ = self._pieces(rows, known, runs, network.washout)
@@ -283,7 +283,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"horizon must be {most} or less with {self.n_columns_} columns of y, got {horizon!r}")
         if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
             raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")
-        loop = self._loop(PARTS)
+        loop = self.loop()
         ahead = self._known_ahead(X, horizon)
         if context is None:
             y, belief = self._recent, self._taking_in().with_known(loop, self._belief, ahead[0])
@@ -294,7 +294,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         if "state" not in parts:
             belief = loop.certain(belief)
         u_mean, u_var = self._taking_in().or_usual(ahead)
-        return self._roll(self._loop(tuple(parts)), belief, u_mean, u_var * ("state" in parts), y)
+        return self._roll(self.loop(parts), belief, u_mean, u_var * ("state" in parts), y)
 
     def _roll(self, loop: Loop, belief: Belief, u: Array, u_var: Array, history: Array) -> Forecast:
         """From units that have taken in the last row known."""
@@ -326,6 +326,10 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             self.names_,
             history=history[-3 * horizon :] * self.scale_.y_std + self.scale_.y_mean,
         )
+
+    def loop(self, parts: Sequence[str] = PARTS) -> Loop:
+        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.filtering.Loop`)."""
+        return self._loop(tuple(parts))
 
     def _loop(self, include: tuple[str, ...], model: Model | None = None, share: float | None = None) -> Loop:
         esn = self.esn_
@@ -363,7 +367,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         if X is None and self.n_known_:
             raise ValueError(f"X must be given, with {self.n_known_} columns as in fit, got None")
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, len(rows), self.n_known_)
-        rows, known = self._scaled(rows, known)
+        rows, known = self.scaled(rows, known)
         for name, array in (("y", rows), ("X", known)):
             if (np.abs(array) > _FARTHEST).any():
                 row, column = np.argwhere(np.abs(array) > _FARTHEST)[0]
@@ -382,7 +386,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                 (predicted,), readout, rls = learn(readout, rls, b[None], target[None], esn.forgetting)
                 wrong = self._wrong((target - predicted)[None], np.array([last, row]))[0]
                 share = max(1.0 - esn.forgetting, 1.0 / (1.0 + readout.n_samples))
-                errors = follow(errors, wrong, belief.mean[loop._e], share)
+                errors = follow(errors, wrong, belief.mean[loop.at_error], share)
             belief = loop.observe(loop.emit(belief, np.zeros(self.n_known_), np.zeros(self.n_known_)).belief, row)
             last, last_u = row, u
         if not np.isfinite(readout.weights).all():
@@ -396,7 +400,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         """Where training stopped, in the last run: ready for the control of its last row."""
         self._recent, self._last_known = y[-FILTERED:], u[-1]
         y, u = y[-3 * FILTERED :], u[-3 * FILTERED :]
-        loop, nothing = self._loop(PARTS), np.zeros(self.n_known_)
+        loop, nothing = self.loop(), np.zeros(self.n_known_)
         if len(y) > 1:
             belief = loop.emit(self._taking_in().over(loop, y[:-1], u[:-1]), nothing, nothing).belief
         else:  # nothing came before: units as they are in the long run
@@ -407,7 +411,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- what is given
 
-    def _scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
+    def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
+        """y and X in the units that the network works in."""
         s = self.scale_
         return (rows - s.y_mean) / s.y_std, (known - s.x_mean) / s.x_std
 
@@ -424,7 +429,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             known = np.zeros((len(y) - 1, self.n_known_))
         else:
             known = as_matrix("X of context", given[1], len(y) - 1, self.n_known_)
-        return self._scaled(y, known)
+        return self.scaled(y, known)
 
     def _known_ahead(self, X: Any, horizon: int) -> Array:
         """Scaled X (horizon, u), NaN where it is missing."""

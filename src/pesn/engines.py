@@ -1,0 +1,257 @@
+"""Where work units run: in this process, in processes of this machine, or on a Dask cluster; all by joblib.
+
+>>> from operator import pow
+>>> with connected(jobs=1):
+...     JoblibTasks().map(pow, [(2, 3), (3, 2)])
+[8, 9]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import pickle
+import platform
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pesn.paper.result import Tasks
+
+__all__ = ["WAIT", "JoblibTasks", "KeepingError", "connected", "versions"]
+
+WAIT = 10.0  # seconds that a scheduler and its first worker are given to answer
+_HEAD = struct.Struct("<Q16s")  # of a record in a journal: its length and its checksum
+
+
+@contextlib.contextmanager
+def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
+    """Inside, :class:`JoblibTasks` run in ``jobs`` processes (1: in this one), or on the cluster of ``scheduler`` if given.
+
+    Linear algebra has one thread everywhere: sums in another order would give other last digits.
+    """
+    from joblib import parallel_config
+    from threadpoolctl import threadpool_limits
+
+    with contextlib.ExitStack() as stack:
+        if scheduler is not None:
+            client = stack.enter_context(_client(scheduler))
+            stack.enter_context(parallel_config("dask", client=client, wait_for_workers_timeout=WAIT))
+        else:
+            stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
+            if jobs > 1:
+                stack.push(_end_workers)
+        stack.enter_context(threadpool_limits(1))
+        yield
+
+
+class KeepingError(OSError):
+    """Results of units could not be kept: the disk is full, the folder is gone."""
+
+
+class JoblibTasks(Tasks):
+    """Work units on whatever :func:`connected` gave, in any order, their results in order.
+
+    ``progress(done, total)`` is told of each finished unit. With a ``folder`` results are kept there as they come, and units
+    found there are not run again. ``seconds`` is the time since the start, earlier runs of the same units included.
+    """
+
+    def __init__(self, folder: Path | None = None, progress: Callable[[int, int], None] | None = None) -> None:
+        self._folder, self._progress = folder, progress
+        self._calls = self._done = self._total = 0
+        self._start, self._before = time.perf_counter(), 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of work behind the results, those found in the folder included."""
+        return self._before + time.perf_counter() - self._start
+
+    def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """``function(*a)`` for each a, in order; functions must be top-level, arguments and results picklable."""
+        from joblib import Parallel, delayed
+
+        arguments = list(arguments)
+        with contextlib.ExitStack() as stack:
+            journal = stack.enter_context(contextlib.closing(self._journal(function, arguments)))
+            results = {index: result for index, (result, _) in journal.found.items()}
+            self._before = max([self._before, *(seconds for _, seconds in journal.found.values())])
+            self._tell(len(results), len(arguments))
+            missing = [i for i in range(len(arguments)) if i not in results]
+            # Arguments go as one tuple: joblib would scatter large arrays to one worker of a cluster, and they would be lost
+            # with it. No memory maps: in every engine a unit may write into its arguments, which are its own.
+            calls = (delayed(_unit)(function, i, arguments[i]) for i in missing)
+            finished = Parallel(return_as="generator_unordered", max_nbytes=None)(calls)
+            for index, result in stack.enter_context(contextlib.closing(finished)):
+                results[index] = result
+                journal.add(index, (result, self.seconds))
+                self._tell(1, 0)
+        return [results[i] for i in range(len(arguments))]
+
+    def _tell(self, done: int, more: int) -> None:
+        self._done, self._total = self._done + done, self._total + more
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+    def _journal(self, function: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> _Journal:
+        from joblib import hash as content
+
+        self._calls += 1  # the same call made twice is two calls: what is measured in it may differ
+        return _Journal(None if self._folder is None else self._folder / f"{self._calls}-{content((function, arguments))}")
+
+
+class _Journal:
+    """Results as they come, one record after the other in a file; a record cut short by a kill is dropped at the next opening."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.found: dict[int, Any] = {}
+        self._file = None
+        if path is None:
+            return
+        with _keeping():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b", buffering=0)
+            self._file.truncate(self._read(path.stat().st_size))
+
+    def _read(self, size: int) -> int:
+        """Fill ``found``; return where the last whole record ends."""
+        assert self._file is not None
+        self._file.seek(0)
+        end = 0
+        while len(head := self._file.read(_HEAD.size)) == _HEAD.size:
+            length, checksum = _HEAD.unpack(head)
+            record = self._file.read(min(length, size))
+            if len(record) != length or _checksum(record) != checksum:
+                break
+            index, value = pickle.loads(record)
+            self.found[index] = value
+            end = self._file.tell()
+        return end
+
+    def add(self, index: int, value: Any) -> None:
+        if self._file is None:
+            return
+        record = pickle.dumps((index, value), pickle.HIGHEST_PROTOCOL)
+        left = memoryview(_HEAD.pack(len(record), _checksum(record)) + record)
+        with _keeping():
+            while left:
+                left = left[self._file.write(left) :]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+@contextlib.contextmanager
+def _keeping() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KeepingError(error.errno, error.strerror, error.filename) from error
+
+
+def _checksum(record: bytes) -> bytes:
+    return hashlib.blake2b(record, digest_size=16).digest()
+
+
+def _unit(function: Callable[..., Any], index: int, arguments: tuple[Any, ...]) -> tuple[int, Any]:
+    """What a worker runs. Set for each unit anew: libraries loaded since the last one have threads of their own."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+    return index, function(*arguments)
+
+
+def _end_workers(kind: type[BaseException] | None, *_: Any) -> None:
+    """After an error or Ctrl-C the workers end at once, not after the units they are at."""
+    if kind is not None:
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown(wait=True, kill_workers=True)
+
+
+# Clusters
+
+
+@contextlib.contextmanager
+def _client(address: str) -> Iterator[Any]:
+    """A client of the cluster, which has a worker and the versions that we have."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError("a scheduler needs Dask: pip install 'pesn[dask]'") from None
+    if not re.fullmatch(r"(tcp|tls)://[^/]+:\d{1,5}", address):
+        raise ValueError(f"scheduler must be an address such as tcp://127.0.0.1:8786, got {address!r}")
+    with _silenced("distributed"):  # what matters comes as an exception
+        asyncio.run(_refuse_silent(address))
+        with Client(address, timeout=WAIT, set_as_default=False) as client:
+            _refuse_strangers(client, address)
+            try:
+                yield client
+            except Exception as error:
+                if client.status != "running":
+                    raise ConnectionError(f"the Dask scheduler at {address} was lost; started again, the run goes on") from error
+                raise
+
+
+@contextlib.contextmanager
+def _silenced(name: str) -> Iterator[None]:
+    """No word from a package's loggers, each of which has a level of its own."""
+    loggers = [logging.getLogger(known) for known in [*logging.root.manager.loggerDict] if known.split(".")[0] == name]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+async def _refuse_silent(address: str) -> None:
+    """An error where no scheduler answers; a client itself would go on waiting for one that is there and says nothing."""
+    from distributed import rpc
+    from distributed.security import Security
+
+    async def ask() -> None:
+        async with rpc(address, timeout=WAIT, connection_args=Security().get_connection_args("client")) as scheduler:
+            await scheduler.identity()
+
+    try:
+        await asyncio.wait_for(ask(), WAIT)
+    except (OSError, TimeoutError):
+        raise ConnectionError(f"no Dask scheduler answers at {address} within {WAIT:g} s") from None
+
+
+def _refuse_strangers(client: Any, address: str) -> None:
+    """An error where there is no worker, or where one has other versions: its numbers might differ."""
+    try:
+        client.wait_for_workers(1, timeout=WAIT)
+    except TimeoutError:
+        raise ConnectionError(f"the Dask scheduler at {address} has no worker after {WAIT:g} s") from None
+    try:
+        theirs = client.run(versions)
+    except (ImportError, AttributeError) as error:
+        raise ConnectionError(f"a worker of {address} has no pesn, or another one than here: {error}") from None
+    ours = versions()
+    for worker, found in theirs.items():
+        for name in ("pesn", "numpy", "scipy", "numba"):
+            if found[name] != ours[name]:
+                raise ConnectionError(f"worker {worker} has {name} {found[name]}, here is {ours[name]}: the numbers might differ")
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on: package -> version.
+
+    >>> sorted(versions())
+    ['numba', 'numpy', 'pesn', 'python', 'scipy']
+    """
+    from pesn import __version__
+
+    others = {name: version(name) for name in ("numpy", "scipy", "numba")}
+    return {"pesn": __version__, **others, "python": platform.python_version()}

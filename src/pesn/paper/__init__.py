@@ -1,0 +1,46 @@
+"""The paper's tables and figures, each with its published numbers and a way to make them again.
+
+>>> list(ITEMS)[:3]
+['moments', 'moments-grid', 'higher-moments']
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+
+__all__ = ["ITEMS", "get"]
+
+# In the paper's order. Each item's module is imported when it is first asked for.
+ITEMS = MappingProxyType(
+    {
+        "moments": "pesn.paper.moments",
+        "moments-grid": "pesn.paper.moments_grid",
+        "higher-moments": "pesn.paper.higher_moments",
+        "complexity": "pesn.paper.complexity",
+        "error-time": "pesn.paper.error_time",
+        "error-bound": "pesn.paper.error_bound",
+        "feedforward": "pesn.paper.feedforward",
+        "washout": "pesn.paper.washout",
+        "entropy": "pesn.paper.entropy",
+        "cart-pole": "pesn.paper.cart_pole",
+        "ardrone": "pesn.paper.ardrone",
+    }
+)
+
+
+def get(name: str) -> ModuleType:
+    """The module of the item called ``name``, with its ``parameters(quick)`` and ``run(settings, tasks)``.
+
+    >>> get("bound")
+    Traceback (most recent call last):
+    ValueError: item must be one of moments, moments-grid, ..., ardrone, got 'bound'; did you mean 'error-bound'?
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"item must be a name, got {name!r}")
+    if name not in ITEMS:
+        near = get_close_matches(name.lower().replace("_", "-"), ITEMS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"item must be one of {', '.join(ITEMS)}, got {name!r}{hint}")
+    return import_module(ITEMS[name])

@@ -1,0 +1,68 @@
+"""What an item of the paper is given and what it gives.
+
+>>> settings = Settings(quick=True, seed=0, parameters={"trials": 3})
+>>> len(settings.seeds(3)), settings.seeds(3) == settings.seeds(3)
+(3, True)
+>>> Tasks().map(pow, [(2, 3), (3, 2)])
+[8, 9]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["Result", "Settings", "Tasks", "Verdict"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides an item's numbers: ``parameters`` are the item's own, by its ``parameters(quick)``."""
+
+    quick: bool
+    seed: int
+    parameters: dict[str, Any]
+
+    def seeds(self, n: int, stream: int = 0) -> list[int]:
+        """n seeds for n units of work, the same whatever engine runs them; another ``stream`` gives others."""
+        return [int(s.generate_state(1, np.uint64)[0]) for s in np.random.SeedSequence([self.seed, stream]).spawn(n)]
+
+
+class Tasks:
+    """How work units are run: one after the other here; the runner has one that uses processes or a cluster."""
+
+    def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """``function(*a)`` for each a, in order; functions must be top-level, arguments and results picklable."""
+        return [function(*a) for a in arguments]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What this run says about a claim of the paper (an id of ``claims.CLAIMS``), and why, with numbers."""
+
+    claim: str
+    verdict: Literal["holds", "does not hold", "corrected"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """An item's outcome.
+
+    ``frame`` holds what was obtained, a row a number or a row a line; ``tables`` are for people: title -> frame, published and
+    obtained side by side where there are published numbers (columns "published", "obtained", or pairs of them; "better" marks
+    the smaller error where that means something). ``figures``: name -> (figure, alt text).
+    """
+
+    frame: pd.DataFrame
+    tables: dict[str, pd.DataFrame]
+    figures: dict[str, tuple[Figure, str]]
+    verdicts: list[Verdict]
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,141 @@
+"""Tables for people: numbers to three digits, the better of two marked.
+
+>>> [number(x) for x in (0.12, 4.213e-5, 123456.0, 80_000, -0.0, float("nan"))]
+['0.120', '4.21×10⁻⁵', '123,000', '80,000', '0', '–']
+>>> shown = table("Error", ["D", "published", "obtained", "better"], [[10, 0.2, 0.1, "obtained"]])
+>>> [column.name for column in shown.columns], [cell.better for cell in shown.rows[0]]
+(['D', 'published', 'obtained'], [False, False, True])
+>>> powers("below 1e-6, at most 2.50E+03, but not 0x1e5 or v1e")
+'below 1×10⁻⁶, at most 2.50×10³, but not 0x1e5 or v1e'
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+__all__ = ["Cell", "Column", "Table", "number", "powers", "table"]
+
+_INFINITE = {"inf": math.inf, "-inf": -math.inf}  # as the records have them, since JSON has no such numbers
+_POWER = re.compile(r"(?<![\w.])([-−]?\d+(?:\.\d+)?)[eE]([-−+]?)0*(\d+)\b")
+_RAISED = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class Cell(NamedTuple):
+    """What stands in a cell, and whether it is the better one of those it is compared with."""
+
+    text: str
+    better: bool
+
+
+class Column(NamedTuple):
+    """A column's name, and whether its cells are numbers, set flush right."""
+
+    name: str
+    numeric: bool
+
+
+class Table(NamedTuple):
+    """A table ready to be shown; ``marked`` where any cell is marked as the better one."""
+
+    title: str
+    columns: list[Column]
+    rows: list[list[Cell]]
+    marked: bool
+
+
+def table(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table of ``columns`` (names) and ``rows`` (of as many values).
+
+    A column "better" names the column that is better in its row, mostly "published" or "obtained"; "better mean" chooses
+    between "published mean" and "obtained mean". Such a column becomes marks, unless one of its words fits no column.
+    """
+    names = [_name(column) for column in columns]
+    for row in rows:
+        if len(row) != len(names):
+            raise ValueError(f"table {title!r} has {len(names)} columns, got a row of {len(row)}")
+    rows = [[_INFINITE.get(value, value) if isinstance(value, str) else value for value in row] for row in rows]
+    marks: set[tuple[int, int]] = set()
+    hidden = set()
+    for j, name in enumerate(names):
+        if "better" not in name.split():
+            continue
+        found = {
+            i: _chosen(names, name, str(row[j])) for i, row in enumerate(rows) if row[j] not in (None, "") and row[j] == row[j]
+        }
+        if all(found.values()):
+            hidden.add(j)
+        marks |= {(i, k) for i, chosen in found.items() for k in chosen}
+    shown = [j for j in range(len(names)) if j not in hidden]
+    texts = {j: _texts([row[j] for row in rows]) for j in shown}
+    return Table(
+        title,
+        [Column(names[j], _numeric([row[j] for row in rows])) for j in shown],
+        [[Cell(texts[j][i], (i, j) in marks) for j in shown] for i in range(len(rows))],
+        bool(marks),
+    )
+
+
+def number(value: Any) -> str:
+    """A number for people: whole ones in full, others to three significant digits; – where there is none."""
+    if isinstance(value, Integral):
+        return _minus(f"{int(value):,}")
+    if not math.isfinite(value):
+        return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    if value == 0.0:
+        return "0"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    power = int(exponent)
+    if -4 <= power < 6:
+        return _minus(f"{float(f'{value:.2e}'):,.{max(0, 2 - power)}f}")
+    return powers(_minus(f"{mantissa}e{power}"))
+
+
+def powers(text: str) -> str:
+    """Text with its numbers like 4.2e-5 as people write them: 4.2×10⁻⁵, which no line breaks in two."""
+    return _POWER.sub(lambda m: f"{m[1]}×10{(m[2].strip('+') + m[3]).translate(_RAISED)}", text)
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
+    """The values of a column as text; where all its numbers are whole they are shown as such, 50.0 as 50."""
+    numbers = [value for value in values if _is_number(value)]
+    whole = all(math.isfinite(value) and float(value).is_integer() and abs(value) < 1e9 for value in numbers if value == value)
+    texts = []
+    for value in values:
+        if value is None:
+            texts.append("–")
+        elif isinstance(value, bool):
+            texts.append("yes" if value else "no")
+        elif _is_number(value):
+            texts.append(number(int(value) if whole and value == value else value))
+        else:
+            texts.append(powers(str(value)))
+    return texts
+
+
+def _chosen(names: list[str], column: str, word: str) -> list[int]:
+    """The columns that ``word`` in the column ``column`` ("better", "better mean") chooses."""
+    rest = [part for part in column.split() if part != "better"]
+    wanted = sorted([*word.split(), *rest])
+    exact = [j for j, name in enumerate(names) if sorted(name.split()) == wanted]
+    return exact or [j for j, name in enumerate(names) if not rest and name.startswith(word + " ")]
+
+
+def _name(column: Any) -> str:
+    """A column's name; of several levels, joined."""
+    return " ".join(str(part) for part in column if str(part)) if isinstance(column, list | tuple) else str(column)
+
+
+def _numeric(values: Sequence[Any]) -> bool:
+    return any(_is_number(value) for value in values) and all(value is None or _is_number(value) for value in values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
