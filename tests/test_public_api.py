@@ -1,7 +1,6 @@
 """What users see is what `__all__` says; the command line speaks where it should; every signature is the contract's."""
 
 import inspect
-import os
 import subprocess
 import sys
 
@@ -64,19 +63,10 @@ def test_version_and_unknown_command():
     assert not wrong.stdout
 
 
-def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
-    done = run("demo", "--out", "pictures", cwd=tmp_path)
+def test_an_item_of_the_paper_from_the_shell(tmp_path):
+    done = run("reproduce", "error-bound", "--quick", "--jobs", "1", "--out", "made", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for word in ("surface", "analytic", "monte-carlo", "moments.png"):
-        assert word in done.stdout
+    assert "1 item, claims: 2 corrected" in done.stdout
     assert "Traceback" not in done.stderr
-    assert (tmp_path / "pictures" / "moments.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="a file in place of a folder, as POSIX reports it")
-def test_demo_cannot_write(tmp_path):
-    (tmp_path / "taken").write_text("")
-    done = run("demo", "--out", "taken", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "cannot write to taken" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "8.512" in (tmp_path / "made" / "index.html").read_text(encoding="utf-8")
+    assert (tmp_path / "made" / "error-bound" / "bound.png").read_bytes().startswith(b"\x89PNG")

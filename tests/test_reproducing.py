@@ -131,7 +131,7 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     assert record["command"] == "pesn reproduce one --quick --seed 3"
     assert record["versions"]["pesn"] == pesn.__version__
     assert set(record["versions"]) == {"pesn", "numpy", "scipy", "numba", "python"}
-    table = record["tables"]["Table 1: bound"]
+    table = record["obtained"]["Table 1: bound"]
     assert table["columns"] == ["state", "published mean", "obtained mean"]
     assert table["rows"] == [["x", 1.0, numbers(out)[0]]]
     assert record["seconds"] > 0.0

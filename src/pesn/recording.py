@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pesn.engines import versions
+from pesn.engines import JoblibTasks, versions
 from pesn.paper.claims import CLAIMS
 from pesn.paper.result import Result, Settings
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["finished", "plain", "to_json", "write"]
 
 
-def write(item: ModuleType, settings: Settings, digest: str, result: Result, seconds: float, folder: Path) -> dict[str, Any]:
-    """All files of an item, the record of them last."""
+def write(item: ModuleType, settings: Settings, digest: str, result: Result, tasks: JoblibTasks, folder: Path) -> dict[str, Any]:
+    """All files of an item, the record of them last; ``tasks`` know how long the work has taken, drawing included."""
     import matplotlib as mpl
 
     _flat(result.frame).to_csv(folder / "frame.csv", index=False)
@@ -55,7 +55,7 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, sec
             "seed": settings.seed,
             "parameters": settings.parameters,
             "published": item.PUBLISHED,
-            "tables": tables,
+            "obtained": tables,
             "claims": [
                 {"id": v.claim, "text": CLAIMS[v.claim].text, "verdict": v.verdict, "reason": v.reason} for v in result.verdicts
             ],
@@ -63,7 +63,7 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, sec
             "notes": result.notes,
             "figures": figures,
             "files": files,
-            "seconds": round(seconds, 3),
+            "seconds": round(tasks.seconds, 3),
             "versions": versions(),
             "command": shlex.join(command),
             "digest": digest,

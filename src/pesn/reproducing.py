@@ -116,7 +116,7 @@ def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch
     temporary = _beside(folder / item.NAME)
     try:
         temporary.mkdir()
-        record = write(item, settings, digest, result, tasks.seconds, temporary)
+        record = write(item, settings, digest, result, tasks, temporary)
         _sync(temporary)
         _put(temporary, folder / item.NAME)
     except BaseException:

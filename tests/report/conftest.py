@@ -63,7 +63,7 @@ def fake_result(folder, name, i=0, quick=True, **changes):
         "quick": quick,
         "seed": 0,
         "parameters": {"samples": 10_000, "variances": [0.2, 1.0], "mesh": {"a": -10, "b": 10, "nodes": 101}, "trials": 50},
-        "tables": _tables(name, rng),
+        "obtained": _tables(name, rng),
         "claims": [
             {
                 "id": key,

@@ -106,7 +106,7 @@ def test_items_show_figures_tables_notes_errata_time_and_command(results, page, 
         start = page.index(f'<section class="part" aria-labelledby="item-{result["name"]}"')
         section = page[start : page.index("\n</section>", start)]
         text = Reader(section + "\n</section>").text
-        for part in (result["title"], result["command"], *result["notes"], *result["tables"]):
+        for part in (result["title"], result["command"], *result["notes"], *result["obtained"]):
             assert part in text
         assert 'beside method="exact" and' in text  # code in backquotes
         assert section.count("<svg ") == len(result["figures"])
@@ -124,7 +124,7 @@ def test_items_show_figures_tables_notes_errata_time_and_command(results, page, 
 
 def test_the_better_cell_is_marked_in_words_and_symbol(tmp_path, make_result):
     rows = [["a", 0.2, 0.1, "obtained"], ["b", 4.213e-5, 3.0, "published"], ["c", None, "inf", ""]]
-    make_result(tmp_path, "moments", tables={"T": {"columns": ["place", "published", "obtained", "better"], "rows": rows}})
+    make_result(tmp_path, "moments", obtained={"T": {"columns": ["place", "published", "obtained", "better"], "rows": rows}})
     page = write_page(tmp_path).read_text(encoding="utf-8")
     body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
     cells = [
@@ -242,7 +242,7 @@ def test_bad_results_are_refused_by_name_and_the_old_page_stays(tmp_path, make_r
     for changes, message in (
         ({"claims": [verdict]}, "a verdict is one of holds, corrected, does not hold, got 'maybe'"),
         ({"seconds": "long"}, "'seconds' must be a number, got 'long'"),
-        ({"tables": {"T": {"columns": ["a"], "rows": [[1, 2]]}}}, "table 'T' has 1 columns, got a row of 2"),
+        ({"obtained": {"T": {"columns": ["a"], "rows": [[1, 2]]}}}, "table 'T' has 1 columns, got a row of 2"),
     ):
         make_result(tmp_path, "entropy", **changes)
         with pytest.raises(ValueError, match=message):

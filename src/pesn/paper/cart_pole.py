@@ -145,8 +145,8 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             f"Errors of the inputs have a deviation of {p['input_std']:g} of each state's own, in samples and in closed forms "
             f"alike; {p['samples']:,} samples, in pairs of opposite errors.",
             *([] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."]),
-            "The paper does not print the sizes of network, noise, δ and λ; those used are in the item's settings. Of the δ there, "
-            f"{found.delta:g} was best on the end of another run, which that network had not seen.",
+            "The paper does not print the sizes of network, noise, δ and λ; those used are in the item's settings. Of the δ "
+            f"there, {found.delta:g} was best on the end of another run, which that network had not seen.",
         ],
     )
 

@@ -32,7 +32,7 @@ from pesn.writing import replacing
 __all__ = ["write_page"]
 
 _NEEDED = {
-    "name": str, "title": str, "about": str, "quick": bool, "seed": int, "parameters": dict, "tables": dict, "claims": list,
+    "name": str, "title": str, "about": str, "quick": bool, "seed": int, "parameters": dict, "obtained": dict, "claims": list,
     "errata": list, "notes": list, "figures": list, "seconds": int | float, "versions": dict, "command": str, "digest": str,
 }  # fmt: skip
 _LARGEST = 3_000_000  # bytes of SVG in the page; a larger figure is shown as its PNG, which phones can draw
@@ -118,7 +118,7 @@ def _item(result: dict[str, Any]) -> dict[str, Any]:
         **result,
         "anchor": anchor,
         "figures": [_figure(place, f"{anchor}-figure-{i}", figure) for i, figure in enumerate(result["figures"], 1)],
-        "tables": [table(title, content["columns"], content["rows"]) for title, content in result["tables"].items()],
+        "tables": [table(title, content["columns"], content["rows"]) for title, content in result["obtained"].items()],
         "tally": [(verdict, n) for verdict in _VERDICTS if (n := sum(c["verdict"] == verdict for c in result["claims"]))],
         "corrections": [known[n] for n in result["errata"] if n in known],
         "files": [(path.name, _address(path)) for path in (*sorted(place.glob("*.csv")), place / "result.json")],
