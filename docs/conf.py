@@ -1,16 +1,91 @@
-"""Sphinx configuration."""
+"""Sphinx configuration, and the pages that are made from what the package holds."""
+
+from pathlib import Path
 
 import pesn
+from pesn.paper import ITEMS, get
+from pesn.paper.claims import CLAIMS
+from pesn.paper.errata import ERRATA
 
 project = "pesn"
 author = "The pesn developers"
 copyright = "the pesn developers"
 release = pesn.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline"]
-myst_enable_extensions = ["dollarmath", "amsmath"]
-exclude_patterns = ["build"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx-mathjax-offline",  # formulas without a network
+    "sphinx_gallery.gen_gallery",
+]
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["build", "examples", "auto_examples/**.ipynb", "auto_examples/**.py"]
 html_theme = "furo"
 html_title = f"pesn {release}"
+html_static_path = ["_static"]
+html_css_files = ["pesn.css"]
+html_show_sourcelink = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 napoleon_google_docstring = False
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "min_reported_time": 1000,
+    "show_signature": False,
+    "show_memory": False,
+}
+
+
+def errata_page() -> str:
+    """What the paper prints and what is right, from the records that ``pesn reproduce`` shows too."""
+    parts = [
+        "# Errata of the paper",
+        "Gandhi, Lee, Pan and Theodorou (2018), *Propagating Uncertainty through the tanh Function with Application to Reservoir "
+        "Computing*, has misprints and a few mistakes. Each was found by computing what is printed, and `pesn` computes what is "
+        "right; the corrected formulas are on [the page of the mathematics](../theory.md).",
+    ]
+    for erratum in ERRATA:
+        parts += [f"## {erratum.number}. {erratum.where}", f"Printed\n: {erratum.printed}", f"Right\n: {erratum.right}"]
+    return "\n\n".join(_plain(part) for part in parts) + "\n"
+
+
+def claims_page() -> str:
+    """The paper's claims, by the items of ``pesn reproduce`` that judge them."""
+    parts = [
+        "# The paper's claims",
+        "What the paper says in words, each judged by an item of `pesn reproduce`: *holds*, *corrected* or *does not hold*. The "
+        "verdict stands on the page that the command writes, beside the numbers it rests on: "
+        "[how to reproduce the paper](../how-to/reproduce.md).",
+    ]
+    for name in ITEMS:
+        item = get(name)
+        texts = [claim.text for claim in CLAIMS.values() if claim.item == name]
+        parts += [f"## {item.TITLE}", f"`pesn reproduce {name}`", item.ABOUT]
+        parts += ["\n".join(f"- {text}" for text in texts)] if texts else []
+    return "\n\n".join(_plain(part) for part in parts) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that no mark-up is meant in."""
+    return text.replace("_", r"\_").replace("|", r"\|") if not text.startswith("`") else text
+
+
+def _write_pages(app: object) -> None:
+    folder = Path(__file__).parent / "generated"
+    folder.mkdir(exist_ok=True)
+    for name, text in {"errata.md": errata_page(), "claims.md": claims_page()}.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def setup(app: object) -> None:
+    """Pages are written before Sphinx looks for them."""
+    app.connect("builder-inited", _write_pages)

@@ -132,8 +132,8 @@ def judge(frame: pd.DataFrame, others: Sequence[pd.DataFrame] = ()) -> list[Verd
         "But only the baseline is given noise. Against a plain network started at 0 the PESN wins in "
         f"{against[0]}, ties in {against[1]} and loses in {against[2]} cells, never further than {apart:.1%} from it"
         f"{': the gain is that of a start without noise, not of the PESN' if 2 * against[0] <= n else ''}. The mean of the "
-        f"random networks' forecasts errs {_by_length(ensemble / P, lengths)} as much as the PESN (median of the states), our filtered "
-        f"start from the same rows {_by_length(filtered / P, lengths)}."
+        f"random networks' forecasts errs {_by_length(ensemble / P, lengths)} as much as the PESN (median of the states), our "
+        f"filtered start from the same rows {_by_length(filtered / P, lengths)}."
     )
     # as printed, then fairly: what is won only against noise is not the PESN's
     kind: Kind = "does not hold" if 2 * with_noise[0] <= n else "holds" if 2 * against[0] > n else "corrected"
