@@ -110,8 +110,9 @@ def run(settings: Settings, tasks: Tasks) -> Result:
                 "The first 20 of the single-step predictions, with 2σ bands of both networks and of Monte Carlo.",
             ),
             "single-step-changes": (
-                figures.draw_states(robot, [found.single["never"]], CHANGES, UNITS[2:], 2, dt, zoomed, begin=len(NAMES)),
-                "The network's own outputs in single steps, the changes of the velocities, with 2σ bands of all methods.",
+                figures.draw_states(robot, [found.single["never"]], CHANGES, UNITS[2:], 2, dt, zoomed, len(NAMES), True),
+                "The network's own outputs in single steps, the changes of the velocities: 2σ bands of all methods around the "
+                "mean of the samples.",
             ),
             "multi-step": (
                 figures.draw_states(robot, fair, NAMES, UNITS, 2, dt),
@@ -122,8 +123,9 @@ def run(settings: Settings, tasks: Tasks) -> Result:
                 "The first stretch of 20 steps, with 2σ bands of both networks and of Monte Carlo.",
             ),
             "uncertain-units": (
-                figures.draw_states(robot, found.multi["units"], NAMES, UNITS, 2, dt, zoomed),
-                "20 steps from units that are not known exactly, with 2σ bands of both networks and of Monte Carlo.",
+                figures.draw_states(robot, found.multi["units"], NAMES, UNITS, 2, dt, zoomed, apart=True),
+                "20 steps from units that are not known exactly: 2σ bands of both networks and of Monte Carlo around the mean "
+                "of the samples.",
             ),
             "updating": (
                 figures.draw_updating(found, VELOCITIES, NAMES, UNITS, dt),

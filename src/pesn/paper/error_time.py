@@ -215,8 +215,8 @@ def judge(frame: pd.DataFrame) -> Verdict:
         f"{row['mean error']:.1e} (mean) and {row['variance error']:.1e} (variance). The spline costs "
         f"{spline['seconds'].iloc[0] / row['seconds']:.0f} times as much at {spline['size'].iloc[0]} points, and its error "
         "falls as "
-        f"N^{orders[_PLAIN]:.1f} down to {best['mean error']:.1e} at {best['size']} points, sampling's as "
-        f"n^{orders[_SAMPLES]:.2f}. {ahead}"
+        f"N to the power {orders[_PLAIN]:.1f} down to {best['mean error']:.1e} at {best['size']} points, sampling's as "
+        f"n to the power {orders[_SAMPLES]:.2f}. {ahead}"
     )
     return Verdict(CLAIMS[0], "holds" if high and quick else "does not hold", reason)
 

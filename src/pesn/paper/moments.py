@@ -164,8 +164,8 @@ def _largest(frame: pd.DataFrame) -> pd.DataFrame:
     for var in frame["variance"].unique():
         for of, column in (("mean", "mean_error"), ("variance", "var_error")):
             part = frame[frame["variance"] == var].groupby("method")[column].max()
-            better = "spline" if part["spline"] < part["analytic"] else "analytic"
-            rows.append({"input variance": var, "of": of} | {name: part[name] for name in METHODS} | {"better": better})
+            errors = {name: float(part[name]) for name in METHODS}
+            rows.append({"input variance": var, "of": of} | errors | {"better": min(errors, key=errors.__getitem__)})
     return pd.DataFrame(rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,22 +78,28 @@ def _truth(ax: Axes, robot: Robot, rows: npt.NDArray[np.intp], i: int, dt: float
 
 
 def draw_states(robot: Robot, some: Sequence[Compared], names: Sequence[str], units: Sequence[str], columns: int, dt: float,
-                zoomed: int = 0, begin: int = 0) -> Figure:  # fmt: skip
-    """A panel for each state from ``begin`` on: all stretches one after the other, or the first ``zoomed`` steps of the first."""
+                zoomed: int = 0, begin: int = 0, apart: bool = False) -> Figure:  # fmt: skip
+    """A panel for each state from ``begin`` on: all stretches one after the other, or the first ``zoomed`` steps of the first.
+
+    ``apart``: less the samples' mean, for bands that the course of a state would hide.
+    """
     rows = len(names) // columns
+    scale = replace(robot, mean=np.zeros_like(robot.mean)) if apart else robot
     figure, axes = _figure(rows, columns, 1.55 * rows + 0.9)
     shown = some[:1] if zoomed else some
     for i, ax in enumerate(axes.ravel()):
         for one in shown:
             steps = min(zoomed or len(one.samples.mean), len(one.samples.mean))
+            middle = one.samples.mean[:steps] if apart else 0.0
             cut = one._replace(
-                closed={form: (mean[:steps], std[:steps]) for form, (mean, std) in one.closed.items()},
-                samples=one.samples._replace(mean=one.samples.mean[:steps], square=one.samples.square[:steps]),
+                closed={form: (mean[:steps] - middle, std[:steps]) for form, (mean, std) in one.closed.items()},
+                samples=one.samples._replace(mean=one.samples.mean[:steps] - middle, square=one.samples.square[:steps]),
             )
-            _bands(ax, (one.origin - robot.first + 1 + np.arange(steps)) * dt, cut, begin + i, robot)
-        first, last = shown[0].origin, shown[-1].origin + steps
-        _truth(ax, robot, np.arange(first, last + 1), begin + i, dt)
-        ax.set_ylabel(f"{names[i]} ({units[i]})", fontsize=_SIZE)
+            _bands(ax, (one.origin - robot.first + 1 + np.arange(steps)) * dt, cut, begin + i, scale)
+        if not apart:
+            first, last = shown[0].origin, shown[-1].origin + steps
+            _truth(ax, robot, np.arange(first, last + 1), begin + i, dt)
+        ax.set_ylabel(f"{names[i]}{' − mean' if apart else ''} ({units[i]})", fontsize=_SIZE)
     for ax in axes[-1]:
         ax.set_xlabel("time (s)", fontsize=_SIZE)
     _legend(figure, axes[0, 0])
