@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.paper import complexity
+from pesn.paper import complexity, operations
 from pesn.paper.claims import CLAIMS
 from pesn.paper.result import Settings, Tasks
 
 MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
 
 
-@pytest.mark.parametrize("count", [complexity.spline_as_written, complexity.spline_shared])
+@pytest.mark.parametrize("count", [operations.spline_as_written, operations.spline_shared])
 def test_what_is_counted_is_the_spline(count):
     got, _ = count(101, MEAN, VAR)
     truth = pesn.moments("tanh", MEAN, VAR, method="spline-raw")
@@ -23,26 +23,26 @@ def test_what_is_counted_is_the_spline(count):
 
 
 def test_what_is_counted_is_the_analytic_method():
-    got, _ = complexity.analytic_as_written(MEAN, VAR)
+    got, _ = operations.analytic_as_written(MEAN, VAR)
     truth = pesn.moments("tanh", MEAN, VAR, method="analytic")
     assert np.allclose(np.transpose(got), [truth.mean, truth.var], rtol=0, atol=1e-14)
 
 
 def test_terms_predict_the_count_at_other_sizes():
-    terms = complexity.recount()
-    _, lines = complexity.spline_as_written(23, MEAN, VAR)
+    terms = operations.recount()
+    _, lines = operations.spline_as_written(23, MEAN, VAR)
     for line, tally in lines.items():
-        for kind in complexity.KINDS:
+        for kind in operations.KINDS:
             t = terms["spline, as written"][line][kind]
             assert tally[kind] == 69 * t["ND"] + 23 * t["N"] + 3 * t["D"] + t["1"], (line, kind)
 
 
 def test_counts_by_hand():
-    terms = complexity.recount()
+    terms = operations.recount()
     written, shared = terms["spline, as written"], terms["spline, shared"]["all"]
     assert written["1"]["*/÷"]["N"] == 2
     assert written["1"]["+/−"]["N"] == 3
-    assert [written["4"][k]["ND"] for k in complexity.KINDS] == [
+    assert [written["4"][k]["ND"] for k in operations.KINDS] == [
         4,
         2,
         0,
@@ -54,12 +54,12 @@ def test_counts_by_hand():
     assert written["6"]["*/÷"]["D"] - written["5"]["*/÷"]["D"] == 1  # A₁²
     assert shared["exp"] == {"ND": 1, "N": 0, "D": 0, "1": 0}  # once a node
     assert shared["sqrt"] == {"ND": 0, "N": 0, "D": 1, "1": 0}
-    assert [terms["analytic"]["mean"][k]["D"] for k in complexity.KINDS] == [6, 3, 1, 1]
+    assert [terms["analytic"]["mean"][k]["D"] for k in operations.KINDS] == [6, 3, 1, 1]
 
 
 def test_no_count_grows_faster_than_d():
-    _, one = complexity.spline_as_written(9, [0.5], [0.2])
-    _, four = complexity.spline_as_written(9, [0.5] * 4, [0.2] * 4)
+    _, one = operations.spline_as_written(9, [0.5], [0.2])
+    _, four = operations.spline_as_written(9, [0.5] * 4, [0.2] * 4)
     assert all(four[line] == Counter({k: 4 * n for k, n in one[line].items()}) for line in ("4", "5", "6"))
     assert one["2"] == four["2"]
 
@@ -100,9 +100,9 @@ def test_exponents_are_recovered_and_judged():
 
 
 def test_words():
-    assert complexity.words({"ND": 228, "N": 30, "D": 0, "1": 2}) == "228ND + 30N + 2"
-    assert complexity.words({"ND": 0, "N": 0, "D": -1, "1": 0}) == "−D"
-    assert complexity.words({"ND": 0, "N": 0, "D": 0, "1": 0}) == "0"
+    assert operations.words({"ND": 228, "N": 30, "D": 0, "1": 2}) == "228ND + 30N + 2"
+    assert operations.words({"ND": 0, "N": 0, "D": -1, "1": 0}) == "−D"
+    assert operations.words({"ND": 0, "N": 0, "D": 0, "1": 0}) == "0"
 
 
 def test_tiny_run():

@@ -67,7 +67,7 @@ def test_the_order_of_the_methods(result):
     assert (table["surface"] < 1e-12).all()
     assert (table["spline"] < 2e-5).all()
     assert (table["analytic"] > 1e-2).all()
-    assert (table["better"] == "spline").all()
+    assert (table["better"] == "surface").all()
 
 
 def test_every_claim_of_the_item_is_judged(result):
