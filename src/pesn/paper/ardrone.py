@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn.paper import prediction_item
 from pesn.paper.result import Result, Settings, Tasks
 
 if TYPE_CHECKING:
@@ -43,103 +44,33 @@ _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
 
 
 def parameters(quick: bool) -> dict[str, Any]:
-    """All that decides the numbers; deviations of inputs are in units of each state's own."""
-    return {
-        "runs": 9 if quick else 81,
-        "run_rows": 1000,
-        "train_rows": 300,
-        "test_rows": 260 if quick else 700,
-        "network": {
-            "n_units": 80 if quick else 200,
-            "spectral_radius": 0.9,
-            "leak_rate": 0.5,
-            "density": 0.1,
-            "input_scaling": 0.5,
-            "feedback_scaling": 0.2,
-            "bias_scaling": 0.2,
-            "ridge": 1e-6,
-            "washout": 100,
-        },
-        "steps": 20,
-        "segments": 3 if quick else 6,
-        "input_std": 0.1,
-        "unit_std": 0.0,
-        "samples": 1_000 if quick else 10_000,
-        "rls_deltas": [0.01, 0.1, 1.0, 10.0],
-        "forgetting": 0.999,
-        "origin_every": 40 if quick else 10,
-        "fair_every": 2 if quick else 3,
-        "context": 30,
-        "process_noise": 0.0 if quick else "auto",
-        "calibrate": not quick,
-    }
+    """All that decides the numbers."""
+    return prediction_item.parameters(
+        quick,
+        n_units=80 if quick else 200,
+        runs=9 if quick else 81,
+        run_rows=1000,
+        train_rows=300,
+        test_rows=260 if quick else 700,
+        segments=3 if quick else 6,
+        unit_std=0.0,
+        origin_every=40 if quick else 10,
+        fair_every=2 if quick else 3,
+    )
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Fly, train, predict, compare."""
-    import pandas as pd
-
-    from pesn.paper import prediction_figures as figures
     from pesn.paper import prediction_study as studies
     from pesn.systems import ardrone
 
     p = settings.parameters
     trajectories = ardrone.simulate(runs=p["runs"], steps=p["run_rows"], rng=settings.seeds(1)[0])
     found = studies.study(settings, tasks, trajectories, POSITIONS, VELOCITIES)
-    robot, dt, steps = found.robot, trajectories.dt, p["steps"]
-    fair = found.multi["before"]
-    published = pd.DataFrame(PUBLISHED)
-    published["obtained"] = _obtained(found, sum(trajectories.lengths[:-1]) + p["train_rows"], steps)
-    return Result(
-        frame=studies.long_frame(found, (*NAMES, *CHANGES)),
-        tables={
-            "Published and obtained (the paper's diagonal network)": published[["quantity", "published", "obtained", "where"]],
-            "Closed form beside Monte Carlo": studies.agreement(found),
-            "σ ÷ Monte Carlo's σ by state, multi-step": studies.by_state(found, NAMES),
-            "Mean error of 20 steps from an exactly known state": studies.error_table(found, NAMES, UNITS),
-            "What came inside the 2σ bands": studies.coverage_table(found),
-        },
-        figures={
-            "single-step": (
-                figures.draw_states(robot, [found.single["before"]], NAMES, UNITS, 3, dt),
-                "Single-step predictions of the twelve states over time, with 2σ bands of both networks and of Monte Carlo.",
-            ),
-            "single-step-zoomed": (
-                figures.draw_states(robot, [found.single["before"]], NAMES, UNITS, 3, dt, steps),
-                "The first 20 of the single-step predictions, with 2σ bands of both networks and of Monte Carlo.",
-            ),
-            "multi-step": (
-                figures.draw_states(robot, fair, NAMES, UNITS, 3, dt),
-                "Stretches of 20 steps, each from the true state, weights updated before it, with 2σ bands of all methods.",
-            ),
-            "multi-step-zoomed": (
-                figures.draw_states(robot, fair, NAMES, UNITS, 3, dt, steps),
-                "The first stretch of 20 steps, with 2σ bands of both networks and of Monte Carlo.",
-            ),
-            "updating": (
-                figures.draw_updating(found, _SHOWN, NAMES, UNITS, dt),
-                "Velocities over 20 steps with weights never updated, updated before the origin, and updated with the future.",
-            ),
-            "agreement": (
-                figures.draw_agreement(found, steps),
-                "By steps ahead, distance of the means from Monte Carlo in σ and ratio of the deviations, diagonal and full.",
-            ),
-            "fair-forecast": (
-                figures.draw_fair(found, NAMES, UNITS, 3, dt),
-                "A forecast of pesn.Forecaster over 20 steps with 2σ bands that count every error, and what came.",
-            ),
-        },
-        verdicts=_verdicts(found),
-        notes=[
-            "The panel “as in the paper: sees the future” updates the weights inside the forecast with the outputs that it is to "
-            "forecast (Algorithm 3, line 8); it is no forecast. Every other panel uses only what came before its origin.",
-            f"Errors of the inputs have a deviation of {p['input_std']:g} of each state's own, in samples and in closed forms "
-            f"alike; {p['samples']:,} samples, in pairs of opposite errors.",
-            *([] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."]),
-            "The targets are the six velocities; the paper's list names one of them twice.",
-            "The paper does not print the sizes of network, noise, δ and λ; those used are in the item's settings. Of the δ "
-            f"there, {found.delta:g} was best on the end of another run, which that network had not seen.",
-        ],
+    obtained = _obtained(found, sum(trajectories.lengths[:-1]) + p["train_rows"], p["steps"])
+    notes = ["The targets are the six velocities; the paper's list names one of them twice."]
+    return prediction_item.result(
+        settings, found, NAMES, UNITS, CHANGES, 3, _SHOWN, trajectories.dt, PUBLISHED, obtained, _verdicts(found), notes=notes
     )
 
 
