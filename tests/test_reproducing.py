@@ -252,6 +252,80 @@ def test_killed_and_started_again(fakes, tmp_path):
     assert sorted(os.listdir(out)) == ["index.html", "one", "results.json", "two"]
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("values.svg", b""),
+        ("values.png", None),
+        ("frame.csv", b"cut"),
+        ("result.json", b"[]"),
+        ("result.json", b"{"),
+        ("result.json", b"changed"),
+    ],
+)
+def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file, content):
+    out = tmp_path / "out"
+    reproducing.reproduce([], out, quick=True)
+    page = (out / "index.html").read_bytes()
+    damaged = out / "one" / file
+    if content is None:
+        damaged.unlink()
+    elif content == b"changed":
+        damaged.write_text(damaged.read_text(encoding="utf-8").replace('"seed": 0', '"seed": 1'), encoding="utf-8")
+    else:
+        damaged.write_bytes(content)
+    reproducing.reproduce(["two"], out, quick=True)  # does not stop at what is not asked for
+    assert "one" not in {record["name"] for record in json.loads((out / "results.json").read_text(encoding="utf-8"))}
+    reproducing.reproduce([], out, quick=True)
+    assert len((out / "index.html").read_bytes()) == pytest.approx(len(page), abs=200)  # times differ
+    np.testing.assert_array_equal(numbers(out), expected())
+
+
+def test_a_page_of_someone_elses_is_left_alone(fakes, tmp_path):
+    out = tmp_path / "own"
+    out.mkdir()
+    (out / "index.html").write_text("mine")
+    with pytest.raises(OSError, match=r"index\.html is in the way, and is no page of results"):
+        reproducing.reproduce(["one"], out, quick=True)
+    assert os.listdir(out) == ["index.html"]
+    with pytest.raises(ValueError, match="folder must be the path of a folder, got ''"):
+        reproducing.reproduce(["one"], "", quick=True)
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    code = (
+        "import os, time\n"
+        "from pathlib import Path\n"
+        "from pesn import engines\n"
+        f"place = Path({str(tmp_path)!r})\n"
+        "def unit(i):\n"
+        "    (place / str(os.getpid())).touch()\n"
+        "    time.sleep(600)\n"
+        "def main():\n"
+        "    with engines.connected(jobs=2):\n"
+        "        engines.JoblibTasks().map(unit, [(0,), (1,)])\n"
+    )
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "script.py").write_text(code)
+    paths = os.pathsep.join([str(source), str(Path(pesn.__file__).parents[1])])
+    process = subprocess.Popen([sys.executable, "-c", "import script; script.main()"], env={**os.environ, "PYTHONPATH": paths})
+    try:
+        until(lambda: len(list(tmp_path.glob("[0-9]*"))) == 2 or process.poll() is not None)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+    def alive(pid):
+        try:
+            return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            return False
+
+    until(lambda: not any(alive(path.name) for path in tmp_path.glob("[0-9]*")))
+
+
 def test_a_journal_with_a_broken_record_gives_what_stands_before_it(tmp_path):
     path = tmp_path / "a" / "journal"
     journal = engines._Journal(path)

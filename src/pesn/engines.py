@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import os
 import pickle
 import platform
 import re
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
@@ -44,7 +46,7 @@ def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
             client = stack.enter_context(_client(scheduler))
             stack.enter_context(parallel_config("dask", client=client, wait_for_workers_timeout=WAIT))
         else:
-            stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
+            stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, initializer=_end_with_parent))
             if jobs > 1:
                 stack.push(_end_workers)
         stack.enter_context(threadpool_limits(1))
@@ -165,6 +167,18 @@ def _unit(function: Callable[..., Any], index: int, arguments: tuple[Any, ...]) 
 
     threadpool_limits(1)
     return index, function(*arguments)
+
+
+def _end_with_parent() -> None:
+    """In a worker: ends with the process that started it, however that ends; else its unit would go on for nobody."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _end_workers(kind: type[BaseException] | None, *_: Any) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -62,25 +63,35 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
             "errata": list(item.ERRATA),
             "notes": result.notes,
             "figures": figures,
-            "files": files,
+            "files": {file: _checksum((folder / file).read_bytes()) for file in files},
             "seconds": round(tasks.seconds, 3),
             "versions": versions(),
             "command": shlex.join(command),
             "digest": digest,
         }
     )
+    record["checksum"] = _checksum(to_json(record).encode())
     (folder / "result.json").write_text(to_json(record), encoding="utf-8")
     return record
 
 
 def finished(folder: Path, digest: str | None = None) -> dict[str, Any] | None:
-    """The record of a whole result, with this digest if one is given; None where there is none."""
+    """The record of a result all of whose files are as they were written, with this digest if one is given; else None."""
     try:
         record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-        whole = digest in (None, record["digest"]) and all((folder / file).is_file() for file in record["files"])
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        if digest not in (None, record["digest"]):
+            return None
+        written = {key: value for key, value in record.items() if key != "checksum"}
+        whole = record["checksum"] == _checksum(to_json(written).encode()) and all(
+            _checksum((folder / file).read_bytes()) == checksum for file, checksum in record["files"].items()
+        )
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return record if whole else None
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 # Numbers and names as files have them

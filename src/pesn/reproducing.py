@@ -74,8 +74,12 @@ def reproduce(
     whole_number("seed", seed, 0)
     whole_number("jobs", jobs, 1)
     items = [paper.get(name) for name in dict.fromkeys(names or paper.ITEMS)]
+    if not os.fspath(folder):
+        raise ValueError("folder must be the path of a folder, got ''")
     folder, watch = Path(folder), watch or Watch()
     with _naming(folder), _held(folder):
+        if (folder / "index.html").exists() and not (folder / "results.json").exists():
+            raise OSError("index.html is in the way, and is no page of results: move it away, or give another folder")
         for item in items:
             _refuse_strange(folder / item.NAME)
         settings = [Settings(quick, seed, item.parameters(quick)) for item in items]
@@ -166,7 +170,7 @@ def _held(folder: Path) -> Iterator[None]:
 def _refuse_strange(place: Path) -> None:
     """An OSError where a result would take the place of what is none."""
     if os.path.lexists(place) and (place.is_symlink() or not (place / "result.json").is_file()):
-        raise OSError(f"{place.name} is in the way, and is no result")
+        raise OSError(f"{place.name} is in the way, and is no result: move it away, or give another folder")
 
 
 def _put(temporary: Path, place: Path) -> None:
@@ -186,7 +190,7 @@ def _gather(folder: Path) -> None:
     with replacing(folder / "results.json") as temporary:
         temporary.write_text(to_json(found), encoding="utf-8")
     try:
-        write_page(folder, list(paper.ITEMS))
+        write_page(folder, [record["name"] for record in found])
     except ValueError as error:  # a result.json of someone else's
         raise ItemError(f"the page cannot be made: {error}") from error
 

@@ -28,7 +28,7 @@ ABOUT = (
     "with the very outputs that it is to forecast; the forecast that knows only the past stands beside it."
 )
 ERRATA = (4, 5, 11, 12, 14)
-CLAIMS = ("twenty-steps", "needs-updating")
+CLAIMS = prediction_item.claims(NAME)
 PUBLISHED: list[dict[str, Any]] = [
     {"quantity": "samples", "published": "80,000+", "where": "supplement, Model learning"},
     {"quantity": "steps over which uncertainty is propagated", "published": "20", "where": "Section “Model Learning”"},
@@ -69,22 +69,10 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     found = studies.study(settings, tasks, trajectories, POSITIONS, VELOCITIES)
     obtained = _obtained(found, sum(trajectories.lengths[:-1]) + p["train_rows"], p["steps"])
     notes = ["The targets are the six velocities; the paper's list names one of them twice."]
+    verdicts, dt = prediction_item.verdicts(NAME, found, VELOCITIES), trajectories.dt
     return prediction_item.result(
-        settings, found, NAMES, UNITS, CHANGES, 3, _SHOWN, trajectories.dt, PUBLISHED, obtained, _verdicts(found), notes=notes
+        settings, found, NAMES, UNITS, CHANGES, 3, _SHOWN, dt, PUBLISHED, obtained, verdicts, notes=notes
     )
-
-
-def _verdicts(found: Study) -> list[Any]:
-    from pesn.paper import prediction_verdicts as verdicts
-
-    d, multi = found.robot.loop.size, found.multi["before"]
-    inside = {form: np.array([one.inside(form)[:, :d] for one in multi]) for form in ("diagonal", "full")}
-    # the six velocities, each in its own deviation: positions hardly err in 0.2 s and would only thin the mean
-    errors = {way: float(some[..., list(VELOCITIES)].mean()) for way, some in found.errors.items()}
-    return [
-        verdicts.judge_twenty(inside["diagonal"], inside["full"]),
-        verdicts.judge_updating(errors["never"], errors["before"], errors["future"], "σ of the velocities"),
-    ]
 
 
 def _obtained(found: Study, rows: int, steps: int) -> list[str]:

@@ -27,7 +27,7 @@ ABOUT = (
     "outputs that it is to forecast; the forecast that knows only the past stands beside it."
 )
 ERRATA = (4, 5, 11, 12)
-CLAIMS = ("cross-terms-underestimate", "single-step", "multi-step-mean")
+CLAIMS = prediction_item.claims(NAME)
 PUBLISHED: list[dict[str, Any]] = [
     {
         "quantity": "steps of the multi-step prediction",
@@ -81,27 +81,8 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             f"{steps} steps from units that are not known exactly: {around}",
         ),
     }
-    obtained, verdicts = _obtained(found, steps), _verdicts(found, steps)
+    obtained, verdicts = _obtained(found, steps), prediction_item.verdicts(NAME, found, VELOCITIES)
     return prediction_item.result(settings, found, NAMES, UNITS, CHANGES, 2, VELOCITIES, dt, PUBLISHED, obtained, verdicts, own)
-
-
-def _verdicts(found: Study, steps: int) -> list[Any]:
-    from pesn.paper import prediction_study as studies
-    from pesn.paper import prediction_verdicts as verdicts
-
-    d = found.robot.loop.size
-    single = found.single["never"]
-    every = [one.ratio("diagonal").ravel() for some in studies.pooled(found).values() for one in some]
-    off, ratio = single.off("diagonal"), single.ratio("diagonal")
-    multi = found.multi["before"]
-    means = {form: studies.leaving(multi, form, d)[0] for form in ("diagonal", "full")}
-    return [
-        verdicts.judge_cross_terms(np.concatenate(every)),
-        verdicts.judge_single_step(off[:, :d], ratio[:, :d], off[:, d:], ratio[:, d:]),
-        verdicts.judge_multi_step(
-            means["diagonal"], means["full"], np.array([one.ratio("diagonal")[:, :d] for one in multi]), steps
-        ),
-    ]
 
 
 def _obtained(found: Study, steps: int) -> list[str]:

@@ -178,7 +178,7 @@ def mean_curves(curves: Array) -> pd.DataFrame:
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Published and obtained side by side; "better" is the lower mean of this run."""
+    """Published and obtained side by side; the lower mean is the better one."""
     import pandas as pd
 
     shown = pd.DataFrame({"washout": frame["washout"]})
@@ -188,7 +188,9 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
             shown[f"{method} {statistic} published"] = printed
             shown[f"{method} {statistic} obtained"] = frame[f"{method} {statistic}"]
     shown["zero start mean"] = frame["zero start mean"]
-    shown["better"] = np.where(frame["P mean"] < frame["MC mean"], "P", "MC")
+    for which, column in (("obtained", "better"), ("published", "better published")):
+        lower = shown[f"P mean {which}"] < shown[f"MC mean {which}"]
+        shown[column] = np.where(lower, f"P mean {which}", f"MC mean {which}")
     return shown
 
 

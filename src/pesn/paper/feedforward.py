@@ -322,7 +322,9 @@ def _table(name: str, medians: pd.Series[float], with_published: bool) -> pd.Dat
                     row[f"{method}, published"] = printed[method, moment, layer]
                 row[f"{method}, obtained"] = float(medians[method, moment, layer])
             row[_LABELS["full"]] = float(medians["full", moment, layer])
-            row["better"] = "spline" if row["spline, obtained"] < row["analytic, obtained"] else "analytic"
+            row["better"] = min((name for name in row if "obtained" in name or name == _LABELS["full"]), key=row.__getitem__)
+            if with_published:
+                row["better published"] = min((name for name in row if "published" in name), key=row.__getitem__)
             rows.append(row)
     return pd.DataFrame(rows)
 

@@ -207,7 +207,8 @@ def _errors_table(frame: pd.DataFrame) -> pd.DataFrame:
             surface = f"surface {moment}" in part
             row["surface, largest"] = float(_error(part, "surface", moment).max()) if surface else np.nan
             ratio = row["pesn's spline, largest"] / row["paper's form, largest"]
-            row["better"] = "–" if abs(ratio - 1.0) < 1e-6 else "pesn's spline" if ratio < 1.0 else "paper's form"
+            lower = "" if abs(ratio - 1.0) < 1e-6 else "pesn's spline" if ratio < 1.0 else "paper's form"
+            row["better"] = lower and f"{lower}, largest"
             rows.append(row)
     return pd.DataFrame(rows)
 

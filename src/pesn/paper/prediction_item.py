@@ -7,8 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from pesn.paper.claims import CLAIMS
 from pesn.paper.result import Result, Settings, Verdict
 
 if TYPE_CHECKING:
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 
     from pesn.paper.prediction_study import Study
 
-__all__ = ["parameters", "result"]
+__all__ = ["claims", "parameters", "result", "verdicts"]
 
 
 def parameters(quick: bool, n_units: int, **own: Any) -> dict[str, Any]:
@@ -123,3 +127,35 @@ def result(
             f"there, {found.delta:g} was best on the end of another run, which that network had not seen.",
         ],
     )
+
+
+def claims(item: str) -> tuple[str, ...]:
+    """The claims that an item judges.
+
+    >>> claims("ardrone")[0]
+    'cross-terms-underestimate-ardrone'
+    """
+    return tuple(name for name, claim in CLAIMS.items() if claim.item == item)
+
+
+def verdicts(item: str, found: Study, velocities: Sequence[int]) -> list[Verdict]:
+    """What a study says about each of them."""
+    from pesn.paper import prediction_study as studies
+    from pesn.paper import prediction_verdicts as judge
+
+    d, single, multi = found.robot.loop.size, found.single["never"], found.multi["before"]
+    every = [one.ratio("diagonal").ravel() for some in studies.pooled(found).values() for one in some]
+    off, ratio = single.off("diagonal"), single.ratio("diagonal")
+    means = {form: studies.leaving(multi, form, d)[0] for form in ("diagonal", "full")}
+    wide = np.array([one.ratio("diagonal")[:, :d] for one in multi])
+    inside = {form: np.array([one.inside(form)[:, :d] for one in multi]) for form in ("diagonal", "full")}
+    # the velocities, each in its own deviation: positions hardly err in so short a time and would only thin the mean
+    errors = {way: float(some[..., list(velocities)].mean()) for way, some in found.errors.items()}
+    judged = [
+        judge.judge_cross_terms(np.concatenate(every)),
+        judge.judge_single_step(off[:, :d], ratio[:, :d], off[:, d:], ratio[:, d:]),
+        judge.judge_multi_step(means["diagonal"], means["full"], wide, wide.shape[1]),
+        judge.judge_twenty(inside["diagonal"], inside["full"]),
+        judge.judge_updating(errors["never"], errors["before"], errors["future"], "σ of the velocities"),
+    ]
+    return [replace(verdict, claim=f"{verdict.claim}-{item}") for verdict in judged]

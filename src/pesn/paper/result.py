@@ -57,8 +57,8 @@ class Result:
     """An item's outcome.
 
     ``frame`` holds what was obtained, a row a number or a row a line; ``tables`` are for people: title -> frame, published and
-    obtained side by side where there are published numbers (columns "published", "obtained", or pairs of them; "better" marks
-    the smaller error where that means something). ``figures``: name -> (figure, alt text).
+    obtained side by side where there are published numbers (columns "published", "obtained", or pairs of them; "better" names
+    the column of the smaller error where that means something). ``figures``: name -> (figure, alt text).
     """
 
     frame: pd.DataFrame

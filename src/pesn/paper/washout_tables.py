@@ -182,7 +182,9 @@ def tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
         others = part.pivot(index="washout", columns="method", values="mean")
         for method in METHODS[2:]:
             table[method] = others[method].to_numpy()
-        table["better"] = [_better(a, b) for a, b in zip(others["P"], others["MC"], strict=True)]
+        table["better"] = [_better(a, b, "obtained", TIE) for a, b in zip(others["P"], others["MC"], strict=True)]
+        pairs = zip(table["P published"], table["MC published"], strict=True)
+        table["better published"] = [_better(a, b, "published", 0.0) for a, b in pairs]
         table["best of all"] = others[list(METHODS)].idxmin(axis=1).to_numpy()
         shown[f"{state.capitalize()}, {LABELS[state]}: mean absolute error over 10 steps"] = table
     for state in STATES:
@@ -196,9 +198,10 @@ def tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return shown
 
 
-def _better(p: float, mc: float) -> str:
-    wins, ties, _ = win_count([p], [mc])
-    return "P" if wins else "tie" if ties else "MC"
+def _better(p: float, mc: float, which: str, tie: float) -> str:
+    """The column of the lower error; none where they tie."""
+    wins, _, losses = win_count([p], [mc], tie)
+    return f"P {which}" if wins else f"MC {which}" if losses else ""
 
 
 def _side_by_side(part: pd.DataFrame, state: str, statistic: str) -> pd.DataFrame:

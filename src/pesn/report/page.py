@@ -57,20 +57,20 @@ class _Judged(NamedTuple):
     link: str
 
 
-def write_page(folder: Path, order: Sequence[str] = ()) -> Path:
-    """Write ``folder/index.html`` from all ``folder/*/result.json``; return where it is.
+def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
+    """Write ``folder/index.html`` from ``folder/NAME/result.json`` of all ``names``, in their order; return where it is.
 
-    ``order`` names the items as they shall stand; by default, and for those it does not name, they stand in the order of the
-    paper's claims. The same results give the same page, byte for byte, and the page is there whole or not at all.
+    By default all that are there, in the order of the paper's claims. The same results give the same page, byte for byte, and
+    the page is there whole or not at all.
     """
     folder = Path(folder)
-    places = [*dict.fromkeys((*order, *(claim.item for claim in CLAIMS.values())))]
-    found = [path for path in folder.glob("*/result.json") if not path.parent.name.startswith(".")]
-    if not found:
+    if names is None:
+        places = [*dict.fromkeys(claim.item for claim in CLAIMS.values())]
+        there = {path.parent.name for path in folder.glob("*/result.json") if not path.parent.name.startswith(".")}
+        names = sorted(there, key=lambda name: (places.index(name) if name in places else len(places), name))
+    if not names:
         raise FileNotFoundError(f"folder must hold results, one folder for each item, got {folder} with no */result.json")
-    results = sorted(
-        map(_read, found), key=lambda r: (places.index(r["name"]) if r["name"] in places else len(places), r["name"])
-    )
+    results = [_read(folder / name / "result.json") for name in names]
     items = [_item(result) for result in results]
     judged = _judge(items)
     counts = Counter(claim.verdict for claim in judged)

@@ -50,8 +50,8 @@ class Table(NamedTuple):
 def table(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Table:
     """A table of ``columns`` (names) and ``rows`` (of as many values).
 
-    A column "better" names the column that is better in its row, mostly "published" or "obtained"; "better mean" chooses
-    between "published mean" and "obtained mean". Such a column becomes marks, unless one of its words fits no column.
+    A column "better", or "better …", names in each row the column that is better there, or none (""); it becomes marks, unless
+    one of its words is no column's name. What was published is shown as it was printed.
     """
     names = [_name(column) for column in columns]
     for row in rows:
@@ -61,16 +61,14 @@ def table(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> 
     marks: set[tuple[int, int]] = set()
     hidden = set()
     for j, name in enumerate(names):
-        if "better" not in name.split():
+        if name.split()[:1] != ["better"]:
             continue
-        found = {
-            i: _chosen(names, name, str(row[j])) for i, row in enumerate(rows) if row[j] not in (None, "") and row[j] == row[j]
-        }
-        if all(found.values()):
+        words = {i: str(row[j]) for i, row in enumerate(rows) if row[j] not in (None, "") and row[j] == row[j]}
+        if all(word in names for word in words.values()):
             hidden.add(j)
-        marks |= {(i, k) for i, chosen in found.items() for k in chosen}
+        marks |= {(i, names.index(word)) for i, word in words.items() if word in names}
     shown = [j for j in range(len(names)) if j not in hidden]
-    texts = {j: _texts([row[j] for row in rows]) for j in shown}
+    texts = {j: _texts([row[j] for row in rows], "published" in names[j]) for j in shown}
     return Table(
         title,
         [Column(names[j], _numeric([row[j] for row in rows])) for j in shown],
@@ -99,8 +97,11 @@ def powers(text: str) -> str:
     return _POWER.sub(lambda m: f"{m[1]}×10{(m[2].strip('+') + m[3]).translate(_RAISED)}", text)
 
 
-def _texts(values: Sequence[Any]) -> list[str]:
-    """The values of a column as text; where all its numbers are whole they are shown as such, 50.0 as 50."""
+def _texts(values: Sequence[Any], printed: bool) -> list[str]:
+    """The values of a column as text; where all its numbers are whole they are shown as such, 50.0 as 50.
+
+    ``printed``: with all the digits that they have.
+    """
     numbers = [value for value in values if _is_number(value)]
     whole = all(math.isfinite(value) and float(value).is_integer() and abs(value) < 1e9 for value in numbers if value == value)
     texts = []
@@ -109,19 +110,13 @@ def _texts(values: Sequence[Any]) -> list[str]:
             texts.append("–")
         elif isinstance(value, bool):
             texts.append("yes" if value else "no")
+        elif printed and _is_number(value) and math.isfinite(value):
+            texts.append(powers(_minus(f"{value:.10g}")))
         elif _is_number(value):
             texts.append(number(int(value) if whole and value == value else value))
         else:
             texts.append(powers(str(value)))
     return texts
-
-
-def _chosen(names: list[str], column: str, word: str) -> list[int]:
-    """The columns that ``word`` in the column ``column`` ("better", "better mean") chooses."""
-    rest = [part for part in column.split() if part != "better"]
-    wanted = sorted([*word.split(), *rest])
-    exact = [j for j, name in enumerate(names) if sorted(name.split()) == wanted]
-    return exact or [j for j, name in enumerate(names) if not rest and name.startswith(word + " ")]
 
 
 def _name(column: Any) -> str:
