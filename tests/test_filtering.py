@@ -1,6 +1,7 @@
 """Claim: a loop's step is the affine map that is written down, tanh apart; observing is conditioning; ten steps in a closed loop
 have the mean, the deviations and the lag covariances of the stochastic system that it stands for."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -368,3 +369,23 @@ def test_errors_are_followed_to_where_they_go():
 def _correlation(cov):
     std = np.sqrt(np.diag(cov))
     return cov / np.outer(std, std)
+
+
+# ---------------------------------------------------------------- after learning
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
+@pytest.mark.parametrize("kind", ["controls", "feedback", "kinematics"])
+def test_a_loop_that_has_learnt_is_one_made_anew(kind, form):
+    loop, other = (a_loop(**{**KINDS[kind], "form": form, "rank": 6, "seed": seed}) for seed in (1, 3))
+    begun(loop)  # everything that is kept is there
+    moved = loop.moved(other.readout, other.errors)
+    anew = dataclasses.replace(loop, readout=other.readout, errors=other.errors)
+    known = np.zeros(loop.reservoir.n_inputs - loop.size)
+    for _ in range(2):  # the loop itself stays what it was
+        found, expected = (one.emit(one.drive(begun(one)), known, known) for one in (moved, anew))
+        np.testing.assert_array_equal(found.belief.mean, expected.belief.mean)
+        np.testing.assert_array_equal(found.belief.variances(), expected.belief.variances())
+        for part in PARTS:
+            np.testing.assert_array_equal(found.parts[part], expected.parts[part])
+        moved, anew = moved.moved(loop.readout, loop.errors), loop

@@ -211,20 +211,36 @@ def test_the_frame():
 
 def test_names_words_and_tables():
     assert draw().names == ("y0", "y1")
-    assert repr(draw(20, 4, names=("x", "theta", "v", "omega"))) == "Forecast of 20 steps, 4 columns (x, theta, v, omega)"
-    assert repr(certain([[0.0]])) == "Forecast of 1 step, 1 column (y0)"
-    assert repr(certain(np.zeros((2, 30)))) == "Forecast of 2 steps, 30 columns (y0, y1, y2, y3, y4, y5, …, y29)"
+    named = draw(20, 4, names=("x", "theta", "v", "omega"))
+    assert repr(named) == "Forecast of 20 steps, 4 columns (x, theta, v, omega), parts model, noise"
+    assert repr(certain([[0.0]])) == "Forecast of 1 step, 1 column (y0), part model"
+    assert repr(certain(np.zeros((2, 30)))) == "Forecast of 2 steps, 30 columns (y0, y1, y2, y3, y4, y5, …, y29), part model"
+    days = pd.date_range("2024-01-01", periods=5)
+    assert repr(draw(index=days)) == "Forecast of 5 steps, 2024-01-01 … 2024-01-05, 2 columns (y0, y1), parts model, noise"
+    hours = pd.date_range("2024-01-01", periods=5, freq="h")
+    assert "steps, 2024-01-01 00:00:00 … 2024-01-01 04:00:00, 2" in repr(draw(index=hours))
+    assert "steps, 0.3 … 0.7, 2" in repr(draw(index=pd.Index(0.1 * np.arange(3, 8))))
+    assert "1 step, b, 2" in repr(draw(1, index=["b"]))
     html = draw(2, names=("<b>", "a&b"), index=["<i>", "ok"])._repr_html_()
     assert "<b>" not in html
     assert "<i>" not in html
     assert "<th>&lt;b&gt;</th>" in html
-    assert "<td>&lt;i&gt;</td>" in html
-    table = certain(np.arange(10.0)[:, None])._repr_html_()
-    assert table.count("<tr>") == 8  # a head, three rows, dots, three rows
-    assert "<td>1</td><td>0 ± 0</td>" in table
-    assert "<td>10</td><td>9 ± 0</td>" in table
-    assert "<td>5</td>" not in table
-    assert certain(np.zeros((1, 30)))._repr_html_().count("<th>") == 10  # labels, eight columns, dots
+    assert "<th>&lt;i&gt;</th>" in html
+    assert "<tr><th>&lt;day&gt;</th>" in draw(1, index=pd.Index(["a"], name="<day>"))._repr_html_()
+    assert certain(np.arange(20.0)[:, None])._repr_html_().count("<tr>") == 21  # a head and every row
+    table = certain(np.arange(21.0)[:, None])._repr_html_()
+    assert table.count("<tr>") == 22  # a head, ten rows, dots, ten rows
+    assert "<tr><th>1</th><td>0</td><td>0 … 0</td></tr>" in table
+    assert "<tr><th>21</th><td>20</td><td>20 … 20</td></tr>" in table
+    assert "<th>11</th>" not in table
+    assert certain(np.zeros((1, 30)))._repr_html_().count("<th>") == 19  # of labels, eight columns with intervals, dots; one row
+
+
+def test_a_table_has_the_digits_that_its_intervals_need():
+    near = Forecast([[123.456789]], [[1e-6]], {"all": [[1e-6]]})._repr_html_()
+    assert "<td>123.4568</td><td>123.4548 … 123.4587</td>" in near
+    far = Forecast([[123456.789]], [[1e8]], {"all": [[1e8]]})._repr_html_()
+    assert "<td>1.235e+05</td><td>1.039e+05 … 1.431e+05</td>" in far
 
 
 # ---------------------------------------------------------------- it does not change

@@ -16,6 +16,7 @@ import pytest
 from sklearn.base import clone
 
 from pesn import persistence
+from pesn.dating import Clock
 from pesn.esn import EchoStateNetwork
 from pesn.forecasting import Forecaster
 from pesn.persistence import load
@@ -99,6 +100,35 @@ def saved(tmp_path_factory):
     return path
 
 
+def test_a_file_of_the_second_format(tmp_path):
+    """Forecasters then had no verbose, no target_, no names of X and no dates."""
+    model = forecaster().fit(SERIES, KNOWN)
+    model.save(tmp_path / "now")
+    with zipfile.ZipFile(tmp_path / "now") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    schema, manifest = (persistence.json.loads(members.pop(name)) for name in ("schema.json", "pesn.json"))
+    content = schema["content"]["content"]
+    for one, names in (
+        (content, ("verbose", "target_", "known_names_", "_clock")),
+        *((content[inside]["content"]["content"], ("verbose",)) for inside in ("esn", "esn_")),
+    ):
+        for name in names:
+            del one[name]
+    members["schema.json"] = persistence.json.dumps(schema).encode()
+    for version in (2, persistence.FORMAT):
+        with zipfile.ZipFile(tmp_path / f"{version}", "w") as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+            digest = {"format_version": version, "sha256": persistence._digest(archive)}
+            archive.writestr("pesn.json", persistence.json.dumps(manifest | digest))
+    again = load(tmp_path / "2")
+    same_forecast(model, again)
+    assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
+    assert (again.target_, again.known_names_, again._clock, again.esn_.verbose) == ("change", None, None, False)
+    with pytest.raises(ValueError, match="attributes are not those of a Forecaster: _clock"):
+        load(tmp_path / f"{persistence.FORMAT}")
+
+
 def attempt(path):
     """The model and nothing, or nothing and the ValueError."""
     try:
@@ -163,8 +193,15 @@ TAMPERED = {
     "errors": (replaced("errors_", cov=-np.eye(3)), "errors_.cov is not a covariance"),
     "persistence": (replaced("errors_", persistence=np.full(3, 2.0)), "errors_.persistence is beyond 1"),
     "kinematics": (lambda f: setattr(f, "kinematics_", f.kinematics_[:2]), "kinematics_ has 2 parts"),
-    "target": (lambda f: setattr(f, "target", "both"), "target is 'both'"),
+    "target": (lambda f: setattr(f, "target_", "both"), "target_ is 'both'"),
     "names": (lambda f: setattr(f, "names_", ["a"]), "names_ is not a list of 3 names"),
+    "names of X": (lambda f: setattr(f, "known_names_", ["a", "b"]), "known_names_ is not a list of 1 names"),
+    "no clock": (lambda f: setattr(f, "_clock", ("dates", "2024")), "_clock is a tuple"),
+    "clock's kind": (lambda f: setattr(f, "_clock", Clock("years", 1, "YS")), "_clock goes on by 'YS' years"),
+    "clock's parts": (lambda f: setattr(f, "_clock", Clock("dates", 2024, "D")), "_clock is not of texts and numbers"),
+    "clock's step": (lambda f: setattr(f, "_clock", Clock("numbers", 3, -1)), "_clock goes on by -1 numbers"),
+    "clock's date": (lambda f: setattr(f, "_clock", Clock("dates", "soon", "D")), ""),
+    "clock's rule": (lambda f: setattr(f, "_clock", Clock("dates", "2024-01-01", "fortnight")), ""),
     "recent": (lambda f: setattr(f, "_recent", np.zeros((0, 3))), "_recent is empty"),
     "recent infinite": (lambda f: setattr(f, "_recent", np.full((2, 3), np.inf)), "_recent is not a finite array"),
     "no belief": (lambda f: setattr(f, "_belief", None), "_belief is a NoneType"),

@@ -10,9 +10,12 @@ import pesn
 
 
 def test_all_is_what_is_there():
-    here = {name: getattr(pesn, name) for name in dir(pesn) if not name.startswith("_")}
-    public = {name for name, value in here.items() if not inspect.ismodule(value)} - {"import_module", "TYPE_CHECKING", "Any"}
-    assert public | {"activations"} == set(pesn.__all__)
+    for name in pesn.__all__:
+        getattr(pesn, name)  # some are imported when they are asked for
+    here = {name for name, value in vars(pesn).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert here - {"import_module", "TYPE_CHECKING", "Any"} | {"activations"} == set(pesn.__all__)
+    assert [name for name in dir(pesn) if not name.startswith("_")] == sorted(pesn.__all__)
+    assert "__version__" in dir(pesn)
     with pytest.raises(AttributeError, match="module 'pesn' has no attribute 'EchoStateNetwrok'"):
         pesn.EchoStateNetwrok  # noqa: B018
     for name in pesn.__all__:
@@ -33,15 +36,16 @@ def test_all_is_what_is_there():
         (
             "EchoStateNetwork",
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
-            "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None",
+            "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
+            "verbose=False",
         ),
         (
             "ProbabilisticESN",
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
             "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
-            "covariance='auto', rank=40, moments='surface', initial_state='learned', process_noise='auto'",
+            "covariance='auto', rank=40, moments='surface', initial_state='learned', process_noise='auto', verbose=False",
         ),
-        ("Forecaster", "esn=None, *, target='change', learn=None, kinematics=None, scale=True, calibrate=True"),
+        ("Forecaster", "esn=None, *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, verbose=False"),
         ("load", "path"),
     ],
 )

@@ -50,12 +50,14 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'pesn' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"pesn.{_LATER[name]}"), name)
-    return value
+if not TYPE_CHECKING:  # a checker that saw it would take any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module 'pesn' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"pesn.{_LATER[name]}"), name)
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})  # and not what this file needs itself

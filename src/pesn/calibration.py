@@ -14,11 +14,12 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LEADS", "factors", "search"]
+__all__ = ["LEADS", "SHARES", "factors", "search"]
 
 Array = npt.NDArray[np.float64]
 LEADS = 20  # steps ahead by which forecasts are judged
 _SHARES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+SHARES = len(_SHARES)  # that a search tries at most
 _KNOTS = np.array([1, 2, 3, 5, 8, 13, LEADS])
 _PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
 

@@ -56,17 +56,18 @@ class Context(NamedTuple):
     def over(self, loop: Loop, y: Array, u: Array) -> Belief:
         """Units that have taken in the last row of y (T, d) with u (T, n), each row having corrected what came before it.
 
-        Two starts compete while rows are few: from the first row alone, with all the others to correct it, and from as many
-        rows as the regression of the start takes at once. Both say what they leave open; the smaller is taken.
+        Rows before the last 20 only drive the units, up to the last of them that has as many rows without a gap before it as
+        the units remember. Two starts compete while rows are few: from the first row alone, with all the others to correct it,
+        and from as many rows as the regression of the start takes at once. Both say what they leave open; the smaller is taken.
         """
         T = len(y)
-        complete = not (np.isnan(y).any() or np.isnan(u).any())
-        early = T - FILTERED - self.washout
-        if early > 0 and T > FILTERED + 1 and complete and not np.any(loop.reservoir.W_fb):
+        whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
+        complete = bool(whole.all())
+        first, last = self._remembered(whole[: max(T - FILTERED, 0)])
+        if last > first and not np.any(loop.reservoir.W_fb):
             # long ago: the units forget, and certain rows are driven much faster
-            state = State(self.given.given(np.hstack([y[:1], u[:1]]))[0])
-            states, _, _ = run(loop.reservoir, np.hstack([y[1 : T - FILTERED], u[1 : T - FILTERED]]), state)
-            last = T - FILTERED - 1
+            z = np.hstack([y[first : last + 1], u[first : last + 1]])
+            states, _, _ = run(loop.reservoir, z[1:], State(self.given.given(z[:1])[0]))
             units = start(loop.form, states[-1], np.zeros((0, states.shape[1])), loop.coupling)
             return self.corrected(loop, loop.enter(units, y[last], None, u[last], np.zeros(u.shape[1])), y[last:], u[last:])
         at_once = min(T, self.given.lags) if complete and 2 * self.given.lags >= T else 1
@@ -75,6 +76,15 @@ class Context(NamedTuple):
             for lags in {1, max(at_once, 1)}
         ]
         return min(beliefs, key=lambda belief: _left_open(loop, belief)) if len(beliefs) > 1 else beliefs[0]
+
+    def _remembered(self, whole: npt.NDArray[np.bool_]) -> tuple[int, int]:
+        """The last stretch of rows without a gap, first and last row, that is longer than the units remember; (0, 0): none."""
+        gaps = np.flatnonzero(np.concatenate([[True], ~whole, [True]])) - 1
+        lengths = np.diff(gaps) - 1
+        (enough,) = np.nonzero(lengths > max(self.washout, 1))
+        if not len(enough):
+            return 0, 0
+        return int(gaps[enough[-1]] + 1), int(gaps[enough[-1] + 1] - 1)
 
     def corrected(self, loop: Loop, belief: Belief, y: Array, u: Array) -> Belief:
         """Units that have taken in y[0], then each further row of y (T, d) with u (T, n), corrected by it first."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import (
@@ -30,8 +30,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn import persistence
+from pesn.arguments import FloatArray
 from pesn.online import begin, go_on, learn
 from pesn.parameters import flag, number, whole_number
+from pesn.progress import Steps, shown
 from pesn.propagation import washout_of
 from pesn.readout import Gram, Readout, predict, solve
 from pesn.reservoir import Reservoir, State, draw, run
@@ -71,6 +73,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         the outputs by less than 0.1 % of their deviation, or a tenth of their residuals'; the number is in ``washout_``.
     random_state
         Seed of the weights and the noise. With an integer, fitting the same data again gives the same weights to the bit.
+    verbose
+        Say on standard error how far ``fit`` is: a bar on a terminal, a line a step elsewhere.
 
     Attributes
     ----------
@@ -88,6 +92,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
     readout_: Readout
     state_: State
     rls_: RLSState | None
+    online_predictions_: FloatArray
 
     def __init__(
         self,
@@ -105,6 +110,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         rls_delta: float | None = None,
         washout: Any = 0,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.n_units = n_units
         self.spectral_radius = spectral_radius
@@ -119,6 +125,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         self.rls_delta = rls_delta
         self.washout = washout
         self.random_state = random_state
+        self.verbose = verbose
 
     # ---------------------------------------------------------------- learning
 
@@ -129,25 +136,38 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         X and y, memory does not grow with n. If anything fails, the estimator is what it was before the call: unfitted, or
         fitted as it was.
         """
+        flag("verbose", self.verbose)
+        with shown(self.verbose) as steps:
+            return self._fit(X, y, lengths, steps)
+
+    def _fit(self, X: Any, y: Any, lengths: Any, steps: Steps) -> Self:
+        """``fit``, seen in these steps."""
         with all_or_nothing(self):
             self._check_parameters()
             rows, targets = self._learn_from(X, y, reset=True, least=2)
             sequences = split(lengths, len(targets))
             rng = self._rng()
             reservoir = self._draw(rng, rows, targets)
-            self.washout_ = self._washout(reservoir, rows, targets, sequences)
+            if isinstance(self.washout, str):
+                with steps.step("finding the washout"):
+                    self.washout_ = self._washout(reservoir, rows, targets, sequences)
+            else:
+                self.washout_ = self._washout(reservoir, rows, targets, sequences)
             refuse_short(sequences, self.washout_)
             start = state = self._initial_state(reservoir)
             gram = Gram(1 + reservoir.n_inputs + reservoir.n_units, reservoir.n_outputs)
-            for sequence in sequences:
-                state = start
-                for block in blocks(sequence):
-                    b, state = self._drive(reservoir, rows, block, state, targets, self.noise, rng)
-                    washed = max(self.washout_ - (block.start - sequence.start), 0)
-                    gram.add(b[washed:], targets[block][washed:])
-                    self._watch(b, washed, len(targets))
-            self.readout_ = solve(gram, self.ridge)
-            self._conclude(reservoir, rows, targets, sequences)
+            with steps.step("driving the reservoir", len(targets), "rows") as advance:
+                for sequence in sequences:
+                    state = start
+                    for block in blocks(sequence):
+                        b, state = self._drive(reservoir, rows, block, state, targets, self.noise, rng)
+                        washed = max(self.washout_ - (block.start - sequence.start), 0)
+                        gram.add(b[washed:], targets[block][washed:])
+                        self._watch(b, washed, len(targets))
+                        advance(block.stop - block.start)
+            with steps.step("least squares"):
+                self.readout_ = solve(gram, self.ridge)
+            self._conclude(reservoir, rows, targets, sequences, steps)
             self.__dict__.pop("online_predictions_", None)  # of another readout
             self.reservoir_, self.state_, self.rls_, self._to_wash = reservoir, state, None, 0
         return self
@@ -182,6 +202,15 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         return self
 
     # ---------------------------------------------------------------- using
+
+    @overload
+    def predict(self, X: Any, lengths: Any = None, state: Any = None, return_state: Literal[False] = False) -> FloatArray: ...
+    @overload
+    def predict(
+        self, X: Any, lengths: Any = None, state: Any = None, *, return_state: Literal[True]
+    ) -> tuple[FloatArray, Any]: ...
+    @overload
+    def predict(self, X: Any, lengths: Any = None, state: Any = None, return_state: bool = False) -> Any: ...
 
     def predict(self, X: Any, lengths: Any = None, state: Any = None, return_state: bool = False) -> Any:
         """Outputs for each row of X, (n,) or (n, m) as y was, from the initial state or from ``state``.
@@ -254,7 +283,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
     def _watch(self, b: Array, washed: int, n_rows: int) -> None:
         """Look at the features of a block while they are there."""
 
-    def _conclude(self, reservoir: Reservoir, rows: Rows, targets: Array, sequences: list[slice]) -> None:
+    def _conclude(self, reservoir: Reservoir, rows: Rows, targets: Array, sequences: list[slice], steps: Steps) -> None:
         """Learn what else is to be learnt, once there is a readout."""
 
     def _begin_online(self) -> None:

@@ -17,7 +17,8 @@ All of it but tanh is affine, and passes exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 
 from pesn.beliefs import Belief, Coupling, Noise, start
 from pesn.drawing import Reservoir
-from pesn.linalg import as_root, explain, symmetric
+from pesn.linalg import as_root, explain, orthonormal, symmetric
 from pesn.readout import Readout
 from pesn.starting import Start
 
@@ -114,6 +115,14 @@ class Loop:
     options: dict[str, Any] = field(default_factory=dict)
     center: Array | float = 0.0
     width: Array | float = 1.0
+
+    def moved(self, readout: Readout, errors: Errors) -> Loop:
+        """The same loop after its readout has learnt: what the units are coupled with is not laid out again."""
+        loop, coupling = replace(self, readout=readout, errors=errors), copy.copy(self.coupling)
+        coupling.outputs = self._outputs(readout)
+        coupling.basis = orthonormal(coupling.outputs.T)
+        loop.__dict__["coupling"] = coupling  # where cached_property keeps it
+        return loop
 
     # ---------------------------------------------------------------- where it starts
 
@@ -231,7 +240,11 @@ class Loop:
         C[:, :d], C[:, self.at_known] = r.W_in[:, :d], r.W_in[:, d:]
         if self._fed_back:
             C[:, self.at_output] = r.W_fb
-        return Coupling(r, C, np.asarray(self.readout.weights[:, 1 + r.n_inputs :], float), **self.options)
+        return Coupling(r, C, self._outputs(self.readout), **self.options)
+
+    def _outputs(self, readout: Readout) -> Array:
+        """How the readout sees the units, (m, N)."""
+        return np.asarray(readout.weights[:, 1 + self.reservoir.n_inputs :], np.float64)
 
     @cached_property
     def step_map(self) -> tuple[Array, Array, Array]:

@@ -4,7 +4,7 @@
 >>> walk = np.minimum.outer(np.arange(1.0, 4.0), np.arange(1.0, 4.0))  # Cov(y_k, y_l) = min(k, l): a random walk
 >>> forecast = Forecast(np.zeros((3, 1)), walk, {"steps": np.diag(walk)[:, None]}, names=["position"])
 >>> forecast
-Forecast of 3 steps, 1 column (position)
+Forecast of 3 steps, 1 column (position), part steps
 >>> forecast.to_frame(0.95).round(2)
       position  position_std  position_lower  position_upper
 step
@@ -46,6 +46,7 @@ _ROUNDING = 1e-6  # of a deviation, in its column's own units: rounding, not a m
 _ROUNDING_OF_MEAN = 1e-8  # the same, where a variance was left over from squares of the mean
 _SEMIDEFINITE = 1e-4  # of two deviations: what a covariance may change by when its negative eigenvalues are taken out
 _SHOWN = 8  # columns in a table; names beyond it are left out
+_ROWS = 20  # of a table: more are left out in the middle
 
 
 class Forecast:
@@ -126,23 +127,39 @@ class Forecast:
 
     def __repr__(self) -> str:
         names = self.names if len(self.names) <= _SHOWN else (*self.names[: _SHOWN - 2], "…", self.names[-1])
-        return f"Forecast of {_count(len(self), 'step')}, {_count(len(self.names), 'column')} ({', '.join(names)})"
+        when = "" if self._index is None else f", {self._label(0)}{'' if len(self) == 1 else f' … {self._label(-1)}'}"
+        columns, parts = _count(len(self.names), "column"), f"part{'' if len(self._parts) == 1 else 's'} {', '.join(self._parts)}"
+        return f"Forecast of {_count(len(self), 'step')}{when}, {columns} ({', '.join(names)}), {parts}"
 
     def _repr_html_(self) -> str:
         h, d = self.mean.shape
-        rows = [*range(h)] if h <= 6 else [0, 1, 2, None, h - 3, h - 2, h - 1]
-        more = ["…"] if d > _SHOWN else []
-        table = [["", *self.names[:_SHOWN], *more]]
+        half = _ROWS // 2
+        rows = [*range(h)] if h <= _ROWS else [*range(half), None, *range(h - half, h)]
+        shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
+        lower, upper = self.interval(0.95)
+
+        def cell(k: int, i: int) -> str:
+            mean, low, high = (_rounded(values[k, i], self.std[k, i]) for values in (self.mean, lower, upper))
+            return f"<td>{mean}</td><td>{low} … {high}</td>"
+
+        body = []
         for k in rows:
-            if k is None:
-                table.append(["…"] * len(table[0]))
-                continue
-            cells = [f"{m:.4g} ± {s:.2g}" for m, s in zip(self.mean[k, :_SHOWN], self.std[k, :_SHOWN], strict=True)]
-            table.append([str(self.index[k]), *cells, *more])
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table[1:])
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in table[0])
-        title = f"Forecast of {_count(h, 'step')}, {_count(d, 'column')}: mean ± standard deviation"
-        return f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            label = "…" if k is None else escape(self._label(k))
+            cells = ["<td>…</td><td></td>" if k is None else cell(k, i) for i in shown]
+            body.append(f"<tr><th>{label}</th>{''.join(cells)}{more}</tr>")
+        name = getattr(self._index, "name", None)
+        first = "step" if self._index is None else "" if name is None else escape(str(name))
+        head = "".join(f"<th>{escape(self.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
+        title = f"Forecast of {_count(h, 'step')}, {_count(d, 'column')}: mean and 95 % interval"
+        head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
+        return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
+
+    def _label(self, k: int) -> str:
+        """The label of row k as a text; where all are dates at midnight, of the date alone."""
+        if getattr(self._index, "inferred_type", "") == "datetime64":
+            return str(self._index.astype(str)[k])
+        label = self.index[k]
+        return f"{label:.12g}" if isinstance(label, float) else str(label)
 
     # ---------------------------------------------------------------- what it is
 
@@ -395,6 +412,12 @@ def _root(cov: Array, std: Array, room: Array) -> Array:
 def _where(wrong: Any, names: tuple[str, ...], values: Array) -> str:
     k, i = (int(place) for place in np.argwhere(wrong)[0])
     return f"{values[k, i]} at row {k} of {names[i]!r}"
+
+
+def _rounded(value: float, std: float) -> str:
+    """With a digit below the first that is uncertain, and four at least."""
+    digits = 6 if std == 0.0 else int(np.clip(np.ceil(np.log10(max(abs(value) / std, 1.0))) + 1, 4, 15))
+    return f"{value:.{digits}g}"
 
 
 def _count(n: int, noun: str) -> str:

@@ -23,8 +23,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn import persistence
 from pesn.beliefs import Belief, start
-from pesn.calibration import LEADS, factors, search
+from pesn.calibration import LEADS, SHARES, factors, search
 from pesn.contexts import FILTERED, Context
+from pesn.dating import Clock, clock_of
 from pesn.esn import all_or_nothing
 from pesn.filtering import PARTS, Errors, Loop, follow, learn_errors
 from pesn.forecast import Forecast
@@ -32,6 +33,7 @@ from pesn.metrics import crps_gaussian
 from pesn.online import go_on, learn
 from pesn.parameters import flag, whole_number
 from pesn.probabilistic_esn import ProbabilisticESN
+from pesn.progress import Steps, shown
 from pesn.propagation import form_of, process_noise
 from pesn.readout import Gram, Readout, predict, solve
 from pesn.reservoir import run
@@ -79,18 +81,24 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     target
         What the network learns of a column: its ``"change"`` to the next row, or its ``"level"`` there.
     learn
-        The columns of y that the network predicts; None: all of them.
+        The columns of y that the network predicts, by number, or by name where y is a frame; None: all of them.
     kinematics
         (A, B, c) for the other columns, in their order: y[k+1][rest] = A @ y[k] + B @ y[k+1][learn] + c.
     scale
         Standardise every column inside. Without, y and X should be of order 1.
     calibrate
         Compare forecasts with held-back rows, step by step ahead, and widen or narrow their deviations to match.
+    verbose
+        Say on standard error how far ``fit`` is.
 
     Attributes
     ----------
     esn_
         The fitted network; ``esn_.process_noise_`` is the share of process noise chosen or given.
+    target_
+        The target that it was fitted to.
+    names_, known_names_
+        The names of the columns of y and X, where they were pandas objects; else None.
     errors_
         The model's one-step errors: their covariance, how long they go on, and what is new in each.
     calibration_
@@ -101,6 +109,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     scale_: Scale
     kinematics_: tuple[Array, Array, Array]
     usual_: Scale  # of y and X as the network sees them
+    _clock: Clock | None  # of the last row seen
     _belief: Belief  # after the last row seen: y known, the units before it
     _recent: Array
     _last_known: Array
@@ -114,6 +123,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         kinematics: Any = None,
         scale: bool = True,
         calibrate: bool = True,
+        verbose: bool = False,
     ) -> None:
         self.esn = esn
         self.target = target
@@ -121,6 +131,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.kinematics = kinematics
         self.scale = scale
         self.calibrate = calibrate
+        self.verbose = verbose
 
     # ---------------------------------------------------------------- learning
 
@@ -128,13 +139,15 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; ``lengths`` splits the rows into runs.
 
         Rows with a gap (NaN) end one stretch and begin another. The last row of X in a run acts on nothing that is known and may
-        be NaN. A failed fit leaves the forecaster as it was.
+        be NaN. Where y is a pandas object with dates, periods or evenly spaced numbers as its index, so are forecasts.
+        A failed fit leaves the forecaster as it was.
         """
-        with all_or_nothing(self):
-            self._fit(y, X, lengths)
+        flag("verbose", self.verbose)
+        with all_or_nothing(self), shown(self.verbose) as steps:
+            self._fit(y, X, lengths, steps)
         return self
 
-    def _fit(self, y: Any, X: Any, lengths: Any) -> None:
+    def _fit(self, y: Any, X: Any, lengths: Any, steps: Steps) -> None:
         network = self._network()
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -145,20 +158,24 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         if self.names_ is not None and len(set(self.names_)) < len(self.names_):
             raise ValueError(f"y must have columns of different names, got {self.names_}")
         known = as_matrix("X", X, len(rows)) if X is not None else np.zeros((len(rows), 0))
+        self.known_names_ = names_of(X)
         self.n_columns_, self.n_known_ = rows.shape[1], known.shape[1]
-        self.learn_, self.rest_ = as_columns(self.learn, self.n_columns_)
+        self.target_ = self.target
+        self.learn_, self.rest_ = as_columns(self.learn, self.n_columns_, self.names_)
         kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learn_))
         self.scale_ = scale_of(rows, known) if self.scale else unscaled(self.n_columns_, self.n_known_)
         self.kinematics_ = in_scale(kinematics, self.scale_, self.learn_, self.rest_)
         rows, known = self.scaled(rows, known)
         self.usual_ = scale_of(rows, known)
-        runs = split(lengths, len(rows))
+        runs = split(lengths, len(rows), "y")
+        self._clock = _last_clock(y, runs)
         pieces, self.output_std_ = self._pieces(rows, known, runs, network.washout)
         z, targets = np.vstack([p.z for p in pieces]), np.vstack([p.targets for p in pieces])
-        self.esn_ = network.fit(z, targets, lengths=[len(p.z) for p in pieces])
-        self.errors_ = self._learn_errors(pieces, self.esn_.readout_, self.esn_.washout_)
+        self.esn_ = network._fit(z, targets, [len(p.z) for p in pieces], steps)
+        with steps.step("learning the errors"):
+            self.errors_ = self._learn_errors(pieces, self.esn_.readout_, self.esn_.washout_)
         self.calibration_ = np.ones(LEADS)
-        self._choose(pieces)
+        self._choose(pieces, steps)
         self._end(rows[runs[-1]], known[runs[-1]])
 
     def _network(self) -> ProbabilisticESN:
@@ -171,7 +188,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
     def _pieces(self, rows: Array, known: Array, runs: list[slice], washout: Any) -> tuple[list[Piece], Array]:
         """The stretches to learn from, and the deviation of the targets, in units of which the network learns them."""
-        pieces = stretches(rows, known, runs, self.learn_, self.target == "change")
+        pieces = stretches(rows, known, runs, self.learn_, self.target_ == "change")
         counted = isinstance(washout, Integral)
         long = worthwhile(pieces, int(washout) + 1 if counted else 2)
         if sum(len(p.z) - (max(int(washout), 0) if counted else 0) for p in long) < 4:  # fewer leave no errors to learn from
@@ -211,7 +228,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         e[:, self.rest_] = after[:, self.rest_] - (y[:-1] @ A.T + after[:, self.learn_] @ B.T + c)
         return e
 
-    def _choose(self, pieces: list[Piece]) -> None:
+    def _choose(self, pieces: list[Piece], steps: Steps) -> None:
         """Process noise and calibration, by forecasts into held-back rows of a model that has not seen them."""
         chosen = self.esn_.process_noise == "auto"
         seen, held = hold_back(pieces, LEADS + 2)
@@ -222,7 +239,11 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
         def ahead(share: float, some: list[tuple[Piece, int]]) -> tuple[Array, Array]:
             loop = self._loop(PARTS, model, share)
-            wrong, std = zip(*[self._miss(loop, model.start, *origin) for origin in some], strict=True)
+            missed = []
+            for origin in some:
+                missed.append(self._miss(loop, model.start, *origin))
+                advance(1)
+            wrong, std = zip(*missed, strict=True)
             return np.array(wrong), np.array(std)
 
         few, tried = origins[::3], {}
@@ -232,12 +253,14 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
 
         if chosen:
-            self.esn_.process_noise_ = search(score)
+            with steps.step("choosing process noise", SHARES * len(few), "forecasts") as advance:
+                self.esn_.process_noise_ = search(score)
         if self.calibrate:
             share = self.esn_.process_noise_
-            first = tried[share] if share in tried else ahead(share, few)
             others = [origin for i, origin in enumerate(origins) if i % 3]
-            both = [first, ahead(share, others)] if others else [first]
+            with steps.step("calibrating", len(others) + (0 if share in tried else len(few)), "forecasts") as advance:
+                first = tried[share] if share in tried else ahead(share, few)
+                both = [first, ahead(share, others)] if others else [first]
             self.calibration_ = factors(*(np.concatenate(part) for part in zip(*both, strict=True)))
 
     def _miss(self, loop: Loop, given: Start, piece: Piece, last: int) -> tuple[Array, Array]:
@@ -275,6 +298,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         Without a context, after the last row seen by ``fit`` or ``update``. ``X`` (horizon, u) is what is known ahead, its first
         row acting on the last row of the context. NaN is missing: in the context it is conditioned on what is there, in X it is
         as uncertain as X was in training. ``parts``: the parts of the variance that are wanted, of "state", "noise", "weights".
+        The result's index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
         """
         check_is_fitted(self, "esn_")
         whole_number("horizon", horizon, 1)
@@ -285,18 +309,21 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")
         loop = self.loop()
         ahead = self._known_ahead(X, horizon)
+        clock = self._clock
         if context is None:
             y, belief = self._recent, self._taking_in().with_known(loop, self._belief, ahead[0])
             belief = loop.drive(belief)
         else:
             y, u = self._context(context)
+            clock = clock_of(context[0] if isinstance(context, tuple) else context, self._clock)
             belief = self._taking_in().over(loop, y, np.vstack([u, ahead[:1]]))
         if "state" not in parts:
             belief = loop.certain(belief)
         u_mean, u_var = self._taking_in().or_usual(ahead)
-        return self._roll(self.loop(parts), belief, u_mean, u_var * ("state" in parts), y)
+        index = None if clock is None else clock.labels(int(horizon))
+        return self._roll(self.loop(parts), belief, u_mean, u_var * ("state" in parts), y, index)
 
-    def _roll(self, loop: Loop, belief: Belief, u: Array, u_var: Array, history: Array) -> Forecast:
+    def _roll(self, loop: Loop, belief: Belief, u: Array, u_var: Array, history: Array, index: Any = None) -> Forecast:
         """From units that have taken in the last row known."""
         horizon, d = len(u), self.n_columns_
         mean, parts = np.empty((horizon, d)), {name: np.empty((horizon, d)) for name in PARTS}
@@ -324,6 +351,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             joint,
             {name: part * square for name, part in parts.items()},
             self.names_,
+            index,
             history=history[-3 * horizon :] * self.scale_.y_std + self.scale_.y_mean,
         )
 
@@ -343,7 +371,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             self.rest_,
             self.kinematics_,
             self.output_std_,
-            self.target == "change",
+            self.target_ == "change",
             form_of(esn.covariance, esn.reservoir_.n_units, esn.rank),
             process_noise(model.start, share, esn.noise) if "state" in include else None,
             include,
@@ -359,10 +387,12 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
         y (n, d) goes on from the last row seen; X (n, u) drives each row to the next, as in ``fit``. A row with a gap corrects
         the state by what is there, and the readout is left as it is. How large errors are follows them, with the network's
-        forgetting; ``calibration_`` stays. A failed update changes nothing.
+        forgetting; ``calibration_`` stays. The labels of forecasts go on from those of y, or, where it has none, by as many
+        steps as it has rows. A failed update changes nothing.
         """
         check_is_fitted(self, "esn_")
         self._refuse_other_names("y", y)
+        self._refuse_other_names("X", X, "X")
         rows = as_matrix("y", y, None, self.n_columns_)
         if X is None and self.n_known_:
             raise ValueError(f"X must be given, with {self.n_known_} columns as in fit, got None")
@@ -376,23 +406,26 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         esn, d = self.esn_, self.n_columns_
         readout, rls = (esn.readout_, esn.rls_) if esn.rls_ else go_on(esn.readout_, esn.rls_delta)
         belief, last, last_u, errors = self._belief, self._recent[-1], self._last_known, self.errors_
+        loop = self._loop(PARTS, Model(readout, errors, self._start))
         for row, u in zip(rows, known, strict=True):
-            loop = self._loop(PARTS, Model(readout, errors, self._start))
             belief = self._taking_in().with_known(loop, belief, last_u)
             belief = loop.drive(belief)
             b = np.concatenate([[1.0], belief.mean[:d], np.where(np.isnan(last_u), 0.0, last_u), belief.mean[belief.units]])
             if not (np.isnan(row).any() or np.isnan(last).any() or np.isnan(last_u).any()):
-                target = (row - last if self.target == "change" else row)[self.learn_] / self.output_std_
+                target = (row - last if self.target_ == "change" else row)[self.learn_] / self.output_std_
                 (predicted,), readout, rls = learn(readout, rls, b[None], target[None], esn.forgetting)
                 wrong = self._wrong((target - predicted)[None], np.array([last, row]))[0]
                 share = max(1.0 - esn.forgetting, 1.0 / (1.0 + readout.n_samples))
                 errors = follow(errors, wrong, belief.mean[loop.at_error], share)
+            # the row was predicted by the loop as it was; what it taught is for the next one
             belief = loop.observe(loop.emit(belief, np.zeros(self.n_known_), np.zeros(self.n_known_)).belief, row)
+            loop = loop if readout is loop.readout else loop.moved(readout, errors)
             last, last_u = row, u
         if not np.isfinite(readout.weights).all():
             raise FloatingPointError("update left finite numbers; y or X may be of another scale than in fit")
+        clock = clock_of(y) if self._clock is None else self._clock.after(y, len(rows))
         esn.readout_, esn.rls_, self.errors_ = readout, rls, errors
-        self._belief, self._last_known = belief, last_u
+        self._belief, self._last_known, self._clock = belief, last_u, clock
         self._recent = np.vstack([self._recent, rows])[-FILTERED:]
         return self
 
@@ -428,6 +461,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known_)}, got y alone")
             known = np.zeros((len(y) - 1, self.n_known_))
         else:
+            self._refuse_other_names("X of context", given[1], "X")
             known = as_matrix("X of context", given[1], len(y) - 1, self.n_known_)
         return self.scaled(y, known)
 
@@ -439,6 +473,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                     f"X must be given, of shape {(horizon, self.n_known_)}, as X was in fit; NaN where it is not known"
                 )
             return np.zeros((horizon, 0))
+        self._refuse_other_names("X", X, "X")
         known = as_matrix("X", X, horizon, self.n_known_)
         return (known - self.scale_.x_mean) / self.scale_.x_std
 
@@ -452,14 +487,20 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         assert given is not None  # it is learnt in fit
         return given
 
-    def _refuse_other_names(self, argument: str, values: Any) -> None:
-        names = names_of(values)
-        if names is not None and self.names_ is not None and names != self.names_:
-            raise ValueError(f"{argument} must have the columns {self.names_}, as y had in fit, got {names}")
+    def _refuse_other_names(self, argument: str, values: Any, of: str = "y") -> None:
+        names, known = names_of(values), self.names_ if of == "y" else self.known_names_
+        if names is not None and known is not None and names != known:
+            raise ValueError(f"{argument} must have the columns {known}, as {of} had in fit, got {names}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
         persistence.save(self, path)
+
+
+def _last_clock(y: Any, runs: list[slice]) -> Clock | None:
+    """Of the last run; by the rule of the longest, where the last is too short to tell its own."""
+    longest = max(runs, key=lambda run: run.stop - run.start)
+    return clock_of(y, clock_of(y, rows=longest), runs[-1])
 
 
 def _origins(pieces: list[Piece]) -> list[tuple[Piece, int]]:

@@ -146,6 +146,23 @@ class Gaussian:
             kind = "full" if self._cov is not None else "diagonal" if self._factor is None else "low-rank"
             return f"Gaussian(mean={self.mean}, std={self.std}, covariance={kind!r})"
 
+    def _repr_html_(self) -> str | None:
+        """In notebooks: a row for each entry, up to 20; of a batch, None, and the text is shown."""
+        if type(self) is not Gaussian or self._mean.ndim != 1:
+            return None
+        (low, high), d = self.interval(0.95), self.dim
+        places = [*range(d)] if d <= 20 else [*range(10), None, *range(d - 10, d)]
+        mean, std = self.mean, self.std
+        cells = [
+            ("…", "…", "", "") if i is None else (i, f"{mean[i]:.4g}", f"{std[i]:.3g}", f"{low[i]:.4g} … {high[i]:.4g}")
+            for i in places
+        ]
+        rows = [f"<tr><th>{i}</th><td>{m}</td><td>{s}</td><td>{reach}</td></tr>" for i, m, s, reach in cells]
+        head = "<tr><th></th><th>mean</th><th>std</th><th>95 %</th></tr>"
+        kind = "full" if self._cov is not None else "diagonal" if self._factor is None else "low-rank"
+        title = f"Gaussian, covariance {kind}"
+        return f"<table><caption>{title}</caption><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
     # ---------------------------------------------------------------- what it is
 
     @property

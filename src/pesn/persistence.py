@@ -35,6 +35,7 @@ import numpy as np
 from pesn.arguments import as_covariance, refuse_negative
 from pesn.beliefs import Diagonal, Full, LowRank
 from pesn.calibration import LEADS
+from pesn.dating import Clock
 from pesn.drawing import Reservoir, check
 from pesn.filtering import Errors
 from pesn.moments.spline import Mesh
@@ -48,12 +49,12 @@ from pesn.writing import replacing
 
 __all__ = ["load", "save"]
 
-FORMAT = 2  # raised when an older pesn could not read what is written; all formats from 1 are read
+FORMAT = 3  # raised when an older pesn could not read what is written; all formats from 1 are read
 _MANIFEST, _SCHEMA = "pesn.json", "schema.json"
 _MODELS = ("pesn.esn.EchoStateNetwork", "pesn.probabilistic_esn.ProbabilisticESN", "pesn.forecasting.Forecaster")
 _RECORDS = tuple(
     f"{record.__module__}.{record.__qualname__}"
-    for record in (Diagonal, Errors, Full, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State)
+    for record in (Clock, Diagonal, Errors, Full, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State)
 )
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")
@@ -142,8 +143,7 @@ def _read(data: bytes) -> Any:
         schema = json.loads(archive.read(_SCHEMA))
     _audit(schema)
     model = import_module("skops.io").loads(data, trusted=[*_MODELS, *_RECORDS])
-    if found == 1:
-        _complete(model)
+    _complete(model, found)
     try:
         _check(model)
     except Exception as error:
@@ -184,12 +184,24 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(value)
 
 
-def _complete(model: Any) -> None:
-    """What format 1 did not have: then, networks started from zero or a Gaussian, without process noise."""
-    if "readout_" in vars(model):
+def _complete(model: Any, found: int) -> None:
+    """What older formats did not have.
+
+    In format 1 networks started from zero or a Gaussian, without process noise. Up to format 2 nothing was said on the way,
+    and forecasters knew neither X's names nor dates, and took their target from the parameter.
+    """
+    own = vars(model)
+    if found == 1 and "readout_" in own:
         model.washout_ = model.washout
-        if "process_noise" in vars(model):
+        if "process_noise" in own:
             model.start_, model.process_noise_ = None, 0.0
+    if found < 3:
+        own.setdefault("verbose", False)
+        if "errors_" in own:
+            for name, value in (("target_", own.get("target")), ("known_names_", None), ("_clock", None)):
+                own.setdefault(name, value)
+        for inside in [part for part in (own.get("esn"), own.get("esn_")) if part is not None]:
+            _complete(inside, found)
 
 
 # ---------------------------------------------------------------- what loads must work
@@ -214,6 +226,9 @@ _FITTED: dict[str, dict[str, tuple[type, ...]]] = {
         "usual_": (Scale,),
         "kinematics_": (tuple,),
         "names_": (list, type(None)),
+        "known_names_": (list, type(None)),
+        "target_": (str,),
+        "_clock": (Clock, type(None)),
         "n_columns_": (int,),
         "n_known_": (int,),
         "_belief": (Diagonal, Full, LowRank),
@@ -332,8 +347,8 @@ def _check_forecaster(model: Any) -> None:
         raise ValueError(f"learn_ and rest_ are not the {d} columns")
     if "readout_" not in vars(esn) or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != (d + u, m):
         raise ValueError("esn_ is not a network of these columns")
-    if len(model.kinematics_) != 3 or model.target not in ("change", "level"):
-        raise ValueError(f"kinematics_ has {len(model.kinematics_)} parts and target is {model.target!r}")
+    if len(model.kinematics_) != 3 or model.target_ not in ("change", "level"):
+        raise ValueError(f"kinematics_ has {len(model.kinematics_)} parts and target_ is {model.target_!r}")
     errors, (A, B, c) = model.errors_, model.kinematics_
     positive: dict[str, tuple[Any, tuple[int, ...]]] = {
         "output_std_": (model.output_std_, (m,)),
@@ -360,11 +375,26 @@ def _check_forecaster(model: Any) -> None:
         _covariance(f"errors_.{name}", getattr(errors, name))
     if not len(model._recent) or np.abs(errors.persistence).max() > 1.0:
         raise ValueError("_recent is empty, or errors_.persistence is beyond 1")
-    names = model.names_
-    if names is not None and (len(names) != d or not all(type(name) is str for name in names)):
-        raise ValueError(f"names_ is not a list of {d} names")
+    for name, names, size in (("names_", model.names_, d), ("known_names_", model.known_names_, u)):
+        if names is not None and (len(names) != size or not all(type(one) is str for one in names)):
+            raise ValueError(f"{name} is not a list of {size} names")
+    if model._clock is not None:
+        _check_clock(model._clock)
     _check_belief(model._belief, 2 * d + u + (m if np.any(esn.reservoir_.W_fb) else 0), esn.reservoir_.n_units)
     _try_forecaster(model)
+
+
+def _check_clock(clock: Clock) -> None:
+    """The labels that it makes: pandas reads its texts and refuses what it does not know."""
+    texts: Any = str, str, (str, type(None)), (str, type(None)), str
+    found = clock.kind, clock.last if clock.kind == "dates" else "", clock.name, clock.zone, clock.unit
+    numbers = clock.kind == "numbers"
+    steps: Any = (int, float) if numbers else str
+    if not (all(map(isinstance, found, texts)) and isinstance(clock.step, steps)):
+        raise ValueError("_clock is not of texts and numbers")
+    if clock.kind not in ("dates", "periods", "numbers") or (numbers and not 0 < clock.step < np.inf):
+        raise ValueError(f"_clock goes on by {clock.step!r} {clock.kind}")
+    clock.ahead(1)
 
 
 def _check_belief(belief: Any, p: int, n: int) -> None:

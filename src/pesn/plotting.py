@@ -35,6 +35,7 @@ __all__ = ["COLOURS", "KINDS", "plot_forecast", "plot_run", "save"]
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 KINDS = (".png", ".svg", ".pdf")
 _DOTS = 60  # rows: more are drawn as a line
+_STEPS = "steps ahead"
 _LONG = 14  # characters: longer labels would run into the panel below
 
 
@@ -87,7 +88,8 @@ def plot_forecast(
     """A forecast, a panel a column: what was observed in grey, the mean in blue, a band for each level, lighter where wider.
 
     ``columns`` are names or positions, in the order of the panels; None is all. ``truth`` (horizon, d) is what came, in
-    black; NaN is a missing value. Time is counted in steps from the last observed row, or is the index where that is dates.
+    black; NaN is a missing value. Time is the index where that is dates or evenly spaced numbers, else it is counted in steps
+    from the last observed row.
     ``axes`` are as many axes as there are panels; None makes a new figure, ``axes[0].figure``.
 
     >>> from pesn.forecast import Forecast
@@ -106,7 +108,7 @@ def plot_forecast(
     if came is not None and came.shape != forecast.mean.shape:
         raise ValueError(f"truth must have the shape {forecast.mean.shape} of the forecast, got {came.shape}")
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
-    before, ahead, dates = _times(forecast, len(history))
+    before, ahead, dates, time = _times(forecast, len(history))
     own = axes is None
     if axes is None:
         axes, labelled = _grid(len(chosen))
@@ -149,10 +151,10 @@ def plot_forecast(
         ax.spines[["top", "right"]].set_visible(False)
         if dates:
             _date_axis(ax)
-        else:
+        elif time == _STEPS:
             ax.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     for ax in labelled:
-        ax.set_xlabel("" if dates else "steps ahead")
+        ax.set_xlabel(time, parse_math=False)
         ax.xaxis.get_offset_text().set_visible(True)
     if own:
         axes[0].figure.legend(handles=entries, loc="outside upper center", ncols=min(len(entries), 6), frameon=False)
@@ -178,12 +180,14 @@ def _positions(names: tuple[str, ...], columns: Any) -> list[int]:
     return chosen
 
 
-def _times(forecast: Forecast, rows: int) -> tuple[Any, Any, bool]:
-    """Where ``rows`` observed rows and the rows of the forecast stand on the time axis, and whether that is one of dates."""
+def _times(forecast: Forecast, rows: int) -> tuple[Any, Any, bool, str]:
+    """Where ``rows`` observed rows and those of the forecast stand on the time axis, whether it is one of dates, its name."""
     import pandas as pd
 
-    steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, len(forecast) + 1.0), False
+    steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, len(forecast) + 1.0), False, _STEPS
     labels = pd.Index(forecast.index)
+    if isinstance(forecast.index, pd.Index) and labels.dtype.kind in "iuf":
+        return _numbers(labels, rows) or steps
     if isinstance(labels, pd.PeriodIndex):
         labels = labels.to_timestamp()
     if labels.inferred_type not in ("datetime64", "datetime", "date"):
@@ -203,7 +207,16 @@ def _times(forecast: Forecast, rows: int) -> tuple[Any, Any, bool]:
     else:
         return steps
     number: Any = import_module("matplotlib.dates").date2num
-    return number(before), number(ahead), True
+    return number(before), number(ahead), True, ""
+
+
+def _numbers(labels: Any, rows: int) -> tuple[Any, Any, bool, str] | None:
+    """On an axis of evenly spaced numbers; None where they are not."""
+    ahead = labels.to_numpy(dtype=np.float64)
+    step = float(getattr(labels, "step", ahead[1] - ahead[0] if len(ahead) > 1 else 0.0))
+    if not step > 0.0 or not np.all(np.abs(np.diff(ahead) - step) <= 1e-6 * step):
+        return None
+    return ahead[0] - step * np.arange(rows, 0.0, -1.0), ahead, False, "" if labels.name is None else str(labels.name)
 
 
 def _line(ax: Axes, x: Any, y: Any, **style: Any) -> list[Any]:

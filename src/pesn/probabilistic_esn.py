@@ -12,15 +12,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from pesn.arguments import FloatArray
 from pesn.esn import EchoStateNetwork
 from pesn.gaussian import Gaussian
 from pesn.moments import named_method
 from pesn.parameters import flag, number, whole_number
+from pesn.progress import Steps
 from pesn.propagation import Begun, Drive, best_share, form_of, parts_of, state_of
 from pesn.readout import predictive_variance
 from pesn.reservoir import Reservoir, State
@@ -47,7 +49,7 @@ class ProbabilisticESN(EchoStateNetwork):
     Parameters
     ----------
     n_units, spectral_radius, leak_rate, density, input_scaling, feedback_scaling, bias_scaling, ridge, forgetting, \
-rls_delta, washout, random_state
+rls_delta, washout, random_state, verbose
         As in :class:`pesn.EchoStateNetwork`.
     noise
         M_e. No noise is drawn: M_e² enters the variance of every unit at every step, in ``fit`` and in ``predict``.
@@ -101,6 +103,7 @@ rls_delta, washout, random_state
         moments: Any = "surface",
         initial_state: Any = "learned",
         process_noise: Any = "auto",
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             n_units,
@@ -116,6 +119,7 @@ rls_delta, washout, random_state
             rls_delta=rls_delta,
             washout=washout,
             random_state=random_state,
+            verbose=verbose,
         )
         self.covariance = covariance
         self.rank = rank
@@ -123,7 +127,49 @@ rls_delta, washout, random_state
         self.initial_state = initial_state
         self.process_noise = process_noise
 
-    def predict(  # type: ignore[override]  # the order of scikit-learn's Gaussian process: return_std comes second
+    @overload  # type: ignore[override]  # the order of scikit-learn's Gaussian process: return_std comes second
+    def predict(
+        self,
+        X: Any,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+        lengths: Any = None,
+        state: Any = None,
+        return_state: Literal[False] = False,
+    ) -> FloatArray: ...
+    @overload
+    def predict(
+        self,
+        X: Any,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+        lengths: Any = None,
+        state: Any = None,
+        return_state: Literal[False] = False,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    @overload
+    def predict(
+        self,
+        X: Any,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+        lengths: Any = None,
+        state: Any = None,
+        return_state: Literal[False] = False,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    @overload
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        lengths: Any = None,
+        state: Any = None,
+        return_state: bool = False,
+    ) -> Any: ...
+
+    def predict(
         self,
         X: Any,
         return_std: bool = False,
@@ -238,13 +284,15 @@ rls_delta, washout, random_state
             count += 1
         self._kept = kept, count
 
-    def _conclude(self, reservoir: Reservoir, rows: Rows, targets: Array, sequences: list[slice]) -> None:
-        self.start_ = learn_start(self.__dict__.pop("_kept")[0])
+    def _conclude(self, reservoir: Reservoir, rows: Rows, targets: Array, sequences: list[slice], steps: Steps) -> None:
+        with steps.step("learning the start"):
+            self.start_ = learn_start(self.__dict__.pop("_kept")[0])
         self.process_noise_ = 0.0 if self.process_noise == "auto" else float(self.process_noise)
         if self.process_noise == "auto" and np.any(reservoir.W_fb):
             longest = max(sequences, key=lambda rows: rows.stop - rows.start)
             drive = replace(self._taught(reservoir, 0), start=self.start_)
-            self.process_noise_ = best_share(drive, rows.take(longest)[0], targets[longest], self.ridge, self.washout_)
+            with steps.step("choosing process noise"):
+                self.process_noise_ = best_share(drive, rows.take(longest)[0], targets[longest], self.ridge, self.washout_)
 
     def _begin_online(self) -> None:
         if self.process_noise not in ("auto", 0):

@@ -58,8 +58,8 @@ def refuse_gaps(name: str, values: Any) -> None:
     raise ValueError(f"Input {name} contains {what} at {where}; drop or fill such rows first")
 
 
-def split(lengths: Any, n_rows: int) -> list[slice]:
-    """The sequences in ``n_rows`` stacked rows: all of them as one, or ``lengths`` rows each, in order."""
+def split(lengths: Any, n_rows: int, of: str = "X") -> list[slice]:
+    """The sequences in the ``n_rows`` stacked rows ``of`` an argument: all as one, or ``lengths`` rows each, in order."""
     if lengths is None:
         return [slice(0, n_rows)]
     try:
@@ -72,7 +72,7 @@ def split(lengths: Any, n_rows: int) -> list[slice]:
         raise ValueError(f"lengths must be 1 or more each, got {min(sizes)} for sequence {sizes.index(min(sizes))}")
     if sum(sizes) != n_rows:
         shown = str(sizes) if len(sizes) < 7 else f"{len(sizes)} of them"
-        raise ValueError(f"lengths must add up to the {n_rows} rows of X, got {shown}, which add up to {sum(sizes)}")
+        raise ValueError(f"lengths must add up to the {n_rows} rows of {of}, got {shown}, which add up to {sum(sizes)}")
     ends = np.cumsum(sizes).tolist()
     return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 

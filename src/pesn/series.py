@@ -93,20 +93,38 @@ def as_matrix(name: str, values: Any, n_rows: int | None = None, width: int | No
     return array
 
 
-def as_columns(learn: Any, d: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The columns to learn and the rest, of d."""
+def as_columns(learn: Any, d: int, names: list[str] | None = None) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The columns to learn and the rest, of d: by number, or by name where there are ``names``.
+
+    >>> as_columns(["v", 0], 3, ["x", "v", "w"])
+    (array([1, 0]), array([2]))
+    """
     if learn is None:
         return np.arange(d), np.arange(0)
+    numbered = _numbered(learn, names)
     try:
-        given = np.atleast_1d(np.asarray(learn))
+        given = np.asarray(numbered)
     except ValueError:  # ragged
         given = np.zeros((0, 0))
     if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given) or len(set(given.tolist())) != len(given):
-        raise ValueError(f"learn must be a list of different columns of y, by number, got {learn!r}")
+        how = "by number" if names is None else "by number or name"
+        raise ValueError(f"learn must be a list of different columns of y, {how}, got {learn!r}")
     if given.min() < 0 or given.max() >= d:
         raise ValueError(f"learn must name columns 0 … {d - 1} of y, got {learn!r}")
     columns = given.astype(np.intp)
     return columns, np.setdiff1d(np.arange(d), columns)
+
+
+def _numbered(learn: Any, names: list[str] | None) -> Any:
+    """``learn`` with numbers in the places of names."""
+    single = isinstance(learn, str) or not hasattr(learn, "__len__") or np.shape(getattr(learn, "shape", (1,))) == (0,)
+    given = [learn] if single else list(learn)
+    unknown = [str(name) for name in given if isinstance(name, str) and name not in (names or ())]
+    if unknown and names is not None:
+        raise ValueError(f"learn must name columns of y, which are {', '.join(names)}, got {', '.join(map(repr, unknown))}")
+    if unknown:
+        raise ValueError(f"learn must be a list of different columns of y, by number, as y has no names, got {learn!r}")
+    return [(names or []).index(name) if isinstance(name, str) else name for name in given]
 
 
 def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]:

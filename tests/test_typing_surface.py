@@ -1,0 +1,31 @@
+"""Claim: a strict checker reads calls as users write them without a complaint, sees what they give, and refuses mistakes; the
+types are in the package that is built."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pesn
+
+SURFACE = Path(__file__).with_name("typing_surface.py")
+
+
+def test_a_strict_checker_is_content(tmp_path):
+    """In a project of its own, without this one's configuration; a mistake that passed would be an unused comment."""
+    pytest.importorskip("mypy")
+    shutil.copy(SURFACE, tmp_path / "calls.py")
+    options = ["--strict", "--config-file", "", "--cache-dir", str(tmp_path / "cache"), "--python-executable", sys.executable]
+    command = [sys.executable, "-m", "mypy", *options, "calls.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout + done.stderr == "Success: no issues found in 1 source file\n"
+
+
+def test_types_are_marked_as_there_and_built():
+    assert (Path(pesn.__file__).parent / "py.typed").exists()
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    build = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert build == {"packages": ["src/pesn"]}  # the whole folder, with nothing left out

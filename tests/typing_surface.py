@@ -1,0 +1,89 @@
+"""Calls as users write them, with the types that a strict checker must see; it is read by mypy, not run.
+
+What may be a tensor as well as an array (moments, Gaussians), or comes from a library without types (frames), is Any.
+"""
+
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+
+import pesn
+from pesn.metrics import crps_gaussian
+from pesn.readout import Readout
+
+Doubles = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
+
+
+def networks(rows: Doubles) -> None:
+    """Fit, predict, go on."""
+    esn = pesn.EchoStateNetwork(200, spectral_radius=0.9, washout="auto", random_state=0, verbose=True).fit(rows, rows)
+    assert_type(esn, pesn.EchoStateNetwork)
+    assert_type(esn.predict(rows), Floats)
+    assert_type(esn.predict(rows, return_state=True), tuple[Floats, Any])
+    assert_type(esn.predict(rows, lengths=[50, 50]), Floats)
+    assert_type(esn.partial_fit(rows, rows), pesn.EchoStateNetwork)
+    assert_type(esn.score(rows, rows), float)
+    assert_type(esn.readout_, Readout)
+    assert_type(esn.readout_.weights, Floats)
+    assert_type(esn.online_predictions_, Floats)
+    network = pesn.ProbabilisticESN(200, covariance="low-rank", initial_state=pesn.Gaussian(np.zeros(200))).fit(rows, rows)
+    assert_type(network, pesn.ProbabilisticESN)
+    assert_type(network.predict(rows), Floats)
+    assert_type(network.predict(rows, return_std=True), tuple[Floats, Floats])
+    assert_type(network.predict(rows, True), tuple[Floats, Floats])
+    assert_type(network.predict(rows, return_cov=True), tuple[Floats, Floats])
+    network.save("network.pesn")
+
+
+def forecasts(rows: Doubles, known: Doubles, wanted: bool) -> None:
+    """Fit, forecast, update, save, load."""
+    forecaster = pesn.Forecaster(pesn.ProbabilisticESN(100), learn=["v"], verbose=wanted).fit(rows, known, lengths=[100, 200])
+    assert_type(forecaster, pesn.Forecaster)
+    assert_type(forecaster.esn_, pesn.ProbabilisticESN)
+    assert_type(forecaster.names_, list[str] | None)
+    assert_type(forecaster.target_, str)
+    assert_type(forecaster.update(rows, known), pesn.Forecaster)
+    forecast = forecaster.forecast(20, (rows, known[:-1]), known[:20], parts=("state", "noise"))
+    assert_type(forecast, pesn.Forecast)
+    assert_type(forecast.mean, Doubles)
+    assert_type(forecast.std, Doubles)
+    assert_type(forecast.joint, Doubles)
+    assert_type(forecast.interval(0.9), tuple[Doubles, Doubles])
+    assert_type(forecast.sample(10, rng=0), Doubles)
+    assert_type(forecast.variance_parts, dict[str, Doubles])
+    assert_type(forecast.names, tuple[str, ...])
+    assert_type(forecast[0], pesn.Gaussian)
+    forecast.to_frame(level=0.8).to_csv("forecast.csv")
+    forecast.plot(columns="v", level=(0.5, 0.9), truth=rows[:20])[0].set_title("v")
+    assert_type(forecast._repr_html_(), str)
+    forecaster.save("forecaster.pesn")
+    again: pesn.Forecaster = pesn.load("forecaster.pesn")
+    again.forecast(5)
+
+
+def uncertainty(weights: Doubles) -> None:
+    """Moments, Gaussians, networks of layers."""
+    x = pesn.Gaussian([0.0, 1.0], cov=[[1.0, 0.2], [0.2, 1.0]])
+    assert_type(x.affine(weights, [0.0, 0.0]), pesn.Gaussian)
+    assert_type(x.condition([0], [1.0]), pesn.Gaussian)
+    assert_type(x.dim, int)
+    pesn.propagate([pesn.Dense(weights, activation="tanh"), pesn.Dense(weights)], x, method="exact")
+    found = pesn.moments("tanh", mean=0.3, var=0.5, order=2)
+    assert_type(found, pesn.Moments)
+    mesh = pesn.choose_mesh("tanh", 1e-3, (-1.0, 1.0), (0.1, 1.0))
+    assert_type(mesh, pesn.Mesh)
+    assert_type(pesn.error_bound("tanh", 0.0, 1.0, mesh), pesn.ErrorBound)
+    crps_gaussian(weights, weights, weights)
+
+
+def mistakes(forecaster: pesn.Forecaster, forecast: pesn.Forecast) -> None:
+    """What a checker must refuse: each of these lines would be told of, were it not for the comment."""
+    pesn.EchoStateNetwork(spectral_radios=0.9)  # type: ignore[call-arg]
+    pesn.EchoStateNetwork("many")  # type: ignore[arg-type]
+    pesn.Forecaster("network")  # type: ignore[arg-type]
+    forecaster.forecast("20")  # type: ignore[arg-type]
+    forecast.means  # type: ignore[attr-defined]  # noqa: B018
+    forecast.mean = np.zeros((1, 1))  # type: ignore[misc]
+    pesn.Forcaster()  # type: ignore[attr-defined]
