@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 
-__all__ = ["ITEMS", "get"]
+__all__ = ["ITEMS", "SECONDS", "get"]
 
 # In the paper's order. Each item's module is imported when it is first asked for.
 ITEMS = MappingProxyType(
@@ -26,6 +26,23 @@ ITEMS = MappingProxyType(
         "entropy": "pesn.paper.entropy",
         "cart-pole": "pesn.paper.cart_pole",
         "ardrone": "pesn.paper.ardrone",
+    }
+)
+
+# About how long each takes on two cores, quick and in full: to say how long a run still takes, nothing else.
+SECONDS = MappingProxyType(
+    {
+        "moments": (10, 8),
+        "moments-grid": (4, 9),
+        "higher-moments": (6, 19),
+        "complexity": (6, 39),
+        "error-time": (5, 55),
+        "error-bound": (3, 4),
+        "feedforward": (6, 23),
+        "washout": (18, 64),
+        "entropy": (4, 9),
+        "cart-pole": (16, 56),
+        "ardrone": (14, 200),
     }
 )
 
