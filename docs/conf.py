@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import scipy.linalg  # noqa: F401  # with its own linear algebra, to be limited
+from threadpoolctl import threadpool_limits
+
 import pesn
 from pesn.paper import ITEMS, get
 from pesn.paper.claims import CLAIMS
@@ -35,6 +38,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
+    "run_stale_examples": True,  # the package may have changed, if the script has not
     "download_all_examples": False,
     "write_computation_times": False,
     "min_reported_time": 1000,
@@ -86,6 +90,24 @@ def _write_pages(app: object) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def _close_blocks(app: object, name: str, source: list[str]) -> None:
+    """Without the blank line that ends a doctest before its fence."""
+    source[0] = source[0].replace("\n\n```\n", "\n```\n")
+
+
+def _name_examples(app: object, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """A doctest after a section of a docstring is no part of it: it gets a section of its own."""
+    for i in range(len(lines) - 1, 0, -1):
+        if lines[i].startswith(">>>") and not lines[i - 1].strip():
+            ruled = [j for j in range(i) if j and lines[j].strip() and set(lines[j].strip()) == {"-"}]
+            section = lines[ruled[-1] - 1].strip() if ruled else "Examples"
+            if section != "Examples":
+                lines[i:i] = ["Examples", "--------"]
+
+
 def setup(app: object) -> None:
-    """Pages are written before Sphinx looks for them."""
+    """Pages are written before Sphinx looks for them; examples run in one thread, which suits their small matrices."""
+    threadpool_limits(1)
     app.connect("builder-inited", _write_pages)
+    app.connect("autodoc-process-docstring", _name_examples, priority=400)  # before the sections are read
+    app.connect("source-read", _close_blocks)

@@ -1,0 +1,100 @@
+"""The pages keep what they promise: no page's examples go untested, errata and claims are whole, names of others exist."""
+
+import importlib
+import importlib.util
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pesn
+from pesn.paper import ITEMS
+from pesn.paper.claims import CLAIMS
+from pesn.paper.errata import ERRATA
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+MADE = {"build", "auto_examples", "generated"}  # by a build, from what is tested here or elsewhere
+
+
+def pages():
+    return [path for path in sorted(DOCS.rglob("*.md")) if path.relative_to(DOCS).parts[0] not in MADE]
+
+
+@pytest.fixture(scope="module")
+def conf():
+    spec = importlib.util.spec_from_file_location("docs_conf", DOCS / "conf.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_page_with_examples_is_run():
+    tested = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
+    wanted = [path.relative_to(ROOT) for path in pages() if ">>> " in path.read_text()]
+    assert wanted
+    for page in wanted:
+        assert any(page.is_relative_to(place) for place in tested), f"{page} is not among testpaths"
+
+
+def test_blocks_with_prompts_end_before_their_fence():
+    """A doctest takes all lines up to a blank one for its output: a fence would be among them."""
+    for path in pages():
+        for block in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL):
+            assert not block.startswith(">>>") or block.endswith("\n\n"), f"{path.name}: {block[-80:]!r}"
+
+
+def test_errata_and_claims_are_whole(conf):
+    errata, claims = (page().replace("\\", "") for page in (conf.errata_page, conf.claims_page))
+    for erratum in ERRATA:
+        assert all(part in errata for part in (f"## {erratum.number}. {erratum.where}", erratum.printed, erratum.right))
+    for claim in CLAIMS.values():
+        assert claim.text in claims
+    for name in ITEMS:
+        assert f"`pesn reproduce {name}`" in claims
+
+
+def test_examples_of_the_gallery_have_a_title_and_a_picture():
+    examples = sorted((DOCS / "examples").glob("plot_*.py"))
+    assert len(examples) >= 5
+    for path in examples:
+        text = path.read_text()
+        title, line = text.splitlines()[1:3]
+        assert set(line) == {"="}, path.name
+        assert len(line) == len(title), path.name
+        assert "plt.show()" in text, path.name
+
+
+def test_names_of_the_other_library():
+    """What the table says of ReservoirPy is there, with the defaults that are quoted."""
+    nodes = pytest.importorskip("reservoirpy.nodes")
+    reservoirpy = pytest.importorskip("reservoirpy")
+    text = (DOCS / "coming-from-reservoirpy.md").read_text()
+    hyper = text.split("## Hyperparameters")[1].split("## What one does")[0]
+    known = {}
+    for thing in (nodes.Reservoir, nodes.Ridge, nodes.RLS, reservoirpy.ESN):
+        known |= inspect.signature(thing.__init__).parameters
+    known |= inspect.signature(reservoirpy.ESN.fit).parameters
+    rows = [line.split("|")[1:4] for line in hyper.splitlines() if line.startswith("| `")]
+    assert len(rows) > 10
+    ours = inspect.signature(pesn.EchoStateNetwork.__init__).parameters
+    for theirs, mine, difference in rows:
+        names = re.findall(r"`(\w+)`", theirs.replace("(of `fit`)", "").replace("(of `RLS`)", ""))
+        for name in names:
+            assert name in known, name
+        for name in re.findall(r"`(\w+)`", mine):
+            assert name in ours, name
+        if found := re.search(r"default ([\d.]+) there, ([\d.e-]+) here", difference):
+            assert known[names[0]].default == float(found[1]), names
+            assert ours[re.findall(r"`(\w+)`", mine)[0]].default == float(found[2]), mine
+    for name in re.findall(r"`(IPReservoir|LocalPlasticityReservoir|ES2N|LIF|NVAR|LMS|Softmax|ScikitLearnNode)`", text):
+        assert hasattr(nodes, name), name
+    for place in re.findall(r"`((?:reservoirpy|observables|datasets)\.[\w.]+)", text):
+        thing = reservoirpy
+        parts = place.removeprefix("reservoirpy.").split(".")
+        for i, part in enumerate(parts):
+            if not hasattr(thing, part):
+                importlib.import_module(".".join(["reservoirpy", *parts[: i + 1]]))
+            thing = getattr(thing, part)
