@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: setup demo test lint bench docs clean
+.PHONY: setup demo test lint bench bench-quick docs clean
 .DELETE_ON_ERROR:
 
 .venv/core: pyproject.toml
@@ -36,12 +36,13 @@ lint: .venv/dev ## style, types and the direction of imports
 	@$(PIP) -e '.[bench]'
 	@touch $@
 
-bench: .venv/bench ## figures, as ratios inside one run; benchmarks/networks.py has the slower ones
-	@$(BIN)/python benchmarks/moments.py
-	@$(BIN)/python benchmarks/networks.py speed
-	@$(BIN)/python benchmarks/reservoirs.py
+bench: .venv/bench ## beside the peers, about ten minutes: benchmarks/RESULTS.md and the table in README.md
+	@$(BIN)/python benchmarks/run.py
 
-.venv/docs: .venv/core
+bench-quick: .venv/bench ## the same in two minutes, printed only
+	@$(BIN)/python benchmarks/run.py --quick
+
+.venv/docs: .venv/dev
 	@echo "installing what the pages need"
 	@$(PIP) -e '.[docs]'
 	@touch $@
@@ -51,4 +52,4 @@ docs: .venv/docs ## the pages, in docs/build; a warning is an error
 	@echo "the pages are in docs/build/index.html"
 
 clean:
-	rm -rf .venv reproduction docs/build
+	rm -rf .venv reproduction forecast docs/build docs/auto_examples docs/generated

@@ -3,13 +3,13 @@
 python benchmarks/networks.py [paper] [trained] [speed] [--write]        --write puts the tables into docs/networks.md
 """
 
-import statistics
+from timing import Ratio, Side, installed, race, ratio  # isort: skip  (before NumPy: one thread)
+
 import sys
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import pesn
-from pages import write_block
+from pages import table, write_block
 
 Array = npt.NDArray[np.float64]
 torch.set_num_threads(1)  # threads that spin beside other work cost more than they give
@@ -199,11 +199,26 @@ def trained(samples: int = 200_000) -> list[str]:
 # ---------------------------------------------------------------- speed, and a peer
 
 
-def speed(rounds: int = 15) -> list[str]:
-    """D = 100, three tanh layers, full covariance; distprop linearises (isotropic input, so that it can take part)."""
-    from distprop import SDP
+class Speed(NamedTuple):
+    """Time as a multiple of ours, and errors against Monte Carlo: of means (in deviations), deviations, correlations."""
 
-    rng, d = np.random.default_rng(0), 100
+    name: str
+    ratio: Ratio
+    mean_error: float
+    std_ratio: tuple[float, float]
+    correlation_error: float
+
+
+OURS, SAMPLES = "pesn, NumPy", "10,000 samples, NumPy"
+PEER = f"distprop {installed('distprop') or '(not installed)'}, linearised"
+
+
+def speeds(rounds: int = 15, samples: int = 400_000, d: int = 100) -> list[Speed]:
+    """Three tanh layers of d units, full covariance, against samples and distprop (isotropic input, so that it can take part).
+
+    distprop takes no part where it is not installed.
+    """
+    rng = np.random.default_rng(0)
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for _ in range(3):
@@ -228,42 +243,55 @@ def speed(rounds: int = 15) -> list[str]:
             h = network(tensor + std * torch.randn(10_000, d, dtype=torch.float64))
             return h.mean(dim=0), torch.cov(h.T)
 
-    peer = SDP(network, std=std, num_outputs=d, create_graph=False)
-    runs: dict[str, Callable[[], Any]] = {
-        "pesn, NumPy": lambda: pesn.propagate(dense, x),
+    runs: dict[str, Side] = {
+        OURS: lambda: pesn.propagate(dense, x),
         "pesn, torch tensors": lambda: pesn.propagate(network, tensor_x),
-        "10,000 samples, NumPy": sampled_numpy,
+        SAMPLES: sampled_numpy,
         "10,000 samples, torch": sampled_torch,
-        "distprop 0.1 (linearised)": lambda: peer(tensor[None].clone()),
     }
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
-    true_mean, true_cov = sampled_numpy(400_000)
+    if installed("distprop"):
+        from distprop import SDP
+
+        peer = SDP(network, std=std, num_outputs=d, create_graph=False)
+        runs[PEER] = lambda: peer(tensor[None].clone())
+    times = race(runs, rounds)
+    true_mean, true_cov = sampled_numpy(samples)
     true_std = np.sqrt(np.diag(true_cov))
-    lines = [
-        f"Three tanh layers of {d}, input standard deviation {std}, full covariance; time as a multiple of `pesn.propagate` on "
-        f"NumPy arrays (medians of {rounds} ratios taken in turn), errors against 400,000 samples, in units of the output's "
-        "standard deviation.",
-        "",
-        "| | time | largest error of a mean | std ÷ Monte Carlo's | largest error of a correlation |",
-        "|---|---:|---:|---:|---:|",
-    ]
+    found = []
     for name, run in runs.items():
         result = run()
         m, c = (result.mean, result.cov) if isinstance(result, pesn.Gaussian) else result
         m, c = (np.asarray(part.detach() if isinstance(part, torch.Tensor) else part).squeeze() for part in (m, c))
         s = np.sqrt(np.diag(c))
-        ratio = statistics.median(a / b for a, b in zip(times[name], times["pesn, NumPy"], strict=True))
         wrong = np.max(np.abs(c / np.outer(s, s) - true_cov / np.outer(true_std, true_std)))
-        spread = f"{np.min(s / true_std):.3f} to {np.max(s / true_std):.3f}"
-        lines.append(f"| {name} | {ratio:.3g} | {np.max(np.abs(m - true_mean) / true_std):.3f} | {spread} | {wrong:.3f} |")
-    return [*lines, ""]
+        errors = (float(np.max(np.abs(m - true_mean) / true_std)), (float(min(s / true_std)), float(max(s / true_std))))
+        found.append(Speed(name, ratio(times, name, OURS), *errors, float(wrong)))
+    return found
+
+
+def speed(rounds: int = 15, samples: int = 400_000) -> list[str]:
+    return speed_report(speeds(rounds, samples), samples)
+
+
+def speed_report(found: list[Speed], samples: int) -> list[str]:
+    rows = [
+        [
+            one.name,
+            f"{one.ratio.median:.3g}" if one.name == OURS else str(one.ratio),
+            f"{one.mean_error:.3f}",
+            "{:.3f} to {:.3f}".format(*one.std_ratio),
+            f"{one.correlation_error:.3f}",
+        ]
+        for one in found
+    ]
+    return [
+        "Three tanh layers of 100, input standard deviation 0.5, full covariance; time as a multiple of `pesn.propagate` on "
+        f"NumPy arrays (medians of the ratios, least–largest), errors against {samples:,} samples, in units of the output's "
+        "standard deviation.",
+        "",
+        table(["", "time", "largest error of a mean", "std ÷ Monte Carlo's", "largest error of a correlation"], rows),
+        "" if installed("distprop") else "\ndistprop is not installed: it took no part.\n",
+    ]
 
 
 def main() -> None:
@@ -271,10 +299,10 @@ def main() -> None:
     wanted = [name for name in parts if name in sys.argv[1:]] or list(parts)
     page = Path(__file__).parents[1] / "docs" / "networks.md"
     for name in wanted:
-        table = "\n".join(parts[name]())
-        print(f"{table}\n")
+        text = "\n".join(parts[name]())
+        print(f"{text}\n")
         if "--write" in sys.argv[1:]:
-            write_block(page, name, table)
+            write_block(page, name, text)
 
 
 if __name__ == "__main__":

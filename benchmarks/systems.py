@@ -4,9 +4,7 @@ python benchmarks/systems.py [--recording PATH [PATH …]]
 --recording: .npz with X (n, 12) and U_applied (n, 4) at 100 Hz, from the start of the flight on; several are one after the other
 """
 
-import os
-
-os.environ.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")})
+import timing  # noqa: F401  # isort: skip  (before NumPy: one thread)
 
 import argparse
 import platform

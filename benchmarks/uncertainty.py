@@ -9,13 +9,12 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two processes on two cores; threads of BLAS only get in the way
+import timing  # noqa: F401  # isort: skip  (before NumPy: one thread, as two processes share two cores)
 
 import argparse
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -405,39 +404,57 @@ def report_monte_carlo(seeds: int, quick: bool) -> str:
     return table(["uncertain, std", "diagonal (the paper)", "low-rank, k = 40", "full"], rows)
 
 
-_COLD = (
+COLD = (
     ("Lorenz", 0.5), ("Lorenz, x only", 0.5), ("Mackey-Glass", 0.5), ("cart pole", 0.5),
     ("Lorenz", 0.1), ("Lorenz, x only", 0.1), ("Mackey-Glass", 0.1))  # fmt: skip
+SYSTEMS = ("cart pole", "Lorenz", "Mackey-Glass")
+COLD_METHODS = ("plain", "lags", "ours")
+
+
+def cold_starts(
+    cases: Sequence[tuple[str, float]], seeds: int, n_origins: int = 60, most: int = 300
+) -> dict[tuple[str, float], list[dict[str, Any]]]:
+    """:func:`cold_start` of each case (system, leak rate), seed by seed, in two processes."""
+    jobs = [(name, leak, s) for name, leak in cases for s in range(seeds)]
+    found = Parallel(n_jobs=2)(delayed(cold_start)(*job, n_origins=n_origins, most=most) for job in jobs)
+    return {case: found[i * seeds : (i + 1) * seeds] for i, case in enumerate(cases)}
+
+
+def cold_start_table(found: dict[tuple[str, float], list[dict[str, Any]]]) -> str:
+    """Warm-up steps: rows beyond the first until the error is at most twice that after washout."""
+    rows = [
+        [f"{name}, L = {leak}", *(_spread([one["warm-up"][m] for one in some]) for m in COLD_METHODS)]
+        for (name, leak), some in found.items()
+    ]
+    return table(["warm-up steps", "plain network", "lags alone", "pesn"], rows)
 
 
 def report_cold_start(seeds: int, quick: bool) -> str:
-    cases = _COLD[:1] if quick else _COLD
-    most, origins = (56, 12) if quick else (300, 60)
-    jobs = [(name, leak, s) for name, leak in cases for s in range(seeds)]
-    found = Parallel(n_jobs=2)(delayed(cold_start)(*job, n_origins=origins, most=most) for job in jobs)
-    rows, text = [], ""
-    for i, (name, leak) in enumerate(cases):
-        some = found[i * seeds : (i + 1) * seeds]
-        rows.append([f"{name}, L = {leak}", *(_spread([one["warm-up"][m] for one in some]) for m in ("plain", "lags", "ours"))])
+    found = cold_starts(COLD[:1], seeds, 12, 56) if quick else cold_starts(COLD, seeds)
+    text = ""
+    for (name, leak), some in found.items():
         contexts = some[0]["contexts"]
         shown = [j for j, T in enumerate(contexts) if T in (1, 2, 3, 5, 7, 10, 20, 40, 80, 300)]
         lines = []
-        for method in ("plain", "lags", "ours"):
+        for method in COLD_METHODS:
             curve = np.mean([one["curves"][method] / one["curves"]["plain"][-1] for one in some], axis=0)
             lines.append([method, *(f"{curve[j]:.3g}" for j in shown)])
         text += f"\n{name}, L = {leak}: error ÷ washed-out error, by rows observed\n\n"
         text += table(["", *(str(contexts[j]) for j in shown)], lines) + "\n"
-    return table(["warm-up steps", "plain network", "lags alone", "pesn"], rows) + "\n" + text
+    return cold_start_table(found) + "\n" + text
 
 
-def report_coverage(seeds: int, quick: bool, data: Path | None) -> str:
-    names = ["cart pole", "Lorenz", "Mackey-Glass"] + (["Schunk arm", "F1TENTH"] if data else [])
-    names = names[:2] if quick else names
+def coverages(names: Sequence[str], seeds: int, n_origins: int = 60, data: Path | None = None) -> dict[str, list[dict[str, Any]]]:
+    """:func:`coverage` of each system, seed by seed, in two processes."""
     jobs = [(name, s) for name in names for s in range(seeds)]
-    found = Parallel(n_jobs=2)(delayed(coverage)(name, s, data, n_origins=20 if quick else 60) for name, s in jobs)
+    found = Parallel(n_jobs=2)(delayed(coverage)(name, s, data, n_origins=n_origins) for name, s in jobs)
+    return {name: found[i * seeds : (i + 1) * seeds] for i, name in enumerate(names)}
+
+
+def coverage_tables(found: dict[str, list[dict[str, Any]]]) -> str:
+    """The share inside 95 %, and CRPS beside simple rivals."""
     shares, scores = [], []
-    for i, name in enumerate(names):
-        some = found[i * seeds : (i + 1) * seeds]
+    for name, some in found.items():
         shares.append([name, *(_spread([one["coverage"][j] for one in some], 2) for j in range(len(LEADS)))])
         for method in ("ours", "persistence", "ARX", "GP"):
             values = [np.mean([one["crps"][method][j] for one in some]) for j in range(len(LEADS))]
@@ -446,6 +463,11 @@ def report_coverage(seeds: int, quick: bool, data: Path | None) -> str:
             )
     heads = [f"{j} step{'s' * (j > 1)}" for j in LEADS]
     return table(["inside 95 %", *heads], shares) + "\n\n" + table(["CRPS ÷ std of the column", "", *heads], scores)
+
+
+def report_coverage(seeds: int, quick: bool, data: Path | None) -> str:
+    names = [*SYSTEMS, *(["Schunk arm", "F1TENTH"] if data else [])]
+    return coverage_tables(coverages(names[:2] if quick else names, seeds, 20 if quick else 60, data))
 
 
 def report_speed(seeds: int, quick: bool) -> str:
