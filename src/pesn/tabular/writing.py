@@ -1,0 +1,125 @@
+"""The folder that a forecast is written to: all of its files, or none."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pesn.report.forecast_page import page
+from pesn.tabular import summary
+from pesn.tabular.job import Outcome
+from pesn.writing import refuse_unwritable
+
+__all__ = ["FILES", "refuse", "write"]
+
+FILES = ("forecast.csv", "forecast.png", "index.html", "summary.json")
+
+
+def refuse(folder: Path) -> None:
+    """An OSError where :func:`write` could not write, before the work is done; nothing is made."""
+    place = Path(os.path.realpath(folder))
+    if place.exists() and not place.is_dir():
+        raise NotADirectoryError(20, "it is not a folder", str(folder))
+    if place.is_dir():
+        for name in FILES:
+            refuse_unwritable(place / name)
+        return
+    while not place.exists():
+        place = place.parent
+    with tempfile.TemporaryDirectory(dir=place):
+        pass
+
+
+def write(outcome: Outcome, folder: Path, command: str, seconds: float) -> None:
+    """Write the files beside the folder first, then put them in their places."""
+    place = Path(os.path.realpath(folder))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}-", suffix=".part", dir=place.parent))
+    try:
+        record = summary.record(outcome, command, seconds)
+        summary.frame(outcome).to_csv(temporary / "forecast.csv", index=False)
+        svg = _picture(outcome, temporary)
+        (temporary / "summary.json").write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
+        (temporary / "index.html").write_text(page(_shown(outcome, record, svg)), encoding="utf-8")
+        temporary.chmod(0o777 & ~_umask())
+        for path in temporary.iterdir():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+        if place.exists():
+            for name in FILES:
+                os.replace(temporary / name, place / name)
+        else:
+            os.rename(temporary, place)
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(temporary)
+
+
+def _picture(outcome: Outcome, folder: Path) -> str:
+    """The PNG file; and the same drawing as SVG, for the page."""
+    import matplotlib as mpl
+
+    from pesn import plotting
+
+    axes = plotting.plot_forecast(outcome.forecast, level=outcome.levels)
+    plotting.save(axes, folder / "forecast.png")
+    drawing = folder / "forecast.svg"
+    with mpl.rc_context({"svg.hashsalt": "pesn forecast"}):  # the same figure, the same page
+        plotting.save(axes, drawing)
+    text = drawing.read_text(encoding="utf-8")
+    drawing.unlink()
+    return text
+
+
+def _shown(outcome: Outcome, record: dict[str, Any], svg: str) -> dict[str, Any]:
+    """What the page shows."""
+    said = summary.sentences(outcome)
+    frame = summary.frame(outcome)
+    tables: list[tuple[str, list[str], list[list[Any]]]] = []
+    if outcome.backtest is not None:
+        scores, rows = outcome.backtest.scores, []
+        for i, target in enumerate(outcome.table.targets):
+            best = min(scores, key=lambda name: scores[name].crps[i])
+            for name, one in scores.items():
+                rows.append([target, name, float(one.mae[i]), float(one.crps[i]), "CRPS" if name == best else ""])
+        tables.append(("Errors of past forecasts", ["target", "by", "MAE", "CRPS", "better"], rows))
+        levels = [f"inside {100 * level:g} %" for level in outcome.levels]
+        rows = [[name, *(f"{100 * share:.0f} %" for share in one.coverage.values())] for name, one in scores.items()]
+        tables.append(("How often the truth was inside the interval", ["by", *levels], rows))
+    tables.append(("The forecast", list(frame.columns), summary.texts(outcome)))
+    targets = ", ".join(outcome.table.targets)
+    percents = " and ".join(f"{100 * level:g} %" for level in outcome.levels)
+    alt = f"{targets}: what was observed, then the mean of the forecast with bands that hold {percents} of what comes."
+    return {
+        "title": f"Forecast of {targets}" if len(targets) < 80 else f"Forecast of {len(outcome.table.targets)} columns",
+        "said": said,
+        "notes": [*outcome.table.warnings, *outcome.notes],
+        "svg": svg,
+        "alt": alt,
+        "tables": tables,
+        "settings": {**record["model"], "season": record["season"], "seed": outcome.request.seed},
+        "file": outcome.request.file.name,
+        "command": record["command"],
+        "version": record["pesn"],
+        "files": [name for name in FILES if name != "index.html"],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,79 @@
+"""Claim: the ways to write a time are understood, the step of a calendar is found through gaps, and it goes on."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pesn.tabular.dates import after, frequency_of, regular, step_name, steps_between, to_times
+from pesn.tabular.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("cells", "first", "last"),
+    [
+        (["2020-01-31", "2020-02-29"], "2020-01-31", "2020-02-29"),
+        (["2020-01-31T10:30:00Z", "2020-01-31T11:30:00Z"], "2020-01-31 10:30+00:00", "2020-01-31 11:30+00:00"),
+        (["2020Q1", "2020Q2"], "2020-01-01", "2020-04-01"),
+        (["2020M11", "2020M12"], "2020-11-01", "2020-12-01"),
+        (["31.12.2019", "01.01.2020"], "2019-12-31", "2020-01-01"),
+        (["12/31/2019", "01/01/2020"], "2019-12-31", "2020-01-01"),
+        (["Jan 2020", "Feb 2020"], "2020-01-01", "2020-02-01"),
+        (["1/1/2020 10:00", "13/1/2020 10:00"], "2020-01-01 10:00", "2020-01-13 10:00"),
+    ],
+)
+def test_ways_to_write_a_time(cells, first, last):
+    times = to_times(pd.Series(cells, name="when"))
+    assert (times[0], times[-1]) == (pd.Timestamp(first), pd.Timestamp(last))
+
+
+def test_numbers_by_their_size_and_their_name():
+    assert to_times(pd.Series([1700, 1701], name="YEAR"))[0] == pd.Timestamp("1700-01-01")
+    assert to_times(pd.Series([20200101, 20200102], name="x"))[1] == pd.Timestamp("2020-01-02")
+    assert to_times(pd.Series([1_600_000_000, 1_600_003_600], name="timestamp"))[0] == pd.Timestamp("2020-09-13 12:26:40")
+    assert to_times(pd.Series([0.0, 0.5], name="t")).tolist() == [0.0, 0.5]
+    assert to_times(pd.Series(["red", "blue"])) is None
+
+
+def test_day_or_month_first_is_told_by_the_step_or_asked_for():
+    days = to_times(pd.Series([f"0{d}/02/2020" for d in range(1, 6)], name="day"))
+    assert (frequency_of(days), days[0]) == ("D", pd.Timestamp("2020-02-01"))
+    with pytest.raises(DataError, match="day and month cannot be told apart"):
+        to_times(pd.Series(["01/02/2020", "03/02/2020", "04/05/2020"], name="day"))
+
+
+@pytest.mark.parametrize("freq", ["D", "B", "W-SAT", "MS", "ME", "QS-JAN", "QE-DEC", "YS-JAN", "YE-DEC", "h", "15min", "5s"])
+def test_the_step_is_found_through_gaps_and_goes_on(freq):
+    whole = pd.date_range("2019-03-02", periods=60, freq=freq)
+    kept = np.delete(np.arange(50), [7, 8, 23])
+    frame = pd.DataFrame({"x": np.arange(50.0)[kept]}, index=whole[kept])
+    rows, found, missing = regular(frame)
+    assert (len(rows), missing, found) == (50, 3, frequency_of(whole))
+    assert rows.index.equals(whole[:50])
+    np.testing.assert_array_equal(rows["x"], np.where(np.isin(np.arange(50), kept), np.arange(50), np.nan))
+    assert after(rows.index, 10).equals(whole[50:])
+    assert steps_between(whole[0], whole[33], found, 1.0) == 33
+    assert steps_between(whole[33], whole[0], found, 1.0) == -33
+
+
+def test_numbers_have_a_step_too():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=pd.Index([0.0, 0.1, 0.3], name="t"))
+    rows, freq, missing = regular(frame)
+    assert (freq, missing) == (None, 1)
+    np.testing.assert_allclose(rows.index, [0.0, 0.1, 0.2, 0.3])
+    np.testing.assert_allclose(after(rows.index, 2), [0.4, 0.5])
+
+
+def test_the_fifteenth_of_each_month_is_a_month():
+    index = pd.DatetimeIndex(["2020-01-15", "2020-02-15", "2020-03-16", "2020-04-15"], name="day")
+    rows, freq, _ = regular(pd.DataFrame({"x": range(4)}, index=index))
+    assert (freq, rows.index[0]) == ("MS", pd.Timestamp("2020-01-01"))
+
+
+def test_without_a_step_the_place_is_named():
+    index = pd.DatetimeIndex(["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:07", "2020-01-01 02:20:13"], name="when")
+    with pytest.raises(DataError, match="'when' has no regular step: from 2020"):
+        regular(pd.DataFrame({"x": range(4)}, index=index))
+
+
+def test_step_names():
+    assert [step_name(f) for f in ("YS-JAN", "W-SUN", "2h", "D")] == ["year", "week", "2 hours", "day"]
