@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 import pesn
-from pesn import cli
+from pesn import cli, persistence
+from pesn.cli.words import Several
 from pesn.tabular import choosing
 from pesn.tabular.model import Recipe
 
@@ -132,7 +133,7 @@ def test_thirty_rows_are_enough(call, tmp_path):
     ],
 )
 def test_several_words_after_one_flag(arguments, spread):
-    assert cli._Several.spread(arguments) == spread
+    assert Several.spread(arguments) == spread
 
 
 WRONG = [
@@ -158,8 +159,8 @@ WRONG = [
     (["data.csv", "--inputs", "temp", "--future", "late.csv"], 1, "late.csv has no row for 2024-03-01"),
     (["data.csv", "--inputs", "temp", "--future", "other.csv"], 1, "other.csv has no column 'temp'"),
     (["data.csv", "--model", "alien.pesn"], 1, "alien.pesn is not a file saved by pesn"),
-    (["data.csv", "--model", "network.pesn"], 1, "network.pesn holds no fitted forecaster"),
-    (["data.csv", "--model", "alone.pesn"], 1, "alone.pesn.json is missing"),
+    (["data.csv", "--model", "network.pesn"], 1, "network.pesn was not written by pesn forecast --save"),
+    (["data.csv", "--model", "alone.pesn"], 1, "alone.pesn was not written by pesn forecast --save"),
 ]
 
 
@@ -209,8 +210,11 @@ def test_a_model_of_other_columns(call, tmp_path):
     ):
         result = call(*arguments, "--model", "m.pesn", "--out", "none")
         assert (result.exit_code, says in result.stderr) == (1, True), result.stderr
-    (tmp_path / "m.pesn.json").write_text((tmp_path / "m.pesn.json").read_text().replace('"leak_rate": 0.5', '"leak_rate": "x"'))
-    result = call("data.csv", "--model", "m.pesn", "--out", "none")
+    forecaster, note = persistence.load_with_note("m.pesn")
+    note["recipe"]["leak_rate"] = "x"
+    persistence.save(forecaster, "wrong.pesn", note)
+    result = call("data.csv", "--model", "wrong.pesn", "--out", "none")
+    assert "wrong.pesn is damaged (leak_rate is 'x')" in result.stderr
     (tmp_path / "m.pesn").write_bytes((tmp_path / "m.pesn").read_bytes()[:-5])
     cut = call("data.csv", "--model", "m.pesn", "--out", "none")
     assert (result.exit_code, cut.exit_code) == (1, 1)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import pesn
 from pesn import cli, paper, reproducing
+from pesn.cli import reproduction
 from pesn.paper.claims import CLAIMS
 
 FAKE = """
@@ -76,7 +77,7 @@ def call(tmp_path, monkeypatch):
 def test_all_then_nothing_to_do(call):
     result = call("reproduce", "--quick", "--jobs", 1)
     assert (result.exit_code, result.stdout) == (0, "2 items, claims: 2 holds: reproduction/index.html\n")
-    assert re.fullmatch(r"one: \d+\.\d s\ntwo: \d+\.\d s\n", result.stderr)
+    assert re.fullmatch(r"one \(1 of 2\) …\none: \d+\.\d s\ntwo \(2 of 2\) …\ntwo: \d+\.\d s\n", result.stderr)
     assert sorted(os.listdir("reproduction")) == ["index.html", "one", "results.json", "two"]
     again = call("reproduce", "--quick")
     assert (again.exit_code, again.stdout, again.stderr) == (0, result.stdout, "one: there already\ntwo: there already\n")
@@ -91,7 +92,7 @@ def test_options(call, monkeypatch):
         given,
         [
             (["two"], Path("x"), {"quick": False, "seed": 4, "jobs": 3, "scheduler": None}),
-            (["one"], Path("reproduction"), {"quick": True, "seed": 0, "jobs": cli._cores(), "scheduler": "tcp://h:1"}),
+            (["one"], Path("reproduction"), {"quick": True, "seed": 0, "jobs": reproduction._cores(), "scheduler": "tcp://h:1"}),
         ],
         strict=True,
     ):
@@ -132,9 +133,9 @@ def test_an_item_that_fails(call, monkeypatch):
     monkeypatch.setenv("FAKE_FAIL", "two")
     result = call("reproduce", "--quick", "--jobs", 1)
     assert (result.exit_code, result.stdout) == (1, "")
-    first, second = result.stderr.splitlines()
-    assert first.startswith("one: ")
-    assert re.fullmatch(r"pesn: two failed: KeyError: .* \(.*cli_two\.py:\d+\)", second)
+    *_, begun, failed = result.stderr.splitlines()
+    assert begun == "two (2 of 2) …"
+    assert re.fullmatch(r"pesn: two failed: KeyError: .* \(.*cli_two\.py:\d+\)", failed)
     assert [record["name"] for record in json.loads(Path("reproduction/results.json").read_text())] == ["one"]
     assert Path("reproduction/index.html").exists()
 

@@ -178,7 +178,7 @@ def test_a_read_only_file_stays(call, tmp_path, monkeypatch):
 
 def test_parquet_without_pyarrow(call, tmp_path, monkeypatch):
     fake(monkeypatch, refuse)
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.terminal, "find_spec", lambda name: None)
     result = call("cart-pole", "--out", "a.parquet")
     assert (result.exit_code, result.stdout, os.listdir(tmp_path)) == (1, "", [])
     assert result.stderr.startswith("pesn: --out needs pyarrow for a .parquet file: pip install 'pesn[parquet]'")

@@ -527,3 +527,18 @@ def test_a_probabilistic_model_with_impossible_parameters_does_not_load(tmp_path
             load(tmp_path / "odd")
     esn.set_params(moments="monte-carlo", random_state=np.random.RandomState(1)).save(tmp_path / "fine")
     assert load(tmp_path / "fine").random_state.randint(1000) == np.random.RandomState(1).randint(1000)
+
+
+def test_a_note_goes_with_a_model_and_is_guarded_like_it(tmp_path):
+    X = np.sin(np.arange(60.0))[:, None]
+    esn = EchoStateNetwork(10, density=0.5, random_state=0).fit(X[:-1], X[1:])
+    path = tmp_path / "a.pesn"
+    persistence.save(esn, path, {"names": ["é", "b"], "n": 3})
+    again, note = persistence.load_with_note(path)
+    assert note == {"names": ["é", "b"], "n": 3}
+    np.testing.assert_array_equal(again.predict(X), persistence.load(path).predict(X))
+    esn.save(tmp_path / "b.pesn")
+    assert persistence.load_with_note(tmp_path / "b.pesn")[1] is None
+    path.write_bytes(path.read_bytes().replace(b'"n": 3', b'"n": 4'))
+    with pytest.raises(ValueError, match=r"CRC|damaged|changed"):
+        persistence.load(path)

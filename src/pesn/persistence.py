@@ -1,8 +1,8 @@
 """Save and load, on skops: a file holds numbers and names, and no code of it runs when it is read.
 
 A saved file is skops' zip archive with one more member, ``pesn.json``: the format's version, pesn's version and a digest of
-everything else. On top of skops' own audit, every type that a file names must stand in the list below: skops by itself would
-also rebuild any estimator of scikit-learn.
+everything else; and, where a note goes with the model, ``note.json``. On top of skops' own audit, every type that a file
+names must stand in the list below: skops by itself would also rebuild any estimator of scikit-learn.
 
 >>> import os, tempfile, numpy as np, pesn
 >>> from pesn.esn import EchoStateNetwork
@@ -47,10 +47,10 @@ from pesn.series import Scale
 from pesn.starting import Start
 from pesn.writing import replacing
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_with_note", "save"]
 
 FORMAT = 3  # raised when an older pesn could not read what is written; all formats from 1 are read
-_MANIFEST, _SCHEMA = "pesn.json", "schema.json"
+_MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
 _MODELS = ("pesn.esn.EchoStateNetwork", "pesn.probabilistic_esn.ProbabilisticESN", "pesn.forecasting.Forecaster")
 _RECORDS = tuple(
     f"{record.__module__}.{record.__qualname__}"
@@ -66,10 +66,13 @@ class _RefusedError(Exception):
     """Why a file or a model is refused, in words for the user."""
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write ``model`` to ``path``, whole or not at all: whatever happens, it is the old file or the new one. Its mode stays."""
+def save(model: Any, path: str | os.PathLike[str], note: Any = None) -> None:
+    """Write ``model`` to ``path``, whole or not at all: whatever happens, it is the old file or the new one. Its mode stays.
+
+    ``note``: anything that JSON can hold, to go with it.
+    """
     try:
-        data = _archive(model)
+        data = _archive(model, note)
     except _RefusedError as refusal:
         raise TypeError(f"this {type(model).__name__} cannot be saved: {refusal}") from None
     with replacing(path) as part:
@@ -81,6 +84,11 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     A file that is cut short, foreign, changed, or from a newer pesn is a ValueError. No code from a file ever runs.
     """
+    return load_with_note(path)[0]
+
+
+def load_with_note(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """The estimator, as :func:`load` gives it, and the note that was saved with it, None where there is none."""
     name, data = os.fspath(path), Path(path).read_bytes()
     try:
         return _read(data)
@@ -91,7 +99,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{name} is damaged ({type(error).__name__}); save the model again") from None
 
 
-def _archive(model: Any) -> bytes:
+def _archive(model: Any, note: Any) -> bytes:
     try:
         data = import_module("skops.io").dumps(_plain(model))  # here, not above: it imports all of scikit-learn
     except Exception as error:
@@ -99,6 +107,8 @@ def _archive(model: Any) -> bytes:
     buffer = io.BytesIO(data)
     with ZipFile(buffer, "a") as archive:
         _audit(json.loads(archive.read(_SCHEMA)))
+        if note is not None:
+            archive.writestr(_NOTE, json.dumps(note))
         manifest = {
             "format": "pesn",
             "format_version": FORMAT,
@@ -119,7 +129,7 @@ def _plain(model: Any) -> Any:
     return model
 
 
-def _read(data: bytes) -> Any:
+def _read(data: bytes) -> tuple[Any, Any]:
     try:
         archive = ZipFile(io.BytesIO(data))
     except Exception:
@@ -141,6 +151,7 @@ def _read(data: bytes) -> Any:
         if _digest(archive) != manifest["sha256"]:
             raise _RefusedError("was changed after pesn saved it: its digest does not match")
         schema = json.loads(archive.read(_SCHEMA))
+        note = json.loads(archive.read(_NOTE)) if _NOTE in archive.namelist() else None
     _audit(schema)
     model = import_module("skops.io").loads(data, trusted=[*_MODELS, *_RECORDS])
     _complete(model, found)
@@ -148,7 +159,7 @@ def _read(data: bytes) -> Any:
         _check(model)
     except Exception as error:
         raise _RefusedError(f"is damaged: {error}") from None
-    return model
+    return model, note
 
 
 def _digest(archive: ZipFile) -> str:

@@ -30,7 +30,7 @@ __all__ = ["ItemError", "Watch", "reproduce"]
 
 _SHOWN = (
     "__main__.py",
-    "cli.py",
+    "cli",
     "engines.py",
     "recording.py",
     "reproducing.py",
@@ -46,7 +46,7 @@ class Watch:
     """Told how a run goes on; this one keeps it to itself."""
 
     def started(self, name: str, position: int, count: int) -> None:
-        """Item ``name``, the ``position``-th of ``count``, begins."""
+        """Item ``name``, the ``position``-th of ``count``, begins; not told where its result is there."""
 
     def units(self, done: int, total: int) -> None:
         """So many work units of the item are done, of those known so far."""
@@ -90,10 +90,10 @@ def reproduce(
             if not all_there:
                 stack.enter_context(connected(jobs, scheduler))
             for i, (item, chosen, digest) in enumerate(zip(items, settings, digests, strict=True)):
-                watch.started(item.NAME, i + 1, len(items))
                 record = records[i]
                 reused = record is not None
                 if record is None:
+                    watch.started(item.NAME, i + 1, len(items))
                     record = records[i] = _make(item, chosen, digest, folder, watch)
                     _gather(folder)
                 watch.finished(record, reused)

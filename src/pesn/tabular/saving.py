@@ -1,27 +1,20 @@
-"""A fitted model with the names of its columns, in files that hold no code.
-
-The network goes to a file of :mod:`pesn.persistence`; what belongs to the table, and how the series was prepared, to a JSON file
-beside it, with the digest of the first: the two belong together.
-"""
+"""A fitted model, the names of its columns and how the series was prepared: a file of :mod:`pesn.persistence` with a note."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import pesn.persistence
+from pesn import persistence
 from pesn.forecasting import Forecaster
 from pesn.tabular.errors import DataError
 from pesn.tabular.model import Model, Recipe
 from pesn.tabular.season import Season
-from pesn.writing import replacing
 
-__all__ = ["Saved", "beside", "load", "save"]
+__all__ = ["Saved", "load", "save"]
 
 _FORMAT = 1
 _NUMBERS = ("horizon", "rows")
@@ -43,26 +36,17 @@ class Saved:
     rows: int
 
 
-def beside(path: Path) -> Path:
-    """The file that goes with a model's: MODEL.json."""
-    return path.with_name(path.name + ".json")
-
-
 def save(saved: Saved, path: Path) -> None:
-    """Write both files, each whole or not at all."""
-    saved.model.forecaster.save(path)
-    record = {
-        "format": "pesn forecast",
-        "format_version": _FORMAT,
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    """Write the file, whole or not at all."""
+    note = {
+        "format": _FORMAT,
         **{name: getattr(saved, name) for name in ("targets", "inputs", "time", "freq", "step", "horizon", "levels", "rows")},
         "origin": saved.origin.isoformat() if saved.freq else float(saved.origin),
         "season": list(saved.model.season),
         "recipe": asdict(saved.model.recipe),
         "width": saved.model.width,
     }
-    with replacing(beside(path)) as temporary:
-        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+    persistence.save(saved.model.forecaster, path, note)
 
 
 def load(path: Path) -> Saved:
@@ -70,31 +54,17 @@ def load(path: Path) -> Saved:
     if not path.is_file():
         raise ValueError(f"--model must be a file that pesn forecast --save wrote, got '{path}', nothing there")
     try:
-        forecaster = pesn.persistence.load(path)
+        forecaster, note = persistence.load_with_note(path)
     except ValueError as error:
         raise DataError(f"--model: {error}") from None
-    if not isinstance(forecaster, Forecaster) or not hasattr(forecaster, "esn_"):
-        raise DataError(f"--model: {path} holds no fitted forecaster, but a {type(forecaster).__name__}")
-    other = beside(path)
+    if not isinstance(note, dict) or not isinstance(note.get("format"), int) or not hasattr(forecaster, "esn_"):
+        raise DataError(f"--model: {path} was not written by pesn forecast --save")
+    if note["format"] > _FORMAT:
+        raise DataError(f"--model: {path} was written by a newer pesn; update pesn")
     try:
-        record = json.loads(other.read_text(encoding="utf-8"))
-        if record["format"] != "pesn forecast":
-            raise KeyError("format")
-        if record["format_version"] > _FORMAT:
-            raise DataError(f"--model: {other} was written by a newer pesn; update pesn")
-        digest = record["sha256"]
-    except FileNotFoundError:
-        raise DataError(f"--model: {other} is missing; pesn forecast --save writes it beside the model") from None
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"--model: {other} is not a file of pesn forecast --save") from None
-    if digest != hashlib.sha256(path.read_bytes()).hexdigest():
-        raise DataError(f"--model: {path} and {other.name} do not belong together; save the model again")
-    try:
-        return _checked(record, forecaster)
+        return _checked(note, forecaster)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"--model: {other} is damaged ({error}); save the model again") from None
+        raise DataError(f"--model: {path} is damaged ({error}); save the model again") from None
 
 
 def _checked(record: dict[str, Any], forecaster: Forecaster) -> Saved:

@@ -1,0 +1,56 @@
+"""The command line: parsing only. Results on standard output, progress and errors on standard error.
+
+Exit codes: 0 done, 1 it could not be done, 2 a wrong call, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from pesn.cli.forecasting import forecast
+from pesn.cli.reproduction import list_items, reproduce
+from pesn.cli.simulating import simulate
+from pesn.cli.words import Several
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(help="Uncertainty through tanh networks and reservoirs in closed form.", no_args_is_help=True)
+app.command(cls=Several)(forecast)
+app.command()(reproduce)
+app.command("list")(list_items)
+app.command()(simulate)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from pesn import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main() -> None:
+    """Entry point of the ``pesn`` command."""
+    signal.signal(signal.SIGTERM, _stop)  # as an exception, so that what was begun is cleaned up
+    try:
+        app()
+    except BrokenPipeError:  # as in "pesn list | head -1"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

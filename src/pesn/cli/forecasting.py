@@ -1,0 +1,144 @@
+"""``pesn forecast``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pesn.cli import terminal
+from pesn.writing import refuse_unwritable
+
+__all__ = ["forecast"]
+
+
+def forecast(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A table, .csv or .parquet: a row a step, the oldest first.")],
+    target: Annotated[
+        list[str] | None, typer.Option(metavar="COL…", help="Columns to forecast.", show_default="all numbers")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option(metavar="COL…", help="Columns that drive them, each row's own; known ahead by --future.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(metavar="COL", help="The column of times.", show_default="found")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(metavar="N", help="Steps ahead.", show_default="a season, or a tenth of the rows")
+    ] = None,
+    level: Annotated[
+        list[float] | None, typer.Option(metavar="P…", help="Probabilities of the intervals.", show_default="0.8 0.95")
+    ] = None,
+    season: Annotated[
+        int | None, typer.Option(metavar="ROWS", help="Rows after which it repeats itself; 1: it does not.", show_default="found")
+    ] = None,
+    tune: Annotated[int, typer.Option(metavar="N", help="Search for a better model with Optuna, in N trials.")] = 0,
+    tune_seconds: Annotated[float, typer.Option(metavar="S", help="Time that the search may take.")] = 120.0,
+    backtest: Annotated[int, typer.Option(metavar="K", help="Past forecasts to judge the model by; 0: none.")] = 20,
+    future: Annotated[Path | None, typer.Option(metavar="FILE", help="A table with the inputs of the steps ahead.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="MODEL", help="File for the fitted model.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="A saved model: forecast from FILE with it, without learning.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the forecast, a picture and a page.")] = Path("forecast"),
+    seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
+) -> None:
+    """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
+    with terminal.failing_in_one_line():
+        import shlex
+        from time import perf_counter
+
+        from pesn.parameters import number, whole_number
+
+        begun = perf_counter()
+        if horizon is not None:
+            whole_number("--horizon", horizon, 1)
+        for name, value, least in (("--tune", tune, 0), ("--backtest", backtest, 0), ("--seed", seed, 0)):
+            whole_number(name, value, least)
+        if season is not None:
+            whole_number("--season", season, 1)
+        number("--tune-seconds", tune_seconds, 0.0, float("inf"), "()")
+        for one in level or []:
+            number("--level", one, 0.0, 1.0, "()")
+        if save is not None and model is not None:
+            raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
+        from pesn.tabular import job, saving, summary
+        from pesn.tabular import writing as folder
+
+        with terminal.naming(out):
+            folder.refuse(out)
+        if save is not None:
+            with terminal.naming(save):
+                refuse_unwritable(save)
+        request = job.Request(
+            file,
+            target or (),
+            inputs or (),
+            time,
+            horizon,
+            level or (),
+            tune,
+            tune_seconds,
+            backtest,
+            future,
+            model,
+            season,
+            seed,
+        )
+        with _stages() as watch, _quick_skops() if model is not None else contextlib.nullcontext():
+            outcome = job.run(request, watch)
+            watch.stage("writing")
+            with terminal.naming(out):
+                folder.write(outcome, out, shlex.join(["pesn", *sys.argv[1:]]), perf_counter() - begun)
+            if save is not None:
+                with terminal.naming(save):
+                    saving.save(outcome.saved(), save)
+        for line in summary.lines(outcome):
+            terminal.say(line)
+        terminal.say(f"written   {out / 'index.html'}, forecast.csv, forecast.png, summary.json" + (f"; {save}" if save else ""))
+
+
+@contextlib.contextmanager
+def _quick_skops() -> Iterator[None]:
+    """skops imports all estimators of scikit-learn, and torch with them, to know their names, which pesn does not trust anyway.
+
+    In this process nobody else reads files with it: it is spared the search, which takes longer than the forecast.
+    """
+    import sklearn.utils
+
+    search = sklearn.utils.all_estimators
+    sklearn.utils.all_estimators = lambda *_, **__: []
+    try:
+        yield
+    finally:
+        sklearn.utils.all_estimators = search
+
+
+@contextlib.contextmanager
+def _stages() -> Iterator[Any]:
+    """Warnings on a line each; on a terminal, a bar for what is going on."""
+    from pesn.tabular import job
+
+    console = terminal.console()
+
+    class Lines(job.Watch):
+        def warn(self, line: str) -> None:
+            console.print(f"pesn: {line}", markup=False, highlight=False)
+
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console, transient=True) as bar:
+
+        class Bars(Lines):
+            def stage(self, what: str) -> Callable[[int, int], None]:
+                for old in bar.task_ids:
+                    bar.update(old, visible=False)
+                task = bar.add_task(what, total=None)
+                return lambda done, total: bar.update(task, completed=done, total=total)
+
+        yield Bars()

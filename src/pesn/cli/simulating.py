@@ -1,0 +1,56 @@
+"""``pesn simulate``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pesn import systems
+from pesn.cli import terminal
+
+__all__ = ["simulate"]
+
+_PICTURED = 1000  # rows: a picture of more is a block of colour
+
+
+def simulate(
+    system: Annotated[str, typer.Argument(help=", ".join(systems.SYSTEMS), autocompletion=lambda: list(systems.SYSTEMS))],
+    runs: Annotated[int, typer.Option(help="Runs, each with a start of its own.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="Rows of each run.", show_default="the system's own")] = None,
+    seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the rows: .csv, .parquet or .npz.", show_default="SYSTEM.csv")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="File for a picture of run 0, up to 1,000 rows of it: .png, .svg or .pdf.")
+    ] = None,
+) -> None:
+    """Simulate a system: a file with a row for each sample, and a picture if wanted."""
+    with terminal.failing_in_one_line():
+        from pesn import plotting
+        from pesn.parameters import whole_number
+
+        function = systems.get(system)
+        options = {"runs": runs} if steps is None else {"runs": runs, "steps": steps}
+        for name, value in options.items():
+            whole_number(f"--{name}", value, 1)
+        whole_number("--seed", seed, 0)
+        out = Path(f"{system}.csv") if out is None else out
+        terminal.refuse_unwritable("--out", out, systems.KINDS)
+        if plot is not None:
+            terminal.refuse_unwritable("--plot", plot, plotting.KINDS)
+            if os.path.realpath(plot) == os.path.realpath(out):
+                raise ValueError(f"--plot must be another file than --out, got '{plot}' and '{out}'")
+        with terminal.progress(f"Simulating {system}") as progress:
+            trajectories = function(**options, rng=seed, progress=progress)
+        with terminal.naming(out):
+            trajectories.save(out)
+        if plot is not None:
+            with terminal.naming(plot):
+                plotting.save(plotting.plot_run(trajectories, rows=_PICTURED), plot)
+        columns, files = " ".join(("run", "t", *trajectories.names)), f"{out}" if plot is None else f"{out} and {plot}"
+        counts = f"{terminal.counted(len(trajectories.states), 'row')}, {terminal.counted(len(trajectories), 'run')}"
+        terminal.say(f"{counts}, columns {columns}: {files}")

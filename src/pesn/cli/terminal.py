@@ -1,0 +1,100 @@
+"""What the commands share: lines, errors, progress. Results on standard output, the rest on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+
+from pesn.writing import refuse_unwritable as refuse_unwritable_path
+
+__all__ = ["console", "counted", "fail", "failing_in_one_line", "naming", "progress", "refuse_unwritable", "say"]
+
+
+def console() -> Console:
+    """Standard error; colours only where it is a terminal."""
+    return Console(stderr=True, soft_wrap=True, no_color=None if sys.stderr.isatty() else True)
+
+
+def say(line: str) -> None:
+    """A line on standard output."""
+    coding = sys.stdout.encoding or "utf-8"
+    print(line.encode(coding, "backslashreplace").decode(coding))  # a file's name may be none that can be shown
+
+
+def counted(n: int, what: str) -> str:
+    """So many of what.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{n:,} {what}{'s' * (n > 1)}"
+
+
+def refuse_unwritable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
+    """Say so before the work is done that the file would hold."""
+    suffix = path.suffix.lower()
+    if suffix not in kinds:
+        raise ValueError(f"{option} must end in {', '.join(kinds[:-1])} or {kinds[-1]}, got '{path}'")
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ImportError(f"{option} needs pyarrow for a .parquet file: pip install 'pesn[parquet]'; or give a .csv file")
+    with naming(path):
+        refuse_unwritable_path(path)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors name the file that was asked for, not the temporary one beside it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console(), transient=True) as bar:
+        task = bar.add_task(what)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def failing_in_one_line() -> Iterator[None]:
+    """What went wrong, on one line of standard error, and the exit code that goes with it."""
+    try:
+        yield
+    except ValueError as error:
+        fail(1 if _about_data(error) else 2, str(error))
+    except BrokenPipeError:
+        raise  # nobody reads on: that is no fault
+    except (OSError, FloatingPointError, MemoryError, ImportError) as error:
+        fail(1, str(error) or type(error).__name__)
+    except KeyboardInterrupt:
+        fail(130, "interrupted")
+
+
+def _about_data(error: ValueError) -> bool:
+    """Whether the call was right and the data would not do."""
+    from pesn.tabular.errors import DataError
+
+    return isinstance(error, DataError)
+
+
+def fail(code: int, message: str) -> NoReturn:
+    """A line on standard error, and the end."""
+    print("pesn:", " ".join(message.split()), file=sys.stderr)
+    raise typer.Exit(code)
