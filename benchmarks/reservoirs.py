@@ -313,7 +313,7 @@ def report(board: Board) -> str:
             f"1 the rival is faster. Mackey-Glass, one input, density {DENSITY}, leak {LEAK}, one thread. {numbers} (ORC: "
             "OpenReservoirComputing). ReservoirPy and PyRCN run the very same weights, and their states agree with pesn's to "
             "1e-10; rclib and ORC draw their own, and obey the same equation (checked). PyRCN has no closed loop: its predict is "
-            "called row by row. pesn's RLS bounds P besides, which theirs do not.",
+            "called row by row. pesn's RLS bounds P besides.",
             "",
             table(["work", "rival", *(f"N = {n}" for n in sizes)], cells),
             "",

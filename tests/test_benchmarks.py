@@ -1,0 +1,113 @@
+"""Claim: the side-by-side suite runs from end to end, says of every peer how it did or why it took no part, refuses results that
+differ, and puts what a rival does better into words.
+"""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import networks
+import peers
+import reservoirs
+import run
+import uncertainty
+from pages import table, write_block
+from timing import Ratio, race, ratio
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the peers' own
+
+RESERVOIRPY = {"ReservoirPy": "reservoirpy", "rclib": "no-such-package", "ORC": "no-such-package", "PyRCN": "no-such-package"}
+
+
+def coverage(ours, gp):
+    scores = {"ours": ours, "persistence": 1.0, "ARX": 1.0, "GP": gp}
+    return {"coverage": np.full(4, 0.95), "crps": {rival: np.full(4, value) for rival, value in scores.items()}}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Everything at sizes that take seconds; coverage and cold starts, which take longer, by their form alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(peers, "PACKAGES", RESERVOIRPY)
+        patch.setattr(reservoirs, "RLS_WORK", 0)
+        patch.setattr(run.moments, "import_figure", lambda rounds: run.moments.Figure("a", "b", Ratio(1.0, 1.0, 1.0), None))
+        patch.setattr(uncertainty, "coverages", lambda *_: {"Lorenz": [coverage(1e-2, 1e-5), coverage(1.2e-2, 1e-5)]})
+        patch.setattr(
+            uncertainty, "cold_starts", lambda *_: {("Lorenz", 0.5): [{"warm-up": {"plain": 20.0, "lags": 9.0, "ours": 5.0}}]}
+        )
+        patch.setattr(networks, "speeds", lambda rounds, samples, speeds=networks.speeds: speeds(rounds, samples, d=5))
+        plan = run.QUICK._replace(rounds=1, share=1e-4, samples=1000, drive={20: 1}, units=100, steps=1200, forecast=50)
+        found = run.measure(plan)
+        return found, run.page(found, plan), run.summary(found)
+
+
+def test_every_peer_is_in_the_table_with_a_ratio_or_a_reason(results):
+    board = results[0].reservoirs
+    for what in (reservoirs.DRIVE, reservoirs.DRIVE_GAUSSIAN, reservoirs.FIT, reservoirs.LOOP, reservoirs.RLS, reservoirs.ONLINE):
+        for name in RESERVOIRPY:
+            for value in board.rows[what, name].ratios.values():
+                measured = name == "ReservoirPy" and peers.installed("reservoirpy")
+                assert isinstance(value, Ratio) if measured else value in ("not installed", reservoirs.NO_RLS), (
+                    what,
+                    name,
+                    value,
+                )
+
+
+def test_the_pages_say_what_is_missing_and_what_is_worse(results):
+    _, page, summary = results
+    assert "ORC was not measured (not installed)" in page
+    assert "GP has 1e-05, pesn 0.011" in page  # the mean of the two seeds
+    assert "| Lorenz | 95 %, 95 % | pesn 0.01, persistence 1, ARX 1, GP **1e-05** | 20 → 5 |" in summary
+
+
+def test_coverage_and_cold_start_give_the_form_that_the_pages_take(monkeypatch):
+    series = uncertainty.task("Lorenz", 0)
+    short = uncertainty.Task([(y[:800], u[:800]) for y, u in series.train], [(y[:400], u[:400]) for y, u in series.test], {})
+    monkeypatch.setattr(uncertainty, "task", lambda *_: short)
+    monkeypatch.setattr(uncertainty, "tuned", lambda *_: uncertainty.ProbabilisticESN(30, random_state=0))
+    monkeypatch.setattr(uncertainty, "_gp", partial(uncertainty._gp, rows=30))
+    found = uncertainty.coverage("Lorenz", 0, None, n_origins=2)
+    assert found["coverage"].shape == found["crps"]["GP"].shape == (len(uncertainty.LEADS),)
+    assert "| Lorenz | pesn |" in uncertainty.coverage_tables({"Lorenz": [found]})
+    cold = uncertainty.cold_start("Lorenz", 0.5, 0, n_origins=2, most=5)
+    assert "| Lorenz, L = 0.5 |" in uncertainty.cold_start_table({("Lorenz", 0.5): [cold]})
+
+
+def test_a_side_that_fails_is_reported(monkeypatch):
+    monkeypatch.setattr(peers, "PACKAGES", {"a": "numpy", "b": "numpy", "c": "no-such-package"})
+
+    def fails():
+        raise RuntimeError("no\nwonder")
+
+    ready, out = peers.enter({"a": lambda: lambda: 1, "b": fails, "c": fails})
+    assert list(ready) == ["a"]
+    assert out == {"b": "failed: RuntimeError: no", "c": "not installed"}
+
+
+def test_results_that_differ_are_no_race():
+    board = reservoirs.Board()
+    board.put("work", "peer", 5, Ratio(2.0, 1.0, 3.0))
+    board.verify(("work",), "peer", 5, [1.0, 2.0], [1.0, 2.0], 1e-9)
+    assert board.rows["work", "peer"].ratios[5] == Ratio(2.0, 1.0, 3.0)
+    board.verify(("work",), "peer", 5, [1.0, np.nan], [1.0, 2.0], 1e-9)  # NaN is not near anything
+    assert str(board.rows["work", "peer"].ratios[5]).startswith("failed")
+
+
+def test_a_race_takes_every_side_in_every_round():
+    calls = []
+    times = race({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    assert [len(t) for t in times.values()] == [3, 3]
+    assert ratio({"a": [2.0, 6.0, 9.0], "b": [1.0, 2.0, 1.0]}, "a", "b", 0.5) == Ratio(1.5, 1.0, 4.5)
+
+
+def test_a_block_is_replaced_and_nothing_else(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("above\n<!-- x:begin -->\nold\n<!-- x:end -->\nbelow\n")
+    write_block(page, "x", table(["a", "b"], [["1", "2"]]))
+    assert page.read_text() == "above\n<!-- x:begin -->\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n<!-- x:end -->\nbelow\n"
+    with pytest.raises(SystemExit, match="has no block y"):
+        write_block(page, "y", "")
