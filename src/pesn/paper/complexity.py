@@ -205,8 +205,8 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         f"Computed once a node instead of wherever it is printed, the same numbers cost {words(shared['*/÷'])} multiplications "
         "and "
         f"divisions, {words(shared['exp'])} exponentials and {words(shared['sqrt'])} roots.",
-        "N points make N − 1 intervals (erratum 16), and A₂ − A₁² is formed once a unit: the published “+ 2” and “+ 1” are 2D "
-        "and D.",
+        "N points make N − 1 intervals (erratum 16), and A₂ − A₁² is formed once a unit: the published “+ 2” and “+ 1” are a D "
+        "each.",
         "Counted with the integrals corrected (errata 1 and 2) and in powers of z − z_j (erratum 7); the values agree with the "
         "library's. Line 2 is the tridiagonal solver of Numerical Recipes with its coefficients written out; tanh itself is "
         "not counted.",

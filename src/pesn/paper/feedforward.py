@@ -337,7 +337,7 @@ def _outputs(draws: dict[tuple[str, str], list[dict[str, Any]]]) -> pd.DataFrame
         for method in _METHODS if results else ():
             ratios = [r["output"][method]["std"] / max(r["output"]["samples"]["std"], 1e-12) for r in results]
             gaps = [r["output"][method]["distance"] for r in results]
-            span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+            span = f"{min(ratios):.2g} to {max(ratios):.2g}"
             rows.append(
                 {
                     "network": name,

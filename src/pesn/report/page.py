@@ -181,9 +181,10 @@ def _template() -> Any:
 
 
 def _prose(text: object) -> Markup:
-    """Text, escaped; `code` in backquotes is set as code, 4.2e-5 elsewhere as 4.2×10⁻⁵."""
+    """Text, escaped; `code` in backquotes is set as code, elsewhere 4.2e-5 as 4.2×10⁻⁵ and -3 as −3."""
     parts = re.split(r"`([^`\n]+)`", str(text))  # odd ones stood in backquotes
-    return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else powers(part) for i, part in enumerate(parts))
+    parts[::2] = [powers(re.sub(r"(?<![\w-])-(?=\d)", "−", part)) for part in parts[::2]]
+    return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
 
 
 def _duration(seconds: float) -> str:
