@@ -211,7 +211,7 @@ def judge(frame: pd.DataFrame) -> Verdict:
         else "It does not get past the best sampling."
     )
     reason = (
-        f"Analytic: one formula, {row['seconds'] * 1e9:.0f} ns a unit of the few here, calls included, whatever accuracy is wanted; "
+        f"Analytic: one formula, {row['seconds'] * 1e9:.0f} ns a unit, calls included, whatever accuracy is wanted: "
         f"mean absolute error {row['mean error']:.1e} (mean) and {row['variance error']:.1e} (variance). The spline costs "
         f"{spline['seconds'].iloc[0] / row['seconds']:.0f} times as much at {spline['size'].iloc[0]} points, and its error "
         "falls as "
