@@ -1,11 +1,13 @@
 """Claim: differences and logarithms are undone exactly, inputs act on their own row, and what is learnt beats naive rivals."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from pesn.tabular import model as models
-from pesn.tabular.backtest import ahead, came, judge, naive, origins
-from pesn.tabular.choosing import Trial, candidates, choose
+from pesn.tabular.backtest import Ahead, ahead, came, judge, naive, origins
+from pesn.tabular.choosing import Rolled, Trial, candidates, choose, returns
 from pesn.tabular.model import Recipe, bridged, fit, forecast
 from pesn.tabular.season import NONE, Season
 
@@ -18,31 +20,64 @@ def gaussian(horizon, d, seed):
     return rng.normal(size=(horizon, d)), root @ root.T, root
 
 
-@pytest.mark.parametrize("lag", [1, 3])
-def test_differences_are_undone_as_samples_would_be(lag):
+@pytest.mark.parametrize("lags", [(1, 1), (3, 3), (0, 2)])
+def test_differences_are_undone_as_samples_would_be(lags):
     mean, joint, root = gaussian(7, 2, 0)
-    last = np.random.default_rng(1).normal(size=(lag, 2))
-    got, cov = models._undone(mean, joint, last)
-    twin = np.vstack([last, np.zeros((7, 2))])  # row by row, as differences are defined
-    for k in range(7):
-        twin[lag + k] = twin[k] + mean[k]
-    np.testing.assert_allclose(got, twin[lag:], rtol=1e-12)
-    columns = []
-    for direction in root.T:  # undoing is linear: it maps each direction of the root
-        path = np.zeros((lag + 7, 2))
+    last = np.random.default_rng(1).normal(size=(3, 2))
+
+    def path(start, changes):  # row by row, as differences are defined
+        made = np.vstack([start, changes])
         for k in range(7):
-            path[lag + k] = path[k] + direction.reshape(7, 2)[k]
-        columns.append(path[lag:].ravel())
-    mapped = np.column_stack(columns)
+            for j, lag in enumerate(lags):
+                made[3 + k, j] += made[3 + k - lag, j] if lag else 0.0
+        return made[3:]
+
+    got, cov = models._undone(mean, joint, last, lags)
+    np.testing.assert_allclose(got, path(last, mean), rtol=1e-12)
+    # Undoing is linear: it maps each direction of the root.
+    mapped = np.column_stack([path(np.zeros((3, 2)), direction.reshape(7, 2)).ravel() for direction in root.T])
     np.testing.assert_allclose(cov, mapped @ mapped.T, atol=1e-12)
 
 
-def test_exponential_has_the_moments_of_samples():
-    mean, joint, root = gaussian(3, 1, 2)
-    got, cov = models._exponential(mean, joint)
-    draws = np.exp(mean.ravel() + np.random.default_rng(0).normal(size=(400_000, 3)) @ root.T)
-    np.testing.assert_allclose(got.ravel(), draws.mean(axis=0), rtol=0.02)
-    np.testing.assert_allclose(np.sqrt(np.diag(cov)), draws.std(axis=0), rtol=0.05)
+@pytest.mark.parametrize("logs", [(True, True), (True, False)])
+def test_exponential_has_the_moments_of_samples(logs):
+    mean, joint, root = gaussian(3, 2, 2)
+    got, cov = models._exponential(mean, joint, logs)
+    draws = mean.ravel() + np.random.default_rng(0).normal(size=(400_000, 6)) @ root.T
+    raised = np.tile(logs, 3)
+    draws[:, raised] = np.exp(draws[:, raised])
+    np.testing.assert_allclose(got.ravel(), draws.mean(axis=0), rtol=0.02, atol=0.01)
+    want = np.cov(draws.T)
+    size = np.sqrt(np.diag(want))
+    np.testing.assert_allclose(cov / np.outer(size, size), want / np.outer(size, size), atol=0.1)
+
+
+def test_each_target_is_prepared_in_its_own_way():
+    """The same network, of rows that are prepared, and undone, by hand."""
+    rng = np.random.default_rng(0)
+    y = np.column_stack([np.cumsum(rng.normal(size=90)), np.exp(0.1 * np.cumsum(rng.normal(size=90))), rng.normal(size=90)])
+    model = fit(Recipe(each=((6, False), (1, True), (0, False)), n_units=12), y, NOTHING[:90], NONE)
+    got = forecast(model, y, NOTHING[:90], NOTHING[:8])
+    rows = np.column_stack([y[6:, 0] - y[:-6, 0], np.diff(np.log(y[:, 1]))[5:], y[6:, 2]])
+    by_hand = forecast(fit(Recipe(n_units=12), rows, NOTHING[:84], NONE), rows, NOTHING[:84], NOTHING[:8])
+    levels = list(y[:, 0])
+    for change in by_hand.mean[:, 0]:
+        levels.append(levels[-6] + change)
+    np.testing.assert_allclose(got.mean[:, 0], levels[90:])
+    np.testing.assert_array_equal(got.mean[:, 2], by_hand.mean[:, 2])
+    grown = by_hand.joint.reshape(8, 3, 8, 3)[:, 1, :, 1].cumsum(axis=0).cumsum(axis=1)
+    np.testing.assert_allclose(got.mean[:, 1], y[-1, 1] * np.exp(by_hand.mean[:, 1].cumsum() + 0.5 * np.diag(grown)), rtol=1e-9)
+    assert models.least_rows(model) == 7
+
+
+def test_a_naive_share_draws_the_mean_alone():
+    y = np.cumsum(np.random.default_rng(0).normal(size=(80, 2)), axis=0)
+    x, season = NOTHING[:80], Season(4, 4.0)
+    models_ = (fit(Recipe(difference=1, naive=share, n_units=10), y, x, season) for share in (0.0, 0.25))
+    own, drawn = (forecast(model, y, x, NOTHING[:6]) for model in models_)
+    last = np.vstack([y[-4:], y[-4:-2]])
+    np.testing.assert_allclose(drawn.mean, 0.75 * own.mean + 0.25 * last)
+    np.testing.assert_array_equal(drawn.std, own.std)
 
 
 def test_only_short_gaps_are_bridged():
@@ -127,11 +162,75 @@ def test_trend_and_season_are_learnt_by_what_is_chosen():
 
 
 def test_candidates_suit_the_rows():
-    y = np.random.default_rng(0).normal(size=(40, 1))
+    y = np.random.default_rng(0).normal(size=(100, 1))
     assert not any(recipe.log or recipe.difference > 1 for recipe in candidates(y, NONE))
+    assert any(recipe.difference == 0 for recipe in candidates(y, NONE))
+    assert not any(recipe.difference == 0 for recipe in candidates(np.cumsum(y, axis=0), NONE))
     assert any(recipe.log for recipe in candidates(np.exp(y), NONE))
-    assert not any(recipe.difference > 1 for recipe in candidates(y, Season(12, 12.0)))  # too few rows
-    assert max(recipe.n_units for recipe in candidates(y, NONE)) <= 10
+    few = y[:40]
+    assert not any(recipe.difference > 1 for recipe in candidates(few, Season(12, 12.0)))
+    assert max(recipe.n_units for recipe in candidates(few, NONE)) <= 10
+    assert min(recipe.ridge for recipe in candidates(few, NONE)) >= 0.1
+
+
+def test_what_returns_is_what_statsmodels_says():
+    adfuller = pytest.importorskip("statsmodels.tsa.stattools").adfuller
+    rng, agreed = np.random.default_rng(0), []
+    for keep in (0.3, 0.8, 0.9, 0.95, 1.0):
+        y = np.zeros(200)
+        for k in range(1, 200):
+            y[k] = keep * y[k - 1] + rng.normal()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of another shape of the result to come
+            statistic = adfuller(y, maxlag=5, autolag=None, regression="c")[0]
+        agreed.append(returns(y) == (statistic < -2.86))
+    assert all(agreed)
+
+
+class Known(Trial):
+    """Forecasts whose deviations are off by a known factor."""
+
+    def rolled(self, recipe, *, earlier=False):
+        wrong = np.random.default_rng(0).normal(size=(400, 5, 1))
+        given = Ahead(np.zeros_like(wrong), np.full_like(wrong, 0.5 if earlier else 2.0))
+        return Rolled(given, wrong, 24.0)
+
+
+def test_width_widens_at_once_and_narrows_with_care():
+    trial = Known(np.zeros((50, 1)), np.zeros((50, 0)), NONE, 5)
+    assert trial.width(Recipe(), unseen=True) == pytest.approx(2.0, rel=0.05)
+    assert trial.width(Recipe()) == pytest.approx(0.5 ** (24.0 / (24.0 + 8.0)), rel=0.05)  # as if eight more had been right
+
+
+def test_unseen_forecasts_end_before_those_that_picked():
+    y = np.random.default_rng(0).normal(size=(120, 1))
+    trial = Trial(y, NOTHING[:120], NONE, 6)
+    recipe = Recipe(n_units=8, ridge=1.0)
+    changed = y.copy()
+    changed[84:] += 100.0  # all that scores are made of
+    other = Trial(changed, NOTHING[:120], NONE, 6)
+    assert trial.width(recipe, unseen=True) == other.width(recipe, unseen=True)
+    assert trial.width(recipe) != other.width(recipe)
+
+
+class Unlike(Trial):
+    """The first target is learnt well from changes, the second from changes over a season; a naive share is no help."""
+
+    def scores(self, recipe, *, unseen=False):
+        suits = [lag == best for (lag, _), best in zip(recipe.prepared(2), (1, 6), strict=True)]
+        return np.where(suits, 0.5, 1.0) * (1.0 + recipe.naive)
+
+
+def test_unlike_targets_are_prepared_apart():
+    y = np.cumsum(np.random.default_rng(0).normal(size=(100, 2)), axis=0)
+    told = []
+    trial = Unlike(y, NOTHING[:100], Season(6, 6.0), 6)
+    recipe = choose(trial, lambda done, total: told.append((done, total)))
+    assert recipe.prepared(2) == ((1, False), (6, False))
+    assert recipe.naive == 0.0
+    assert told[-1][0] == told[-1][1]
+    with_inputs = choose(Unlike(y, np.ones((100, 1)), Season(6, 6.0), 6))  # which act on one kind of row
+    assert with_inputs.each == ()
 
 
 def test_a_series_without_noise_passes():

@@ -25,6 +25,13 @@ def test_one_that_nobody_suggests():
     assert find(y[:, None], "YS-JAN") == Season(17, 17.0)
 
 
+def test_a_cycle_between_two_lengths_is_the_one_that_it_keeps():
+    """A cycle of 10.8 rows: 10 and 11 look alike after one of them, not after three."""
+    t, rng = np.arange(300.0), np.random.default_rng(0)
+    found = [find((np.sin(2 * np.pi * t / 10.8 + phase) + 0.4 * rng.normal(size=300))[:, None], None).rows for phase in range(6)]
+    assert found == [11] * 6
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_none_in_noise_or_a_random_walk(seed):
     noise = np.random.default_rng(seed).normal(size=(150, 1))

@@ -14,7 +14,7 @@ from pesn.tabular.season import NONE, Season
 class Bowl(Trial):
     """Scores that cost nothing: the best recipe is known."""
 
-    def score(self, recipe):
+    def score(self, recipe, *, unseen=False):
         return abs(np.log10(recipe.ridge) + 2.0) + (recipe.difference != 1) + abs(recipe.leak_rate - 0.5)
 
 
@@ -39,6 +39,16 @@ def test_the_start_is_tried_first(trial):
     assert tuning.tune(trial, start, 1).recipe == start
 
 
+def test_rows_that_did_not_pick_must_agree(trial):
+    class Lucky(Bowl):
+        def score(self, recipe, *, unseen=False):
+            return -super().score(recipe) if unseen else super().score(recipe)
+
+    start = Recipe(ridge=1.0)
+    found = tuning.tune(Lucky(trial.y, trial.x, trial.season, 12), start, 20)
+    assert (found.recipe, found.score, found.trials) == (start, trial.score(start), 20)
+
+
 def test_time_ends_it(trial):
     found = tuning.tune(trial, Recipe(), 10**6, seconds=0.2)
     assert found.trials < 10**6
@@ -59,6 +69,9 @@ def test_nothing_that_cannot_be(trial):
     assert tuning._space(trial)["log"] == [False]
     assert tuning._space(positive)["log"] == [False, True]
     assert tuning._space(positive)["harmonics"] == [0]
+    walk = Trial(np.cumsum(trial.y, axis=0), trial.x, NONE, 5)
+    assert tuning._space(trial)["difference"] == [0, 1, 12]
+    assert tuning._space(walk)["difference"] == [1]  # levels of a walk say nothing of where it goes
 
 
 def test_without_optuna_the_remedy_is_named(monkeypatch):

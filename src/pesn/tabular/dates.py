@@ -20,7 +20,9 @@ from pesn.tabular.numerals import MISSING
 
 __all__ = ["NAMES", "after", "frequency_of", "regular", "step_name", "steps_between", "to_times", "whole_times"]
 
-NAMES = re.compile(r"(?i)(date|time|timestamp|date_?time|day|week|month|year|quarter|period|ds|t|step|index|utc|)")
+NAMES = re.compile(
+    r"(?i)(date|time|timestamp|date_?time|day|week|month|year|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
+)
 _MOST_MISSING = 3.0  # rows of the grid for each row given: beyond, the dates have no step
 _FORMATS = (
     "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",

@@ -134,7 +134,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     trial = Trial(y[:trained], x[:trained], season, horizon, seed=request.seed, known=known)
     recipe, tuned = _recipe(request, trial, watch)
     watch.stage("learning")
-    width = trial.width(recipe)
+    width = trial.width(recipe, unseen=tuned is not None)
     backtest = None
     if len(places):
         model = _fit(recipe, trial.y, trial.x, season, request, width)

@@ -13,6 +13,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from pesn.forecasting import Forecaster
 from pesn.probabilistic_esn import ProbabilisticESN
 from pesn.tabular.season import Season, filled, phase_inputs
 
-__all__ = ["Model", "Recipe", "bridged", "fit", "forecast", "least_rows"]
+__all__ = ["Model", "Recipe", "bridged", "fit", "forecast", "going_on", "least_rows"]
 
 Array = npt.NDArray[np.float64]
 BRIDGED = 3  # rows: shorter gaps are filled by a straight line, longer ones split what is learnt from
@@ -46,6 +47,10 @@ class Recipe:
         Sines and cosines of the season's phase that the network is given.
     log
         Learn logarithms, of positive numbers: what grows by shares, with errors that grow along.
+    each
+        (difference, log) of each target, where they are not the same for all; for series without inputs.
+    naive
+        Share of the mean that is not the network's but the last season going on, or the last row where there is none.
     target
         As in :class:`pesn.Forecaster`.
     n_units, ridge, leak_rate, spectral_radius, input_scaling
@@ -55,12 +60,26 @@ class Recipe:
     difference: int = 0
     harmonics: int = 0
     log: bool = False
+    each: tuple[tuple[int, bool], ...] = ()
+    naive: float = 0.0
     target: str = "level"
     n_units: int = 50
     ridge: float = 1e-3
     leak_rate: float = 0.5
     spectral_radius: float = 0.9
     input_scaling: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "each", tuple((int(lag), bool(log)) for lag, log in self.each))  # a file has lists of lists
+
+    @property
+    def lag(self) -> int:
+        """The most rows that a difference goes back."""
+        return max([lag for lag, _ in self.each], default=self.difference)
+
+    def prepared(self, d: int) -> tuple[tuple[int, bool], ...]:
+        """(difference, log) of each of d targets."""
+        return self.each or ((self.difference, self.log),) * d
 
 
 @dataclass(frozen=True)
@@ -73,10 +92,11 @@ class Model:
     width: float = 1.0
 
 
-def fit(recipe: Recipe, y: Array, x: Array, season: Season, *, first: int = 0, seed: int = 0, quick: bool = False) -> Model:
+def fit(recipe: Recipe, y: Array, x: Array, season: Season, *, first: int = 0, seed: int = 0) -> Model:
     """Learn y (n, d), NaN where missing, with inputs x (n, u) of the same rows; row 0 is the season's row ``first``.
 
-    ``quick`` leaves process noise and calibration out: means, and how deviations grow, but not how wide they are.
+    What comes out is right about means, and about how deviations grow, but not about how wide they are: ``width`` is found by
+    :meth:`pesn.tabular.choosing.Trial.width`, from forecasts of the series itself, not of its differences.
     """
     network = ProbabilisticESN(
         recipe.n_units,
@@ -86,12 +106,12 @@ def fit(recipe: Recipe, y: Array, x: Array, season: Season, *, first: int = 0, s
         input_scaling=recipe.input_scaling,
         density=min(1.0, max(0.1, _LINKS / recipe.n_units)),
         washout="auto",
-        process_noise=0.0 if quick else "auto",
+        process_noise=0.0,
         random_state=seed,
     )
     rows, driving = _prepared(recipe, season, y, x, first)
-    rows, driving = rows[recipe.difference :], driving[recipe.difference :]
-    forecaster = Forecaster(network, target=recipe.target, calibrate=not quick)
+    rows, driving = rows[recipe.lag :], driving[recipe.lag :]
+    forecaster = Forecaster(network, target=recipe.target, calibrate=False)
     return Model(recipe, season, forecaster.fit(rows, driving if driving.shape[1] else None))
 
 
@@ -103,8 +123,7 @@ def forecast(
     Row 0 of y is the season's row ``first``. T must be :func:`least_rows` at least.
     """
     recipe, horizon, d = model.recipe, len(x_ahead), y.shape[1]
-    lag = recipe.difference
-    kept = max(_CONTEXT + lag, 2 * model.season.rows)
+    kept = max(_CONTEXT + recipe.lag, 2 * model.season.rows)
     first += max(len(y) - kept, 0)
     y, x = y[-kept:], x[-kept:]
     rows, driving = _prepared(recipe, model.season, y, np.vstack([x, x_ahead]), first)
@@ -115,19 +134,31 @@ def forecast(
     ahead = model.forecaster.forecast(
         horizon, (rows, driving[: T - 1] if known else None), driving[T - 1 : T - 1 + horizon] if known else None
     )
-    mean, joint = ahead.mean, ahead.joint * model.width**2
-    if lag:
-        whole = filled(_levels(recipe, y))
-        mean, joint = _undone(mean, joint, whole[-lag:])
-    if recipe.log:
-        mean, joint = _exponential(mean, joint)
+    mean, joint = ahead.mean, ahead.joint
+    lags, logs = zip(*recipe.prepared(d), strict=True)
+    if recipe.lag:
+        mean, joint = _undone(mean, joint, filled(_levels(recipe, y)), lags)
+    if any(logs):
+        mean, joint = _exponential(mean, joint, logs)
+    mean = (1.0 - recipe.naive) * mean + recipe.naive * going_on(filled(y), horizon, model.season.rows)
+    joint = joint * model.width**2
     var = np.diagonal(joint).reshape(horizon, d)
     return Forecast(mean, joint, {"all": np.maximum(var, 0.0)}, names, index, y[-max(3 * horizon, 20) :])
 
 
 def least_rows(model: Model) -> int:
     """Rows that a forecast must be given."""
-    return model.recipe.difference + 1
+    return max(model.recipe.lag + 1, model.season.rows if model.recipe.naive else 1)
+
+
+def going_on(y: Array, horizon: int, rows: int = 1) -> Array:
+    """The last ``rows`` rows of y (T, d) again and again, (horizon, d).
+
+    >>> going_on(np.array([[1.0], [2.0], [3.0]]), 4, 2).ravel().tolist()
+    [2.0, 3.0, 2.0, 3.0]
+    """
+    again: Array = y[len(y) - rows :][np.arange(horizon) % rows]
+    return again
 
 
 def bridged(values: Array) -> tuple[Array, int]:
@@ -156,25 +187,29 @@ def bridged(values: Array) -> tuple[Array, int]:
 
 def _prepared(recipe: Recipe, season: Season, y: Array, x: Array, first: int) -> tuple[Array, Array]:
     """y as the network sees it, NaN in the first ``difference`` rows; and what drives each to the next, the next row's own."""
-    inputs = _differences(x, recipe.difference)
+    inputs = _differences(x, [recipe.difference] * x.shape[1])
     after = np.vstack([inputs[1:], np.full((1, x.shape[1]), np.nan)])
     phases = phase_inputs(season, first + 1, len(x), recipe.harmonics)
-    return _differences(_levels(recipe, y), recipe.difference), np.hstack([after, phases])
+    lags = [lag for lag, _ in recipe.prepared(y.shape[1])]
+    return _differences(_levels(recipe, y), lags), np.hstack([after, phases])
 
 
 def _levels(recipe: Recipe, y: Array) -> Array:
-    if not recipe.log:
-        return y
-    if (y <= 0.0).any():
+    logs = np.array([log for _, log in recipe.prepared(y.shape[1])])
+    if (y[:, logs] <= 0.0).any():
         raise FloatingPointError("y must be positive for a model of its logarithms")
-    return np.log(y)
+    result = y.copy()
+    result[:, logs] = np.log(y[:, logs])
+    return result
 
 
-def _differences(values: Array, lag: int) -> Array:
-    if not lag:
-        return values
-    result = np.full_like(values, np.nan)
-    result[lag:] = values[lag:] - values[:-lag]
+def _differences(values: Array, lags: Sequence[int]) -> Array:
+    """Of each column against its row ``lag`` before, NaN where there is none; a lag of 0 leaves the column."""
+    result = values.copy()
+    for j, lag in enumerate(lags):
+        if lag:
+            result[:lag, j] = np.nan
+            result[lag:, j] = values[lag:, j] - values[:-lag, j]
     return result
 
 
@@ -188,20 +223,31 @@ def _recent(rows: Array) -> tuple[Array, int]:
     return rows[start:], start
 
 
-def _undone(mean: Array, joint: Array, last: Array) -> tuple[Array, Array]:
-    """Levels from differences against ``last`` (lag, d): each row adds to the one a lag before it."""
-    (horizon, d), lag = mean.shape, len(last)
+def _undone(mean: Array, joint: Array, levels: Array, lags: Sequence[int]) -> tuple[Array, Array]:
+    """Levels from differences after ``levels`` (T, d): each row adds to the one a lag before it; a lag of 0 adds nothing."""
+    horizon, d = mean.shape
     ahead = np.arange(horizon)
-    sums = ((ahead[:, None] >= ahead) & ((ahead[:, None] - ahead) % lag == 0)).astype(float)
-    cov = np.einsum("ab,bicj,dc->aidj", sums, joint.reshape(horizon, d, horizon, d), sums, optimize=True)
+    back = ahead[:, None] - ahead
+    sums = np.stack([(back >= 0) & (back % lag == 0) if lag else back == 0 for lag in lags]).astype(float)
+    result = np.einsum("iab,bi->ai", sums, mean)
+    for j, lag in enumerate(lags):
+        if lag:
+            result[:, j] += levels[len(levels) - lag :, j][ahead % lag]
+    cov = np.einsum("iab,bicj,jdc->aidj", sums, joint.reshape(horizon, d, horizon, d), sums, optimize=True)
     cov = cov.reshape(horizon * d, horizon * d)
-    return last[ahead % lag] + sums @ mean, 0.5 * (cov + cov.T)
+    return result, 0.5 * (cov + cov.T)
 
 
-def _exponential(mean: Array, joint: Array) -> tuple[Array, Array]:
-    """Mean and covariance of the exponential of a Gaussian (the log-normal's); a deviation above 2 is cut to it."""
+def _exponential(mean: Array, joint: Array, logs: Sequence[bool]) -> tuple[Array, Array]:
+    """Mean and covariance where the columns ``logs`` are exponentials (log-normal); there, a deviation above 2 is cut to it.
+
+    Cov(exp X, exp Y) = E[exp X] E[exp Y] (exp Cov(X, Y) - 1), and Cov(exp X, Y) = E[exp X] Cov(X, Y).
+    """
+    raised = np.tile(np.asarray(logs, bool), len(mean))
     var = np.maximum(np.diagonal(joint), np.finfo(float).tiny)
-    cut = np.minimum(1.0, _WIDEST / np.sqrt(var))
+    cut = np.where(raised, np.minimum(1.0, _WIDEST / np.sqrt(var)), 1.0)
     joint = joint * cut[:, None] * cut
-    level = np.exp(mean.ravel() + 0.5 * np.diagonal(joint))
-    return level.reshape(mean.shape), level[:, None] * level * np.expm1(joint)
+    power = np.where(raised, mean.ravel() + 0.5 * np.diagonal(joint), 0.0)
+    level = np.exp(power)
+    core = np.where(raised[:, None] & raised, np.expm1(np.where(raised[:, None] & raised, joint, 0.0)), joint)
+    return np.where(raised, level, mean.ravel()).reshape(mean.shape), level[:, None] * level * core

@@ -22,6 +22,8 @@ _POINT = rf"[+-]?(?:\d+\.?\d*|\.\d+){_EXPONENT}"  # 1234.5
 _THOUSANDS = rf"[+-]?\d{{1,3}}(?:,\d{{3}})+(?:\.\d*)?{_EXPONENT}"  # 1,234.5
 _COMMA = rf"[+-]?(?:\d+,\d*|,\d+|\d+|\d{{1,3}}(?:\.\d{{3}})+(?:,\d*)?){_EXPONENT}"  # 1234,5 and 1.234,5
 _EITHER = r"[+-]?[1-9]\d{0,2},\d{3}"  # 1,234: which of the two?
+_DOTTED = r"[+-]?[1-9]\d{0,2}\.\d{3}"  # 1.234, beside 950: a thousand, written with a dot?
+_SIGNS = r"(?<![\w.,])[$€£¥]\s?|\s?[$€£¥%]$"  # $12, 12 €, 12 %
 _SPACED = r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d*)?"
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
@@ -44,15 +46,12 @@ def to_numbers(column: Any, lines: Sequence[int], *, comma_separated: bool = Fal
     plain, thousands, comma = (given.str.fullmatch(pattern) for pattern in (_POINT, _THOUSANDS, _COMMA))
     either = given.str.fullmatch(_EITHER)
     if plain.all():
-        pass
+        if not comma_separated:
+            _refuse_dotted(given, column, lines)
     elif (plain | thousands).all() and (comma_separated or not either.equals(~plain)):
         given = given.str.replace(",", "")
     elif (plain | thousands).all() and (comma & ~plain).equals(~plain) and not (comma & ~either & ~plain).any():
-        place = given.index[either][0]
-        raise DataError(
-            f"column {column.name!r} has {given[place]!r} in line {lines[column.index.get_loc(place)]}, which may be a thousand "
-            "or a decimal comma; write it without a separator, or with a decimal point"
-        )
+        _refuse_either(given, given.index[either][0], column, lines)
     elif comma.all():
         given = given.str.replace(".", "").str.replace(",", ".")
     else:
@@ -85,7 +84,23 @@ def is_numeric(column: Any) -> bool:
 
 
 def _cleaned(column: Any) -> Any:
-    return column.astype("object").where(column.notna(), "").astype(str).str.translate(_SPACES).str.strip()
+    text = column.astype("object").where(column.notna(), "").astype(str).str.translate(_SPACES).str.strip()
+    return text.str.replace(_SIGNS, "", regex=True)
+
+
+def _refuse_dotted(given: Any, column: Any, lines: Sequence[int]) -> None:
+    """An error where every dot stands before three digits, beside whole numbers of hundreds: 1.163 and 950."""
+    dotted = given.str.contains(".", regex=False)
+    hundreds = given[~dotted].str.fullmatch(r"[+-]?[1-9]\d\d")
+    if dotted.any() and given[dotted].str.fullmatch(_DOTTED).all() and hundreds.any():
+        _refuse_either(given, given.index[dotted][0], column, lines)
+
+
+def _refuse_either(given: Any, place: Any, column: Any, lines: Sequence[int]) -> None:
+    raise DataError(
+        f"column {column.name!r} has {given[place]!r} in line {lines[column.index.get_loc(place)]}, which may be a thousand "
+        "or a fraction; write thousands without a separator, or fractions with another number of digits"
+    )
 
 
 def _refuse_infinite(numbers: Any, column: Any, lines: Sequence[int]) -> None:

@@ -213,6 +213,12 @@ def _find_times(frame: Any, time: str | None, taken: set[str]) -> tuple[list[str
             if name in others and is_numeric(frame[name]):
                 continue  # numbers that might be dates, under a name that says nothing of the kind
             return [name], times
+        if name in named and name != "" and times.has_duplicates and str(name).lower() in ("t", "time", "step"):
+            again = int(np.flatnonzero(np.diff(times.to_numpy(np.float64)) < 0)[:1].sum()) + 1
+            raise DataError(
+                f"column {name!r} begins again at row {again + 1} of the table: it holds several runs; give a file for each, or "
+                "name another column with --time"
+            )
     return [], None
 
 
@@ -234,7 +240,8 @@ def _find_targets(frame: Any, taken: set[str], notes: list[str]) -> list[str]:
     numeric = [name for name in numeric if name != "" and not _row_numbers(frame[name], str(name))]
     left = [str(name) for name in frame.columns if name not in taken and name not in numeric and name != ""]
     if not numeric:
-        raise DataError(f"no column of numbers to forecast; the columns are {', '.join(repr(str(c)) for c in frame.columns)}")
+        shown = ", ".join(f"{str(name)!r} with {str(frame[name].iloc[0])!r}" for name in frame.columns if name not in taken)
+        raise DataError(f"no column of numbers to forecast; there {'are' if shown else 'is'} {shown or 'nothing but the time'}")
     if len(numeric) > MOST_TARGETS:
         raise ValueError(
             f"--target must name the columns to forecast, {MOST_TARGETS} at most; the file has {len(numeric)} of numbers: "

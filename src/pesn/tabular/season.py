@@ -54,6 +54,7 @@ def find(y: Array, freq: str | None) -> Season:
         return NONE
     best = max(peaks, key=lambda k: lags[k])
     rows = next(k for k in peaks if lags[k] >= 0.8 * lags[best])  # a multiple of the season is as good as the season
+    rows = max((rows, rows - 1, rows + 1), key=lambda k: _repeated(lags, k))
     return Season(rows, float(rows))
 
 
@@ -101,6 +102,11 @@ def _clear(lags: Array, k: int) -> bool:
     """A lag at which the series is like itself again, having been less so in between."""
     around = lags[max(k - 1, 0) : k + 2].max()
     return bool(around >= _CLEAR and around - lags[max(k // 4, 1) : k].min() >= _PEAK)
+
+
+def _repeated(lags: Array, k: int) -> float:
+    """Autocorrelation after one, two and three seasons, the mean: a season that is off by one is off by three after three."""
+    return float(np.mean(lags[k : 3 * k + 1 : k])) if k > 2 else -1.0
 
 
 def describe(season: Season, step: str) -> str:

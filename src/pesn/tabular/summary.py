@@ -154,7 +154,7 @@ def _scores(outcome: Outcome) -> list[str]:
     if len(outcome.table.targets) == 1:
         out = [f"          {'':16}{'MAE':>10}{'CRPS':>10}"]
         return out + [f"          {name:16}{_g(one.mae[0]):>10}{_g(one.crps[0]):>10}" for name, one in scores.items()]
-    width = min(24, max(len(name) for name in outcome.table.targets[:_MOST_TARGETS]))
+    width = min(24, max(4, *(len(name) for name in outcome.table.targets[:_MOST_TARGETS])))
     out = [f"          {'CRPS':{width}}" + "".join(f"{name:>16}" for name in scores)]
     for i, target in enumerate(outcome.table.targets[:_MOST_TARGETS]):
         out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(one.crps[i]):>16}" for one in scores.values()))
@@ -177,10 +177,21 @@ def _beaten(outcome: Outcome) -> list[str]:
 
 def _model(outcome: Outcome, step: str) -> str:
     recipe = outcome.model.recipe
-    what = {0: "levels", 1: f"changes from {step} to {step}"}.get(recipe.difference, f"changes over {recipe.difference} {step}s")
-    what = f"{'logarithms, ' if recipe.log else ''}{what}"
+    targets = outcome.table.targets
+    prepared = recipe.prepared(len(targets))
+    said = [_prepared(lag, log, step) for lag, log in prepared]
+    what = said[0] if len(set(said)) == 1 else "; ".join(f"{name}: {one}" for name, one in zip(targets, said, strict=True))
+    if len(set(said)) > 1 and len(targets) > _MOST_TARGETS:
+        what = f"each target in its own way, {', '.join(sorted(set(said)))}"
     phase = ", the season's phase given" if recipe.harmonics else ""
-    return f"{recipe.n_units} units, ridge {recipe.ridge:.2g}, learning {what}{phase}"
+    rival = "seasonal-naive" if outcome.season.rows > 1 else "persistence"
+    share = f"; mean {100.0 * recipe.naive:.0f} % {rival}'s" if recipe.naive else ""
+    return f"{recipe.n_units} units, ridge {recipe.ridge:.2g}, learning {what}{phase}{share}"
+
+
+def _prepared(lag: int, log: bool, step: str) -> str:
+    what = {0: "levels", 1: f"changes from {step} to {step}"}.get(lag, f"changes over {lag} {step}s")
+    return f"{'logarithms, ' if log else ''}{what}"
 
 
 def _season(outcome: Outcome, step: str) -> str:
