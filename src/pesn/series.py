@@ -166,7 +166,9 @@ def scale_of(rows: Array, known: Array) -> Scale:
         mean = np.where(high > low, np.sum(np.where(seen, array, 0.0) / count, axis=0), low)
         wide = np.where(high > low, high - low, 1.0)  # in units of it no square is lost, however small the numbers
         std = wide * np.sqrt(np.sum(np.where(seen, np.square((array - mean) / wide), 0.0) / count, axis=0))
-        parts += [mean, np.where(high > low, std, 1.0)]
+        # What varies by rounding alone is constant: in units of its deviation any later change would be astronomical.
+        moves = high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high))
+        parts += [mean, np.where(moves, std, 1.0)]
     return Scale(*parts)
 
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from pesn.cli.simulating import simulate
 from pesn.cli.words import Several
 
 __all__ = ["app", "main"]
+
+# click's own, which typer keeps to itself: an option misspelt, a word too many
+_WrongCall: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(help="Uncertainty through tanh networks and reservoirs in closed form.", no_args_is_help=True)
 app.command(cls=Several)(forecast)
@@ -50,7 +53,15 @@ def main() -> None:
     """Entry point of the ``pesn`` command."""
     signal.signal(signal.SIGTERM, _stop)  # as an exception, so that what was begun is cleaned up
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except _WrongCall as error:
+        message = " ".join(error.format_message().split())
+        if message:  # none where help was printed instead
+            print("pesn:", message, file=sys.stderr)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        print("pesn: interrupted", file=sys.stderr)
+        sys.exit(130)
     except BrokenPipeError:  # as in "pesn list | head -1"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -26,7 +26,10 @@ def forecast(
     ] = None,
     time: Annotated[str | None, typer.Option(metavar="COL", help="The column of times.", show_default="found")] = None,
     horizon: Annotated[
-        int | None, typer.Option(metavar="N", help="Steps ahead.", show_default="a season, or a tenth of the rows")
+        int | None,
+        typer.Option(
+            metavar="N", help="Steps ahead.", show_default="a season of up to 60 rows, or a tenth of the rows, 24 at most"
+        ),
     ] = None,
     level: Annotated[
         list[float] | None, typer.Option(metavar="P…", help="Probabilities of the intervals.", show_default="0.8 0.95")
@@ -34,7 +37,9 @@ def forecast(
     season: Annotated[
         int | None, typer.Option(metavar="ROWS", help="Rows after which it repeats itself; 1: it does not.", show_default="found")
     ] = None,
-    tune: Annotated[int, typer.Option(metavar="N", help="Search for a better model with Optuna, in N trials.")] = 0,
+    tune: Annotated[
+        int, typer.Option(metavar="N", help="Search for a better model with Optuna, in N trials; Ctrl-C takes the best so far.")
+    ] = 0,
     tune_seconds: Annotated[float, typer.Option(metavar="S", help="Time that the search may take.")] = 120.0,
     backtest: Annotated[int, typer.Option(metavar="K", help="Past forecasts to judge the model by; 0: none.")] = 20,
     future: Annotated[Path | None, typer.Option(metavar="FILE", help="A table with the inputs of the steps ahead.")] = None,

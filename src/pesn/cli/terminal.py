@@ -23,7 +23,9 @@ def console() -> Console:
 
 
 def say(line: str) -> None:
-    """A line on standard output."""
+    """A line on standard output, if there is any."""
+    if sys.stdout is None:
+        return
     coding = sys.stdout.encoding or "utf-8"
     print(line.encode(coding, "backslashreplace").decode(coding))  # a file's name may be none that can be shown
 
