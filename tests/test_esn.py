@@ -290,6 +290,51 @@ def test_row_by_row_is_all_at_once(network, fitted):
 
 
 @BOTH
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("flat", [True, False])
+def test_plain_arrays_are_what_lists_and_frames_are(network, dtype, flat):
+    """Plain arrays skip scikit-learn's checks: the same numbers to the bit as what goes through them."""
+    X, y = (part.astype(dtype) for part in series(120))
+    y = y[:, 0] if flat else y
+    esn = network(20, feedback_scaling=0.2, washout=3, random_state=0).fit(X[:60], y[:60])
+    plain, checked = copy.deepcopy(esn), copy.deepcopy(esn)
+    checked._is_plain = lambda *given: False
+    now, then = esn.state_, esn.state_
+    for k in range(60, 120):
+        row = slice(k, k + 1)
+        for one in (plain, checked):
+            one.partial_fit(X[row], y[row])
+        np.testing.assert_array_equal(plain.online_predictions_, checked.online_predictions_)
+        assert plain.online_predictions_.dtype == checked.online_predictions_.dtype == dtype
+        a, now = plain.predict(X[row], state=now, return_state=True)
+        b, then = checked.predict(X[row], state=then, return_state=True)
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(plain.readout_.weights, checked.readout_.weights)
+    np.testing.assert_array_equal(now.mean, then.mean)
+
+
+def test_plain_arrays_are_refused_as_everything_else_is():
+    X, y = series(120, m=2)
+    esn = EchoStateNetwork(20, random_state=0).fit(X, y).partial_fit(X[:1], y[:1])
+    checked = copy.deepcopy(esn)
+    checked._is_plain = lambda *given: False
+    nan, large = np.full_like(X[:1], np.nan), np.full_like(y[:1], -1e150)
+    refused = [(X[:1, :0], y[:1]), (X[:0], y[:0]), (np.hstack([X, X])[:1], y[:1]), (X[0], y[:1]), (X[:1, None], y[:1])]
+    refused += [(X[:1], y[:1, :1]), (X[:1], y[:2]), (X[:1], y[:1, :0]), (X[:1], y[:1, None]), (X[:1], None)]
+    refused += [(nan, y[:1]), (X[:1], large), (X[:1], y[:1] + np.inf), (X[:1] + 0j, y[:1]), (X[:1], y[:1] + 0j)]
+    for rows, targets in refused:
+        before = dict(vars(esn))
+        messages = []
+        for one in (esn, checked):
+            with pytest.raises((TypeError, ValueError)) as refusal:
+                one.partial_fit(rows, targets)
+            messages.append(str(refusal.value))
+        assert messages[0] == messages[1]
+        assert vars(esn).keys() == before.keys()
+        assert all(vars(esn)[name] is value for name, value in before.items())
+
+
+@BOTH
 @pytest.mark.parametrize("delta", [None, 100.0])
 def test_learns_online_from_nothing_and_follows_a_change(network, delta):
     X, y = series(1500)

@@ -216,6 +216,43 @@ def test_the_old_state_stays():
         np.testing.assert_array_equal(a, c)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("p", [1, 3, 16, 17])
+def test_a_row_a_call(p, dtype):
+    """All at once but for rounding; states that were kept on the way stay, and go on to the bit wherever their root lies."""
+    b, y, _ = data(60, p)
+    start = rls_start((p, 2, 10.0), dtype=dtype)
+    predictions, whole = rls_update(start, b, y, 0.99)
+    states, copies, seen = [start], [start], []
+    for k in range(60):
+        prediction, state = rls_update(states[-1], b[k : k + 1], y[k : k + 1], 0.99)
+        copies.append(RLSState(*(np.array(part) for part in state[:4]), state.row, state.waited))
+        from_copy, after_copy = rls_update(copies[-2], b[k : k + 1], y[k : k + 1], 0.99)
+        np.testing.assert_array_equal(from_copy, prediction)
+        for a, c in zip(after_copy, state, strict=True):
+            np.testing.assert_array_equal(a, c)
+        states.append(state)
+        seen.append(prediction)
+    for state, copied in zip(states, copies, strict=True):
+        np.testing.assert_array_equal(state.root, copied.root)
+        np.testing.assert_array_equal(state.weights, copied.weights)
+    within = 1e-10 if dtype == np.float64 else 1e-2
+    np.testing.assert_allclose(np.concatenate(seen), predictions, atol=within)
+    np.testing.assert_allclose(states[-1].weights, whole.weights, atol=within)
+    assert states[-1][4:] == whole[4:]
+
+
+@pytest.mark.parametrize(("size", "target"), [(1e200, 1.0), (1e-3, 1.7e308)])
+def test_a_row_that_leaves_the_range_leaves_the_state(size, target):
+    """The root's range, and the weights' alone."""
+    state = rls_update(rls_start((12, 2, 1e6)), np.zeros((1, 12)), np.zeros((1, 2)), 0.9)[1]
+    before = RLSState(*(np.copy(part) for part in state))
+    with pytest.raises(ValueError, match="left the range of float64"):
+        rls_update(state, np.full((1, 12), size), np.full((1, 2), target), 0.9)
+    for a, c in zip(state, before, strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
 def test_no_rows_change_nothing():
     state = rls_start((3, 2, 10.0))
     predictions, after = rls_update(state, np.zeros((0, 3)), np.zeros((0, 2)), 0.9)

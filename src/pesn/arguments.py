@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 __all__ = ["FloatArray", "as_count", "as_covariance", "as_real", "broadcast_moments", "refuse_negative", "result_dtype"]
 
 FloatArray = npt.NDArray[np.floating[Any]]
+_FLOATS = np.dtype(np.float64), np.dtype(np.float32)  # as dtypes, which compare ten times as fast as types
 
 
 def as_real(argument: str, value: Any) -> FloatArray:
@@ -19,6 +21,9 @@ def as_real(argument: str, value: Any) -> FloatArray:
     >>> as_real("mean", [1, 2])
     array([1., 2.])
     """
+    # What is plainly right goes first, in one pass; infinities, NaN and numbers whose squares overflow are looked at below.
+    if type(value) is np.ndarray and value.dtype in _FLOATS and math.isfinite(np.vdot(value, value)):
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{argument} must be a plain array, got a masked one; fill or drop its masked entries first")
     try:
@@ -27,7 +32,7 @@ def as_real(argument: str, value: Any) -> FloatArray:
         raise ValueError(f"{argument} must be an array of numbers, got a ragged sequence") from error
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{argument} must be real numbers, got dtype {array.dtype}")
-    if array.dtype not in (np.float32, np.float64):
+    if array.dtype not in _FLOATS:
         array = array.astype(np.float64)
     finite = np.isfinite(array)
     if not finite.all():

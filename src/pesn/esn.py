@@ -11,9 +11,8 @@ True
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, Literal, Self, overload
 
@@ -43,6 +42,7 @@ from pesn.sequences import Array, Rows, blocks, features, refuse_gaps, refuse_ki
 __all__ = ["EchoStateNetwork", "all_or_nothing"]
 
 _FLOATS = [np.float64, np.float32]
+_PLAIN = np.dtype(np.float64), np.dtype(np.float32)
 _TRIAL = 2000  # rows from which washout="auto" is found
 _LARGEST = 1e100  # of a parameter that is squared and summed
 
@@ -195,7 +195,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
                 b, self.state_ = self._drive(self.reservoir_, rows, block, self.state_, targets, 0.0, rng)
                 outputs, y, washed = predictions[block], targets[block], min(self._to_wash, len(b))
                 self._to_wash -= washed
-                outputs[:washed] = predict(readout, b[:washed])
+                if washed:
+                    outputs[:washed] = predict(readout, b[:washed])
                 outputs[washed:], readout, rls = learn(readout, rls, b[washed:], y[washed:], self.forgetting)
             self.readout_, self.rls_ = readout, rls
             self.online_predictions_ = self._as_given(predictions, rows)
@@ -220,7 +221,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         and the sequences run in parallel threads.
         """
         flag("return_state", return_state)
-        check_is_fitted(self)
+        self._refuse_unfitted()
         rows = self._rows(X)
         outputs = np.empty((len(rows.mean), self.n_outputs_))
 
@@ -298,10 +299,11 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         return states, state
 
     def _rows(self, X: Any) -> Rows:
-        refuse_kind("X", X)
-        array = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite=False)
-        refuse_gaps("X", array)
-        return Rows(array)
+        if not self._is_plain(X):
+            refuse_kind("X", X)
+            X = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite=False)
+        refuse_gaps("X", X)
+        return Rows(X)
 
     # ---------------------------------------------------------------- checking and keeping
 
@@ -331,19 +333,38 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
 
     def _learn_from(self, X: Any, y: Any, reset: bool, least: int) -> tuple[Rows, Array]:
         """Rows and targets (n, m) in float64, checked; what y looked like is kept for the outputs."""
-        refuse_kind("X", X)
-        refuse_kind("y", y)
-        plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": self}
-        array, y = validate_data(self, X, y, reset=reset, validate_separately=(plain, {**plain, "ensure_2d": False}))
-        check_consistent_length(array, y)
-        refuse_gaps("X", array)
+        if reset or not self._is_plain(X, y):
+            refuse_kind("X", X)
+            refuse_kind("y", y)
+            plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": self}
+            X, y = validate_data(self, X, y, reset=reset, validate_separately=(plain, {**plain, "ensure_2d": False}))
+            check_consistent_length(X, y)
+        refuse_gaps("X", X)
         refuse_gaps("y", y)
         targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
         if reset:
             self.n_outputs_, self._y_is_flat = targets.shape[1], y.ndim == 1
         elif targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y must have {self.n_outputs_} columns, as at the first fit, got {targets.shape[1]}")
-        return Rows(array), targets
+        return Rows(X), targets
+
+    def _is_plain(self, X: Any, *targets: Any) -> bool:
+        """Whether scikit-learn's checks, which take longer than to learn a row, would find nothing and change nothing.
+
+        Arrays of NumPy alone, in rows as wide as in ``fit``, and no names of columns to compare.
+        """
+        if type(X) is not np.ndarray or X.dtype not in _PLAIN or X.ndim != 2 or "feature_names_in_" in vars(self):
+            return False
+        if len(X) == 0 or X.shape[1] != self.n_features_in_ or X.shape[1] == 0:
+            return False
+        for y in targets:
+            if type(y) is not np.ndarray or y.dtype not in _PLAIN or y.ndim not in (1, 2) or len(y) != len(X) or y.size == 0:
+                return False
+        return True
+
+    def _refuse_unfitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)  # says so, but takes longer than a row to find out
 
     def _as_given(self, outputs: Array, rows: Rows) -> Any:
         """Outputs in the shape of y and the precision of X."""
@@ -414,13 +435,17 @@ def _in_threads(drive: Callable[[slice, State], State], starts: list[tuple[slice
         return list(pool.map(drive, *zip(*starts, strict=True)))
 
 
-@contextmanager
-def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+class all_or_nothing:  # noqa: N801  # reads as what it does: with all_or_nothing(estimator)
     """Put every attribute back where an error leaves the block: what is stored is replaced, never changed in place."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
+
+    def __init__(self, estimator: BaseEstimator) -> None:
+        self.attributes = vars(estimator)
+        self.before = dict(self.attributes)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.attributes.clear()
+            self.attributes.update(self.before)

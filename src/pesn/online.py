@@ -41,11 +41,12 @@ def learn(
     the batch's R for the rows of the batch. The errors hold some doubt about the weights too: R errs to the large side.
     """
     predictions, rls = rls_update(rls, features, targets, forgetting)
-    n = len(features)
-    fading = forgetting ** np.arange(n - 1, -1, -1, dtype=np.float64)
+    n, errors, rows = len(features), targets - predictions, 1.0
+    if n != 1:  # the newest row is whole
+        fading = forgetting ** np.arange(n - 1, -1, -1, dtype=np.float64)
+        errors, rows = errors * np.sqrt(fading)[:, None], fading.sum()
     before = forgetting**n * _worth(readout.n_samples, forgetting)
-    errors = (targets - predictions) * np.sqrt(fading)[:, None]
-    total = before + fading.sum()
+    total = before + rows
     R = (before * readout.residual_cov + errors.T @ errors) / total if total > 0.0 else readout.residual_cov
     return predictions, Readout(rls.weights, R, rls.root, readout.n_samples + n), rls
 

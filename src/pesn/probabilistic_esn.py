@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from pesn.arguments import FloatArray
 from pesn.esn import EchoStateNetwork
@@ -187,7 +186,7 @@ rls_delta, washout, random_state, verbose
             flag(name, value)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov exclude each other; the square root of cov's diagonal is std")
-        check_is_fitted(self)
+        self._refuse_unfitted()
         rows = self._rows(X)
         n, m = len(rows.mean), self.n_outputs_
         outputs = np.empty((n, m))

@@ -75,7 +75,8 @@ def run(
     noise
         M_e, the standard deviation of what is added to every unit at every step, drawn from ``rng``.
     """
-    return _Job(reservoir, inputs, state, feedback, readout, noise).run(np.random.default_rng(rng))
+    job = _Job(reservoir, inputs, state, feedback, readout, noise)
+    return job.run(None if rng is None and not noise else np.random.default_rng(rng))  # a fresh seed takes longer than a row
 
 
 def run_batch(
@@ -156,7 +157,8 @@ class _Job:
         name: str = "inputs",
     ) -> None:
         n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
-        number("noise", noise, 0.0, math.inf, "[)")
+        if noise != 0.0 or type(noise) is not float:
+            number("noise", noise, 0.0, math.inf, "[)")
         if state is not None and not isinstance(state, State):
             raise TypeError(f"state must be a pesn.reservoir.State, got {type(state).__name__}")
         given = State(np.zeros(n)) if state is None else state
@@ -176,18 +178,18 @@ class _Job:
         """What both kernels are told after the inputs: what is fed back, and the weights that read out."""
         fed = kernels.OWN if self.readout is not None else kernels.NOTHING
         fed = kernels.TEACHER if len(self.teacher) else fed
-        return fed, self.teacher, _frozen(np.empty((0, 0))) if self.readout is None else self.readout, self.noise
+        return fed, self.teacher, _NO_READOUT if self.readout is None else self.readout, self.noise
 
     def _weights(self, kernels: Any) -> Any:
         """W_in and W_fb by columns, over which the kernels vectorise."""
         r = self.reservoir
-        rows = _frozen(r.indptr, np.uint32), _frozen(r.indices, np.uint32), _frozen(r.data)
+        rows = _frozen(r.indptr, _UNSIGNED), _frozen(r.indices, _UNSIGNED), _frozen(r.data)
         return kernels.Weights(*rows, _frozen(r.W_in.T), _frozen(r.W_fb.T), _frozen(r.bias), float(r.leak_rate))
 
-    def run(self, rng: np.random.Generator) -> tuple[Array, Array | None, State]:
+    def run(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
         kernels = import_module("pesn._kernels")  # here, not above: it brings numba
         shape = len(self.inputs), self.reservoir.n_units
-        states = rng.standard_normal(shape) if self.noise else np.empty(shape)
+        states = rng.standard_normal(shape) if self.noise and rng is not None else np.empty(shape)
         outputs, h, y = np.empty(self._shape), self.h.copy(), self.y.copy()
         kernels.drive(self._weights(kernels), self.inputs, *self._loop(kernels), h, y, states, outputs)
         return states, None if self.readout is None else outputs, State(h, None, y, None)
@@ -266,29 +268,47 @@ class _Job:
         return states, outputs, (h.copy(), v.copy()), (y.copy(), y_var.copy())
 
 
-def _frozen(values: Array, dtype: Any = np.float64) -> Array:
+_DOUBLE, _UNSIGNED = np.dtype(np.float64), np.dtype(np.uint32)
+
+
+def _frozen(values: Array, dtype: np.dtype[Any] = _DOUBLE) -> Array:
     """Contiguous and read-only, whatever was given: numba compiles once for each kind of array."""
     array = np.ascontiguousarray(values, dtype).view()
-    array.flags.writeable = False
+    array.setflags(write=False)
     return array
+
+
+_NO_READOUT = _frozen(np.empty((0, 0)))
 
 
 def _rows(argument: str, value: Any, width: int, length: int | None = None) -> Array:
     try:
-        infinite = ~np.isfinite(np.asarray(value, dtype=float))
+        array = as_real(argument, value)
     except (TypeError, ValueError):
-        infinite = np.zeros(0, bool)  # not numbers: as_real says what they are instead
-    if infinite.ndim == 2 and infinite.any():
-        row, column = np.argwhere(infinite)[0]
-        raise ValueError(f"{argument} must be finite, got {np.asarray(value)[row, column]} in row {row}, column {column}")
-    array = as_real(argument, value)
+        _refuse_infinite(argument, value)
+        raise  # not numbers: as_real says what they are instead
     if array.ndim != 2 or array.shape[1] != width or (length is not None and len(array) != length):
         raise ValueError(f"{argument} must have shape ({'T' if length is None else length}, {width}), got {array.shape}")
     return _frozen(array)
 
 
+def _refuse_infinite(argument: str, value: Any) -> None:
+    """A ValueError with the row and the column of the first NaN or infinity, where there is one."""
+    try:
+        infinite = ~np.isfinite(np.asarray(value, dtype=float))
+    except (TypeError, ValueError):
+        return
+    if infinite.ndim == 2 and infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise ValueError(
+            f"{argument} must be finite, got {np.asarray(value)[row, column]} in row {row}, column {column}"
+        ) from None
+
+
 def _vector(argument: str, value: Any, size: int) -> Array:
-    array = np.zeros(size) if value is None else as_real(argument, value)
+    if value is None:
+        return np.zeros(size)
+    array = as_real(argument, value)
     if array.shape != (size,):
         raise ValueError(f"{argument} must have shape ({size},), got {array.shape}")
-    return _frozen(array)
+    return np.ascontiguousarray(array, _DOUBLE)

@@ -13,6 +13,7 @@ array([[ 0.5,  2. , -2. ]])
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ _FADE = 10.0  # how far the precision may fade between two visits of a regularis
 
 
 class RLSState(NamedTuple):
-    """What the recursion carries; never changed in place.
+    """What the recursion carries; never changed in place: an update gives new arrays, ``root`` a read-only one.
 
     ``weights`` (m, p); ``root`` S (p, p) with P = S Sᵀ, the covariance of the weights but for the factor R; the prior that
     forgetting falls back to: ``prior_weights`` (m, p) and ``prior_root`` (p, p), whose rows l make its precision
@@ -92,6 +93,7 @@ def rls_start(
     return RLSState(initial, root, initial, prior_root)
 
 
+@lru_cache(maxsize=16)  # asked for at every row
 def rotation(n_features: int, forgetting: float) -> tuple[int, int, float]:
     """(every, rows, weight): every so many steps, so many of the prior's rows are seen again, each with this weight.
 
@@ -130,19 +132,46 @@ def rls_update(state: RLSState, features: Any, targets: Any, forgetting: float) 
     if len(b) != len(y):
         raise ValueError(f"features and targets must have as many rows, got {len(b)} and {len(y)}")
     every, rows, weight = rotation(p, float(forgetting))
-    events, row, waited = _schedule(len(b), p, every, rows, state.row, state.waited)
-    # Zeros up to whole blocks of rows and whole SIMD registers: zeros they remain, and no loop has a remainder.
-    root = np.zeros((p + -p % 4, p + -p % 16), dtype)
-    root[:p, :p] = state.root
-    weights = np.zeros((m, len(root)), dtype)
-    weights[:, :p] = state.weights
+    old = _padded(state.root)
+    root, weights = np.empty(old.shape, dtype), np.array(state.weights, dtype, order="C")
     predictions = np.empty((len(b), m), dtype)
-    prior = state.prior_root * dtype.type(math.sqrt(weight))
-    in_range = _absorb(root, weights, state.prior_weights, prior, b, y, events, float(forgetting), predictions)
-    root, weights = root[:p, :p].copy(), weights[:, :p].copy()
-    if not (in_range and np.isfinite(root).all() and np.isfinite(weights).all()):
+    prior = state.prior_weights, state.prior_root, dtype.type(math.sqrt(weight))
+    clock = every, rows, state.row, state.waited
+    in_range, row, waited = _follow(old, root, weights, *prior, b, y, *clock, float(forgetting), predictions)
+    root.flags.writeable = False
+    if not in_range:
         raise ValueError(f"rls_update left the range of {dtype} numbers; scale features and targets to about 1")
-    return predictions, state._replace(weights=weights, root=root, row=row, waited=waited)
+    return predictions, RLSState(weights, root[:p, :p], state.prior_weights, state.prior_root, row, waited)
+
+
+def _padded(root: FloatArray) -> FloatArray:
+    """S with zeros up to whole blocks of rows and whole SIMD registers: zeros they remain, and no loop has a remainder.
+
+    What ``rls_update`` gave is the first part of such an array, which is taken as it is: a copy costs as much as learning a row.
+    Nobody can have written to it: it is read-only, padding and all.
+    """
+    p, whole = len(root), root.base
+    shape = p + -p % 4, p + -p % 16
+    if isinstance(whole, np.ndarray) and not whole.flags.writeable:
+        layout = whole.shape, whole.strides, whole.dtype
+        if layout == (shape, root.strides, root.dtype):
+            return whole
+    padded = np.zeros(shape, root.dtype)
+    padded[:p, :p] = root
+    padded.flags.writeable = False
+    return padded
+
+
+@jit()
+def _follow(old, S, weights, W0, prior, scale, B, Y, every, rows, row, waited, forgetting, predictions):  # type: ignore[no-untyped-def]
+    """Learn all rows: ``old`` becomes S, ``weights`` move in place. Whether all is finite, the next prior row, the wait."""
+    m, p = weights.shape
+    events, row, waited = _schedule(len(B), p, every, rows, row, waited)
+    W = np.zeros((m, len(S)), S.dtype)
+    W[:, :p] = weights
+    in_range = _absorb(old, S, W, W0, prior, scale, B, Y, events, forgetting, predictions)
+    weights[:] = W[:, :p]
+    return in_range and np.isfinite(weights).all(), row, waited
 
 
 @jit()
@@ -198,6 +227,36 @@ def _turn(s, t, c, sf, sk, tf, tk, f, k):  # type: ignore[no-untyped-def]
         t[q] = c * t[q] - tf * x - tk * y
 
 
+@jit()
+def _copy(s, t, old_s, old_t):  # type: ignore[no-untyped-def]
+    """Two rows; with more at once, LLVM gives up on proving that they do not overlap, and does not vectorise."""
+    for q in range(s.size):
+        s[q], t[q] = old_s[q], old_t[q]
+
+
+@jit(**_LOOSE)
+def _dots_of_one(s0, s1, s2, s3, f):  # type: ignore[no-untyped-def]
+    """``_dots`` for a single event."""
+    a0 = f.dtype.type(0)
+    a1 = a2 = a3 = a0
+    for q in range(f.size):
+        x = f[q]
+        a0 += s0[q] * x
+        a1 += s1[q] * x
+        a2 += s2[q] * x
+        a3 += s3[q] * x
+    return a0, a1, a2, a3
+
+
+@jit(**_LOOSE)
+def _turn_by_one(s, t, old_s, old_t, c, sf, tf, f):  # type: ignore[no-untyped-def]
+    """``_turn`` for a single event, k = 0, from two rows into two others."""
+    for q in range(f.size):
+        x = f[q]
+        s[q] = c * old_s[q] - sf * x
+        t[q] = c * old_t[q] - tf * x
+
+
 @jit(**_LOOSE)
 def _gather(out, v, r, s0, s1, s2, s3):  # type: ignore[no-untyped-def]
     """Four rows' share in Sᵀ v."""
@@ -207,7 +266,7 @@ def _gather(out, v, r, s0, s1, s2, s3):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def _look_up(events, e, B, prior, v):  # type: ignore[no-untyped-def]
+def _look_up(events, e, B, prior, scale, v):  # type: ignore[no-untyped-def]
     """Event e's row into v, zeros beyond the last event (which then changes nothing)."""
     p = B.shape[1]
     if e >= events.size:
@@ -215,7 +274,7 @@ def _look_up(events, e, B, prior, v):  # type: ignore[no-untyped-def]
     elif events[e] >= 0:
         v[:p] = B[events[e]]
     else:
-        v[:p] = prior[-1 - events[e]]
+        v[:p] = prior[-1 - events[e]] * scale
 
 
 @jit(**_LOOSE)
@@ -232,8 +291,8 @@ def _errors(event, W, W0, v, Y, known, predictions, error):  # type: ignore[no-u
 
 
 @jit(**_LOOSE)
-def _absorb(S, W, W0, prior, B, Y, events, forgetting, predictions):  # type: ignore[no-untyped-def]
-    """Absorb all events into S and W, in place, two in one pass over S; False where a number has left its range.
+def _absorb(old, S, W, W0, prior, scale, B, Y, events, forgetting, predictions):  # type: ignore[no-untyped-def]
+    """Absorb all events into W, in place, and into ``old``, which becomes S, two in one pass; False where S is not finite.
 
     An event is a row v to be fitted, after P has grown by 1/λ (λ < 1 for data, λ = 1 for the prior's rows). Potter:
         f = Sᵀv,  α = λ + fᵀf,  W ← W + e (S f)ᵀ/α,  S ← (S − γ (S f) fᵀ)/√λ,  γ = 1/(α + √(λα)):
@@ -247,13 +306,15 @@ def _absorb(S, W, W0, prior, B, Y, events, forgetting, predictions):  # type: ig
     number = S.dtype.type  # scalars in the matrix's own precision: a float64 among float32 would halve the speed
     rows, width = S.shape
     V, U, NEXT = np.zeros((2, rows), S.dtype), np.zeros((2, width), S.dtype), np.zeros((2, width), S.dtype)
-    k, (g, h) = np.empty(width, S.dtype), np.empty((2, rows), S.dtype)
+    k, (g, h) = np.empty(width, S.dtype), np.zeros((2, rows), S.dtype)
     known, error, error2 = np.zeros((3, W.shape[0]), S.dtype)
     for j in range(2):
-        _look_up(events, j, B, prior, V[j])
+        _look_up(events, j, B, prior, scale, V[j])
     for r in range(0, rows, 4):
-        for j in range(2):
-            _gather(U[j], V[j], r, S[r], S[r + 1], S[r + 2], S[r + 3])
+        for j in range(min(events.size, 2)):
+            _gather(U[j], V[j], r, old[r], old[r + 1], old[r + 2], old[r + 3])
+    if events.size == 0:
+        S[:] = old
     for e in range(0, events.size, 2):
         last = e + 1 == events.size
         f, u = U[0], U[1]
@@ -261,9 +322,9 @@ def _absorb(S, W, W0, prior, B, Y, events, forgetting, predictions):  # type: ig
         alpha = lam + _dot(f, f)
         gamma, c = 1.0 / (alpha + math.sqrt(lam * alpha)), 1.0 / math.sqrt(lam)
         fu = _dot(f, u)
-        shift, scale = number(gamma * fu), number(c)
+        shift, grown = number(gamma * fu), number(c)
         for q in range(width):
-            k[q] = scale * (u[q] - shift * f[q])
+            k[q] = grown * (u[q] - shift * f[q])
         lam2 = forgetting if not last and events[e + 1] >= 0 else 1.0
         alpha2 = lam2 + _dot(k, k)
         gamma2, c2 = 1.0 / (alpha2 + math.sqrt(lam2 * alpha2)), 1.0 / math.sqrt(lam2)
@@ -277,12 +338,25 @@ def _absorb(S, W, W0, prior, B, Y, events, forgetting, predictions):  # type: ig
                 known[j] = error[j] * fu / alpha
             _errors(events[e + 1], W, W0, V[1], Y, known, predictions, error2)
         for j in range(2):
-            _look_up(events, e + 2 + j, B, prior, V[j])
+            _look_up(events, e + 2 + j, B, prior, scale, V[j])
         NEXT[:] = 0
         a, x, both = number(gamma * _dot(f, k)), number(c), number(c * c2)
         on_f, on_k = number(c * c2 * gamma), number(c2 * gamma2)
+        # After the last event V[0] is 0, and what is gathered too, unless S is not finite: 0 · ∞ is NaN.
+        two_ahead = e + 3 < events.size
         for r in range(0, rows, 4):
             s0, s1, s2, s3 = S[r], S[r + 1], S[r + 2], S[r + 3]
+            if e == 0:
+                o0, o1, o2, o3 = old[r], old[r + 1], old[r + 2], old[r + 3]
+                if last:  # a row a call: half of the work, as k = 0
+                    g0, g1, g2, g3 = _dots_of_one(o0, o1, o2, o3, f)
+                    g[r], g[r + 1], g[r + 2], g[r + 3] = g0, g1, g2, g3
+                    _turn_by_one(s0, s1, o0, o1, both, on_f * g0, on_f * g1, f)
+                    _turn_by_one(s2, s3, o2, o3, both, on_f * g2, on_f * g3, f)
+                    _gather(NEXT[0], V[0], r, s0, s1, s2, s3)
+                    continue
+                _copy(s0, s1, o0, o1)
+                _copy(s2, s3, o2, o3)
             g0, g1, g2, g3, d0, d1, d2, d3 = _dots(s0, s1, s2, s3, f, k)
             h0, h1, h2, h3 = x * (d0 - a * g0), x * (d1 - a * g1), x * (d2 - a * g2), x * (d3 - a * g3)
             g[r], g[r + 1], g[r + 2], g[r + 3] = g0, g1, g2, g3
@@ -290,10 +364,11 @@ def _absorb(S, W, W0, prior, B, Y, events, forgetting, predictions):  # type: ig
             _turn(s0, s1, both, on_f * g0, on_k * h0, on_f * g1, on_k * h1, f, k)
             _turn(s2, s3, both, on_f * g2, on_k * h2, on_f * g3, on_k * h3, f, k)
             _gather(NEXT[0], V[0], r, s0, s1, s2, s3)
-            _gather(NEXT[1], V[1], r, s0, s1, s2, s3)
+            if two_ahead:
+                _gather(NEXT[1], V[1], r, s0, s1, s2, s3)
         for j in range(W.shape[0]):
             w, by_g, by_h = W[j], number(error[j] / alpha), number(error2[j] / alpha2)
             for r in range(rows):
                 w[r] += by_g * g[r] + by_h * h[r]
         U, NEXT = NEXT, U
-    return True
+    return np.isfinite(U[0]).all()
