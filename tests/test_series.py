@@ -262,3 +262,13 @@ def test_short_stretches_are_left_out_where_they_can_be_spared(sizes, kept):
 
 def test_stretches_within_the_washout_are_left_out():
     assert [len(p.z) for p in worthwhile(pieces_of(30, 60, 20), 31)] == [60]
+
+
+def test_what_varies_by_rounding_alone_is_constant():
+    ramp = np.diff(np.linspace(1.0, 2.0, 200))[:, None]  # all alike but for the last digits
+    assert ramp.std() > 0.0
+    scale = scale_of(np.arange(199.0)[:, None], ramp)
+    assert scale.x_std[0] == 1.0
+    assert scale.y_std[0] == pytest.approx(np.arange(199.0).std())
+    tiny = scale_of(1e-300 * np.arange(5.0)[:, None], np.empty((5, 0)))
+    assert 0.0 < tiny.y_std[0] < 1e-299

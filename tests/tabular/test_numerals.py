@@ -32,12 +32,25 @@ def test_missing():
 
 
 def test_which_comma_is_asked_for_not_guessed():
-    with pytest.raises(DataError, match=r"'x' has '1,234' in line 2, which may be a thousand or a decimal comma"):
+    with pytest.raises(DataError, match=r"'x' has '1,234' in line 2, which may be a thousand or a fraction"):
         numbers("1,234", "2,345")
     assert numbers("1,234", "2,345", comma_separated=True) == [1234.0, 2345.0]
 
 
-@pytest.mark.parametrize("wrong", ["oops", "1.2.3", "12,34,5", "5 %", "inf", "1e999"])
+def test_which_dot_is_asked_for_not_guessed():
+    with pytest.raises(DataError, match=r"'x' has '1\.163' in line 3, which may be a thousand or a fraction"):
+        numbers("950", "1.163", "1.339")
+    assert numbers("950", "1.163", comma_separated=True) == [950.0, 1.163]
+    assert numbers("0.163", "0.339", "1.250") == [0.163, 0.339, 1.25]
+    assert numbers("950", "1.163", "2.5") == [950.0, 1.163, 2.5]
+
+
+def test_signs_of_currency_and_percent():
+    assert numbers("$12.50", "-$3", "€ 4") == [12.5, -3.0, 4.0]
+    assert numbers("12 €", "38.8%", "5 %") == [12.0, 38.8, 5.0]
+
+
+@pytest.mark.parametrize("wrong", ["oops", "1.2.3", "12,34,5", "5 % of", "inf", "1e999"])
 def test_what_is_no_number_is_named_with_its_line(wrong):
     with pytest.raises(DataError, match=r"column 'x' has '.*' in line 4"):
         numbers("1.5", "2", wrong, "4")

@@ -149,3 +149,19 @@ def test_the_future_must_go_on(file):
     counted = read(file("x,u\n1,5\n2,6\n", "counted.csv"), targets=["x"], inputs=["u"])
     with pytest.raises(DataError, match="has 1 row, and 2 steps are to be forecast"):
         read_ahead(file("u\n7\n", "one.csv"), counted, 2)
+
+
+def test_several_runs_are_not_one_series(file):
+    rows = "".join(f"{run},{0.1 * k:.1f},{k + run}\n" for run in (0, 1) for k in range(30))
+    with pytest.raises(DataError, match=r"column 't' begins again at row 31 of the table: it holds several runs"):
+        read(file("run,t,x\n" + rows))
+
+
+def test_seconds_since_1970_under_a_short_name(file):
+    table = read(file("ts,v\n" + "".join(f"{1_700_000_000 + 3600 * k},{k % 7}\n" for k in range(30))))
+    assert (table.targets, table.freq) == (["v"], "h")
+
+
+def test_no_numbers_at_all(file):
+    with pytest.raises(DataError, match="no column of numbers to forecast; there are 'name' with 'a'"):
+        read(file("day,name\n2024-01-01,a\n2024-01-02,b\n"))
