@@ -94,7 +94,7 @@ def _shown(outcome: Outcome, record: dict[str, Any], svg: str) -> dict[str, Any]
     tables.append(("The forecast", list(frame.columns), summary.texts(outcome)))
     targets = ", ".join(outcome.table.targets)
     percents = " and ".join(f"{100 * level:g} %" for level in outcome.levels)
-    alt = f"{targets}: what was observed, then the mean of the forecast with bands that hold {percents} of what comes."
+    alt = f"{targets}: what was observed, then the mean of the forecast with bands meant to hold {percents} of what comes."
     return {
         "title": f"Forecast of {targets}" if len(targets) < 80 else f"Forecast of {len(outcome.table.targets)} columns",
         "said": said,
