@@ -73,8 +73,8 @@ def _checked(record: dict[str, Any], forecaster: Forecaster) -> Saved:
     recipe = Recipe(**record["recipe"])
     season = Season(int(record["season"][0]), float(record["season"][1]))
     kinds: dict[str, Any] = {
-        "difference": int, "harmonics": int, "log": bool, "naive": float, "target": str, "n_units": int, "ridge": float, "leak_rate": float,
-        "spectral_radius": float, "input_scaling": float,
+        "difference": int, "harmonics": int, "log": bool, "naive": float, "target": str, "n_units": int, "ridge": float,
+        "leak_rate": float, "spectral_radius": float, "input_scaling": float,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(getattr(recipe, name), (kind, int) if kind is float else kind):
