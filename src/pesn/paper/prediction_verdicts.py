@@ -119,6 +119,7 @@ def judge_updating(frozen: float, before: float, future: float, unit: str) -> Ve
     if before <= 2.0 / 3.0 * frozen:
         return Verdict("needs-updating", "holds", reason)
     if future <= 2.0 / 3.0 * frozen:
-        left = f"Without the future {100 * fair / unfair:.0f} % of that gain is left, and the error falls by less than a third."
+        share = f"{100 * fair / unfair:.0f} %" if fair < 0.0 else "nothing"
+        left = f"Without the future {share} of that gain is left, and the error does not fall by a third."
         return Verdict("needs-updating", "corrected", f"{reason} {left}")
     return Verdict("needs-updating", "does not hold", f"{reason} Neither lowers it by a third.")
