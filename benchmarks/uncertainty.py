@@ -27,7 +27,7 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 from pages import table, write_block
 from pesn import Forecaster, ProbabilisticESN
-from pesn.beliefs import Coupling, start
+from pesn.beliefs import Coupling, Full, start
 from pesn.metrics import crps_gaussian
 from pesn.reservoir import State, draw, run
 from pesn.systems import cart_pole, chaotic
@@ -389,6 +389,33 @@ def speed(repeats: int = 40) -> dict[str, float]:
 # ---------------------------------------------------------------- reports
 
 
+def stability(form: str, steps: int) -> tuple[float, float]:
+    """Many steps of a loop, every seventh row seen: least eigenvalue of the covariance ÷ the largest, and largest deviation."""
+    found = task("cart pole", 0)
+    esn = ProbabilisticESN(30, washout=100, random_state=0, process_noise=1e-4, covariance=form, rank=10)
+    forecaster = Forecaster(esn, calibrate=False).fit(*found.train[0])
+    loop, (y, u) = forecaster.loop(), forecaster.scaled(*found.test[0])
+    units = start(form, np.zeros(30), 0.1 * np.eye(30), loop.coupling)
+    belief = loop.enter(units, y[0], 0.1 * np.eye(loop.size), u[0], np.zeros(1))
+    least, widest = 1.0, 0.0
+    for step in range(steps):
+        now = (step + 1) % len(y)
+        belief = loop.emit(loop.drive(belief), u[now], np.zeros(1)).belief
+        if step % 7 == 0:
+            belief = loop.observe(belief, np.where(np.arange(loop.size) == step % loop.size, np.nan, y[now]))
+        if step % 100 == 99:
+            cov = (
+                belief.cov
+                if isinstance(belief, Full)
+                else belief.factor @ belief.factor.T + np.diag(np.concatenate([np.zeros(belief.carried), belief.own]))
+            )
+            values = np.linalg.eigvalsh(cov)
+            if not (np.isfinite(belief.mean).all() and np.isfinite(values).all()):
+                raise FloatingPointError(f"{form}: not finite after {step + 1} steps")
+            least, widest = min(least, float(values[0] / values[-1])), max(widest, float(np.sqrt(cov.diagonal().max())))
+    return least, widest
+
+
 def _spread(values: Any, digits: int = 1) -> str:
     """Mean with the least and the largest over seeds."""
     a = np.asarray(values, float)
@@ -475,9 +502,18 @@ def report_speed(seeds: int, quick: bool) -> str:
     return table(["low-rank, N = 1000, k = 40", ""], [[name, f"{value:.2f}"] for name, value in found.items()])
 
 
+def report_stability(seeds: int, quick: bool) -> str:
+    steps = 2_000 if quick else 100_000
+    rows = []
+    for form in ("full", "low-rank"):
+        least, widest = stability(form, steps)
+        rows.append([form, f"{steps:,}", f"{least:.1e}", f"{widest:.2g}"])
+    return table(["covariance", "steps, all finite", "least eigenvalue ÷ largest", "largest deviation"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["monte-carlo", "cold-start", "coverage", "speed", "all"])
+    parser.add_argument("what", choices=["monte-carlo", "cold-start", "coverage", "speed", "stability", "all"])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", type=Path)
@@ -488,6 +524,7 @@ def main() -> None:
         "cold-start": lambda: report_cold_start(options.seeds, options.quick),
         "coverage": lambda: report_coverage(options.seeds, options.quick, options.data),
         "speed": lambda: report_speed(options.seeds, options.quick),
+        "stability": lambda: report_stability(options.seeds, options.quick),
     }
     for name in reports if options.what == "all" else [options.what]:
         begin = time.perf_counter()
