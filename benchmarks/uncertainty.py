@@ -396,7 +396,7 @@ def stability(form: str, steps: int) -> tuple[float, float]:
     forecaster = Forecaster(esn, calibrate=False).fit(*found.train[0])
     loop, (y, u) = forecaster.loop(), forecaster.scaled(*found.test[0])
     units = start(form, np.zeros(30), 0.1 * np.eye(30), loop.coupling)
-    belief = loop.enter(units, y[0], 0.1 * np.eye(loop.size), u[0], np.zeros(1))
+    belief: Any = loop.enter(units, y[0], 0.1 * np.eye(loop.size), u[0], np.zeros(1))
     least, widest = 1.0, 0.0
     for step in range(steps):
         now = (step + 1) % len(y)
