@@ -35,3 +35,21 @@ def reference():
         )
         for name in ("tanh", "sigmoid", "silu", "softplus", "gelu", "erf")
     }
+
+
+@pytest.fixture(scope="session")
+def read_to_end():
+    """A function that gives all that is still written to a terminal, by the file descriptor of its screen."""
+
+    def read(screen):
+        shown = b""
+        while True:
+            try:
+                more = os.read(screen, 4096)
+            except OSError:  # the other end is closed
+                return shown
+            if not more:
+                return shown
+            shown += more
+
+    return read

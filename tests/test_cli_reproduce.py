@@ -156,7 +156,7 @@ def test_the_papers_items_judge_its_claims():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
-def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path):
+def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path, read_to_end):
     import pty
 
     screen, terminal = pty.openpty()
@@ -171,14 +171,7 @@ def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path):
         time.sleep(1.0)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to workers too
         start = time.monotonic()
-        while True:
-            try:
-                more = os.read(screen, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not more:
-                break
-            shown += more
+        shown += read_to_end(screen)
         assert process.wait(timeout=30) == 130
         assert time.monotonic() - start < 20.0
         assert process.stdout.read() == b""

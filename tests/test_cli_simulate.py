@@ -254,7 +254,7 @@ def test_a_real_process(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
 @pytest.mark.parametrize("no_colour", [False, True])
-def test_on_a_terminal_a_bar_and_ctrl_c(tmp_path, no_colour):
+def test_on_a_terminal_a_bar_and_ctrl_c(tmp_path, no_colour, read_to_end):
     import pty
 
     screen, terminal = pty.openpty()
@@ -269,14 +269,7 @@ def test_on_a_terminal_a_bar_and_ctrl_c(tmp_path, no_colour):
             shown += os.read(screen, 4096)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        while True:
-            try:
-                more = os.read(screen, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not more:
-                break
-            shown += more
+        shown += read_to_end(screen)
         assert process.wait(timeout=30) == 130
         assert process.stdout.read() == b""
     finally:

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import shutil
 import tempfile
 import traceback
@@ -24,7 +23,7 @@ from pesn.engines import JoblibTasks, KeepingError, connected, versions
 from pesn.paper.result import Result, Settings
 from pesn.parameters import flag, whole_number
 from pesn.recording import finished, plain, to_json, write
-from pesn.writing import replacing
+from pesn.writing import beside, replacing, sync
 
 __all__ = ["ItemError", "Watch", "reproduce"]
 
@@ -117,11 +116,11 @@ def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch
         place = next((frame for frame in reversed(frames) if frame.filename == item.__file__), frames[-1])
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ItemError(f"{item.NAME} failed: {what} ({place.filename}:{place.lineno})") from error
-    temporary = _beside(folder / item.NAME)
+    temporary = beside(folder / item.NAME)
     try:
         temporary.mkdir()
         record = write(item, settings, digest, result, tasks, temporary)
-        _sync(temporary)
+        sync(*temporary.iterdir())
         _put(temporary, folder / item.NAME)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -175,7 +174,7 @@ def _refuse_strange(place: Path) -> None:
 
 def _put(temporary: Path, place: Path) -> None:
     """Rename a folder to its place; an older result goes."""
-    old = _beside(place)
+    old = beside(place)
     with contextlib.suppress(FileNotFoundError):
         os.rename(place, old)
     os.rename(temporary, place)
@@ -193,17 +192,6 @@ def _gather(folder: Path) -> None:
         write_page(folder, [record["name"] for record in found])
     except ValueError as error:  # a result.json of someone else's
         raise ItemError(f"the page cannot be made: {error}") from error
-
-
-def _beside(place: Path) -> Path:
-    return place.with_name(f".{place.name}-{secrets.token_hex(4)}.part")
-
-
-def _sync(folder: Path) -> None:
-    """On the disk, before the name that says that it is whole."""
-    for path in folder.iterdir():
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["refuse_unwritable", "replacing"]
+__all__ = ["beside", "refuse_unwritable", "replacing", "sync"]
 
 
 @contextlib.contextmanager
@@ -32,13 +32,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         except OSError as error:
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # the file that was asked for
         yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
+        sync(temporary)
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def beside(place: Path) -> Path:
+    """A name that nothing has, for a folder to be renamed to ``place`` when it is whole; hidden, and it ends in .part."""
+    return place.with_name(f".{place.name[:100]}-{secrets.token_hex(4)}.part")
+
+
+def sync(*paths: Path) -> None:
+    """On the disk, before the name that says that they are whole."""
+    for path in paths:
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
 
 
 def refuse_unwritable(path: str | os.PathLike[str]) -> None:

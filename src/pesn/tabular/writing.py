@@ -13,7 +13,7 @@ from typing import Any
 from pesn.report.forecast_page import page
 from pesn.tabular import summary
 from pesn.tabular.job import Outcome
-from pesn.writing import refuse_unwritable
+from pesn.writing import beside, refuse_unwritable, sync
 
 __all__ = ["FILES", "refuse", "write"]
 
@@ -39,17 +39,15 @@ def write(outcome: Outcome, folder: Path, command: str, seconds: float) -> None:
     """Write the files beside the folder first, then put them in their places."""
     place = Path(os.path.realpath(folder))
     place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}-", suffix=".part", dir=place.parent))
+    temporary = beside(place)
+    temporary.mkdir()
     try:
         record = summary.record(outcome, command, seconds)
         summary.frame(outcome).to_csv(temporary / "forecast.csv", index=False)
         svg = _picture(outcome, temporary)
         (temporary / "summary.json").write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
         (temporary / "index.html").write_text(page(_shown(outcome, record, svg)), encoding="utf-8")
-        temporary.chmod(0o777 & ~_umask())
-        for path in temporary.iterdir():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
+        sync(*temporary.iterdir())
         if place.exists():
             for name in FILES:
                 os.replace(temporary / name, place / name)
@@ -117,9 +115,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and value != value else value
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
