@@ -1,5 +1,7 @@
 """Claim: the ways to write a time are understood, the step of a calendar is found through gaps, and it goes on."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,6 +75,49 @@ def test_without_a_step_the_place_is_named():
     index = pd.DatetimeIndex(["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:07", "2020-01-01 02:20:13"], name="when")
     with pytest.raises(DataError, match="'when' has no regular step: from 2020"):
         regular(pd.DataFrame({"x": range(4)}, index=index))
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("freq", ["s", "15min", "h", "D", "B", "W-SAT", "MS", "ME", "QE-DEC", "YS-JAN"])
+def test_one_wrong_date_is_named_and_costs_nothing(freq, early, known):
+    """A grid up to it has millions of rows: it must be counted, not made."""
+    index = pd.date_range("2024-01-01", periods=50, freq=freq, unit="us")
+    wrong = pd.date_range("0030-01-01" if early else "9000-01-01", periods=1, freq=freq, unit="us")
+    index = wrong.append(index) if early else index.append(wrong)
+    frame = pd.DataFrame({"x": np.arange(51.0)}, index=index.rename("when"))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=rf"'when' has {wrong[0].date()}.* in line {2 if early else 52}, too far from"):
+        regular(frame, freq if known else None, list(range(2, 53)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
+
+
+def test_one_wrong_number_is_named():
+    index = pd.Index([*range(30), 10**9], name="t")
+    with pytest.raises(DataError, match="'t' has 1000000000 in line 32, too far from the row before it, 29: 31 rows cannot fill"):
+        regular(pd.DataFrame({"x": np.arange(31.0)}, index=index), None, list(range(2, 33)))
+
+
+@pytest.mark.parametrize("freq", ["s", "15min", "h", "D", "2D", "B", "W-SAT", "MS", "3MS", "BME", "QE-DEC", "YS-JAN", "WOM-3FRI"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_steps_between_are_those_of_a_grid(freq, zone):
+    grid = pd.date_range("2023-11-02", periods=700, freq=freq, tz=zone)
+    for k in (0, 1, 2, 9, 150, 699):
+        assert steps_between(grid[0], grid[k], freq, 1.0) == k
+        assert steps_between(grid[k], grid[0], freq, 1.0) == -k
+    assert steps_between(grid[0], grid[9] + pd.Timedelta("1ms"), freq, 1.0) is None
+
+
+def test_steps_over_centuries_are_counted_by_division():
+    first, later = pd.Timestamp("1000-01-01"), pd.Timestamp("9000-01-01")
+    tracemalloc.start()
+    assert steps_between(first, later, "s", 1.0) == 252_455_616_000 == 86_400 * steps_between(first, later, "D", 1.0)
+    assert steps_between(first, later, "MS", 1.0) == 96_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
 
 
 def test_step_names():

@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
 )
 _MOST_MISSING = 3.0  # rows of the grid for each row given: beyond, the dates have no step
+_FEW = 500  # rows: fewer may lie as far apart as so many, where their step is known
 _FORMATS = (
     "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",
     "%d %B %Y", "%B %d, %Y", "%b %Y", "%B %Y", "%b-%Y", "%m/%Y", "%Y/%m", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
@@ -97,16 +100,19 @@ def frequency_of(index: Any) -> str | None:
     if len(index) > 2 and (whole := pd.DatetimeIndex(index, freq="infer").freq) is not None:
         return _same_quarters(str(whole.freqstr))
     for freq in _candidates(index):
+        # Counted before it is made: a single wrong date asks for millions of rows.
+        if _about_steps(index[0], index[-1], freq) > 1.2 * _MOST_MISSING * len(index):
+            continue
         grid = pd.date_range(index[0], index[-1], freq=freq)
         if len(grid) <= _MOST_MISSING * len(index) and index.isin(grid).all():
             return _same_quarters(freq)
     return None
 
 
-def regular(frame: Any, freq: str | None = None) -> tuple[Any, str | None, int]:
+def regular(frame: Any, freq: str | None = None, lines: Sequence[int] | None = None) -> tuple[Any, str | None, int]:
     """Rows on a regular grid of times, NaN where one is missing; the frequency, None for numbers; how many were missing.
 
-    ``freq`` is the step they must have, where it is known.
+    ``freq`` is the step they must have, where it is known; ``lines`` are the file's lines, for errors.
     """
     import pandas as pd
 
@@ -119,17 +125,19 @@ def regular(frame: Any, freq: str | None = None) -> tuple[Any, str | None, int]:
             freq = frequency_of(index) if index.is_unique else None
             frame = frame.set_axis(index.rename(frame.index.name))
         if freq is None:
-            raise _without_step(frame.index)
+            raise _without_step(frame.index, lines)
+        if given is not None and _about_steps(index[0], index[-1], freq) > _MOST_MISSING * max(len(index), _FEW):
+            raise _far_away(index, lines, step_name(freq))
         grid = pd.date_range(index[0], index[-1], freq=freq, name=index.name)
         if not index.isin(grid).all():
             if given is None:
-                raise _without_step(index)
+                raise _without_step(index, lines)
             off = _shown(index[~index.isin(grid)][0])
             raise DataError(f"column {str(index.name)!r} must keep the step of a {step_name(given)}, got {off}")
         return frame.reindex(grid), freq, len(grid) - len(index)
     step = _step(index.to_numpy(dtype=np.float64)) if len(index) > 1 else 1.0
     if step is None:
-        raise _without_step(index)
+        raise _without_step(index, lines)
     places = np.rint((index.to_numpy(np.float64) - float(index[0])) / step).astype(int)
     full = pd.RangeIndex(places[-1] + 1)
     rows = frame.set_axis(pd.Index(places)).reindex(full)
@@ -155,11 +163,13 @@ def steps_between(first: Any, later: Any, freq: str | None, step: float) -> int 
     if freq is None:
         steps = (later - first) / step
         return round(steps) if abs(steps - round(steps)) < 1e-6 else None
-    forward = first <= later
-    grid = pd.date_range(*((first, later) if forward else (later, first)), freq=freq)
-    if not len(grid) or grid[-1] != (later if forward else first) or grid[0] != (first if forward else later):
+    offset = pd.tseries.frequencies.to_offset(freq)
+    if not offset.is_on_offset(first):
         return None
-    return (len(grid) - 1) * (1 if forward else -1)
+    about = round(_about_steps(first, later, freq))
+    near = range(about - abs(about) // 8 - 2, about + abs(about) // 8 + 3)  # a month is not as long as another
+    steps = near[min(bisect_left(near, later, key=lambda k: _moved(first, k, offset)), len(near) - 1)]
+    return steps if _moved(first, steps, offset) == later else None
 
 
 def step_name(freq: str | None) -> str:
@@ -241,7 +251,7 @@ def _candidates(index: Any) -> list[str]:
     if midnight:
         if len(set(index.day_of_week)) == 1:
             found.append(f"W-{index[0].strftime('%a').upper()}")
-        weekends = pd.date_range(index[0], index[-1], freq="D").day_of_week >= 5
+        weekends = pd.date_range(index[0], min(index[-1], index[0] + pd.Timedelta(days=7)), freq="D").day_of_week >= 5
         found += ["B"] * bool(weekends.any() and (index.day_of_week < 5).all()) + ["D"]
     usual = np.median(gaps)
     for gap in {usual, gaps.min()}:
@@ -249,6 +259,27 @@ def _candidates(index: Any) -> list[str]:
         if with_unit is not None:
             found.append(with_unit.freqstr)
     return found
+
+
+def _about_steps(first: Any, last: Any, freq: str) -> float:
+    """Steps from one date to another, by division: exact for clocks, within a tenth and a step for calendars."""
+    import pandas as pd
+
+    offset = pd.tseries.frequencies.to_offset(freq)
+    if isinstance(offset, pd.offsets.Tick):
+        return float((last - first) / pd.Timedelta(offset))
+    start = offset.rollforward(pd.Timestamp("2000-01-01"))
+    return float((last - first) / ((start + 12 * offset - start) / 12))
+
+
+def _moved(first: Any, steps: int, offset: Any) -> Any:
+    """So many steps on; those of calendars keep the clock when it is put forward or back."""
+    import pandas as pd
+
+    zone = first.tz
+    if zone is None or (isinstance(offset, pd.offsets.Tick) and not isinstance(offset, pd.offsets.Day)):
+        return first + steps * offset
+    return (first.tz_localize(None) + steps * offset).tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
 
 
 def _same_quarters(freq: str) -> str:
@@ -280,12 +311,31 @@ def _step(values: Any) -> float | None:
     return None
 
 
-def _without_step(index: Any) -> DataError:
+def _without_step(index: Any, lines: Sequence[int] | None) -> DataError:
     gaps = np.diff(index.to_numpy())
-    odd = int(np.argmax(np.abs(gaps - np.median(gaps))))
+    usual = np.median(gaps)
+    odd = int(np.argmax(np.abs(gaps - usual)))
+    if gaps[odd] > _MOST_MISSING * len(index) * usual:
+        return _far_away(index, lines, "")
+    there, after = ("" if lines is None else f" (line {lines[place]})" for place in (odd, odd + 1))
     return DataError(
-        f"column {str(index.name)!r} has no regular step: from {_shown(index[odd])} to {_shown(index[odd + 1])} is none of the "
-        "others'; bring the rows to one step first, with pandas' resample for example"
+        f"column {str(index.name)!r} has no regular step: from {_shown(index[odd])}{there} to {_shown(index[odd + 1])}{after} is "
+        "none of the others'; bring the rows to one step first, with pandas' resample for example"
+    )
+
+
+def _far_away(index: Any, lines: Sequence[int] | None, step: str) -> DataError:
+    """A row that is so far from the others that its time must be wrong: beyond the widest gap, on the side of the fewer rows."""
+    gaps = np.diff(index.to_numpy())
+    before = int(np.argmax(gaps))
+    late = 2 * (before + 1) >= len(index)
+    place, other = (before + 1, "before") if late else (before, "after")
+    line = "" if lines is None else f" in line {lines[place]}"
+    steps = f", where a step is a {step}" if step else ""
+    return DataError(
+        f"column {str(index.name)!r} has {_shown(index[place])}{line}, too far from the row {other} it, "
+        f"{_shown(index[before if late else before + 1])}{steps}: {len(index)} rows cannot fill the gap; correct the time, or "
+        "leave the row out"
     )
 
 

@@ -107,8 +107,8 @@ def read(
     if times is None:
         freq = None
     else:
-        frame = _sorted(frame, lines, warnings)
-        frame, freq, missing = regular(frame, freq)
+        frame, lines = _sorted(frame, lines, warnings)
+        frame, freq, missing = regular(frame, freq, lines)
         if missing:
             notes.append(f"{counted(missing, 'missing ' + _one(freq))} left as {'a gap' if missing == 1 else 'gaps'}")
     return _trimmed(Table(frame, targets, inputs, label, freq, None, notes, warnings), named)
@@ -134,7 +134,7 @@ def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) 
         if len(frame) < count:
             raise DataError(f"{path} has {counted(len(frame), 'row')}, and {count} steps are to be forecast")
         return frame.to_numpy(np.float64)[:count]
-    frame = _sorted(frame, lines, [])
+    frame, _ = _sorted(frame, lines, [])
     if type(frame.index) is not type(table.frame.index):
         raise DataError(f"{path}: column {apart[0]!r} does not go on as {table.time!r} does in the other file")
     count = int((frame.index > table.frame.index[-1]).sum()) if horizon is None else horizon
@@ -262,8 +262,8 @@ def _row_numbers(column: Any, name: str) -> bool:
 # ---------------------------------------------------------------- rows
 
 
-def _sorted(frame: Any, lines: Sequence[int], warnings: list[str]) -> Any:
-    """Rows in the order of their times, each time once."""
+def _sorted(frame: Any, lines: list[int], warnings: list[str]) -> tuple[Any, list[int]]:
+    """Rows in the order of their times, each time once, and their lines."""
     double = frame.index[frame.index.duplicated()]
     name = frame.index.name
     if len(double):
@@ -276,8 +276,9 @@ def _sorted(frame: Any, lines: Sequence[int], warnings: list[str]) -> Any:
     if not frame.index.is_monotonic_increasing:
         first = int(np.argmax(np.diff(frame.index.to_numpy()).astype(float) < 0)) + 1
         warnings.append(f"rows were not in order of {name!r} (first in line {lines[first]}); they were sorted")
-        frame = frame.sort_index()
-    return frame
+        order = np.argsort(frame.index)
+        frame, lines = frame.iloc[order], [lines[int(i)] for i in order]
+    return frame, lines
 
 
 def _one(freq: str | None) -> str:
