@@ -79,10 +79,10 @@ def test_an_update_moves_the_dates_on(tmp_path):
     again = load(tmp_path / "a")
     pd.testing.assert_index_equal(again.forecast(2).index, DAYS[315:317])
     pd.testing.assert_index_equal(again.forecast(2, FRAME.iloc[:1]).index, DAYS[1:3])
-    before = again._clock
+    before = again._time
     with pytest.raises(ValueError, match="y must have the columns"):
         again.update(FRAME[["b", "a"]])
-    assert again._clock == before
+    assert again._time == before
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_the_last_of_several_runs_says_when():
 
 def test_inputs_of_other_names_are_refused(driven):
     shuffled, other = INPUTS[["v", "u"]], INPUTS.rename(columns={"v": "w"})
-    ahead = INPUTS.iloc[:3]
+    ahead = INPUTS.iloc[8:11]
     context = FRAME.iloc[:9], INPUTS.iloc[:8]
-    expected = driven.forecast(3, (ROWS[:9], KNOWN[:8]), KNOWN[:3])
+    expected = driven.forecast(3, (ROWS[:9], KNOWN[:8]), KNOWN[8:11])
     same(driven.forecast(3, context, ahead), expected)
     for wrong in (shuffled, other):
         found = rf"must have the columns \['u', 'v'\], as X had in fit, got \['{wrong.columns[0]}', '{wrong.columns[1]}'\]"

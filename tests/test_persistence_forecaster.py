@@ -9,6 +9,7 @@ import dataclasses
 import io
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,11 @@ import pytest
 from sklearn.base import clone
 
 from pesn import persistence
-from pesn.dating import Clock
 from pesn.esn import EchoStateNetwork
 from pesn.forecasting import Forecaster
 from pesn.persistence import load
 from pesn.probabilistic_esn import ProbabilisticESN
+from pesn.time_index import TimeIndex
 
 T = np.arange(300.0)
 SERIES = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T), np.cumsum(0.1 * np.sin(0.2 * T))])
@@ -109,7 +110,7 @@ def test_a_file_of_the_second_format(tmp_path):
     schema, manifest = (persistence.json.loads(members.pop(name)) for name in ("schema.json", "pesn.json"))
     content = schema["content"]["content"]
     for one, names in (
-        (content, ("verbose", "target_", "known_names_", "_clock")),
+        (content, ("verbose", "target_", "known_names_", "_time")),
         *((content[inside]["content"]["content"], ("verbose",)) for inside in ("esn", "esn_")),
     ):
         for name in names:
@@ -124,9 +125,21 @@ def test_a_file_of_the_second_format(tmp_path):
     again = load(tmp_path / "2")
     same_forecast(model, again)
     assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
-    assert (again.target_, again.known_names_, again._clock, again.esn_.verbose) == ("change", None, None, False)
-    with pytest.raises(ValueError, match="attributes are not those of a Forecaster: _clock"):
+    assert (again.target_, again.known_names_, again._time, again.esn_.verbose) == ("change", None, None, False)
+    with pytest.raises(ValueError, match="attributes are not those of a Forecaster: _time"):
         load(tmp_path / f"{persistence.FORMAT}")
+
+
+def test_a_file_of_the_third_format():
+    """A file that such a version has written: where its labels go on was of another class then."""
+    t = np.arange(120.0)
+    days = pd.date_range("2024-01-01", periods=123, freq="B", name="day")
+    rows = pd.DataFrame({"a": np.sin(0.2 * t), "b": np.cos(0.31 * t)}, index=days[:120])
+    model = load(Path(__file__).parent / "data" / "forecaster-format-3.pesn")
+    pd.testing.assert_index_equal(model.forecast(3).index, days[120:])
+    pd.testing.assert_index_equal(model.forecast(2, rows.iloc[:50]).index, days[50:52])
+    np.testing.assert_allclose(model.forecast(1).mean, model.forecast(1, rows).mean, atol=0.02)
+    assert np.abs(model.forecast(1).mean - [np.sin(0.2 * 120), np.cos(0.31 * 120)]).max() < 0.1
 
 
 def attempt(path):
@@ -196,12 +209,12 @@ TAMPERED = {
     "target": (lambda f: setattr(f, "target_", "both"), "target_ is 'both'"),
     "names": (lambda f: setattr(f, "names_", ["a"]), "names_ is not a list of 3 names"),
     "names of X": (lambda f: setattr(f, "known_names_", ["a", "b"]), "known_names_ is not a list of 1 names"),
-    "no clock": (lambda f: setattr(f, "_clock", ("dates", "2024")), "_clock is a tuple"),
-    "clock's kind": (lambda f: setattr(f, "_clock", Clock("years", 1, "YS")), "_clock goes on by 'YS' years"),
-    "clock's parts": (lambda f: setattr(f, "_clock", Clock("dates", 2024, "D")), "_clock is not of texts and numbers"),
-    "clock's step": (lambda f: setattr(f, "_clock", Clock("numbers", 3, -1)), "_clock goes on by -1 numbers"),
-    "clock's date": (lambda f: setattr(f, "_clock", Clock("dates", "soon", "D")), ""),
-    "clock's rule": (lambda f: setattr(f, "_clock", Clock("dates", "2024-01-01", "fortnight")), ""),
+    "no time": (lambda f: setattr(f, "_time", ("dates", "2024")), "_time is a tuple"),
+    "time's kind": (lambda f: setattr(f, "_time", TimeIndex("years", 1, "YS")), "_time goes on by 'YS' years"),
+    "time's parts": (lambda f: setattr(f, "_time", TimeIndex("dates", 2024, "D")), "_time is not of texts and numbers"),
+    "time's step": (lambda f: setattr(f, "_time", TimeIndex("numbers", 3, -1)), "_time goes on by -1 numbers"),
+    "time's date": (lambda f: setattr(f, "_time", TimeIndex("dates", "soon", "D")), ""),
+    "time's rule": (lambda f: setattr(f, "_time", TimeIndex("dates", "2024-01-01", "fortnight")), ""),
     "recent": (lambda f: setattr(f, "_recent", np.zeros((0, 3))), "_recent is empty"),
     "recent infinite": (lambda f: setattr(f, "_recent", np.full((2, 3), np.inf)), "_recent is not a finite array"),
     "no belief": (lambda f: setattr(f, "_belief", None), "_belief is a NoneType"),

@@ -29,6 +29,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn import persistence
+from pesn.alignment import refuse_other_order
 from pesn.arguments import FloatArray
 from pesn.online import begin, go_on, learn
 from pesn.parameters import flag, number, whole_number
@@ -132,9 +133,10 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
     def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
         """Draw a reservoir, drive it with X (n, d) and fit the readout to y, (n,) or (n, m), in one pass.
 
-        ``lengths`` splits the rows into separate sequences, each from the initial state. The states are never kept: beside
-        X and y, memory does not grow with n. If anything fails, the estimator is what it was before the call: unfitted, or
-        fitted as it was.
+        Rows go by position. Where X and y are pandas objects, labels that both have must be as many rows apart throughout: none,
+        or one where y is the next row of X. ``lengths`` splits the rows into separate sequences, each from the initial state.
+        The states are never kept: beside X and y, memory does not grow with n. If anything fails, the estimator is what it was
+        before the call: unfitted, or fitted as it was.
         """
         flag("verbose", self.verbose)
         with shown(self.verbose) as steps:
@@ -336,6 +338,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         if reset or not self._is_plain(X, y):
             refuse_kind("X", X)
             refuse_kind("y", y)
+            refuse_other_order(X, y)
             plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": self}
             X, y = validate_data(self, X, y, reset=reset, validate_separately=(plain, {**plain, "ensure_2d": False}))
             check_consistent_length(X, y)

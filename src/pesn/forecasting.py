@@ -22,10 +22,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from pesn import persistence
+from pesn.alignment import align, rows_ahead
 from pesn.beliefs import Belief, start
 from pesn.calibration import LEADS, SHARES, factors, search
 from pesn.contexts import FILTERED, Context
-from pesn.dating import Clock, clock_of
 from pesn.esn import all_or_nothing
 from pesn.filtering import PARTS, Errors, Loop, follow, learn_errors
 from pesn.forecast import Forecast
@@ -54,6 +54,7 @@ from pesn.series import (
 )
 from pesn.starting import Start
 from pesn.starting import learn as learn_start
+from pesn.time_index import TimeIndex
 
 __all__ = ["Forecaster"]
 
@@ -109,7 +110,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     scale_: Scale
     kinematics_: tuple[Array, Array, Array]
     usual_: Scale  # of y and X as the network sees them
-    _clock: Clock | None  # of the last row seen
+    _time: TimeIndex | None  # at the last row seen
     _belief: Belief  # after the last row seen: y known, the units before it
     _recent: Array
     _last_known: Array
@@ -139,7 +140,9 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; ``lengths`` splits the rows into runs.
 
         Rows with a gap (NaN) end one stretch and begin another. The last row of X in a run acts on nothing that is known and may
-        be NaN. Where y is a pandas object with dates, periods or evenly spaced numbers as its index, so are forecasts.
+        be NaN. Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so is that of forecasts, and
+        steps that are missing in it are gaps. Where X has an index too, its rows are taken by it: it must have a row for each of
+        y's labels, in any order. Labels that do not increase within a run, or keep no step, are refused.
         A failed fit leaves the forecaster as it was.
         """
         flag("verbose", self.verbose)
@@ -157,7 +160,9 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.names_ = names_of(y)
         if self.names_ is not None and len(set(self.names_)) < len(self.names_):
             raise ValueError(f"y must have columns of different names, got {self.names_}")
-        known = as_matrix("X", X, len(rows)) if X is not None else np.zeros((len(rows), 0))
+        layout = align(y, X, split(lengths, len(rows), "y"))
+        known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
+        rows, known = layout.place(rows), layout.place_inputs(known)
         self.known_names_ = names_of(X)
         self.n_columns_, self.n_known_ = rows.shape[1], known.shape[1]
         self.target_ = self.target
@@ -167,8 +172,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.kinematics_ = in_scale(kinematics, self.scale_, self.learn_, self.rest_)
         rows, known = self.scaled(rows, known)
         self.usual_ = scale_of(rows, known)
-        runs = split(lengths, len(rows), "y")
-        self._clock = _last_clock(y, runs)
+        runs, self._time = layout.runs, layout.time
         pieces, self.output_std_ = self._pieces(rows, known, runs, network.washout)
         z, targets = np.vstack([p.z for p in pieces]), np.vstack([p.targets for p in pieces])
         self.esn_ = network._fit(z, targets, [len(p.z) for p in pieces], steps)
@@ -308,19 +312,19 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
             raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")
         loop = self.loop()
-        ahead = self._known_ahead(X, horizon)
-        clock = self._clock
         if context is None:
-            y, belief = self._recent, self._taking_in().with_known(loop, self._belief, ahead[0])
+            y, time = self._recent, self._time
+            ahead = self._known_ahead(X, horizon, time)
+            belief = self._taking_in().with_known(loop, self._belief, ahead[0])
             belief = loop.drive(belief)
         else:
-            y, u = self._context(context)
-            clock = clock_of(context[0] if isinstance(context, tuple) else context, self._clock)
+            y, u, time = self._context(context)
+            ahead = self._known_ahead(X, horizon, time)
             belief = self._taking_in().over(loop, y, np.vstack([u, ahead[:1]]))
         if "state" not in parts:
             belief = loop.certain(belief)
         u_mean, u_var = self._taking_in().or_usual(ahead)
-        index = None if clock is None else clock.labels(int(horizon))
+        index = None if time is None else time.labels(int(horizon))
         return self._roll(self.loop(parts), belief, u_mean, u_var * ("state" in parts), y, index)
 
     def _roll(self, loop: Loop, belief: Belief, u: Array, u_var: Array, history: Array, index: Any = None) -> Forecast:
@@ -388,7 +392,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         y (n, d) goes on from the last row seen; X (n, u) drives each row to the next, as in ``fit``. A row with a gap corrects
         the state by what is there, and the readout is left as it is. How large errors are follows them, with the network's
         forgetting; ``calibration_`` stays. The labels of forecasts go on from those of y, or, where it has none, by as many
-        steps as it has rows. A failed update changes nothing.
+        steps as it has rows. Steps missing between the last row seen and y, or in y, are gaps; rows that were seen before are
+        refused. A failed update changes nothing.
         """
         check_is_fitted(self, "esn_")
         self._refuse_other_names("y", y)
@@ -396,13 +401,15 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         rows = as_matrix("y", y, None, self.n_columns_)
         if X is None and self.n_known_:
             raise ValueError(f"X must be given, with {self.n_known_} columns as in fit, got None")
-        known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, len(rows), self.n_known_)
+        layout = align(y, X, [slice(0, len(rows))], after=self._time)
+        known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known_)
         rows, known = self.scaled(rows, known)
         for name, array in (("y", rows), ("X", known)):
             if (np.abs(array) > _FARTHEST).any():
                 row, column = np.argwhere(np.abs(array) > _FARTHEST)[0]
                 far = f"{abs(array[row, column]):g} in row {row}, column {column}"
                 raise ValueError(f"{name} must lie within {_FARTHEST:g} deviations of its mean in fit, got {far}")
+        rows, known = layout.place(rows), layout.place_inputs(known)
         esn, d = self.esn_, self.n_columns_
         readout, rls = (esn.readout_, esn.rls_) if esn.rls_ else go_on(esn.readout_, esn.rls_delta)
         belief, last, last_u, errors = self._belief, self._recent[-1], self._last_known, self.errors_
@@ -423,9 +430,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             last, last_u = row, u
         if not np.isfinite(readout.weights).all():
             raise FloatingPointError("update left finite numbers; y or X may be of another scale than in fit")
-        clock = clock_of(y) if self._clock is None else self._clock.after(y, len(rows))
         esn.readout_, esn.rls_, self.errors_ = readout, rls, errors
-        self._belief, self._last_known, self._clock = belief, last_u, clock
+        self._belief, self._last_known, self._time = belief, last_u, layout.time
         self._recent = np.vstack([self._recent, rows])[-FILTERED:]
         return self
 
@@ -449,24 +455,25 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         s = self.scale_
         return (rows - s.y_mean) / s.y_std, (known - s.x_mean) / s.x_std
 
-    def _context(self, context: Any) -> tuple[Array, Array]:
-        """Scaled y (T, d) and X (T − 1, u)."""
+    def _context(self, context: Any) -> tuple[Array, Array, TimeIndex | None]:
+        """Scaled y (T, d) and X (T − 1, u), with gaps where steps are missing, and when the last row was."""
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
             raise ValueError(f"context must be y or (y, X), got a tuple of {len(given)}")
         self._refuse_other_names("context", given[0])
         y = as_matrix("context", given[0], None, self.n_columns_)
+        layout = align(*given, [slice(0, len(y))], learnt=self._time, names=("context", "X of context"), shorter=1)
         if given[1] is None:
             if self.n_known_ and len(y) > 1:
                 raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known_)}, got y alone")
             known = np.zeros((len(y) - 1, self.n_known_))
         else:
             self._refuse_other_names("X of context", given[1], "X")
-            known = as_matrix("X of context", given[1], len(y) - 1, self.n_known_)
-        return self.scaled(y, known)
+            known = as_matrix("X of context", given[1], layout.n_inputs, self.n_known_)
+        return *self.scaled(layout.place(y), layout.place_inputs(known)), layout.time
 
-    def _known_ahead(self, X: Any, horizon: int) -> Array:
-        """Scaled X (horizon, u), NaN where it is missing."""
+    def _known_ahead(self, X: Any, horizon: int, time: TimeIndex | None) -> Array:
+        """Scaled X (horizon, u), NaN where it is missing, after a last row at ``time``."""
         if X is None:
             if self.n_known_:
                 raise ValueError(
@@ -474,7 +481,9 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                 )
             return np.zeros((horizon, 0))
         self._refuse_other_names("X", X, "X")
-        known = as_matrix("X", X, horizon, self.n_known_)
+        rows = rows_ahead(X, time, horizon)
+        known = as_matrix("X", X, horizon if rows is None else None, self.n_known_)
+        known = known if rows is None else known[rows]
         return (known - self.scale_.x_mean) / self.scale_.x_std
 
     def _taking_in(self, given: Start | None = None) -> Context:
@@ -495,12 +504,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
         persistence.save(self, path)
-
-
-def _last_clock(y: Any, runs: list[slice]) -> Clock | None:
-    """Of the last run; by the rule of the longest, where the last is too short to tell its own."""
-    longest = max(runs, key=lambda run: run.stop - run.start)
-    return clock_of(y, clock_of(y, rows=longest), runs[-1])
 
 
 def _origins(pieces: list[Piece]) -> list[tuple[Piece, int]]:

@@ -35,7 +35,6 @@ import numpy as np
 from pesn.arguments import as_covariance, refuse_negative
 from pesn.beliefs import Diagonal, Full, LowRank
 from pesn.calibration import LEADS
-from pesn.dating import Clock
 from pesn.drawing import Reservoir, check
 from pesn.filtering import Errors
 from pesn.moments.spline import Mesh
@@ -45,17 +44,19 @@ from pesn.reservoir import State
 from pesn.rls import RLSState
 from pesn.series import Scale
 from pesn.starting import Start
+from pesn.time_index import TimeIndex
 from pesn.writing import replacing
 
 __all__ = ["load", "load_with_note", "save"]
 
-FORMAT = 3  # raised when an older pesn could not read what is written; all formats from 1 are read
+FORMAT = 4  # raised when an older pesn could not read what is written; all formats from 1 are read
 _MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
 _MODELS = ("pesn.esn.EchoStateNetwork", "pesn.probabilistic_esn.ProbabilisticESN", "pesn.forecasting.Forecaster")
 _RECORDS = tuple(
     f"{record.__module__}.{record.__qualname__}"
-    for record in (Clock, Diagonal, Errors, Full, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State)
+    for record in (Diagonal, Errors, Full, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State, TimeIndex)
 )
+_MOVED = {"pesn.dating.Clock": "pesn.time_index.TimeIndex"}  # records by the names that older formats have for them
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")
 }
@@ -152,6 +153,8 @@ def _read(data: bytes) -> tuple[Any, Any]:
             raise _RefusedError("was changed after pesn saved it: its digest does not match")
         schema = json.loads(archive.read(_SCHEMA))
         note = json.loads(archive.read(_NOTE)) if _NOTE in archive.namelist() else None
+    if _renamed(schema):
+        data = _with_schema(data, schema)
     _audit(schema)
     model = import_module("skops.io").loads(data, trusted=[*_MODELS, *_RECORDS])
     _complete(model, found)
@@ -160,6 +163,22 @@ def _read(data: bytes) -> tuple[Any, Any]:
     except Exception as error:
         raise _RefusedError(f"is damaged: {error}") from None
     return model, note
+
+
+def _renamed(schema: Any) -> bool:
+    """Whether a record had another name once; the schema now has the one of today."""
+    old = [node for node in _nodes(schema) if "__class__" in node and _type_of(node) in _MOVED]
+    for node in old:
+        node["__module__"], _, node["__class__"] = _MOVED[_type_of(node)].rpartition(".")
+    return bool(old)
+
+
+def _with_schema(data: bytes, schema: Any) -> bytes:
+    buffer = io.BytesIO()
+    with ZipFile(io.BytesIO(data)) as old, ZipFile(buffer, "w") as new:
+        for member in old.infolist():
+            new.writestr(member.filename, json.dumps(schema) if member.filename == _SCHEMA else old.read(member))
+    return buffer.getvalue()
 
 
 def _digest(archive: ZipFile) -> str:
@@ -199,7 +218,8 @@ def _complete(model: Any, found: int) -> None:
     """What older formats did not have.
 
     In format 1 networks started from zero or a Gaussian, without process noise. Up to format 2 nothing was said on the way,
-    and forecasters knew neither X's names nor dates, and took their target from the parameter.
+    and forecasters knew neither X's names nor dates, and took their target from the parameter. Up to format 3 a frame's own
+    numbering was not told from numbers that somebody chose.
     """
     own = vars(model)
     if found == 1 and "readout_" in own:
@@ -209,10 +229,14 @@ def _complete(model: Any, found: int) -> None:
     if found < 3:
         own.setdefault("verbose", False)
         if "errors_" in own:
-            for name, value in (("target_", own.get("target")), ("known_names_", None), ("_clock", None)):
+            for name, value in (("target_", own.get("target")), ("known_names_", None)):
                 own.setdefault(name, value)
         for inside in [part for part in (own.get("esn"), own.get("esn_")) if part is not None]:
             _complete(inside, found)
+    if found < 4 and "errors_" in own:
+        time = own.pop("_clock", None)
+        numbered = isinstance(time, TimeIndex) and (time.kind, time.step) == ("numbers", 1)
+        model._time = time._replace(kind="counted") if numbered else time
 
 
 # ---------------------------------------------------------------- what loads must work
@@ -239,7 +263,7 @@ _FITTED: dict[str, dict[str, tuple[type, ...]]] = {
         "names_": (list, type(None)),
         "known_names_": (list, type(None)),
         "target_": (str,),
-        "_clock": (Clock, type(None)),
+        "_time": (TimeIndex, type(None)),
         "n_columns_": (int,),
         "n_known_": (int,),
         "_belief": (Diagonal, Full, LowRank),
@@ -389,23 +413,23 @@ def _check_forecaster(model: Any) -> None:
     for name, names, size in (("names_", model.names_, d), ("known_names_", model.known_names_, u)):
         if names is not None and (len(names) != size or not all(type(one) is str for one in names)):
             raise ValueError(f"{name} is not a list of {size} names")
-    if model._clock is not None:
-        _check_clock(model._clock)
+    if model._time is not None:
+        _check_time(model._time)
     _check_belief(model._belief, 2 * d + u + (m if np.any(esn.reservoir_.W_fb) else 0), esn.reservoir_.n_units)
     _try_forecaster(model)
 
 
-def _check_clock(clock: Clock) -> None:
+def _check_time(time: TimeIndex) -> None:
     """The labels that it makes: pandas reads its texts and refuses what it does not know."""
     texts: Any = str, str, (str, type(None)), (str, type(None)), str
-    found = clock.kind, clock.last if clock.kind == "dates" else "", clock.name, clock.zone, clock.unit
-    numbers = clock.kind == "numbers"
+    found = time.kind, time.last if time.kind == "dates" else "", time.name, time.zone, time.unit
+    numbers = time.kind in ("numbers", "counted")
     steps: Any = (int, float) if numbers else str
-    if not (all(map(isinstance, found, texts)) and isinstance(clock.step, steps)):
-        raise ValueError("_clock is not of texts and numbers")
-    if clock.kind not in ("dates", "periods", "numbers") or (numbers and not 0 < clock.step < np.inf):
-        raise ValueError(f"_clock goes on by {clock.step!r} {clock.kind}")
-    clock.ahead(1)
+    if not (all(map(isinstance, found, texts)) and isinstance(time.step, steps)):
+        raise ValueError("_time is not of texts and numbers")
+    if time.kind not in ("dates", "periods", "numbers", "counted") or (numbers and not 0 < time.step < np.inf):
+        raise ValueError(f"_time goes on by {time.step!r} {time.kind}")
+    time.ahead(1)
 
 
 def _check_belief(belief: Any, p: int, n: int) -> None:
