@@ -1,8 +1,10 @@
 """Claim: a run keeps what is finished, goes on where it was killed, shows no half results; its numbers hang on the seed alone."""
 
 import csv
+import io
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -17,7 +19,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn import engines, paper, recording, reproducing
+from pesn import engines, journal, paper, recording, reproducing
 from pesn.paper.claims import CLAIMS
 from pesn.paper.errata import ERRATA
 
@@ -242,14 +244,56 @@ def test_killed_and_started_again(fakes, tmp_path):
         process.wait()
     assert not (out / "one").exists()
     (out / ".one-abc.part").mkdir()  # as if killed while it wrote
-    journal = next((out / ".cache" / "one").glob("*/1-*"))
-    journal.write_bytes(journal.read_bytes() + b"\x10\0\0")  # and while it kept a unit
+    kept = next((out / ".cache" / "one").glob("*/1-*"))
+    kept.write_bytes(kept.read_bytes() + b"\x10\0\0")  # and while it kept a unit
     (fakes / "wait").unlink()
     reproducing.reproduce([], out, quick=True)
     done = [line.split()[1] for line in calls(fakes)]
     assert len(done) == 3 + 4 + 6  # two units of the first item were kept
     np.testing.assert_array_equal(numbers(out), expected())
     assert sorted(os.listdir(out)) == ["index.html", "one", "results.json", "two"]
+
+
+class Planted:
+    """Its pickle leaves a file behind when it is read."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.touch, (self.trace,)
+
+
+@pytest.mark.parametrize("kind", ["pickle", "pickle in npz", "noise", "pipe", "link", "other units"])
+def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes, tmp_path, kind):
+    """At the very path, by the very name, with a right checksum."""
+    out, trace, other = tmp_path / "out", tmp_path / "trace", tmp_path / "other"
+    (fakes / "fail").touch()
+    with pytest.raises(reproducing.ItemError):
+        reproducing.reproduce(["one"], out, quick=True)
+    place = next((out / ".cache" / "one").glob("*/1-*"))
+    other.write_text("mine")
+    records = {
+        "pickle": pickle.dumps((0, (Planted(trace), 1.0))),
+        "pickle in npz": io.BytesIO(),
+        "noise": b"PK" + bytes(range(256)),
+        "other units": journal.encoded((6, 1.0, 1.0)),  # there are six
+    }
+    np.savez(records["pickle in npz"], np.array([Planted(trace)], dtype=object))
+    records["pickle in npz"] = records["pickle in npz"].getvalue()
+    if kind in records:
+        record = records[kind]
+        place.write_bytes(journal._HEAD.pack(len(record), journal._checksum(record)) + record)
+    else:
+        place.unlink()
+        os.mkfifo(place) if kind == "pipe" else place.symlink_to(other)
+    (fakes / "fail").unlink()
+    (fakes / "calls").unlink()
+    reproducing.reproduce(["one"], out, quick=True)
+    assert not trace.exists()
+    assert other.read_text() == "mine"
+    assert len(calls(fakes)) == 6  # all were computed again
+    np.testing.assert_array_equal(numbers(out), expected())
 
 
 @pytest.mark.parametrize(
@@ -326,29 +370,6 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
     until(lambda: not any(alive(path.name) for path in tmp_path.glob("[0-9]*")))
 
 
-def test_a_journal_with_a_broken_record_gives_what_stands_before_it(tmp_path):
-    path = tmp_path / "a" / "journal"
-    journal = engines._Journal(path)
-    for index, value in [(4, "x"), (2, [1.5])]:
-        journal.add(index, value)
-    journal.close()
-    whole = path.read_bytes()
-    for broken, left in [
-        (whole[:-1], {4: "x"}),
-        (whole[:-1] + b"?", {4: "x"}),
-        (whole[:30], {}),
-        (whole + b"\xff" * 40, {4: "x", 2: [1.5]}),
-    ]:
-        path.write_bytes(broken)
-        journal = engines._Journal(path)
-        assert journal.found == left
-        journal.add(7, "y")
-        journal.close()
-        again = engines._Journal(path)
-        again.close()
-        assert again.found == {**left, 7: "y"}
-
-
 def until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
@@ -397,7 +418,7 @@ def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
         if where == "figure":
             patch.setattr(matplotlib.figure.Figure, "savefig", full)
         else:
-            patch.setattr(engines._Journal, "add", lambda *_: keep(full))
+            patch.setattr(journal.Journal, "add", lambda *_: keep(full))
         with pytest.raises(OSError, match=r"cannot write to .*out: No space left on device"):
             reproducing.reproduce([], out, quick=True)
     assert sorted(set(os.listdir(out)) - {".cache"}) == ["index.html", "results.json", "two"]
@@ -406,7 +427,7 @@ def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
 
 
 def keep(action):
-    with engines._keeping():
+    with journal._keeping():
         action()
 
 

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import os
-import pickle
 import platform
 import re
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +21,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pesn.journal import Journal
 from pesn.paper.result import Tasks
 
-__all__ = ["WAIT", "JoblibTasks", "KeepingError", "connected", "versions"]
+__all__ = ["WAIT", "JoblibTasks", "connected", "versions"]
 
 WAIT = 10.0  # seconds that a scheduler and its first worker are given to answer
-_HEAD = struct.Struct("<Q16s")  # of a record in a journal: its length and its checksum
 
 
 @contextlib.contextmanager
@@ -53,10 +50,6 @@ def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
         yield
 
 
-class KeepingError(OSError):
-    """Results of units could not be kept: the disk is full, the folder is gone."""
-
-
 class JoblibTasks(Tasks):
     """Work units on whatever :func:`connected` gave, in any order, their results in order.
 
@@ -75,7 +68,10 @@ class JoblibTasks(Tasks):
         return self._before + time.perf_counter() - self._start
 
     def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """``function(*a)`` for each a, in order; functions must be top-level, arguments and results picklable."""
+        """``function(*a)`` for each a, in order; functions must be top-level, arguments picklable.
+
+        Results must be what :func:`pesn.journal.encoded` takes: numbers, text, None, arrays, lists, tuples and dicts.
+        """
         from joblib import Parallel, delayed
 
         arguments = list(arguments)
@@ -91,7 +87,7 @@ class JoblibTasks(Tasks):
             finished = Parallel(return_as="generator_unordered", max_nbytes=None)(calls)
             for index, result in stack.enter_context(contextlib.closing(finished)):
                 results[index] = result
-                journal.add(index, (result, self.seconds))
+                journal.add(index, result, self.seconds)
                 self._tell(1, 0)
         return [results[i] for i in range(len(arguments))]
 
@@ -100,65 +96,12 @@ class JoblibTasks(Tasks):
         if self._progress is not None:
             self._progress(self._done, self._total)
 
-    def _journal(self, function: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> _Journal:
+    def _journal(self, function: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> Journal:
         from joblib import hash as content
 
         self._calls += 1  # the same call made twice is two calls: what is measured in it may differ
-        return _Journal(None if self._folder is None else self._folder / f"{self._calls}-{content((function, arguments))}")
-
-
-class _Journal:
-    """Results as they come, one record after the other in a file; a record cut short by a kill is dropped at the next opening."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.found: dict[int, Any] = {}
-        self._file = None
-        if path is None:
-            return
-        with _keeping():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+b", buffering=0)
-            self._file.truncate(self._read(path.stat().st_size))
-
-    def _read(self, size: int) -> int:
-        """Fill ``found``; return where the last whole record ends."""
-        assert self._file is not None
-        self._file.seek(0)
-        end = 0
-        while len(head := self._file.read(_HEAD.size)) == _HEAD.size:
-            length, checksum = _HEAD.unpack(head)
-            record = self._file.read(min(length, size))
-            if len(record) != length or _checksum(record) != checksum:
-                break
-            index, value = pickle.loads(record)
-            self.found[index] = value
-            end = self._file.tell()
-        return end
-
-    def add(self, index: int, value: Any) -> None:
-        if self._file is None:
-            return
-        record = pickle.dumps((index, value), pickle.HIGHEST_PROTOCOL)
-        left = memoryview(_HEAD.pack(len(record), _checksum(record)) + record)
-        with _keeping():
-            while left:
-                left = left[self._file.write(left) :]
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-@contextlib.contextmanager
-def _keeping() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise KeepingError(error.errno, error.strerror, error.filename) from error
-
-
-def _checksum(record: bytes) -> bytes:
-    return hashlib.blake2b(record, digest_size=16).digest()
+        path = None if self._folder is None else self._folder / f"{self._calls}-{content((function, arguments))}"
+        return Journal(path, len(arguments))
 
 
 def _unit(function: Callable[..., Any], index: int, arguments: tuple[Any, ...]) -> tuple[int, Any]:

@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from pesn import paper
-from pesn.engines import JoblibTasks, KeepingError, connected, versions
+from pesn.engines import JoblibTasks, connected, versions
+from pesn.journal import KeepingError
 from pesn.paper.result import Result, Settings
 from pesn.parameters import flag, whole_number
 from pesn.recording import finished, plain, to_json, write
@@ -31,6 +32,7 @@ _SHOWN = (
     "__main__.py",
     "cli",
     "engines.py",
+    "journal.py",
     "recording.py",
     "reproducing.py",
     "report",

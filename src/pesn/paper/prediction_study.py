@@ -138,11 +138,16 @@ def _compare(
     seeds = iter(settings.seeds(len(flat) * len(sizes), stream=2))
     bands = [np.array([[mean - 2.0 * std, mean + 2.0 * std] for mean, std in one.values()]) for one in closed]
     jobs = [(case, band, size, next(seeds)) for case, band in zip(flat, bands, strict=True) for size in sizes]
-    drawn = tasks.map(prediction.sample, jobs)
+    drawn = [Samples(*one) for one in tasks.map(_sample, jobs)]
     every = len(sizes)
     samples = [prediction.merged(drawn[i : i + every]) for i in range(0, len(drawn), every)]
     done = iter(zip(closed, samples, strict=True))
     return {key: [Compared(k, *next(done)) for k, _ in zip(origins, some, strict=False)] for key, some in cases.items()}
+
+
+def _sample(case: Case, bands: Array, n: int, seed: int) -> tuple[Any, ...]:
+    """A unit of work: :func:`prediction.sample` as a tuple, which can be kept in a file."""
+    return tuple(prediction.sample(case, bands, n, seed))
 
 
 def _errors(

@@ -39,7 +39,11 @@ class Tasks:
     """How work units are run: one after the other here; the runner has one that uses processes or a cluster."""
 
     def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """``function(*a)`` for each a, in order; functions must be top-level, arguments and results picklable."""
+        """``function(*a)`` for each a, in order.
+
+        Functions must be top-level, arguments picklable, results made of numbers, text, None, arrays, lists, tuples and dicts:
+        they may be kept in files.
+        """
         return [function(*a) for a in arguments]
 
 
