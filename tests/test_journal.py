@@ -158,7 +158,7 @@ def test_what_is_not_ours_is_dropped(record, tmp_path):
 
 def test_json_has_a_bound(monkeypatch):
     record = encoded("x" * 100)
-    monkeypatch.setattr(journal, "_MOST", 50)
+    monkeypatch.setattr(journal, "LARGEST_JSON", 50)
     with pytest.raises(TypeError, match="at most 50 bytes beside its arrays, got 102"):
         encoded("x" * 100)
     with pytest.raises(ValueError, match="too much JSON"):

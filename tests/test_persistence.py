@@ -330,6 +330,8 @@ def test_a_file_of_the_first_format(network, tmp_path):
             content.pop(name, None)
         content["state_"]["content"] = content["state_"]["content"][:4]
         members["schema.json"] = json.dumps(schema)
+        for name in [name for name in members if name.endswith(".npy") and name not in members["schema.json"]]:
+            del members[name]
         members["pesn.json"] = json.dumps({**json.loads(members["pesn.json"]), "format_version": version})
 
     rewrite(tmp_path / "now", tmp_path / "then", lambda members: older(members, 1))
@@ -358,6 +360,52 @@ def test_compressed_members_are_refused(saved, tmp_path):
             packed.writestr(name, archive.read(name))
     with pytest.raises(ValueError, match="was changed after pesn saved it"):
         load(tmp_path / "small")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices and pipes as POSIX has them")
+def test_what_is_not_a_regular_file_is_not_read(tmp_path):
+    """A device has no end, and a pipe keeps its reader waiting."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for path in ("/dev/zero", tmp_path / "pipe", tmp_path / "link"):
+        with pytest.raises(OSError, match=f"it is not a regular file: '{path}'"):
+            load(path)
+
+
+def test_a_file_larger_than_any_is_not_read(tmp_path):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(persistence.LARGEST + 1)
+    with pytest.raises(OSError, match=r"it has 4,294,967,297 bytes, and 4,294,967,296 are the most: '.*sparse'"):
+        load(tmp_path / "sparse")
+    with (tmp_path / "sparse").open("r+b") as file:
+        file.truncate(persistence.LARGEST)  # and here the end tells that it is none of ours
+    with pytest.raises(ValueError, match="sparse is not a file saved by pesn"):
+        load(tmp_path / "sparse")
+
+
+def test_much_json_is_not_read_and_not_written(saved, tmp_path, monkeypatch):
+    model = load(saved)
+    monkeypatch.setitem(persistence._MOST, "note.json", 1000)
+    with pytest.raises(TypeError, match=r"cannot be saved: has 1,002 bytes of note\.json, and 1,000 are the most"):
+        persistence.save(model, tmp_path / "new", "x" * 1000)
+    assert os.listdir(tmp_path) == []
+    monkeypatch.setattr(persistence, "_MOST", {**persistence._MOST, "schema.json": 100})
+    with pytest.raises(ValueError, match=r"model\.pesn has [\d,]+ bytes of schema\.json, and 100 are the most"):
+        load(saved)
+
+
+def test_a_member_that_no_part_of_the_model_is_in(saved, tmp_path):
+    rewrite(saved, tmp_path / "more", lambda members: members.update({"more.npy": b"anything"}))
+    with pytest.raises(ValueError, match=r"more was changed after pesn saved it: no part of its model is in more\.npy"):
+        load(tmp_path / "more")
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_an_archive_inside_another_file(saved, tmp_path, place):
+    data = saved.read_bytes()
+    (tmp_path / "both").write_bytes(b"#!/bin/sh\n" + data if place == "before" else data + b"\0" * 10)
+    with pytest.raises(ValueError, match=r"both (was changed after pesn saved it|is not a file saved by pesn)"):
+        load(tmp_path / "both")
 
 
 CALLED = []

@@ -22,12 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from pesn.reading import stored
+from pesn.reading import LARGEST_JSON, stored
 
 __all__ = ["Journal", "KeepingError", "decoded", "encoded"]
 
 _HEAD = struct.Struct("<Q16s")  # of a record: its length and its checksum, which tells of damage, not of who wrote it
-_MOST = 2**26  # bytes of JSON in a record: read, it takes many times as many
 
 
 class KeepingError(OSError):
@@ -111,8 +110,8 @@ def encoded(value: Any) -> bytes:
     """The record of a value made of numbers, text, None, NumPy's numbers and arrays, and lists, tuples and dicts of them."""
     arrays: list[np.ndarray[Any, Any]] = []
     text = json.dumps(_tree(value, arrays)).encode()
-    if len(text) > _MOST:
-        raise TypeError(f"a unit's result must have at most {_MOST:,} bytes beside its arrays, got {len(text):,}")
+    if len(text) > LARGEST_JSON:
+        raise TypeError(f"a unit's result must have at most {LARGEST_JSON:,} bytes beside its arrays, got {len(text):,}")
     buffer = io.BytesIO()
     np.savez(buffer, np.frombuffer(text, np.uint8), *arrays)
     return buffer.getvalue()
@@ -122,7 +121,7 @@ def decoded(record: bytes) -> Any:
     """The value, of the same types; a record of anything else is an error, of whatever kind."""
     with stored(io.BytesIO(record)), np.load(io.BytesIO(record), allow_pickle=False) as arrays:
         text = arrays["arr_0"].tobytes()
-        if len(text) > _MOST:
+        if len(text) > LARGEST_JSON:
             raise ValueError("too much JSON")
         return _value(json.loads(text), arrays)
 

@@ -26,9 +26,8 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
-from zipfile import ZIP_STORED, ZipFile
+from typing import IO, Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from pesn.drawing import Reservoir, check
 from pesn.filtering import Errors
 from pesn.moments.spline import Mesh
 from pesn.propagation import parts_of
+from pesn.reading import regular, stored
 from pesn.readout import Readout
 from pesn.reservoir import State
 from pesn.rls import RLSState
@@ -50,7 +50,9 @@ from pesn.writing import replacing
 __all__ = ["load", "load_with_note", "save"]
 
 FORMAT = 4  # raised when an older pesn could not read what is written; all formats from 1 are read
+LARGEST = 2**32  # bytes of a file
 _MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
+_MOST = {_MANIFEST: 2**12, _SCHEMA: 2**24, _NOTE: 2**24}  # bytes of JSON: read, it takes many times as many
 _MODELS = ("pesn.esn.EchoStateNetwork", "pesn.probabilistic_esn.ProbabilisticESN", "pesn.forecasting.Forecaster")
 _RECORDS = tuple(
     f"{record.__module__}.{record.__qualname__}"
@@ -83,21 +85,25 @@ def save(model: Any, path: str | os.PathLike[str], note: Any = None) -> None:
 def load(path: str | os.PathLike[str]) -> Any:
     """The estimator that ``.save(path)`` wrote; it predicts the same numbers to the bit.
 
-    A file that is cut short, foreign, changed, or from a newer pesn is a ValueError. No code from a file ever runs.
+    A file that is cut short, foreign, changed, or from a newer pesn is a ValueError. No code from a file ever runs. What is
+    not a regular file, or has more than 4 GiB, is an OSError, and is not read.
     """
     return load_with_note(path)[0]
 
 
 def load_with_note(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """The estimator, as :func:`load` gives it, and the note that was saved with it, None where there is none."""
-    name, data = os.fspath(path), Path(path).read_bytes()
-    try:
-        return _read(data)
-    except _RefusedError as refusal:
-        raise ValueError(f"{name} {refusal}") from None
-    except Exception as error:
-        # Whatever a file does to zipfile, json, numpy or skops, the user needs to know one thing.
-        raise ValueError(f"{name} is damaged ({type(error).__name__}); save the model again") from None
+    name = os.fspath(path)
+    with regular(path, LARGEST) as file:
+        try:
+            _refuse_foreign(file)  # before all of it is in memory
+            file.seek(0)
+            return _read(file.read(LARGEST))
+        except _RefusedError as refusal:
+            raise ValueError(f"{name} {refusal}") from None
+        except Exception as error:
+            # Whatever a file does to zipfile, json, numpy or skops, the user needs to know one thing.
+            raise ValueError(f"{name} is damaged ({type(error).__name__}); save the model again") from None
 
 
 def _archive(model: Any, note: Any) -> bytes:
@@ -117,6 +123,9 @@ def _archive(model: Any, note: Any) -> bytes:
             "sha256": _digest(archive),
         }
         archive.writestr(_MANIFEST, json.dumps(manifest))
+        _refuse_large(archive)
+    if buffer.tell() > LARGEST:
+        raise _RefusedError(f"its file would have {buffer.tell():,} bytes, and {LARGEST:,} are the most")
     return buffer.getvalue()
 
 
@@ -130,16 +139,33 @@ def _plain(model: Any) -> Any:
     return model
 
 
-def _read(data: bytes) -> tuple[Any, Any]:
+def _refuse_foreign(file: IO[bytes]) -> None:
+    """What can be told of a file without reading its members: it is ours, and holds no more than it seems to."""
     try:
-        archive = ZipFile(io.BytesIO(data))
+        with ZipFile(file) as archive:
+            names = archive.namelist()
     except Exception:
         raise _RefusedError("is not a file saved by pesn, or it was cut short") from None
-    with archive:
-        if _MANIFEST not in archive.namelist():
-            raise _RefusedError("is not a file saved by pesn")
-        if any(member.compress_type != ZIP_STORED for member in archive.infolist()):
-            raise _RefusedError("was changed after pesn saved it: its members are compressed")  # and might unpack to terabytes
+    if _MANIFEST not in names:
+        raise _RefusedError("is not a file saved by pesn")
+    try:
+        with stored(file) as archive:
+            _refuse_large(archive)
+    except BadZipFile as error:
+        raise _RefusedError(f"was changed after pesn saved it: {error}") from None
+
+
+def _refuse_large(archive: ZipFile) -> None:
+    for member in archive.infolist():
+        if member.file_size > _MOST.get(member.filename, LARGEST):
+            raise _RefusedError(
+                f"has {member.file_size:,} bytes of {member.filename}, and {_MOST[member.filename]:,} are the most"
+            )
+
+
+def _read(data: bytes) -> tuple[Any, Any]:
+    _refuse_foreign(io.BytesIO(data))
+    with ZipFile(io.BytesIO(data)) as archive:
         manifest = json.loads(archive.read(_MANIFEST))
         found = manifest["format_version"]
         if manifest["format"] != "pesn" or type(found) is not int or found < 1:
@@ -153,9 +179,12 @@ def _read(data: bytes) -> tuple[Any, Any]:
             raise _RefusedError("was changed after pesn saved it: its digest does not match")
         schema = json.loads(archive.read(_SCHEMA))
         note = json.loads(archive.read(_NOTE)) if _NOTE in archive.namelist() else None
+        members = set(archive.namelist()) - {_MANIFEST, _SCHEMA, _NOTE}
     if _renamed(schema):
         data = _with_schema(data, schema)
     _audit(schema)
+    if extra := members - {node["file"] for node in _nodes(schema) if "file" in node}:
+        raise _RefusedError(f"was changed after pesn saved it: no part of its model is in {min(extra)}")
     model = import_module("skops.io").loads(data, trusted=[*_MODELS, *_RECORDS])
     _complete(model, found)
     try:

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 import struct
 from collections.abc import Iterator
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
-__all__ = ["RefusedFileError", "contents", "regular", "stored"]
+__all__ = ["LARGEST_JSON", "RefusedFileError", "contents", "json_of", "regular", "stored"]
 
+LARGEST_JSON = 2**26  # bytes: read, it takes many times as many
 _LOCAL, _DIRECTORY, _END, _END_64 = 30, 46, 22, 76  # bytes of a zip's headers, without names and extra fields
 
 
@@ -48,6 +50,14 @@ def contents(path: str | os.PathLike[str], most: int, links: bool = True) -> byt
     """All bytes of a file that :func:`regular` opens."""
     with regular(path, most, links) as file:
         return file.read(most)  # also where it grows meanwhile
+
+
+def json_of(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds; a link is refused, as is more than 64 MiB, and what is no JSON is a ValueError."""
+    try:
+        return json.loads(contents(path, LARGEST_JSON, links=False))
+    except RecursionError:
+        raise ValueError("too many brackets inside each other") from None
 
 
 def _refuse(path: str | os.PathLike[str], found: os.stat_result, most: int) -> None:

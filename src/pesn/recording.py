@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 from pesn.engines import JoblibTasks, versions
 from pesn.paper.claims import CLAIMS
 from pesn.paper.result import Result, Settings
+from pesn.reading import RefusedFileError, contents, json_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["finished", "plain", "to_json", "write"]
+
+_LARGEST = 2**28  # bytes of a figure or a frame
 
 
 def write(item: ModuleType, settings: Settings, digest: str, result: Result, tasks: JoblibTasks, folder: Path) -> dict[str, Any]:
@@ -78,14 +81,17 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
 def finished(folder: Path, digest: str | None = None) -> dict[str, Any] | None:
     """The record of a result all of whose files are as they were written, with this digest if one is given; else None."""
     try:
-        record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        record = json_of(folder / "result.json")
         if digest not in (None, record["digest"]):
             return None
         written = {key: value for key, value in record.items() if key != "checksum"}
         whole = record["checksum"] == _checksum(to_json(written).encode()) and all(
-            _checksum((folder / file).read_bytes()) == checksum for file, checksum in record["files"].items()
+            Path(file).name == file and _checksum(contents(folder / file, _LARGEST, links=False)) == checksum
+            for file, checksum in record["files"].items()
         )
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, RefusedFileError):
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return record if whole else None
 

@@ -23,6 +23,7 @@ from pesn.engines import JoblibTasks, connected, versions
 from pesn.journal import KeepingError
 from pesn.paper.result import Result, Settings
 from pesn.parameters import flag, whole_number
+from pesn.reading import json_of
 from pesn.recording import finished, plain, to_json, write
 from pesn.writing import beside, replacing, sync
 
@@ -170,8 +171,20 @@ def _held(folder: Path) -> Iterator[None]:
 
 def _refuse_strange(place: Path) -> None:
     """An OSError where a result would take the place of what is none."""
-    if os.path.lexists(place) and (place.is_symlink() or not (place / "result.json").is_file()):
+    if not os.path.lexists(place) or (not place.is_symlink() and (place / "result.json").is_file()):
+        return
+    # a result that has lost its record: every file is one that results.json has for it
+    if place.is_symlink() or not place.is_dir() or not {path.name for path in place.iterdir()} <= _known_files(place):
         raise OSError(f"{place.name} is in the way, and is no result: move it away, or give another folder")
+
+
+def _known_files(place: Path) -> set[str]:
+    try:
+        return {
+            file for record in json_of(place.parent / "results.json") if record["name"] == place.name for file in record["files"]
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def _put(temporary: Path, place: Path) -> None:

@@ -212,6 +212,23 @@ def test_a_figure_with_no_svg_or_a_huge_one_is_shown_as_png(tmp_path, make_resul
         assert 'alt="Mean of tanh over the input&#39;s mean' in page
 
 
+@pytest.mark.parametrize("how", ["path", "link"])
+def test_a_figure_is_a_file_of_its_result_alone(tmp_path, make_result, how):
+    """Else a page made from a folder of someone else's would show files of this machine."""
+    (tmp_path / "secret.png").write_text("secret")
+    file = "../secret.png"
+    if how == "link":
+        (tmp_path / "moments").mkdir()
+        (tmp_path / "moments" / "own.png").symlink_to("../secret.png")
+        file = "own.png"
+    make_result(tmp_path, "moments", figures=[{"name": "a", "png": file, "svg": None, "alt": "A."}])
+    with pytest.raises(
+        (ValueError, OSError), match=r"a name in its folder, got '\.\./secret\.png'|not a regular file: '.*own\.png'"
+    ):
+        write_page(tmp_path)
+    assert not (tmp_path / "index.html").exists()
+
+
 def test_items_stand_in_the_order_asked_for_and_the_page_is_the_same_every_time(results):
     order = ["ardrone", "moments", "washout"]
     text = write_page(results, order).read_text(encoding="utf-8")

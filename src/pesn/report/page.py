@@ -25,6 +25,7 @@ from markupsafe import Markup
 
 from pesn.paper.claims import CLAIMS
 from pesn.paper.errata import ERRATA
+from pesn.reading import contents, json_of
 from pesn.report.svg import inlined
 from pesn.report.tables import powers, table
 from pesn.writing import replacing
@@ -36,6 +37,7 @@ _NEEDED = {
     "errata": list, "notes": list, "figures": list, "seconds": int | float, "versions": dict, "command": str, "digest": str,
 }  # fmt: skip
 _LARGEST = 3_000_000  # bytes of SVG in the page; a larger figure is shown as its PNG, which phones can draw
+_LARGEST_FILE = 2**28  # bytes of a figure
 _OPEN = "not judged in this run"
 # Verdict -> CSS class, symbol, what it says in the list of counts: never colour alone.
 _VERDICTS = {
@@ -93,7 +95,7 @@ def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     """A result.json, checked for what the page needs, with the folder it was found in."""
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = json_of(path)
     except ValueError as error:
         raise ValueError(f"{path} must be JSON: {error}") from None
     if not isinstance(result, dict):
@@ -106,6 +108,10 @@ def _read(path: Path) -> dict[str, Any]:
     for claim in result["claims"]:
         if claim["verdict"] not in _VERDICTS or claim["verdict"] == _OPEN:
             raise ValueError(f"{path}: a verdict is one of holds, corrected, does not hold, got {claim['verdict']!r}")
+    for figure in result["figures"]:
+        for file in (figure.get("svg"), figure.get("png")):
+            if file and Path(file).name != file:  # the page would show any file of this machine
+                raise ValueError(f"{path}: a figure's file must be a name in its folder, got {file!r}")
     return {**result, "folder": path.parent}
 
 
@@ -134,11 +140,11 @@ def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> dict[str, An
     drawing: Markup | None = None
     if "SVG" in there and ("PNG" not in there or there["SVG"].stat().st_size <= _LARGEST):
         try:
-            drawing = inlined(there["SVG"].read_text(encoding="utf-8"), prefix=anchor, label=f"{anchor}-caption")
+            drawing = inlined(_own(there["SVG"]).decode(), prefix=anchor, label=f"{anchor}-caption")
         except (ValueError, SyntaxError) as error:  # ElementTree's ParseError is a SyntaxError
             raise ValueError(f"{there['SVG']} must be SVG: {error}") from None
     elif "PNG" in there:
-        data = base64.b64encode(there["PNG"].read_bytes()).decode("ascii")
+        data = base64.b64encode(_own(there["PNG"])).decode("ascii")
         drawing = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, figure["alt"])
     return {
         "anchor": anchor,
@@ -146,6 +152,11 @@ def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> dict[str, An
         "drawing": drawing,
         "files": [(kind, _address(path)) for kind, path in there.items()],
     }
+
+
+def _own(path: Path) -> bytes:
+    """A file of the item's; a link might lead to one that is not."""
+    return contents(path, _LARGEST_FILE, links=False)
 
 
 def _judge(items: Sequence[Mapping[str, Any]]) -> list[_Judged]:

@@ -52,7 +52,8 @@ def save(saved: Saved, path: Path) -> None:
 def load(path: Path) -> Saved:
     """What :func:`save` wrote; a file from elsewhere, changed or cut short is a :class:`DataError`."""
     if not path.is_file():
-        raise ValueError(f"--model must be a file that pesn forecast --save wrote, got '{path}', nothing there")
+        what = "which is no file" if path.exists() else "nothing there"
+        raise ValueError(f"--model must be a file that pesn forecast --save wrote, got '{path}', {what}")
     try:
         forecaster, note = persistence.load_with_note(path)
     except ValueError as error:
