@@ -1,10 +1,12 @@
 """Claim: a run keeps what is finished, goes on where it was killed, shows no half results; its numbers hang on the seed alone."""
 
+import contextlib
 import csv
 import io
 import json
 import os
 import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -325,6 +327,43 @@ def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file
     np.testing.assert_array_equal(numbers(out), expected())
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices, pipes and links as POSIX has them")
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder", "elsewhere", "deep"])
+def test_records_that_lead_out_of_their_folder_are_not_followed(fakes, tmp_path, kind):
+    out = tmp_path / "out"
+    (record,) = reproducing.reproduce(["one"], out, quick=True)
+    place = out / "one"
+    if kind == "elsewhere":
+        (out / "frame.csv").write_bytes((place / "frame.csv").read_bytes())
+        record["files"]["../frame.csv"] = record["files"]["frame.csv"]
+        written = {key: value for key, value in record.items() if key != "checksum"}
+        record["checksum"] = recording._checksum(recording.to_json(written).encode())
+        (place / "result.json").write_text(recording.to_json(record), encoding="utf-8")
+    elif kind == "deep":
+        (place / "result.json").write_text("[" * 200_000, encoding="utf-8")
+    else:
+        (place / "values.png").unlink()
+        make = {"device": lambda path: path.symlink_to("/dev/zero"), "pipe": os.mkfifo, "folder": os.mkdir}[kind]
+        make(place / "values.png")
+    assert recording.finished(place) is None
+    reproducing.reproduce(["one"], out, quick=True)
+    assert recording.finished(place) is not None
+
+
+def test_a_result_without_its_record_is_made_again(fakes, tmp_path):
+    """Its files are known from results.json, which has all records; a file that is not among them stays."""
+    out = tmp_path / "out"
+    reproducing.reproduce([], out, quick=True)
+    (out / "one" / "result.json").unlink()
+    (out / "one" / "thesis.tex").write_text("mine")
+    with pytest.raises(OSError, match="one is in the way"):
+        reproducing.reproduce(["one"], out, quick=True)
+    (out / "one" / "thesis.tex").unlink()
+    reproducing.reproduce(["one"], out, quick=True)
+    assert recording.finished(out / "one") is not None
+    np.testing.assert_array_equal(numbers(out), expected())
+
+
 def test_a_page_of_someone_elses_is_left_alone(fakes, tmp_path):
     out = tmp_path / "own"
     out.mkdir()
@@ -336,38 +375,53 @@ def test_a_page_of_someone_elses_is_left_alone(fakes, tmp_path):
         reproducing.reproduce(["one"], "", quick=True)
 
 
-def test_workers_end_with_the_process_that_started_them(tmp_path):
+@pytest.mark.skipif(sys.platform != "linux", reason="processes as /proc shows them")
+@pytest.mark.parametrize("moment", ["first worker", "second worker", "units asleep", "units at work"])
+def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
+    """Killed while they start, or at their units, also at one that lets no other thread of the worker run."""
     code = (
         "import os, time\n"
         "from pathlib import Path\n"
         "from pesn import engines\n"
-        f"place = Path({str(tmp_path)!r})\n"
-        "def unit(i):\n"
-        "    (place / str(os.getpid())).touch()\n"
-        "    time.sleep(600)\n"
-        "def main():\n"
+        "def unit(i, wait):\n"
+        f"    (Path({str(tmp_path)!r}) / str(os.getpid())).touch()\n"
+        "    time.sleep(600) if wait else sum(range(10**13))\n"
+        "def main(wait):\n"
         "    with engines.connected(jobs=2):\n"
-        "        engines.JoblibTasks().map(unit, [(0,), (1,)])\n"
+        "        engines.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
     )
     source = tmp_path / "source"
     source.mkdir()
     (source / "script.py").write_text(code)
     paths = os.pathsep.join([str(source), str(Path(pesn.__file__).parents[1])])
-    process = subprocess.Popen([sys.executable, "-c", "import script; script.main()"], env={**os.environ, "PYTHONPATH": paths})
+    command = [sys.executable, "-c", f"import script; script.main({moment != 'units at work'})"]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, start_new_session=True)
+
+    def others():
+        """Of the session, without the dead: its workers, and what counts joblib's semaphores."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == process.pid != int(path.name) and state not in "ZX":
+                    found[int(path.name)] = (path / "cmdline").read_text()
+        return found
+
+    def reached():
+        workers = sum("LokyProcess" in command for command in others().values())
+        return workers >= 1 + (moment == "second worker") if "worker" in moment else len(list(tmp_path.glob("[0-9]*"))) == 2
+
     try:
-        until(lambda: len(list(tmp_path.glob("[0-9]*"))) == 2 or process.poll() is not None)
+        until(lambda: reached() or process.poll() is not None)
         assert process.poll() is None
     finally:
         process.kill()
         process.wait()
-
-    def alive(pid):
-        try:
-            return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-        except OSError:
-            return False
-
-    until(lambda: not any(alive(path.name) for path in tmp_path.glob("[0-9]*")))
+    try:
+        until(lambda: not others(), 30.0)
+    finally:
+        for worker in others():
+            os.kill(worker, signal.SIGKILL)
 
 
 def until(condition, seconds=60.0):
@@ -468,36 +522,96 @@ def test_in_this_process_and_in_two_others(fakes, tmp_path):
 
 
 @pytest.fixture
+def certificates(tmp_path, monkeypatch):
+    """A function that makes an authority and its certificate, and names them in Dask's configuration, here and in children."""
+    config = pytest.importorskip("dask.config")
+    pytest.importorskip("distributed")  # whose defaults would come over what is set here
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates: apt-get install openssl")
+
+    def make(name):
+        place = tmp_path / name
+        place.mkdir()
+        for command in (
+            "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=authority -keyout ca-key.pem -out ca.pem",
+            "req -newkey rsa:2048 -nodes -subj /CN=one -keyout key.pem -out request.pem",
+            "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 1 -out cert.pem",
+        ):
+            subprocess.run(["openssl", *command.split()], cwd=place, check=True, capture_output=True)
+        files = {"ca-file": str(place / "ca.pem")}
+        for role in ("scheduler", "worker", "client"):
+            files |= {f"{role}.cert": str(place / "cert.pem"), f"{role}.key": str(place / "key.pem")}
+        for key, file in files.items():
+            monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{key.replace('.', '__').replace('-', '_').upper()}", file)
+        stack.enter_context(config.set({f"distributed.comm.tls.{key}": file for key, file in files.items()}))
+
+    with contextlib.ExitStack() as stack:
+        yield make
+
+
+@pytest.fixture
 def cluster(fakes, tmp_path):
-    """A real scheduler and two worker processes on loopback: its address and the processes of its workers."""
+    """A function that starts a scheduler and two worker processes on loopback: its address and the processes of its workers."""
     pytest.importorskip("distributed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     paths = os.pathsep.join([str(fakes), str(Path(pesn.__file__).parents[1])])
-    environment = {**os.environ, "PYTHONPATH": paths, "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"}
     processes = []
 
     def start(*arguments):
+        environment = {**os.environ, "PYTHONPATH": paths, "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"}
         command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
         with (tmp_path / f"log{len(processes)}").open("w") as log:
             processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=tmp_path))
 
-    try:
-        start("scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2])
+    def started(protocol):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        host, address = f"{protocol}://127.0.0.1", f"{protocol}://127.0.0.1:{port}"
+        start("scheduler", "--host", host, "--port", port)
         for _ in range(2):
-            start("worker", address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", "--local-directory", str(tmp_path))
+            start("worker", address, "--nthreads", "1", "--no-nanny", "--host", host, "--local-directory", str(tmp_path))
         until(lambda: all("Starting established connection" in (tmp_path / f"log{i}").read_text() for i in (1, 2)))
-        yield address, processes[1:]
+        return address, processes[1:]
+
+    try:
+        yield started
     finally:
         for process in processes:
             process.kill()
             process.wait()
 
 
+def test_on_a_cluster_by_tls_with_certificates(cluster, certificates, fakes, tmp_path, monkeypatch):
+    certificates("ours")
+    address, workers = cluster("tls")
+    truth = expected()
+    (fakes / "calls").unlink()
+    reproducing.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
+    np.testing.assert_array_equal(numbers(tmp_path / "out"), truth)
+    assert {int(line.split()[0]) for line in calls(fakes)} <= {worker.pid for worker in workers}
+    monkeypatch.setattr(engines, "WAIT", 3.0)
+    certificates("another authority's")
+    for wrong, reason in ((address, "within 3 s, or it and this machine's"), (address.replace("tls", "tcp"), "within 3 s$")):
+        with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {wrong} {reason}"):
+            reproducing.reproduce(["two"], tmp_path / "out", quick=True, scheduler=wrong)
+
+
+def test_tls_without_certificates(certificates, tmp_path):
+    from dask import config
+
+    for key, file, message in [
+        ("ca-file", None, r"a tls:// scheduler needs certificates: distributed\.comm\.tls\.ca-file .* must be a file, got none"),
+        ("client.cert", None, r"a tls:// scheduler needs certificates: distributed\.comm\.tls\.client\.cert .* got none"),
+        ("client.key", "/no/key", r"distributed\.comm\.tls\.client\.key in Dask's configuration must be a file, got '/no/key'"),
+    ]:
+        certificates(key)
+        with config.set({f"distributed.comm.tls.{key}": file}), pytest.raises(ValueError, match=message):
+            engines._refuse_without_certificates()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX has them")
 def test_on_a_cluster_with_a_worker_killed(cluster, fakes, tmp_path):
-    address, workers = cluster
+    address, workers = cluster("tcp")
     truth = expected()
     (fakes / "calls").unlink()
     reproducing.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import platform
 import re
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +30,7 @@ from pesn.paper.result import Tasks
 __all__ = ["WAIT", "JoblibTasks", "connected", "versions"]
 
 WAIT = 10.0  # seconds that a scheduler and its first worker are given to answer
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 @contextlib.contextmanager
@@ -43,7 +47,10 @@ def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
             client = stack.enter_context(_client(scheduler))
             stack.enter_context(parallel_config("dask", client=client, wait_for_workers_timeout=WAIT))
         else:
-            stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, initializer=_end_with_parent))
+            # Linux ends a worker when the thread ends that started it, so only the main one may ask for that.
+            parent = os.getpid(), threading.current_thread() is threading.main_thread()
+            options: Any = {"inner_max_num_threads": 1, "initializer": _end_with_parent, "initargs": parent}
+            stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
             if jobs > 1:
                 stack.push(_end_workers)
         stack.enter_context(threadpool_limits(1))
@@ -112,15 +119,24 @@ def _unit(function: Callable[..., Any], index: int, arguments: tuple[Any, ...]) 
     return index, function(*arguments)
 
 
-def _end_with_parent() -> None:
-    """In a worker: ends with the process that started it, however that ends; else its unit would go on for nobody."""
-    parent = os.getppid()
+def _end_with_parent(parent: int, at_once: bool) -> None:
+    """In a worker: ends with process ``parent``, which started it, however that ends; else its unit would go on for nobody.
+
+    The number is given by the parent: asked for here it might be that of the process which adopts orphans.
+    """
+    if os.name != "posix":
+        return
+    if at_once and sys.platform == "linux":  # also while a unit keeps other threads from running
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(1.0)
+            time.sleep(0.5)
         os._exit(1)
 
+    if os.getppid() != parent:  # it ended before the request above
+        os._exit(1)
     threading.Thread(target=watch, daemon=True).start()
 
 
@@ -144,6 +160,8 @@ def _client(address: str) -> Iterator[Any]:
         raise ImportError("a scheduler needs Dask: pip install 'pesn[dask]'") from None
     if not re.fullmatch(r"(tcp|tls)://[^/]+:\d{1,5}", address):
         raise ValueError(f"scheduler must be an address such as tcp://127.0.0.1:8786, got {address!r}")
+    if address.startswith("tls:"):
+        _refuse_without_certificates()
     with _silenced("distributed"):  # what matters comes as an exception
         asyncio.run(_refuse_silent(address))
         with Client(address, timeout=WAIT, set_as_default=False) as client:
@@ -170,6 +188,19 @@ def _silenced(name: str) -> Iterator[None]:
             logger.disabled = disabled
 
 
+def _refuse_without_certificates() -> None:
+    """An error where Dask's configuration, which its scheduler and workers use too, does not name the files that TLS needs."""
+    from dask import config
+
+    for key in ("ca-file", "client.cert", "client.key"):
+        name = f"distributed.comm.tls.{key}"
+        file = config.get(name, None)
+        if file is None and key != "client.key":  # which may stand in the file of the certificate
+            raise ValueError(f"a tls:// scheduler needs certificates: {name} in Dask's configuration must be a file, got none")
+        if file is not None and not os.path.isfile(file):
+            raise ValueError(f"{name} in Dask's configuration must be a file, got {file!r}")
+
+
 async def _refuse_silent(address: str) -> None:
     """An error where no scheduler answers; a client itself would go on waiting for one that is there and says nothing."""
     from distributed import rpc
@@ -182,7 +213,8 @@ async def _refuse_silent(address: str) -> None:
     try:
         await asyncio.wait_for(ask(), WAIT)
     except (OSError, TimeoutError):
-        raise ConnectionError(f"no Dask scheduler answers at {address} within {WAIT:g} s") from None
+        trusting = ", or it and this machine's certificates do not trust each other" if address.startswith("tls:") else ""
+        raise ConnectionError(f"no Dask scheduler answers at {address} within {WAIT:g} s{trusting}") from None
 
 
 def _refuse_strangers(client: Any, address: str) -> None:
