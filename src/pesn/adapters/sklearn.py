@@ -18,11 +18,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import special
 from scipy.stats import qmc
 from sklearn.compose import TransformedTargetRegressor
@@ -36,8 +36,8 @@ from pesn import network as networks
 from pesn.activations import names
 from pesn.arguments import FloatArray
 from pesn.gaussian import Gaussian
-from pesn.moments import moments
 from pesn.network import Dense
+from pesn.parameters import whole_number
 
 __all__ = ["as_layers", "class_probabilities", "propagate"]
 
@@ -46,7 +46,6 @@ Array = npt.NDArray[np.float64]
 _MLPS = (MLPRegressor, MLPClassifier)
 _SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 _KNOWN = (*_MLPS, Pipeline, TransformedTargetRegressor, *_SCALERS, PCA)
-_LOG_POINTS = 14  # 16,384 points: mean probabilities within 5e-5 for logits that spread by 1, see class_probabilities
 
 
 def propagate(network: Any, x: Gaussian, method: str | tuple[str, Any], covariance: str) -> list[Gaussian]:
@@ -97,23 +96,25 @@ def as_layers(estimator: Any) -> list[Dense]:
     return layers or [before]  # type: ignore[list-item]
 
 
-def class_probabilities(
-    classifier: Any, x: Gaussian, method: str | tuple[str, Any] = "surface", covariance: str = "full"
-) -> FloatArray:
+def class_probabilities(classifier: Any, x: Gaussian, *, n_samples: int = 4096, rng: Any = 0) -> FloatArray:
     """Mean class probabilities, E[predict_proba(x)], of a fitted classifier for a Gaussian input.
 
-    The logits' Gaussian is that of :func:`pesn.propagate`. Two classes and multilabel: E[sigmoid], exact. More classes:
-    E[softmax] by 16,384 fixed points of Sobol's sequence, widest direction first; no random numbers. Measured against 10⁶
-    points: within 5e-5 where the logits' standard deviations are about 1, 2e-4 at 3, and 1e-3 at 10 with 10 classes.
+    The mean of ``predict_proba`` over scrambled points of Sobol's sequence, spread as the input is. The logits of a network that
+    was fitted closely are far from Gaussian: what :func:`pesn.propagate` gives of them is not used. Measured against 200,000
+    samples (``python benchmarks/classifiers.py``): within 0.008 on networks of 10 tanh units fitted by L-BFGS, almost without a
+    penalty (1,024 points: 0.012), within 0.001 on default classifiers.
 
     Parameters
     ----------
     classifier
-        ``MLPClassifier``, fitted, alone or as the last step of a ``Pipeline`` (see :func:`as_layers`).
+        Any fitted classifier with ``predict_proba``: ``MLPClassifier``, also multilabel, alone or at the end of a ``Pipeline``,
+        whose other steps need not be affine.
     x
         The input, one Gaussian or a batch.
-    method, covariance
-        As in :func:`pesn.propagate`.
+    n_samples
+        Points for each input, a power of 2.
+    rng
+        Scrambles the points: a seed, which gives the same result each time, or a Generator.
 
     Returns
     -------
@@ -131,43 +132,42 @@ def class_probabilities(
     >>> class_probabilities(model, flower).round(1)
     array([0. , 0.6, 0.4])
     """
-    final = classifier
-    while type(final) is Pipeline:
-        final = final.steps[-1][1]
-    if type(final) is not MLPClassifier:
-        raise TypeError(f"classifier must be an MLPClassifier, or a Pipeline that ends in one, got {_name(final)}")
-    logits = propagate(classifier, x, method, covariance)[-1]
-    mean, dtype = logits.mean, logits.mean.dtype
-    if final.out_activation_ == "softmax":
-        spread = logits.cov.astype(np.float64).reshape(-1, logits.dim, logits.dim)
-        rows = [_mean_softmax(m, c) for m, c in zip(mean.reshape(-1, logits.dim), spread, strict=True)]
-        return np.reshape(rows, mean.shape).astype(dtype)
-    if final.n_outputs_ == 1:
-        mean = np.concatenate([-mean, mean], axis=-1)  # not 1 − p: a small probability keeps its digits
-    result: FloatArray = moments("sigmoid", mean, logits.var, order=1, method="exact").mean
+    if not hasattr(classifier, "predict_proba"):
+        raise TypeError(f"classifier must be a fitted classifier with predict_proba, got {_name(classifier)}")
+    whole_number("n_samples", n_samples, 1)
+    if n_samples & (n_samples - 1):
+        raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
+    check_is_fitted(classifier)
+    x = networks._given(x)
+    names = getattr(classifier, "feature_names_in_", None)
+    means = []
+    for samples in _samples(x, int(n_samples), rng):
+        given = classifier.predict_proba(samples if names is None else pd.DataFrame(samples, columns=names))
+        if not isinstance(given, np.ndarray):
+            raise TypeError(
+                f"classifier must give one array of probabilities, got a {type(given).__name__} from {_name(classifier)}"
+            )
+        means.append(given.mean(axis=0))
+    result: FloatArray = np.reshape(means, (*x.batch_shape, -1)).astype(means[0].dtype, copy=False)
     return result
 
 
-def _mean_softmax(mean: Any, cov: Array) -> Array:
-    """E[softmax(l)], l ~ N(mean, cov)."""
-    # softmax does not hear what is added to all logits: that direction is taken out, one dimension less to integrate.
-    centred = cov - cov.mean(axis=0)
-    centred -= centred.mean(axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(0.5 * (centred + centred.T))
-    # The widest direction first: the first coordinates of Sobol's points are the most even.
-    root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, :0:-1]
-    result: Array = special.softmax(mean + _points(len(cov) - 1) @ root.T, axis=1).mean(axis=0)
-    return result
-
-
-@cache
-def _points(dimension: int) -> Array:
-    """Fixed points, spread as a standard Gaussian; the half step keeps them off 0, where the quantile is infinite."""
-    count = 2**_LOG_POINTS
-    uniform = qmc.Sobol(dimension, scramble=False).random_base2(_LOG_POINTS) + 0.5 / count
-    points: Array = special.ndtri(uniform)
-    points.flags.writeable = False
-    return points
+def _samples(x: Gaussian, count: int, rng: Any) -> Iterator[Array]:
+    """(count, d) for each row of x: the same even points, stretched."""
+    uniform = qmc.Sobol(x.dim, scramble=True, seed=np.random.default_rng(rng)).random(count)
+    points = special.ndtri(uniform + 2.0**-31)  # half a last bit off 0, where the quantile is infinite
+    mean, dtype = x.mean.reshape(-1, x.dim), x.mean.dtype
+    alone = x.diagonal is not None and x.factor is None
+    spread = np.broadcast_to(x.var, mean.shape) if alone else np.broadcast_to(x.cov, (len(mean), x.dim, x.dim))
+    for m, s in zip(mean, spread.astype(np.float64), strict=True):
+        # The widest direction first: the first coordinates of Sobol's points are the most even.
+        if alone:
+            rank = np.argsort(np.argsort(-s))
+            yield (m + np.sqrt(s) * points[:, rank]).astype(dtype, copy=False)
+        else:
+            values, vectors = np.linalg.eigh(s)
+            root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
+            yield (m + points @ root.T).astype(dtype, copy=False)
 
 
 # ---------------------------------------------------------------- estimators, part by part
