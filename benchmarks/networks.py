@@ -1,12 +1,13 @@
 """Uncertain inputs through networks, judged by Monte Carlo: the paper's two networks, trained networks, speed, a peer.
 
-python benchmarks/networks.py [paper] [trained] [speed] [--write]        --write puts the tables into docs/networks.md
+python benchmarks/networks.py [paper] [trained] [speed] [variances] [--write]        --write puts the tables into docs/networks.md
 """
 
 from timing import Ratio, Side, installed, race, ratio  # isort: skip  (before NumPy: one thread)
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -294,8 +295,32 @@ def speed_report(found: list[Speed], samples: int) -> list[str]:
     ]
 
 
+# ---------------------------------------------------------------- the time at other variances
+
+VARIANCES = (1.0, 4.0, 9.0, 25.0, 100.0, 1e4)
+UNIT = 4.0
+
+
+def variances(rounds: int = 9) -> list[str]:
+    """A layer of 100 units of each kind at ever larger input variances: steep units, for which a short series will not do."""
+    rows = []
+    for kind, inputs in (("tanh", 5), ("tanh", 20), ("tanh", 2), ("relu", 5), ("hardtanh", 5), ("erf", 5), ("gelu", 5)):
+        rng = np.random.default_rng(0)
+        layer = [pesn.Dense(rng.normal(size=(100, inputs)), 0.2 * rng.normal(size=100), kind)]
+        inputs_at = {f"{v:g}": pesn.Gaussian(np.zeros(inputs), var=v) for v in VARIANCES}
+        sides: dict[str, Side] = {name: partial(pesn.propagate, layer, x) for name, x in inputs_at.items()}
+        times = race(sides, rounds)
+        rows.append([f"{inputs} → 100 {kind}", *(f"{ratio(times, f'{v:g}', f'{UNIT:g}').median:.2g}" for v in VARIANCES)])
+    return [
+        f"One layer, full covariance, standard normal weights; time as a multiple of that at an input variance of {UNIT:g}.",
+        "",
+        table(["input variance", *(f"{v:g}" for v in VARIANCES)], rows),
+        "",
+    ]
+
+
 def main() -> None:
-    parts: dict[str, Callable[[], list[str]]] = {"paper": paper, "trained": trained, "speed": speed}
+    parts: dict[str, Callable[[], list[str]]] = {"paper": paper, "trained": trained, "speed": speed, "variances": variances}
     wanted = [name for name in parts if name in sys.argv[1:]] or list(parts)
     page = Path(__file__).parents[1] / "docs" / "networks.md"
     for name in wanted:

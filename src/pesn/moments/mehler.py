@@ -26,6 +26,7 @@ HIGH = 80  # up to this order one grid serves all units; beyond it every unit ha
 
 _MOST_NODES = 2000
 _CHUNK = 128
+_TOGETHER = 16
 
 
 def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Array, Array | None]:
@@ -243,18 +244,29 @@ def correlate(cov: Array, std: Array, eps: float, out: Array) -> tuple[float, in
 
 @jit()
 def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
-    """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units."""
+    """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units.
+
+    A few units at a time begin where the largest of their |ρ|ⁿ is 1e-18: all but nearly collinear units end early.
+    """
     count, size = c.shape
-    buffer = np.empty(size)
+    buffer = np.empty(_TOGETHER)
     for i in range(size):
-        row, rho = buffer[i + 1 :], correlation[i, i + 1 :]
-        row[:] = 0.0
-        for n in range(count - 1, -1, -1):
-            own, others = c[n, i], c[n, i + 1 :]
-            for j in range(row.shape[0]):
-                row[j] = (row[j] + own * others[j]) * rho[j]
         out[i, i] = variance[i]
-        for j in range(i + 1, size):
-            value = buffer[j] * deviation[i] * deviation[j]
-            out[i, j] = value
-            out[j, i] = value
+        for first in range(i + 1, size, _TOGETHER):
+            last = min(first + _TOGETHER, size)
+            rho, width = correlation[i, first:last], last - first
+            largest = 0.0
+            for j in range(width):
+                buffer[j] = 0.0
+                largest = max(largest, abs(rho[j]))
+            terms = count
+            if largest < 1.0:
+                terms = 1 if largest < 1e-18 else int(min(float(count), 1.0 - 41.5 / math.log(largest)))
+            for n in range(terms - 1, -1, -1):
+                own, others = c[n, i], c[n, first:last]
+                for j in range(width):
+                    buffer[j] = (buffer[j] + own * others[j]) * rho[j]
+            for j in range(width):
+                value = buffer[j] * deviation[i] * deviation[first + j]
+                out[i, first + j] = value
+                out[first + j, i] = value

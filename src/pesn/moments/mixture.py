@@ -11,6 +11,10 @@ and Cov(f(z₁), f(z₂)) is a double sum over bivariate normal probabilities le
 variance cannot be negative:
 
     (2/π) Σ p_i p_j ∫₀^{asin r} exp(−(a² + b² − 2ab sin θ)/(2 cos² θ)) dθ,    r = k/√((v₁ + t_i)(v₂ + t_j))
+
+The derivatives of E tanh(z) by m, and with them the coefficients of Mehler's series, are closed as well, at any order:
+
+    c_n = E[tanh(z) He_n(x)]/√(n!) ≈ 2 Σ p_i rⁿ (−1)^{n−1} He_{n−1}(a) φ(a)/√(n!),    a = m/√(v + t_i),  r = √(v/(v + t_i))
 """
 
 from __future__ import annotations
@@ -29,9 +33,11 @@ from pesn.activations import Activation
 from pesn.compiling import jit
 from pesn.moments.scaled_tanh import refuse_other
 
-__all__ = ["components", "covariance", "moments"]
+__all__ = ["ERROR", "coefficients", "components", "covariance", "moments"]
 
 Array = npt.NDArray[np.float64]
+
+ERROR = 4.2e-9  # of eight components, as tanh
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -91,6 +97,68 @@ def covariance(mean: Array, var: Array, correlation: Array, weights: Array, widt
     """
     matrix: Array = _covariances(mean, var, correlation, weights, widths, _NODES, _WEIGHTS)
     return matrix
+
+
+def coefficients(
+    mean: Array, var: Array, out_var: Array, known: Array, largest: float, tolerance: float, most: int
+) -> tuple[bool, Array]:
+    """c_n/√out_var of tanh, (N, D), n = 1 … N ≤ most: as many as bring largest^{N+1} max(1 − Σ c_n²/out_var) to the tolerance.
+
+    The first are ``known`` (n, D); the others are within 4e-9/√out_var, and end where they have used up a unit's variance. Units
+    with a ``var`` or ``out_var`` of 0 have none. Also whether N terms are enough.
+
+    >>> from pesn import activations
+    >>> v = np.full(2, 9.0)
+    >>> out_var = moments(activations.get("tanh"), np.zeros(2), v, 2)[1]
+    >>> enough, c = coefficients(np.zeros(2), v, out_var, np.empty((0, 2)), 0.95, 1e-6, 1000)
+    >>> enough, len(c) < 200
+    (True, True)
+    """
+    weights, widths = _components(8)
+    result = np.empty((most, len(mean)))
+    result[: len(known)] = known
+    count, enough = _coefficients(mean, var, out_var, weights, widths, len(known), largest, tolerance, result)
+    return enough, result[:count]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _coefficients(
+    mean: Array, var: Array, out_var: Array, p: Array, t: Array, known: int, largest: float, tolerance: float, out: Array
+) -> tuple[int, bool]:
+    """By the recurrence of He_{n−1}(a) φ(a)/√((n−1)!), which is bounded, with its powers of −r: nothing overflows."""
+    most, size = out.shape
+    kinds = p.shape[0]
+    term, before, slope, back = np.zeros((size, kinds)), np.zeros((size, kinds)), np.zeros((size, kinds)), np.zeros((size, kinds))
+    rest = np.zeros(size)
+    for i in range(size):
+        if not (var[i] > 0.0 and out_var[i] > 0.0):
+            continue
+        rest[i] = 1.0
+        for k in range(kinds):
+            share = var[i] / (var[i] + t[k])
+            a = mean[i] / math.sqrt(var[i] + t[k])
+            term[i, k] = 2.0 * p[k] * math.sqrt(share / out_var[i]) * math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
+            slope[i, k], back[i, k] = -math.sqrt(share) * a, -share
+    power = largest
+    for n in range(1, most + 1):
+        inverse, last, worst = 1.0 / math.sqrt(n), math.sqrt(n - 1.0), 0.0
+        for i in range(size):
+            total = 0.0
+            for k in range(kinds):
+                total += term[i, k]
+                after = (slope[i, k] * term[i, k] + back[i, k] * last * before[i, k]) * inverse
+                before[i, k] = term[i, k]
+                term[i, k] = after
+            c = out[n - 1, i] if n <= known else total * inverse
+            if c * c >= rest[i]:  # rounding, or the mixture's own error: the diagonal keeps what is its own
+                c = math.copysign(math.sqrt(rest[i]), c)
+            rest[i] = max(rest[i] - c * c, 0.0)
+            out[n - 1, i] = c
+            worst = max(worst, rest[i])
+        power *= largest
+        if power * worst <= tolerance:
+            return n, True
+    return most, False
 
 
 @jit()
