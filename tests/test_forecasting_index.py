@@ -6,6 +6,9 @@ import pandas as pd
 import pytest
 
 from pesn import EchoStateNetwork, Forecaster, ProbabilisticESN
+from pesn.alignment import align
+from pesn.tabular.dates import time_of
+from pesn.tabular.reading import read
 
 T = np.arange(240.0)
 ROWS = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T)]) + 0.02 * np.random.default_rng(0).normal(size=(240, 2))
@@ -144,3 +147,53 @@ def test_networks_refuse_rows_in_another_order(network):
     for call in (esn.fit, esn.partial_fit):
         with pytest.raises(ValueError, match="X and y must have their rows in the same order, got 2024-01-01 in row 0 of X"):
             call(Y, Y[::-1])
+
+
+# ---------------------------------------------------------------- one way is the other
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.date_range("2021-01-04", periods=60, freq="B", name="when"),
+        pd.date_range("2021-01-31", periods=60, freq="ME", name="when"),
+        pd.date_range("2021-01-06", periods=60, freq="W-WED", name="when"),
+        pd.date_range("2021-01-01", periods=60, freq="QS", name="when"),
+        pd.date_range("2021-01-01 06:30", periods=60, freq="15min", name="when"),
+        pd.DatetimeIndex([pd.Timestamp("2021-01-15") + pd.DateOffset(months=k) for k in range(60)], name="when"),
+        pd.DatetimeIndex([pd.Timestamp("2021-01-30") + pd.DateOffset(months=k) for k in range(60)], name="when"),
+        pd.DatetimeIndex(
+            [pd.Timestamp("2021-01-15") + pd.DateOffset(months=k) + pd.offsets.BDay(0) for k in range(60)], name="when"
+        ),
+        pd.Index(0.25 * np.arange(60), name="t"),
+        pd.Index(1900 + 5 * np.arange(60), name="step"),
+    ],
+    ids=[
+        "business days",
+        "month ends",
+        "weeks",
+        "quarters",
+        "quarters of an hour",
+        "15th",
+        "30th",
+        "about the 15th",
+        "t",
+        "step",
+    ],
+)
+def test_a_table_and_a_forecaster_see_the_same_times(index, tmp_path):
+    """The same gaps and the same labels ahead, from a file and from a frame."""
+    kept = np.delete(np.arange(57), [20, 21, 40])
+    frame = pd.DataFrame({"x": ROWS[kept, 0]}, index=index[kept])
+    frame.to_csv(tmp_path / "table.csv")
+    table = read(tmp_path / "table.csv", time=index.name)
+    layout = align(frame, None, [slice(0, len(kept))])
+    np.testing.assert_array_equal(layout.place(frame.to_numpy()), table.y)
+    found = time_of(table.frame.index, table.freq).ahead(3)
+    expected = layout.time.ahead(3)
+    if index.dtype.kind == "M":
+        assert [str(label) for label in found] == [str(label) for label in expected]
+    else:
+        np.testing.assert_allclose(found, expected)
+    if layout.time.step != "M":
+        np.testing.assert_array_equal(layout.time.positions(index[57:], 9), [1, 2, 3])

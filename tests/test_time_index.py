@@ -59,7 +59,7 @@ def test_what_follows_a_cut_index_is_what_did_follow(whole, cut, gaps, known):
     pd.testing.assert_index_equal(time.ahead(60 - cut), whole[cut:])
     np.testing.assert_array_equal(time.places(index), kept)
     np.testing.assert_array_equal(time.positions(whole[cut - 1 :][::-1], 100), np.arange(60 - cut, -1, -1))
-    one = time_index(whole[cut : cut + 1], time)  # a single row tells nothing by itself
+    one = time_index(whole[cut : cut + 1], time.step)  # a single row tells nothing by itself
     pd.testing.assert_index_equal(one.ahead(5), whole[cut + 1 : cut + 6])
     assert time.on(7).label() == whole[cut + 6]
 
@@ -90,7 +90,7 @@ def test_periods_and_numbers_go_on(whole):
     time = time_index(whole[:12])
     pd.testing.assert_index_equal(time.ahead(8), whole[12:], **loosely)
     pd.testing.assert_index_equal(time.on(3).ahead(5), whole[15:], **loosely)
-    pd.testing.assert_index_equal(time_index(whole[15:16], time).ahead(4), whole[16:], **loosely)
+    pd.testing.assert_index_equal(time_index(whole[15:16], time.step).ahead(4), whole[16:], **loosely)
     kept = np.array([0, 1, 2, 5, 6, 11])
     gappy = time_index(whole[kept])
     np.testing.assert_array_equal(gappy.places(whole[kept]), kept)
@@ -125,7 +125,7 @@ def test_what_has_no_step_is_none(index):
 
 
 def test_a_rule_learnt_before_holds_where_the_rows_follow_it():
-    learnt = time_index(pd.date_range("2024-01-01", periods=30, freq="B"))
+    learnt = time_index(pd.date_range("2024-01-01", periods=30, freq="B")).step
     four = pd.date_range("2024-02-05", periods=4, freq="D")  # Monday to Thursday: they could be any days
     assert [shown(day) for day in time_index(four, learnt).ahead(2)] == ["2024-02-09", "2024-02-12"]
     assert time_index(pd.date_range("2024-02-05", periods=4, freq="h"), learnt).step == "h"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind_of, shown, step_name, time_index
+from pesn.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 
 __all__ = ["Layout", "align", "refuse_other_order", "rows_ahead"]
 
@@ -165,9 +165,9 @@ def _run(labels: Any, rule: TimeIndex | None, name: str, start: int) -> _Run:
         return by_position  # texts, and numbers where there were dates: of no known time
     _refuse_disorder(labels, name, start)
     own = rule if rule is not None and rule.kind == kind else None
-    time = time_index(labels, own)
+    time = time_index(labels, None if own is None else own.step)
     if time is not None and own is not None and time.step != own.step:
-        k = int(np.argmax(time._replace(step=own.step).places(labels, _most(labels)) < 0))
+        k = int(np.argmax(time._replace(step=own.step).places(labels) < 0))
         raise ValueError(
             f"{name} must keep the step of the other rows, a {step_name(own.step)}: row {start + k}, at {shown(labels[k])}, does "
             f"not follow by it from row {start + max(k - 1, 0)}; {_OR_ELSE}"
@@ -176,7 +176,7 @@ def _run(labels: Any, rule: TimeIndex | None, name: str, start: int) -> _Run:
         if kind == "numbers" or len(labels) == 1:
             return by_position
         raise _no_step(labels, own, name, start)
-    places = time.places(labels, _most(labels))
+    places = time.places(labels)
     return _Run(places, time.at(labels[0]), time)
 
 
@@ -188,7 +188,7 @@ def _following(labels: Any, after: TimeIndex, name: str) -> _Run:
     _refuse_disorder(labels, name, 0)
     if after.kind == "counted":
         return _Run(by_position, None, after.at(labels[-1]) if kind == "numbers" and labels[0] > after.last else None)
-    positions = after.positions(labels, _most(labels))
+    positions = after.positions(labels, most_steps(len(labels)))
     if (positions < 1).any():
         k = int(np.argmax(positions < 1))
         raise ValueError(
@@ -197,10 +197,6 @@ def _following(labels: Any, after: TimeIndex, name: str) -> _Run:
         )
     first = after.on(1)
     return _Run(positions - 1, first, after.at(labels[-1]))
-
-
-def _most(labels: Any) -> int:
-    return int(MOST_MISSING * len(labels)) + MOST_AWAY
 
 
 def _refuse_disorder(labels: Any, name: str, start: int) -> None:

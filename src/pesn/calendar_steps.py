@@ -14,6 +14,7 @@ for their months and are labelled by the month's first day; a number before it t
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -93,6 +94,22 @@ class CalendarStep:
         found: npt.NDArray[np.int64] = grid.get_indexer(clock).astype(np.int64)
         found[found > most] = -1
         return found
+
+    def steps(self, first: Any, later: Any) -> int | None:
+        """Steps from one date to another, negative where it is earlier, however far; None where they are not on one grid."""
+        pd: Any = import_module("pandas")
+        one, other = (self.clock(pd.DatetimeIndex([date]))[0] for date in (first, later))
+        if self.months:
+            apart, rest = divmod((other.year - one.year) * 12 + other.month - one.month, self.months)
+            on = rest == 0 and self._days_of(one, np.array([0, apart * self.months])).tolist() == [one, other]
+            return apart if on else None
+        offset = pd.tseries.frequencies.to_offset(self.text)
+        if not offset.is_on_offset(one):
+            return None
+        about = round((other.to_pydatetime(warn=False) - one.to_pydatetime(warn=False)).total_seconds() / self.length)
+        near = range(about - abs(about) // 4 - 8, about + abs(about) // 4 + 9)  # a month is not as long as another
+        steps = near[min(bisect_left(near, other, key=lambda k: one + k * offset), len(near) - 1)]
+        return steps if one + steps * offset == other else None
 
     def _days_of(self, start: Any, months: Any) -> Any:
         """The day of the month, or its last where it has none such, so many months after ``start``'s, at the same hour."""

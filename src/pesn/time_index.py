@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pesn.calendar_steps import CalendarStep, find_step
 
-__all__ = ["MOST_AWAY", "MOST_MISSING", "TimeIndex", "kind_of", "shown", "step_name", "time_index"]
+__all__ = ["MOST_AWAY", "MOST_MISSING", "TimeIndex", "kind_of", "most_steps", "shown", "step_name", "time_index"]
 
 Places = npt.NDArray[np.int64]
 MOST_MISSING = 3.0  # steps for each row given: where rows are farther apart on average, there is no step
@@ -57,16 +57,19 @@ class TimeIndex(NamedTuple):
 
     def ahead(self, n: int) -> Any:
         """The labels (n,) of the rows after ``last``: a pandas Index."""
+        return self.onwards(n + 1)[1:]
+
+    def onwards(self, n: int) -> Any:
+        """The labels (n,) from ``last`` on."""
         pd: Any = import_module("pandas")
         if self.kind in ("numbers", "counted"):
             if isinstance(self.last, int) and isinstance(self.step, int):
-                return pd.RangeIndex(self.last + self.step, self.last + (n + 1) * self.step, self.step, name=self.name)
-            return pd.Index(self.last + self.step * np.arange(1.0, n + 1.0), name=self.name)
+                return pd.RangeIndex(self.last, self.last + n * self.step, self.step, name=self.name)
+            return pd.Index(self.last + self.step * np.arange(float(n)), name=self.name)
         if self.kind == "periods":
-            last = pd.Period(ordinal=self.last, freq=self.step)
-            return pd.period_range(last, periods=n + 1, name=self.name)[1:]
+            return pd.period_range(pd.Period(ordinal=self.last, freq=self.step), periods=n, name=self.name)
         rule = CalendarStep(self.step)
-        labels = rule.onwards(self._clock(rule, self._labels())[0], n + 1)[1:]
+        labels = rule.onwards(self._clock(rule, self._labels())[0], n)
         if self.zone is not None:
             labels = rule.zoned(labels, self.zone)
         return labels.as_unit(self.unit).rename(self.name)
@@ -122,8 +125,8 @@ class TimeIndex(NamedTuple):
         return np.where((off == 0) & (steps >= 0) & (steps <= most), steps, -1).astype(np.int64)
 
     def places(self, index: Any, most: int | None = None) -> Places:
-        """As :meth:`positions`, from the first of increasing labels on; by default no more than a row in three may be there."""
-        most = int(MOST_MISSING * len(index)) - 1 if most is None else most
+        """As :meth:`positions`, from the first of increasing labels on."""
+        most = most_steps(len(index)) if most is None else most
         if self.kind != "numbers" or (index.dtype.kind in "iu" and isinstance(self.step, int)):
             return self.at(index[0]).positions(index, most)
         gaps = np.diff(index.to_numpy(dtype=np.float64)) / self.step  # one by one: small errors may add up over many steps
@@ -131,7 +134,7 @@ class TimeIndex(NamedTuple):
         right = np.concatenate([[True], (np.abs(gaps - np.rint(gaps)) <= _EVEN) & (gaps > 0.5)])
         return np.where(right & (steps <= most), steps, -1).astype(np.int64)
 
-    def _keeps(self, index: Any, most: int | None = None) -> bool:
+    def _keeps(self, index: Any, most: int) -> bool:
         try:
             return bool((self.places(index, most) >= 0).all()) and self.label() == index[-1]
         except (ValueError, OverflowError):  # zones and rules of one's own have no text that says them
@@ -157,11 +160,11 @@ def kind_of(index: Any) -> str | None:
     return "numbers" if getattr(index.dtype, "kind", "O") in "iuf" and isinstance(index.dtype, np.dtype) else None
 
 
-def time_index(index: Any, learnt: TimeIndex | None = None) -> TimeIndex | None:
+def time_index(index: Any, step: Any = None) -> TimeIndex | None:
     """The rule of increasing labels, at the last of them; None where they have none.
 
-    ``learnt`` is the rule of other rows: it holds where the labels follow it (four days of a week may be business days). Else
-    it is the index's own frequency, or the coarsest step that all labels lie on, if a third of its steps or more are there.
+    ``step`` is that of other rows: it holds where the labels follow it (four days of a week may be business days). Else it is
+    the index's own frequency, or the coarsest step that all labels lie on, if a third of its steps or more are there.
     """
     kind = kind_of(index)
     if kind is None or not len(index):
@@ -171,15 +174,15 @@ def time_index(index: Any, learnt: TimeIndex | None = None) -> TimeIndex | None:
     if kind == "dates":
         zone, unit = None if index.tz is None else str(index.tz), str(index.unit)
     new = TimeIndex(kind, _plain(kind, index[-1]), None, name, zone, unit or "ns")
-    if learnt is not None and learnt.kind == kind:
-        time = new._replace(step=learnt.step)
-        if time._keeps(index, int(MOST_MISSING * len(index)) + MOST_AWAY):
-            return time
-    for step in _steps(kind, index):
-        time = new._replace(step=step)
-        if time._keeps(index):
-            return time
-    return None
+    if step is not None and new._replace(step=step)._keeps(index, most_steps(len(index))):
+        return new._replace(step=step)
+    strictly = int(MOST_MISSING * len(index)) - 1
+    return next((time for own in _steps(kind, index) if (time := new._replace(step=own))._keeps(index, strictly)), None)
+
+
+def most_steps(rows: int) -> int:
+    """The farthest that one of so many rows may be from the first, where the step is known."""
+    return int(MOST_MISSING * rows) + MOST_AWAY
 
 
 def step_name(step: Any) -> str:

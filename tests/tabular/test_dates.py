@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.tabular.dates import after, frequency_of, regular, step_name, steps_between, to_times
+from pesn.tabular.dates import regular, steps_between, time_of, to_times
 from pesn.tabular.errors import DataError
+from pesn.time_index import time_index
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_numbers_by_their_size_and_their_name():
 
 def test_day_or_month_first_is_told_by_the_step_or_asked_for():
     days = to_times(pd.Series([f"0{d}/02/2020" for d in range(1, 6)], name="day"))
-    assert (frequency_of(days), days[0]) == ("D", pd.Timestamp("2020-02-01"))
+    assert (time_index(days).step, days[0]) == ("D", pd.Timestamp("2020-02-01"))
     with pytest.raises(DataError, match="day and month cannot be told apart"):
         to_times(pd.Series(["01/02/2020", "03/02/2020", "04/05/2020"], name="day"))
 
@@ -49,10 +50,10 @@ def test_the_step_is_found_through_gaps_and_goes_on(freq):
     kept = np.delete(np.arange(50), [7, 8, 23])
     frame = pd.DataFrame({"x": np.arange(50.0)[kept]}, index=whole[kept])
     rows, found, missing = regular(frame)
-    assert (len(rows), missing, found) == (50, 3, frequency_of(whole))
+    assert (len(rows), missing, found) == (50, 3, time_index(whole).step)
     assert rows.index.equals(whole[:50])
     np.testing.assert_array_equal(rows["x"], np.where(np.isin(np.arange(50), kept), np.arange(50), np.nan))
-    assert after(rows.index, 10).equals(whole[50:])
+    assert time_of(rows.index, found).ahead(10).equals(whole[50:])
     assert steps_between(whole[0], whole[33], found, 1.0) == 33
     assert steps_between(whole[33], whole[0], found, 1.0) == -33
 
@@ -62,13 +63,13 @@ def test_numbers_have_a_step_too():
     rows, freq, missing = regular(frame)
     assert (freq, missing) == (None, 1)
     np.testing.assert_allclose(rows.index, [0.0, 0.1, 0.2, 0.3])
-    np.testing.assert_allclose(after(rows.index, 2), [0.4, 0.5])
+    np.testing.assert_allclose(time_of(rows.index, None).ahead(2), [0.4, 0.5])
 
 
 def test_the_fifteenth_of_each_month_is_a_month():
     index = pd.DatetimeIndex(["2020-01-15", "2020-02-15", "2020-03-16", "2020-04-15"], name="day")
     rows, freq, _ = regular(pd.DataFrame({"x": range(4)}, index=index))
-    assert (freq, rows.index[0]) == ("MS", pd.Timestamp("2020-01-01"))
+    assert (freq, rows.index[0]) == ("M", pd.Timestamp("2020-01-01"))
 
 
 def test_without_a_step_the_place_is_named():
@@ -120,5 +121,11 @@ def test_steps_over_centuries_are_counted_by_division():
     assert peak < 5e6
 
 
-def test_step_names():
-    assert [step_name(f) for f in ("YS-JAN", "W-SUN", "2h", "D")] == ["year", "week", "2 hours", "day"]
+def test_the_fifteenth_stays_the_fifteenth():
+    index = pd.DatetimeIndex(["2020-01-15", "2020-02-15", "2020-04-15"], name="day")
+    rows, freq, missing = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=index))
+    assert (freq, missing, rows.index[2]) == ("M-15", 1, pd.Timestamp("2020-03-15"))
+    assert time_of(rows.index, freq).ahead(1)[0] == pd.Timestamp("2020-05-15")
+    assert steps_between(index[0], pd.Timestamp("2120-01-15"), freq, 1.0) == 1200
+    with pytest.raises(DataError, match="'day' must keep the step of a month, got 2020-02-16"):
+        regular(pd.DataFrame({"x": [1.0, 2.0]}, index=pd.DatetimeIndex(["2020-01-15", "2020-02-16"], name="day")), "M-15")

@@ -1,39 +1,37 @@
-"""Times of a table: which column they are, what step they keep, what comes after them.
+"""Times of a table: how they are written, and its rows on the grid that they keep (:mod:`pesn.time_index`).
 
 >>> import pandas as pd
 >>> months = to_times(pd.Series(["2020-01", "2020-02", "2020-04"], name="month"))
->>> frequency_of(pd.Index(months))
-'MS'
->>> after(pd.date_range("2020-01-31", periods=3, freq="ME"), 2).strftime("%Y-%m-%d").tolist()
-['2020-04-30', '2020-05-31']
+>>> rows, step, missing = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=months))
+>>> rows["x"].tolist(), step, missing
+([1.0, 2.0, nan, 4.0], 'MS', 1)
+>>> time_of(rows.index, step).ahead(2).strftime("%Y-%m-%d").tolist()
+['2020-05-01', '2020-06-01']
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pesn.calendar_steps import CalendarStep
 from pesn.tabular.errors import DataError
 from pesn.tabular.numerals import MISSING
+from pesn.time_index import MOST_MISSING, TimeIndex, most_steps, shown, step_name, time_index
 
-__all__ = ["NAMES", "after", "frequency_of", "regular", "step_name", "steps_between", "to_times", "whole_times"]
+__all__ = ["NAMES", "regular", "steps_between", "time_of", "to_times", "whole_times"]
 
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
 )
-_MOST_MISSING = 3.0  # rows of the grid for each row given: beyond, the dates have no step
-_FEW = 500  # rows: fewer may lie as far apart as so many, where their step is known
 _FORMATS = (
     "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",
     "%d %B %Y", "%B %d, %Y", "%b %Y", "%B %Y", "%b-%Y", "%m/%Y", "%Y/%m", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
 )  # fmt: skip
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_STEPS = {"D": "day", "B": "business day", "h": "hour", "min": "minute", "s": "second", "ms": "millisecond", "us": "microsecond"}
 
 
 def to_times(column: Any) -> Any:
@@ -65,8 +63,9 @@ def to_times(column: Any) -> Any:
             return found
     ways = [way for day in _FORMATS for clock in _CLOCKS if (way := _parsed(text, day + clock)) is not None]
     different = [way for i, way in enumerate(ways) if not any(way.equals(other) for other in ways[:i])]
-    if len(different) > 1:  # day or month first? The one whose steps are regular
-        steady = [way for way in different if frequency_of(way.sort_values().unique()) is not None]
+    if len(different) > 1:  # day or month first? The one whose steps are regular; the 2nd of each month could be days as well
+        times = [(way, time_index(way.sort_values().unique())) for way in different]
+        steady = [way for way, time in times if time is not None and not re.fullmatch(r"\d*M(-\d+)?", time.step)]
         different = steady if len(steady) == 1 else different
     if len(different) > 1:
         raise DataError(
@@ -91,101 +90,39 @@ def whole_times(frame: Any) -> tuple[list[str], Any] | None:
     return None if times is None else ([by_name[name] for name in names], times)
 
 
-def frequency_of(index: Any) -> str | None:
-    """The step of sorted, different dates, gaps among them, as pandas names it: the coarsest that all of them lie on."""
-    import pandas as pd
-
-    if len(index) < 2:
-        return None
-    if len(index) > 2 and (whole := pd.DatetimeIndex(index, freq="infer").freq) is not None:
-        return _same_quarters(str(whole.freqstr))
-    for freq in _candidates(index):
-        # Counted before it is made: a single wrong date asks for millions of rows.
-        if _about_steps(index[0], index[-1], freq) > 1.2 * _MOST_MISSING * len(index):
-            continue
-        grid = pd.date_range(index[0], index[-1], freq=freq)
-        if len(grid) <= _MOST_MISSING * len(index) and index.isin(grid).all():
-            return _same_quarters(freq)
-    return None
-
-
 def regular(frame: Any, freq: str | None = None, lines: Sequence[int] | None = None) -> tuple[Any, str | None, int]:
-    """Rows on a regular grid of times, NaN where one is missing; the frequency, None for numbers; how many were missing.
+    """Rows on a regular grid of times, NaN where one is missing; the step of dates, None for numbers; how many were missing.
 
-    ``freq`` is the step they must have, where it is known; ``lines`` are the file's lines, for errors.
+    ``freq`` is the step they must have, where it is known; ``lines`` are the file's lines, for errors. Dates that stand for their
+    months, such as about the 15th, are labelled by the month's first day.
     """
-    import pandas as pd
-
     index = frame.index
-    if isinstance(index, pd.DatetimeIndex):
-        given = freq
-        freq = frequency_of(index) if given is None else given
-        if freq is None and len(index) > 1 and _about_monthly(index):
-            index = index.to_period("M").to_timestamp()
-            freq = frequency_of(index) if index.is_unique else None
-            frame = frame.set_axis(index.rename(frame.index.name))
-        if freq is None:
-            raise _without_step(frame.index, lines)
-        if given is not None and _about_steps(index[0], index[-1], freq) > _MOST_MISSING * max(len(index), _FEW):
-            raise _far_away(index, lines, step_name(freq))
-        grid = pd.date_range(index[0], index[-1], freq=freq, name=index.name)
-        if not index.isin(grid).all():
-            if given is None:
-                raise _without_step(index, lines)
-            off = _shown(index[~index.isin(grid)][0])
-            raise DataError(f"column {str(index.name)!r} must keep the step of a {step_name(given)}, got {off}")
-        return frame.reindex(grid), freq, len(grid) - len(index)
-    step = _step(index.to_numpy(dtype=np.float64)) if len(index) > 1 else 1.0
-    if step is None:
+    time = time_index(index, freq)
+    if freq is not None and (time is None or time.step != freq):
+        raise _other_step(index, freq, lines)
+    if time is None:
+        if len(index) == 1:
+            return frame, freq, 0
         raise _without_step(index, lines)
-    places = np.rint((index.to_numpy(np.float64) - float(index[0])) / step).astype(int)
-    full = pd.RangeIndex(places[-1] + 1)
-    rows = frame.set_axis(pd.Index(places)).reindex(full)
-    whole = float(step).is_integer() and float(index[0]).is_integer()
-    labels = index[0] + full.to_numpy() * (int(step) if whole else step)
-    return rows.set_axis(pd.Index(labels, name=index.name)), None, len(full) - len(index)
+    places = time.places(index)
+    grid = time.at(index[0]).onwards(int(places[-1]) + 1)
+    rows = frame.set_axis(places).reindex(range(len(grid))).set_axis(grid.rename(index.name))
+    return rows, time.step if time.kind == "dates" else None, len(grid) - len(index)
 
 
-def after(index: Any, horizon: int) -> Any:
-    """The next ``horizon`` labels of a regular index (two at least), at its own step."""
-    import pandas as pd
-
-    if isinstance(index, pd.DatetimeIndex):
-        return pd.date_range(index[-1], periods=horizon + 1, freq=index.freq, name=index.name)[1:]
-    step = index[1] - index[0]
-    return pd.Index(index[-1] + step * np.arange(1, horizon + 1), name=index.name)
+def time_of(index: Any, freq: str | None, step: float = 1.0) -> TimeIndex:
+    """The rule of a regular index: dates by ``freq``, numbers by their own step or, where there is but one, ``step``."""
+    return time_index(index, freq) or TimeIndex("numbers", float(index[-1]), step, index.name)
 
 
 def steps_between(first: Any, later: Any, freq: str | None, step: float) -> int | None:
     """Steps from one label to another, negative if it is earlier; None where it is not on the grid."""
-    import pandas as pd
-
     if freq is None:
         steps = (later - first) / step
         return round(steps) if abs(steps - round(steps)) < 1e-6 else None
-    offset = pd.tseries.frequencies.to_offset(freq)
-    if not offset.is_on_offset(first):
+    if (first.tz is None) != (later.tz is None):
         return None
-    about = round(_about_steps(first, later, freq))
-    near = range(about - abs(about) // 8 - 2, about + abs(about) // 8 + 3)  # a month is not as long as another
-    steps = near[min(bisect_left(near, later, key=lambda k: _moved(first, k, offset)), len(near) - 1)]
-    return steps if _moved(first, steps, offset) == later else None
-
-
-def step_name(freq: str | None) -> str:
-    """A frequency in words, one step of it.
-
-    >>> [step_name(freq) for freq in ("MS", "QE-DEC", "W-SAT", "5min", "B", None)]
-    ['month', 'quarter', 'week', '5 minutes', 'business day', 'row']
-    """
-    if freq is None:
-        return "row"
-    count, unit = re.fullmatch(r"(\d*)(.+)", freq).groups()  # type: ignore[union-attr]
-    unit = unit.split("-")[0]
-    word = _STEPS.get(unit) or {"M": "month", "Q": "quarter", "Y": "year", "W": "week"}.get(unit.lstrip("B")[:1], unit)
-    if unit in ("MS", "ME") and count in ("3", "12"):
-        count, word = "", {"3": "quarter", "12": "year"}[count]
-    return f"{count} {word}s" if count not in ("", "1") else word
+    return CalendarStep(freq).steps(first, later)
 
 
 # ---------------------------------------------------------------- inside
@@ -234,92 +171,24 @@ def _parsed(text: Any, form: str) -> Any:
     return None if found is None or found.dtype == object else pd.DatetimeIndex(found)
 
 
-def _candidates(index: Any) -> list[str]:
-    """Steps to try, the coarsest first, by what the dates have in common."""
-    import pandas as pd
-
-    found = []
-    midnight = bool((index == index.normalize()).all())
-    months = index.year * 12 + index.month
-    apart = int(np.gcd.reduce(np.diff(months))) if len(index) > 1 else 0
-    if midnight and apart > 0:
-        for on, letters in ((index.is_month_start, ("YS", "QS", "MS")), (index.is_month_end, ("YE", "QE", "ME"))):
-            if on.all():
-                name = index[0].strftime("%b").upper()
-                found += [f"{letters[0]}-{name}"] * (apart % 12 == 0) + [f"{letters[1]}-{name}"] * (apart % 3 == 0) + [letters[2]]
-    gaps = np.diff(index.to_numpy())
-    if midnight:
-        if len(set(index.day_of_week)) == 1:
-            found.append(f"W-{index[0].strftime('%a').upper()}")
-        weekends = pd.date_range(index[0], min(index[-1], index[0] + pd.Timedelta(days=7)), freq="D").day_of_week >= 5
-        found += ["B"] * bool(weekends.any() and (index.day_of_week < 5).all()) + ["D"]
-    usual = np.median(gaps)
-    for gap in {usual, gaps.min()}:
-        with_unit = pd.tseries.frequencies.to_offset(pd.Timedelta(gap))
-        if with_unit is not None:
-            found.append(with_unit.freqstr)
-    return found
-
-
-def _about_steps(first: Any, last: Any, freq: str) -> float:
-    """Steps from one date to another, by division: exact for clocks, within a tenth and a step for calendars."""
-    import pandas as pd
-
-    offset = pd.tseries.frequencies.to_offset(freq)
-    if isinstance(offset, pd.offsets.Tick):
-        return float((last - first) / pd.Timedelta(offset))
-    start = offset.rollforward(pd.Timestamp("2000-01-01"))
-    return float((last - first) / ((start + 12 * offset - start) / 12))
-
-
-def _moved(first: Any, steps: int, offset: Any) -> Any:
-    """So many steps on; those of calendars keep the clock when it is put forward or back."""
-    import pandas as pd
-
-    zone = first.tz
-    if zone is None or (isinstance(offset, pd.offsets.Tick) and not isinstance(offset, pd.offsets.Day)):
-        return first + steps * offset
-    return (first.tz_localize(None) + steps * offset).tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
-
-
-def _same_quarters(freq: str) -> str:
-    """One name for quarters that begin, or end, in the same months: pandas has four."""
-    kind, _, month = freq.partition("-")
-    if kind not in ("QS", "QE") or month not in _MONTHS:
-        return freq
-    first = _MONTHS.index(month) % 3
-    return f"{kind}-{_MONTHS[first if kind == 'QS' else first + 9]}"
-
-
-def _about_monthly(index: Any) -> bool:
-    """On the same day of each month, or nearly: dates that stand for months."""
-    months = np.asarray(index.year * 12 + index.month)
-    return bool((np.diff(months) >= 1).all() and len(set(index.day)) <= 4 and months[-1] - months[0] < _MOST_MISSING * len(index))
-
-
-def _step(values: Any) -> float | None:
-    """The step that all differences of increasing numbers are multiples of."""
-    gaps = np.diff(values)
-    step = float(np.median(gaps))
-    for one in (step, float(gaps.min())):
-        if (
-            one > 0
-            and np.all(np.abs(gaps / one - np.rint(gaps / one)) < 1e-3)
-            and (gaps / one).sum() <= _MOST_MISSING * len(values)
-        ):
-            return one
-    return None
+def _other_step(index: Any, freq: str, lines: Sequence[int] | None) -> DataError:
+    zone, start = None if index.tz is None else str(index.tz), index[0]
+    found = TimeIndex("dates", start.isoformat(), freq, None, zone, str(index.unit)).positions(index, most_steps(len(index)))
+    off = index[int(np.argmax(found < 0))]
+    if CalendarStep(freq).steps(start, off) is not None:
+        return _far_away(index, lines, step_name(freq))
+    return DataError(f"column {str(index.name)!r} must keep the step of a {step_name(freq)}, got {shown(off)}")
 
 
 def _without_step(index: Any, lines: Sequence[int] | None) -> DataError:
     gaps = np.diff(index.to_numpy())
     usual = np.median(gaps)
     odd = int(np.argmax(np.abs(gaps - usual)))
-    if gaps[odd] > _MOST_MISSING * len(index) * usual:
+    if gaps[odd] > MOST_MISSING * len(index) * usual:
         return _far_away(index, lines, "")
     there, after = ("" if lines is None else f" (line {lines[place]})" for place in (odd, odd + 1))
     return DataError(
-        f"column {str(index.name)!r} has no regular step: from {_shown(index[odd])}{there} to {_shown(index[odd + 1])}{after} is "
+        f"column {str(index.name)!r} has no regular step: from {shown(index[odd])}{there} to {shown(index[odd + 1])}{after} is "
         "none of the others'; bring the rows to one step first, with pandas' resample for example"
     )
 
@@ -333,12 +202,7 @@ def _far_away(index: Any, lines: Sequence[int] | None, step: str) -> DataError:
     line = "" if lines is None else f" in line {lines[place]}"
     steps = f", where a step is a {step}" if step else ""
     return DataError(
-        f"column {str(index.name)!r} has {_shown(index[place])}{line}, too far from the row {other} it, "
-        f"{_shown(index[before if late else before + 1])}{steps}: {len(index)} rows cannot fill the gap; correct the time, or "
+        f"column {str(index.name)!r} has {shown(index[place])}{line}, too far from the row {other} it, "
+        f"{shown(index[before if late else before + 1])}{steps}: {len(index)} rows cannot fill the gap; correct the time, or "
         "leave the row out"
     )
-
-
-def _shown(label: Any) -> str:
-    text = str(label)
-    return text.removesuffix(" 00:00:00")

@@ -26,7 +26,7 @@ from pesn.tabular import backtest as judging
 from pesn.tabular import saving
 from pesn.tabular import season as seasons
 from pesn.tabular.choosing import Trial, choose
-from pesn.tabular.dates import after, steps_between
+from pesn.tabular.dates import steps_between, time_of
 from pesn.tabular.errors import DataError
 from pesn.tabular.model import Model, Recipe, bridged, fit, forecast, least_rows
 from pesn.tabular.reading import Table, counted, read, read_ahead
@@ -145,7 +145,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         )
     watch.stage("learning from all rows")
     model = _fit(recipe, y, x, season, request, width)
-    result = forecast(model, y, x, ahead, names=table.targets, index=after(table.frame.index, horizon))
+    result = forecast(model, y, x, ahead, names=table.targets, index=time_of(table.frame.index, table.freq).ahead(horizon))
     return Outcome(request, table, season, model, result, _levels(request.levels), backtest, tuned, notes)
 
 
@@ -190,25 +190,13 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
     if len(y) < least_rows(saved.model):
         raise DataError(f"{request.file} has {counted(len(y), 'row')}, and this model starts from {least_rows(saved.model)}")
     result = forecast(
-        saved.model, y, x, ahead, first=first, names=table.targets, index=_labels(table, saved, horizon)
+        saved.model, y, x, ahead, first=first, names=table.targets, index=time_of(index, saved.freq, saved.step).ahead(horizon)
     )  # fmt: skip
     levels = _levels(request.levels or saved.levels)
     return Outcome(request, table, saved.model.season, saved.model, result, levels, notes=[*table.notes, *_gaps(y, filled)])
 
 
 # ---------------------------------------------------------------- its parts
-
-
-def _labels(table: Table, saved: saving.Saved, horizon: int) -> Any:
-    """The times after a table, which may have a single row: the step is the model's."""
-    if len(table.frame) > 1:
-        return after(table.frame.index, horizon)
-    import pandas as pd
-
-    last = table.frame.index[-1]
-    if saved.freq:
-        return pd.date_range(last, periods=horizon + 1, freq=saved.freq)[1:]
-    return pd.Index(last + saved.step * np.arange(1, horizon + 1))
 
 
 def _season(request: Request, table: Table) -> Season:

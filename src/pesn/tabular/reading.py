@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from pesn.tabular.dates import NAMES, after, regular, step_name, to_times, whole_times
+from pesn.tabular.dates import NAMES, regular, time_of, to_times, whole_times
 from pesn.tabular.errors import DataError
 from pesn.tabular.files import cells_of, counted
 from pesn.tabular.numerals import is_numeric, to_numbers
+from pesn.time_index import kind_of, step_name
 
 __all__ = ["MOST_TARGETS", "Table", "counted", "read", "read_ahead", "shown"]
 
@@ -135,12 +136,14 @@ def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) 
             raise DataError(f"{path} has {counted(len(frame), 'row')}, and {count} steps are to be forecast")
         return frame.to_numpy(np.float64)[:count]
     frame, _ = _sorted(frame, lines, [])
-    if type(frame.index) is not type(table.frame.index):
+    if kind_of(frame.index) != kind_of(table.frame.index):
         raise DataError(f"{path}: column {apart[0]!r} does not go on as {table.time!r} does in the other file")
     count = int((frame.index > table.frame.index[-1]).sum()) if horizon is None else horizon
-    wanted = after(table.frame.index, max(count, 1))
-    there = frame.reindex(wanted) if table.freq else frame.reindex(wanted, method="nearest", tolerance=1e-6)
-    missing = wanted[~wanted.isin(frame.index)] if table.freq else wanted[there.isna().all(axis=1)]
+    time = time_of(table.frame.index, table.freq)
+    wanted = time.ahead(max(count, 1))
+    places = time.positions(frame.index, len(wanted)) - 1
+    there = frame[places >= 0].set_axis(places[places >= 0]).reindex(range(len(wanted)))
+    missing = wanted.delete(places[places >= 0])
     if len(missing):
         first, last = (table.describe(frame.index[i]) for i in (0, -1))
         raise DataError(
@@ -156,10 +159,10 @@ def shown(label: Any, freq: str | None) -> str:
         return f"{label:g}" if isinstance(label, float) else str(label)
     if freq.startswith(("YS-JAN", "YE-DEC")):
         return str(label.strftime("%Y"))
-    if freq.startswith(("MS", "ME", "Q", "Y")):
+    if freq == "M" or freq.startswith(("MS", "ME", "Q", "Y")):
         return str(label.strftime("%Y-%m"))
     exact = "%Y-%m-%d %H:%M" if label.second == label.microsecond == 0 else "%Y-%m-%d %H:%M:%S"
-    return str(label.strftime("%Y-%m-%d" if re.fullmatch(r"\d*[DBW](-\w+)?", freq) else exact))
+    return str(label.strftime("%Y-%m-%d" if re.fullmatch(r"\d*[DBWM](-\w+)?", freq) else exact))
 
 
 def _numbers(raw: Any, names: Sequence[str], apart: list[str], times: Any, lines: list[int], commas: bool) -> tuple[Any, Any]:

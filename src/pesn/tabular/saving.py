@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pesn import persistence
+from pesn.calendar_steps import CalendarStep
 from pesn.forecasting import Forecaster
 from pesn.tabular.errors import DataError
 from pesn.tabular.model import Model, Recipe
@@ -91,8 +92,8 @@ def _checked(record: dict[str, Any], forecaster: Forecaster) -> Saved:
     right = 0 <= recipe.difference < 1e6 and 0 <= recipe.harmonics < 1e3 and season.rows >= 1 and season.period > 0.0
     if not (right and 0.0 < width < np.inf and step > 0.0 and min(counts) >= 1 and all(0.0 < one < 1.0 for one in levels)):
         raise ValueError("a number is out of range")
-    if freq is not None and pd.tseries.frequencies.to_offset(freq).n < 1:
-        raise ValueError("its step is none")
+    if freq is not None:
+        CalendarStep(freq)
     origin = pd.Timestamp(record["origin"]) if freq else float(record["origin"])
     model = Model(recipe, season, forecaster, width)
     time = record["time"] if record["time"] is None else str(record["time"])

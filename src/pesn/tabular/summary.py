@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pesn.tabular.dates import step_name
 from pesn.tabular.job import Outcome
 from pesn.tabular.reading import counted, shown
+from pesn.time_index import step_name
 
 __all__ = ["frame", "lines", "record", "sentences", "texts"]
 
