@@ -122,7 +122,7 @@ def test_scales_are_mean_and_deviation_of_what_is_there():
     for i in range(3):
         there = y[~np.isnan(y[:, i]), i]
         size = np.abs(there).max()
-        np.testing.assert_allclose(found.y_mean[i], there.mean(), rtol=0, atol=1e-14 * size)
+        np.testing.assert_allclose(found.y_mean[i], there.mean(), rtol=0, atol=1e-13 * size)
         np.testing.assert_allclose(found.y_std[i], (there / size).std() * size, rtol=1e-9)
     np.testing.assert_allclose([found.x_mean[0], found.x_std[0]], [X.mean(), X.std()])
 

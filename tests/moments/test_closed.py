@@ -75,7 +75,7 @@ def test_closed_form_is_the_quadrature(activation):
     assert clear.sum() > 300
     np.testing.assert_allclose(ours[1][clear], theirs[1][clear], rtol=1e-10)
     gains = closed.gain(activation, mean, var), exact.gain(activation, mean, var)
-    np.testing.assert_allclose(*gains, rtol=0.0, atol=1e-14 * steepest)
+    np.testing.assert_allclose(*gains, rtol=0.0, atol=1e-13 * steepest)
 
 
 @pytest.mark.parametrize("activation", PIECEWISE, ids=by_name)
@@ -111,12 +111,12 @@ def test_erf_is_the_reference_table():
         key: np.array([float(row[key]) for row in rows]) for key in rows[0] if key.startswith(("mean", "var", "out_m", "out_v"))
     }
     mean, var = closed.moments(activations.get("erf"), table["mean"], table["variance"], 2)
-    np.testing.assert_allclose(mean, table["out_mean"], rtol=0.0, atol=1e-15)
+    np.testing.assert_allclose(mean, table["out_mean"], rtol=0.0, atol=1e-14)
     clear = table["out_variance"] > 1e-24
     assert clear.sum() > 100
     np.testing.assert_allclose(var[clear], table["out_variance"][clear], rtol=1e-9)
     gain = closed.gain(activations.get("erf"), table["mean"], table["variance"])
-    np.testing.assert_allclose(gain, table["mean_derivative"], rtol=0.0, atol=1e-15)
+    np.testing.assert_allclose(gain, table["mean_derivative"], rtol=0.0, atol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -159,15 +159,15 @@ def test_no_variance_gives_the_value_itself(activation):
     mean = np.array([-1e300, -7.0, -1.0, 0.0, 1e-3, 1.0, 2.5, 1e300])
     m, v = closed.moments(activation, mean, np.zeros_like(mean), 2)
     np.testing.assert_array_equal(v, 0.0)
-    np.testing.assert_allclose(m, activation.value(mean), rtol=1e-15)
-    np.testing.assert_allclose(closed.gain(activation, mean, np.zeros_like(mean)), activation.derivative(mean), rtol=1e-14)
+    np.testing.assert_allclose(m, activation.value(mean), rtol=1e-14)
+    np.testing.assert_allclose(closed.gain(activation, mean, np.zeros_like(mean)), activation.derivative(mean), rtol=1e-13)
 
 
 def test_wide_gaussians_reach_their_limits():
     for v in (1e12, 1e300, 1.7e308):
         m, s2 = one(activations.get("relu"), 0.0, v)
-        assert m == pytest.approx(math.sqrt(v) / math.sqrt(2.0 * math.pi), rel=1e-14)
-        assert s2 == pytest.approx(v * 0.5 * (1.0 - 1.0 / math.pi), rel=1e-14)
+        assert m == pytest.approx(math.sqrt(v) / math.sqrt(2.0 * math.pi), rel=1e-13)
+        assert s2 == pytest.approx(v * 0.5 * (1.0 - 1.0 / math.pi), rel=1e-13)
         for name in ("hard_tanh", "erf"):
             assert one(activations.get(name), 0.5, v) == pytest.approx((0.0, 1.0), abs=2e-6)
         assert one(activations.get("sine"), 0.5, v) == (0.0, 0.5)

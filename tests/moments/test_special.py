@@ -1,4 +1,4 @@
-"""The kernels' exp agrees with NumPy's within 2 units in the last place, wherever a Gaussian density can need it."""
+"""The kernels' exp is right within 2 units in the last place, wherever a Gaussian density can need it."""
 
 import mpmath
 import numpy as np
@@ -19,10 +19,10 @@ def _exp(x):
     return out
 
 
-def test_within_two_ulp_of_numpy():
+def test_close_to_numpy():
     x = np.concatenate([np.linspace(-708.0, 709.0, 200_001), np.linspace(-1.0, 1.0, 20_001), -np.geomspace(1e-300, 700.0, 5_000)])
     expected = np.exp(x)
-    assert np.max(np.abs(_exp(x) - expected) / np.spacing(expected)) <= 2.0
+    assert np.max(np.abs(_exp(x) - expected) / np.spacing(expected)) <= 3.0  # NumPy's own is off by one on some processors
 
 
 def test_within_two_ulp_of_fifty_digits():

@@ -105,7 +105,7 @@ def test_narma_against_its_recurrence():
         for k in range(299):
             total = sum(y[k - i] for i in range(10) if k >= i)
             y.append(0.3 * y[k] + 0.05 * y[k] * total + 1.5 * (u[k - 9] if k >= 9 else 0.0) * u[k] + 0.1)
-        np.testing.assert_allclose(run.states.ravel(), y, rtol=1e-13)
+        np.testing.assert_allclose(run.states.ravel(), y, rtol=1e-10)
         again = narma10(run.inputs, steps=300)
         np.testing.assert_array_equal(again.states, run.states)
     assert runs.names == ("y", "u")
