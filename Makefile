@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: setup demo test lint bench bench-quick docs clean
+.PHONY: setup demo test test-portable test-pythons lint bench bench-quick docs clean
 .DELETE_ON_ERROR:
 
 .venv/core: pyproject.toml
@@ -24,6 +24,12 @@ demo: .venv/core ## every table and figure of the paper from small samples, on a
 
 test: .venv/dev ## every test, doctest and README example
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-portable: .venv/dev ## the numerical tests with the arithmetic of an older processor, two minutes
+	@$(BIN)/python scripts/portable.py
+
+test-pythons: .venv/dev ## a part of the tests, and one forecast, under each later Python at hand
+	@$(BIN)/python scripts/pythons.py
 
 lint: .venv/dev ## style, types and the direction of imports
 	@$(BIN)/ruff check .

@@ -32,7 +32,7 @@ def browse(folder, name, dark=False):
     """What Chromium makes of a file: the document after its scripts ran, and its log."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
-        pytest.skip("no Chromium here")
+        pytest.skip("no Chromium: install it (as root on Debian: apt-get install chromium), then run make test again")
     own = (f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom")
     done = subprocess.run(
         [browser, *FLAGS, *own, (folder / name).as_uri()], capture_output=True, text=True, timeout=90, check=True
