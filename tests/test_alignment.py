@@ -1,6 +1,7 @@
 """Claim: rows are taken by their labels, wherever they stand; what does not fit is refused, with the first row that does not."""
 
 import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -147,11 +148,65 @@ def test_a_date_that_is_missing_or_wrong():
     assert peak < 5_000_000
 
 
+def test_days_of_pythons_own_are_dates():
+    y = series(pd.Index(list(DAYS[[0, 1, 3]].date)))
+    rows, inputs, layout = placed(y, series(DAYS[:9][::-1]))
+    np.testing.assert_array_equal(rows, [0, 1, np.nan, 2])
+    np.testing.assert_array_equal(inputs, [8, 7, 6, 5])
+    assert layout.time.ahead(1)[0] == DAYS[4]
+
+
 def test_uneven_numbers_are_no_time():
     index = pd.Index([0.0, 1.0, 1.7, 2.2, 9.0])
     layout = placed(series(index), series(index[::-1]))[2]
     assert layout.time is None
     np.testing.assert_array_equal(layout.inputs, [4, 3, 2, 1, 0])  # but they are labels
+
+
+ODD = {
+    "bool": pd.Index([True, False, True, False]),
+    "intervals": pd.interval_range(0, 4),
+    "categories": pd.CategoricalIndex(list("abcd")),
+    "differences": pd.timedelta_range("1h", periods=4),
+    "unsigned": pd.Index([2**64 - 4, 2**64 - 3, 2**64 - 2, 2**64 - 1], dtype=np.uint64),
+    "far apart": pd.Index(np.array([-(2**63), 0, 1, 2**63 - 1])),
+    "infinite": pd.Index([-np.inf, 1.0, 2.0, np.inf]),
+    "tiny": pd.Index(1e-310 * np.arange(4)),
+    "huge": pd.Index(1e307 * np.arange(4)),
+    "mixed": pd.Index([1, "a", None, 2.5]),
+    "zones": pd.Index(
+        [pd.Timestamp("2024-01-01", tz=zone) for zone in ("UTC", "Asia/Tokyo", "UTC", "Europe/Berlin")], dtype=object
+    ),
+    "the end of time": pd.date_range("2262-04-08", periods=4, unit="ns"),
+    "the beginning": pd.date_range("1677-09-22", periods=4, unit="ns"),
+    "beyond Python's years": pd.DatetimeIndex(
+        np.array(["10000-01-01", "10001-01-01", "10002-01-01", "20000-01-01"], "datetime64[s]")
+    ),
+    "no dates": pd.DatetimeIndex([None] * 4),
+    "days": DAYS[:4],
+    "numbered": pd.RangeIndex(4),
+}
+
+
+@pytest.mark.parametrize("one", ODD)
+def test_an_odd_index_is_at_most_refused(one):
+    for other in ODD:
+        y, X = series(ODD[one]), series(ODD[other])
+        for shorter in (0, 1):
+            try:
+                layout = align(y, X, [slice(0, 4)], shorter=shorter)
+            except ValueError as error:
+                assert "must" in str(error)  # noqa: PT017
+                continue
+            assert (layout.inputs < layout.n_inputs).all()
+            if layout.time is not None:
+                layout.time.labels(3)
+                with suppress(ValueError):
+                    align(X, None, [slice(0, 4)], after=layout.time)
+                with suppress(ValueError):
+                    rows_ahead(X, layout.time, 3)
+        with suppress(ValueError):
+            refuse_other_order(X, y)
 
 
 # ---------------------------------------------------------------- a context, an update, what is known ahead

@@ -12,6 +12,7 @@ Objects without a pandas index go by position, and so does a frame's own numberi
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -149,9 +150,14 @@ def refuse_other_order(X: Any, y: Any) -> None:
 
 
 def index_of(values: Any) -> Any:
-    """The index of a pandas object; None of all others."""
-    index = getattr(values, "index", None)
-    return index if type(index).__module__.partition(".")[0] == "pandas" else None
+    """The index of a pandas object, days and times of Python's own or of Arrow as dates; None of all others."""
+    index: Any = getattr(values, "index", None)
+    if type(index).__module__.partition(".")[0] != "pandas":
+        return None
+    if index.inferred_type in ("date", "datetime", "datetime64") and kind_of(index) is None:
+        with suppress(ValueError, TypeError):  # of several zones at once
+            return import_module("pandas").DatetimeIndex(index)
+    return index
 
 
 # ---------------------------------------------------------------- rows of y

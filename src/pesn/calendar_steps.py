@@ -26,6 +26,7 @@ import numpy.typing as npt
 __all__ = ["CalendarStep", "find_step"]
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _UNITS = {"h": 3_600_000_000_000, "min": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MONTH = 30.4 * 86_400.0  # seconds
 _NEAR = 4  # different days of the month, at most, of dates that stand for their months
@@ -79,19 +80,20 @@ class CalendarStep:
     def positions(self, start: Any, clock: Any, most: int) -> npt.NDArray[np.int64]:
         """Steps from ``start`` to each date; -1 where it is earlier, off the step, or more than ``most`` steps away."""
         pd: Any = import_module("pandas")
-        end, farthest = clock.max(), 1.5 * self.length * (most + 8)  # counted by division first: a wrong date may be far away
-        if (end.to_pydatetime(warn=False) - start.to_pydatetime(warn=False)).total_seconds() > farthest:
-            end = start + pd.Timedelta(seconds=farthest)
-        if end < start:
-            return np.full(len(clock), -1, np.int64)
+        found = np.full(len(clock), -1, np.int64)
+        seconds = clock.to_numpy().astype("datetime64[s]").astype(np.float64) - start.timestamp()
+        inside = (seconds > -1.0) & (seconds < 1.5 * self.length * (most + 8))  # by division first: a wrong date may be far away
+        if not inside.any():
+            return found
+        end = clock[inside].max()
         if self.months:
             last = (end.year - start.year) * 12 + end.month - start.month
             grid = self._days_of(start, np.arange(0, last + 1, self.months))
         else:
             grid = pd.date_range(start, end, freq=self.text, unit=start.unit)
         if not len(grid) or grid[0] != start:
-            return np.full(len(clock), -1, np.int64)
-        found: npt.NDArray[np.int64] = grid.get_indexer(clock).astype(np.int64)
+            return found
+        found[inside] = grid.get_indexer(clock[inside])
         found[found > most] = -1
         return found
 
@@ -106,7 +108,7 @@ class CalendarStep:
         offset = pd.tseries.frequencies.to_offset(self.text)
         if not offset.is_on_offset(one):
             return None
-        about = round((other.to_pydatetime(warn=False) - one.to_pydatetime(warn=False)).total_seconds() / self.length)
+        about = round((other.timestamp() - one.timestamp()) / self.length)
         near = range(about - abs(about) // 4 - 8, about + abs(about) // 4 + 9)  # a month is not as long as another
         steps = near[min(bisect_left(near, other, key=lambda k: one + k * offset), len(near) - 1)]
         return steps if one + steps * offset == other else None
@@ -152,7 +154,7 @@ def _monthly(days: Any) -> list[str]:
     apart = int(np.gcd.reduce(np.diff(months)))
     if apart == 0:
         return []
-    month = days[0].strftime("%b").upper()
+    month = _MONTHS[days[0].month - 1]
     for on, letters in ((days.is_month_start, ("YS", "QS", "MS")), (days.is_month_end, ("YE", "QE", "ME"))):
         if on.all():
             each, letter = next((each, letter) for each, letter in zip((12, 3, 1), letters, strict=True) if apart % each == 0)
@@ -168,7 +170,7 @@ def _daily(days: Any) -> list[str]:
     numbers = days.to_numpy().astype("datetime64[D]").astype(np.int64)
     apart = int(np.gcd.reduce(np.diff(numbers)))
     if apart % 7 == 0:
-        return [_times(apart // 7, f"W-{days[0].strftime('%a').upper()}")]
+        return [_times(apart // 7, f"W-{_WEEKDAYS[days[0].day_of_week]}")]
     weeks = (numbers + 3) // 7  # from Monday on; 1970 began with a Thursday
     business = apart == 1 and weeks[0] < weeks[-1] and (days.day_of_week < 5).all()
     return ["B", "D"] if business else [_times(apart, "D")]

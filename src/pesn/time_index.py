@@ -118,7 +118,8 @@ class TimeIndex(NamedTuple):
         elif isinstance(self.last, int) and isinstance(self.step, int) and index.dtype.kind in "iu":
             steps, off = np.divmod(index.to_numpy().astype(np.int64) - self.last, self.step)
         else:
-            exact = (index.to_numpy(dtype=np.float64) - self.last) / self.step
+            with np.errstate(all="ignore"):  # of labels that are infinite, or as good as that
+                exact = (index.to_numpy(dtype=np.float64) - self.last) / self.step
             exact = np.where(np.abs(exact) <= most + 1, exact, -1.0)
             steps = np.rint(exact)
             off = np.abs(exact - steps) > _EVEN
@@ -129,9 +130,10 @@ class TimeIndex(NamedTuple):
         most = most_steps(len(index)) if most is None else most
         if self.kind != "numbers" or (index.dtype.kind in "iu" and isinstance(self.step, int)):
             return self.at(index[0]).positions(index, most)
-        gaps = np.diff(index.to_numpy(dtype=np.float64)) / self.step  # one by one: small errors may add up over many steps
-        steps = np.concatenate([[0.0], np.cumsum(np.rint(gaps))])
-        right = np.concatenate([[True], (np.abs(gaps - np.rint(gaps)) <= _EVEN) & (gaps > 0.5)])
+        with np.errstate(all="ignore"):
+            gaps = np.diff(index.to_numpy(dtype=np.float64)) / self.step  # one by one: small errors may add up over many steps
+            steps = np.concatenate([[0.0], np.cumsum(np.rint(gaps))])
+            right = np.concatenate([[True], (np.abs(gaps - np.rint(gaps)) <= _EVEN) & (gaps > 0.5)])
         return np.where(right & (steps <= most), steps, -1).astype(np.int64)
 
     def _keeps(self, index: Any, most: int) -> bool:
@@ -167,7 +169,7 @@ def time_index(index: Any, step: Any = None) -> TimeIndex | None:
     the index's own frequency, or the coarsest step that all labels lie on, if a third of its steps or more are there.
     """
     kind = kind_of(index)
-    if kind is None or not len(index):
+    if kind is None or not len(index) or index.hasnans:
         return None
     name = index.name if isinstance(index.name, str) else None
     zone = unit = None
@@ -223,12 +225,14 @@ def _steps(kind: str, index: Any) -> Iterable[Any]:
     if values.dtype.kind in "iu":
         step = int(np.gcd.reduce(np.diff(values.astype(np.int64))))
         return [step] if step > 0 else []
-    gaps = np.diff(values.astype(np.float64))
-    return [
-        float((values[-1] - values[0]) / np.rint(gaps / one).sum())  # the mean over all steps says it best
-        for one in (float(np.median(gaps)), float(gaps.min()))
-        if 0.0 < one < np.inf and np.isfinite(gaps).all() and (gaps / one).sum() < 2 * MOST_MISSING * len(values)
-    ]
+    values = values.astype(np.float64)
+    with np.errstate(all="ignore"):
+        gaps = np.diff(values)
+        return [
+            float((values[-1] - values[0]) / np.rint(gaps / one).sum())  # the mean over all steps says it best
+            for one in (float(np.median(gaps)), float(gaps.min()))
+            if 0.0 < one < np.inf and np.isfinite(gaps).all() and (gaps / one).sum() < 2 * MOST_MISSING * len(values)
+        ]
 
 
 def _plain(kind: str, label: Any) -> Any:
