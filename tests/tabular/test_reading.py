@@ -1,5 +1,7 @@
 """Claim: a file becomes a regular table of numbers with the columns meant; what will not do is named, with the remedy."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -165,3 +167,80 @@ def test_seconds_since_1970_under_a_short_name(file):
 def test_no_numbers_at_all(file):
     with pytest.raises(DataError, match="no column of numbers to forecast; there are 'name' with 'a'"):
         read(file("day,name\n2024-01-01,a\n2024-01-02,b\n"))
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_table_of_many_columns(file, separator):
+    """Lines longer than any that the csv module takes, 131,072 characters."""
+    names = [f"column_{i}" for i in range(12_000)]
+    values = np.random.default_rng(0).normal(size=(3, len(names)))
+    lines = [["day", *names], *([f"2024-01-0{k + 1}", *map(str, row)] for k, row in enumerate(values))]
+    path = file("\n".join(separator.join(line) for line in lines))
+    table = read(path, targets=["column_11999"], inputs=["column_7"])
+    np.testing.assert_array_equal(table.y[:, 0], values[:, -1])
+    np.testing.assert_array_equal(table.x[:, 0], values[:, 7])
+    assert table.freq == "D"
+    with pytest.raises(ValueError, match="--target must name the columns to forecast, 20 at most; the file has 12000 of numbers"):
+        read(path)
+
+
+def test_names_are_compared_in_one_pass(file):
+    """Columns without a name, or all with the same one, are no more work than others."""
+    many = 5_000
+    assert read(file("x" + "," * many + "\n1" + "," * many + "\n2" + "," * many)).targets == ["x"]
+    with pytest.raises(DataError, match="columns without a name"):
+        read(file("x" + "," * many + "\n" + "1," * many + "1\n" + "2," * many + "2\n"))
+    with pytest.raises(DataError, match="two columns named 'x'"):
+        read(file("x," * many + "x\n" + "1," * many + "1\n"))
+
+
+def test_separators_inside_quotes_do_not_count(file):
+    text = 'day,"sales; net, of ""x""",note\n2024-01-01,1.5,"a;b\n;c;d"\n2024-01-02,2.5, "e;;f"\n2024-01-03,3.5,g;h\n'
+    table = read(file(text))
+    assert (table.targets, table.y.ravel().tolist()) == (['sales; net, of "x"'], [1.5, 2.5, 3.5])
+    assert read(file("a\tb\n1\t2\n3\t4\n")).targets == ["a", "b"]
+
+
+def test_one_huge_cell(file):
+    huge = "z" * 300_000
+    table = read(file(f"day,x,note\n2024-01-01,1,a\n2024-01-02,2,{huge}\n"))
+    assert (table.targets, table.notes) == (["x"], ["left out, as it is not numbers: note"])
+    for text, says in (
+        (f"day,{huge}\n2024-01-01,1\n2024-01-02,2\n", "the name of column 2 has 300,000 characters, 200 at most"),
+        (huge, "the name of column 1 has"),
+        (f"day,x\n2024-01-01,1\n2024-01-02,2\n2024-01-03,3\n2024-01-04,{huge}\n", "in line 5, which is not a number"),
+        (f"day,x\n2024-01-01,1\n{huge},2\n2024-01-03,3\n", "which is not a time"),
+        (f'day,"x\n{huge}', "closed|EOF inside string"),
+    ):
+        with pytest.raises(DataError, match=says) as caught:
+            read(file(text))
+        assert len(str(caught.value)) < 500
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes as POSIX has them")
+def test_what_is_no_file_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    for name, what in (("pipe.csv", "a pipe; save"), ("zero.csv", "a device; save"), ("none.csv", "nothing there")):
+        with pytest.raises(ValueError, match=rf"FILE must be a \.csv or \.parquet file, got '.*', {what}"):
+            read(tmp_path / name)
+
+
+def test_a_file_of_terabytes_is_not_read(tmp_path):
+    with open(tmp_path / "sparse.csv", "wb") as large:
+        large.truncate(2 * 10**12)
+    with pytest.raises(DataError, match=r"sparse\.csv has 2000\.0 GB, 1 at most"):
+        read(tmp_path / "sparse.csv")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_binary_files_are_refused(tmp_path, seed):
+    """In whatever they begin with; an error of the table, never another."""
+    rng = np.random.default_rng(seed)
+    begin = (b"", b"\xff\xfe", b"a,b\n1,2\n", b"\x1f\x8b\x08", b'"')[seed % 5]
+    few = np.array([10, 34, 44, 59, 49, 200, 9, 13, 28, 255], np.uint8)  # line ends, quotes, separators: no zero among them
+    data = rng.integers(0, 256, 20_000).astype(np.uint8) if seed < 10 else rng.choice(few, 5_000)
+    (tmp_path / "a.csv").write_bytes(begin + data.tobytes())
+    with pytest.raises(DataError) as caught:
+        read(tmp_path / "a.csv")
+    assert len(str(caught.value)) < 1000

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pesn.calendar_steps import CalendarStep
-from pesn.tabular.errors import DataError
+from pesn.tabular.errors import DataError, quoted
 from pesn.tabular.numerals import MISSING
 from pesn.time_index import MOST_MISSING, TimeIndex, most_steps, shown, step_name, time_index
 
@@ -27,6 +27,7 @@ __all__ = ["NAMES", "regular", "steps_between", "time_of", "to_times", "whole_ti
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
 )
+LONGEST = 64  # characters of a time: what is longer is none
 _FORMATS = (
     "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",
     "%d %B %Y", "%B %d, %Y", "%b %Y", "%B %Y", "%b-%Y", "%m/%Y", "%Y/%m", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
@@ -47,7 +48,7 @@ def to_times(column: Any) -> Any:
     if pd.api.types.is_bool_dtype(column.dtype):
         return None
     text = column.astype("object").where(column.notna(), "").astype(str).str.strip()
-    if text.str.lower().isin(MISSING).any():
+    if text.str.len().max() > LONGEST or not any(sign.isdigit() for sign in text.iloc[0]) or text.str.lower().isin(MISSING).any():
         return None
     numbers = pd.to_numeric(text, errors="coerce")
     if numbers.notna().all():
@@ -69,7 +70,8 @@ def to_times(column: Any) -> Any:
         different = steady if len(steady) == 1 else different
     if len(different) > 1:
         raise DataError(
-            f"column {column.name!r} has {text.iloc[0]!r}, of which day and month cannot be told apart; write dates as 2020-12-31"
+            f"column {column.name!r} has {quoted(text.iloc[0])}, of which day and month cannot be told apart; write dates as "
+            "2020-12-31"
         )
     return different[0] if different else None
 

@@ -11,10 +11,13 @@
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import io
 import re
+import stat
+from collections import Counter
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ from pesn.tabular.errors import DataError
 __all__ = ["cells_of", "counted"]
 
 _PARQUET = (".parquet", ".pq")
+_MOST_BYTES = 10**9  # of a .csv file: its cells take ten times as much memory
+_LONGEST = 200  # characters of a column's name: what is longer is no name
 
 
 def counted(n: int, noun: str) -> str:
@@ -37,8 +42,7 @@ def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[Any, list[
     import pandas as pd
 
     if not path.is_file():
-        what = "a folder" if path.is_dir() else "nothing there"
-        raise ValueError(f"{argument} must be a .csv or .parquet file, got '{path}', {what}")
+        raise ValueError(f"{argument} must be a .csv or .parquet file, got '{path}', {_what_it_is(path)}")
     suffix = path.suffix.lower()
     if suffix in _PARQUET:
         if find_spec("pyarrow") is None:
@@ -59,52 +63,83 @@ def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[Any, list[
         raise DataError(f"{path} is empty")
     separator = _separator(text)
     try:
-        cells = pd.read_csv(
-            io.StringIO(text), sep=separator, header=None, dtype=str, keep_default_na=False, skipinitialspace=True,
+        frame = pd.read_csv(
+            io.StringIO(text), sep=separator, header=None, dtype=object, keep_default_na=False, skipinitialspace=True,
             skip_blank_lines=False,
         )  # fmt: skip
-    except pd.errors.ParserError as error:
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise DataError(f"{path}: {str(error).removeprefix('Error tokenizing data. C error: ').strip()}") from None
-    blank = (cells.fillna("") == "").all(axis=1)
-    lines = [int(i) + 1 for i in np.flatnonzero(~blank)]
-    cells = cells[~blank].reset_index(drop=True)
-    head = [str(name).strip() for name in cells.iloc[0]]
+    table = frame.to_numpy(object)  # a frame of thousands of columns is slow
+    table = np.where(pd.isna(table), "", table)  # lines that are shorter
+    filled = (table != "").any(axis=1)
+    lines = [int(i) + 1 for i in np.flatnonzero(filled)]
+    table = table[filled]
+    head = [str(name).strip() for name in table[0]]
     if all(_is_value(name) for name in head):
         head = [f"column {i}" for i in range(1, len(head) + 1)]
     else:
-        cells, lines = cells.iloc[1:].reset_index(drop=True), lines[1:]
-    twice = [name for name in head if name and head.count(name) > 1]
-    if twice:
-        raise DataError(f"{path} has two columns named {twice[0]!r}; give each a name of its own")
-    cells.columns = head
-    empty = [name for name in head if not name and (cells[name] == "").all().all()]
-    cells = cells.drop(columns=empty)  # a separator at the end of each line
-    if list(cells.columns).count("") > 1:
+        table, lines = table[1:], lines[1:]
+    _refuse_names(head, path)
+    named = [place for place, name in enumerate(head) if name or (table[:, place] != "").any()]
+    head, table = [head[place] for place in named], table[:, named]  # without a separator at the end of each line
+    if head.count("") > 1:
         raise DataError(f"{path} has columns without a name; give each one")
+    cells = pd.DataFrame(table, columns=head, dtype=object)
     _refuse_empty(cells, path, least)
     return cells, lines, separator == ","
 
 
-def _text(path: Path) -> str:
-    data = path.read_bytes()
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16")
-    if b"\0" in data[:4096]:
-        raise DataError(f"{path} is not a text file; a .csv or .parquet file is expected")
+def _refuse_names(head: list[str], path: Path) -> None:
+    """A DataError for names that are none, or not a column's own."""
+    for place, name in enumerate(head, 1):
+        if len(name) > _LONGEST:
+            raise DataError(
+                f"{path}: the name of column {place} has {len(name):,} characters, {_LONGEST} at most; the first line must "
+                "be names, and quotes must be closed"
+            )
+    twice = [name for name, count in Counter(head).items() if name and count > 1]
+    if twice:
+        raise DataError(f"{path} has two columns named {twice[0]!r}; give each a name of its own")
+
+
+def _what_it_is(path: Path) -> str:
+    """Something that is not a file, in words."""
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")
+        mode = path.stat().st_mode
+    except OSError:
+        return "nothing there"
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return f"{'a pipe' if stat.S_ISFIFO(mode) else 'a device'}; save the table as a file first"
+
+
+def _text(path: Path) -> str:
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise DataError(f"{path} has {size / 1e9:.1f} GB, {_MOST_BYTES / 1e9:g} at most; keep the columns and rows that matter")
+    data = path.read_bytes()
+    text = "\0"
+    with contextlib.suppress(UnicodeDecodeError):
+        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    if "\0" in text:
+        text = data.decode("cp1252", "replace")
+    if "\0" in text:
+        raise DataError(f"{path} is not a text file; a .csv or .parquet file is expected")
+    return text
 
 
 def _separator(text: str) -> str:
     """The one that splits the first lines into equally many cells, the most; a comma where there is none."""
-    first = "\n".join([line for line in text.splitlines() if line.strip()][:50])
+    lines = (line for line in io.StringIO(text, newline=None) if line.strip())
+    first = "".join(islice(lines, 50)).removesuffix("\n")
     best, most = ",", 1
     for separator in (";", "\t", "|", ","):
-        widths = [len(row) for row in csv.reader(io.StringIO(first), delimiter=separator)]
-        if len(set(widths)) == 1 and widths[0] > most:
-            best, most = separator, widths[0]
+        # Not by the csv module, which refuses cells of more than 131,072 characters: a line is one cell by a wrong separator.
+        quoted = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
+        outside = re.sub(quoted, r"\1", first, flags=re.MULTILINE)
+        widths = {line.count(separator) + 1 for line in outside.split("\n")}
+        if len(widths) == 1 and max(widths) > most:
+            best, most = separator, max(widths)
             if separator == ";":
                 break  # commas are then the decimals'
     return best if most > 1 else next((one for one in (";", "\t") if one in first.split("\n")[0]), ",")

@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pesn.tabular.errors import DataError
+from pesn.tabular.errors import DataError, quoted
 
 __all__ = ["MISSING", "is_numeric", "to_numbers"]
 
@@ -58,7 +59,7 @@ def to_numbers(column: Any, lines: Sequence[int], *, comma_separated: bool = Fal
         good = plain | (comma if (comma.sum() > (plain | thousands).sum()) else thousands)
         place = given.index[~good][0]
         line = lines[column.index.get_loc(place)]
-        raise DataError(f"column {column.name!r} has {str(column[place])!r} in line {line}, which is not a number")
+        raise DataError(f"column {column.name!r} has {quoted(column[place])} in line {line}, which is not a number")
     numbers = pd.Series(np.nan, index=column.index, name=column.name, dtype="float64")
     numbers[given.index] = given.astype("float64")
     _refuse_infinite(numbers, column, lines)
@@ -78,6 +79,9 @@ def is_numeric(column: Any) -> bool:
         return True
     if not (pd.api.types.is_string_dtype(column.dtype) or column.dtype == object):
         return False
+    with contextlib.suppress(TypeError, ValueError):  # plain numbers, told a hundred times faster
+        column.to_numpy(object).astype(np.float64)
+        return True
     text = _cleaned(column)
     given = text[~text.str.lower().isin(MISSING)]
     return not len(given) or float(given.str.fullmatch(f"{_POINT}|{_THOUSANDS}|{_COMMA}|{_SPACED}").mean()) > 0.5
@@ -98,8 +102,8 @@ def _refuse_dotted(given: Any, column: Any, lines: Sequence[int]) -> None:
 
 def _refuse_either(given: Any, place: Any, column: Any, lines: Sequence[int]) -> None:
     raise DataError(
-        f"column {column.name!r} has {given[place]!r} in line {lines[column.index.get_loc(place)]}, which may be a thousand "
-        "or a fraction; write thousands without a separator, or fractions with another number of digits"
+        f"column {column.name!r} has {quoted(given[place])} in line {lines[column.index.get_loc(place)]}, which may be a "
+        "thousand or a fraction; write thousands without a separator, or fractions with another number of digits"
     )
 
 
@@ -107,5 +111,5 @@ def _refuse_infinite(numbers: Any, column: Any, lines: Sequence[int]) -> None:
     wrong = np.flatnonzero(np.abs(numbers.to_numpy()) > 1e100)
     if len(wrong):
         raise DataError(
-            f"column {column.name!r} has {str(column.iloc[wrong[0]])!r} in line {lines[wrong[0]]}, which is too large"
+            f"column {column.name!r} has {quoted(column.iloc[wrong[0]])} in line {lines[wrong[0]]}, which is too large"
         )

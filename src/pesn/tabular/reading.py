@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from pesn.tabular.dates import NAMES, regular, time_of, to_times, whole_times
-from pesn.tabular.errors import DataError
+from pesn.tabular.dates import LONGEST, NAMES, regular, time_of, to_times, whole_times
+from pesn.tabular.errors import DataError, quoted
 from pesn.tabular.files import cells_of, counted
 from pesn.tabular.numerals import is_numeric, to_numbers
 from pesn.time_index import kind_of, step_name
@@ -123,7 +123,7 @@ def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) 
     raw, lines, comma_separated = cells_of(Path(path), 1, "--future")
     absent = [name for name in table.inputs if name not in raw.columns]
     if absent:
-        listed = ", ".join(repr(str(name)) for name in raw.columns)
+        listed = _listed(raw.columns)
         raise DataError(f"{path} has no column {absent[0]!r}, which is one of the inputs; its columns are {listed}")
     own = table.time if table.time in raw.columns else None
     apart, times = ([], None) if table.time is None else _find_times(raw, own, set(table.inputs))
@@ -183,8 +183,11 @@ def _refuse_unknown(frame: Any, option: str, names: Sequence[str]) -> None:
     there = [str(name) for name in frame.columns]
     for name in names:
         if name not in there:
-            listed = ", ".join(repr(one) for one in there[:12]) + (", …" if len(there) > 12 else "")
-            raise ValueError(f"{option} must be a column of the file, one of {listed}; got {name!r}")
+            raise ValueError(f"{option} must be a column of the file, one of {_listed(there)}; got {name!r}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names[:12]) + (", …" if len(names) > 12 else "")
 
 
 def _find_times(frame: Any, time: str | None, taken: set[str]) -> tuple[list[str], Any]:
@@ -192,29 +195,28 @@ def _find_times(frame: Any, time: str | None, taken: set[str]) -> tuple[list[str
     if time is not None:
         times = to_times(frame[time])
         if times is None:
-            raise DataError(f"column {time!r} has {_not_a_time(frame[time])!r}, which is not a time; write dates as 2020-12-31")
+            raise DataError(
+                f"column {time!r} has {quoted(_not_a_time(frame[time]))}, which is not a time; write dates as 2020-12-31"
+            )
         return [time], times
     apart = whole_times(frame)
     if apart is not None and not taken & set(apart[0]):
         return apart
     import pandas as pd
 
-    named = [name for name in frame.columns if NAMES.fullmatch(str(name).strip())]
-    others = [name for name in frame.columns if name not in named]
-    for name in (*named, *others):
-        if name in taken:
-            continue
+    named = {name for name in frame.columns if NAMES.fullmatch(str(name).strip())}
+    for name in sorted(frame.columns, key=lambda name: name not in named):
+        if name in taken or (name not in named and is_numeric(frame[name])):
+            continue  # numbers that might be dates, under a name that says nothing of the kind
         times = to_times(frame[name])
         if times is None:
             if name in named and name != "" and not is_numeric(frame[name]):
                 raise DataError(
-                    f"column {name!r} has {_not_a_time(frame[name])!r}, which is not a time; write dates as 2020-12-31, "
+                    f"column {name!r} has {quoted(_not_a_time(frame[name]))}, which is not a time; write dates as 2020-12-31, "
                     "or name another column with --time"
                 )
             continue
         if isinstance(times, pd.DatetimeIndex) or (name in named and _counts(times)):
-            if name in others and is_numeric(frame[name]):
-                continue  # numbers that might be dates, under a name that says nothing of the kind
             return [name], times
         if name in named and name != "" and times.has_duplicates and str(name).lower() in ("t", "time", "step"):
             again = int(np.flatnonzero(np.diff(times.to_numpy(np.float64)) < 0)[:1].sum()) + 1
@@ -233,7 +235,8 @@ def _counts(times: Any) -> bool:
 def _not_a_time(column: Any) -> str:
     import pandas as pd
 
-    parsed = pd.to_datetime(column.astype(str), errors="coerce", format="mixed")
+    text = column.astype(str)
+    parsed = pd.to_datetime(text.where(text.str.len() <= LONGEST, ""), errors="coerce", format="mixed")
     wrong = column[parsed.isna()]
     return str(wrong.iloc[0] if len(wrong) else column.iloc[0])
 
@@ -243,7 +246,8 @@ def _find_targets(frame: Any, taken: set[str], notes: list[str]) -> list[str]:
     numeric = [name for name in numeric if name != "" and not _row_numbers(frame[name], str(name))]
     left = [str(name) for name in frame.columns if name not in taken and name not in numeric and name != ""]
     if not numeric:
-        shown = ", ".join(f"{str(name)!r} with {str(frame[name].iloc[0])!r}" for name in frame.columns if name not in taken)
+        there = [name for name in frame.columns if name not in taken]
+        shown = ", ".join(f"{name!r} with {quoted(frame[name].iloc[0])}" for name in there[:8]) + (", …" if there[8:] else "")
         raise DataError(f"no column of numbers to forecast; there {'are' if shown else 'is'} {shown or 'nothing but the time'}")
     if len(numeric) > MOST_TARGETS:
         raise ValueError(
@@ -251,15 +255,19 @@ def _find_targets(frame: Any, taken: set[str], notes: list[str]) -> list[str]:
             f"{', '.join(map(str, numeric[:8]))}, …"
         )
     if left:
-        notes.append(f"left out, as {'it is' if len(left) == 1 else 'they are'} not numbers: {', '.join(left)}")
+        notes.append(
+            f"left out, as {'it is' if len(left) == 1 else 'they are'} not numbers: {', '.join(left[:12])}"
+            + (", …" if left[12:] else "")
+        )
     return [str(name) for name in numeric]
 
 
 def _row_numbers(column: Any, name: str) -> bool:
     import pandas as pd
 
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
-    return bool(re.fullmatch(r"(?i)index|id|row|unnamed: \d+", name) and (np.diff(numbers) == 1).all())
+    if not re.fullmatch(r"(?i)index|id|row|unnamed: \d+", name):
+        return False
+    return bool((np.diff(pd.to_numeric(column, errors="coerce").to_numpy(np.float64)) == 1).all())
 
 
 # ---------------------------------------------------------------- rows
