@@ -22,12 +22,13 @@ from pesn.metrics import coverage, crps_gaussian
 from pesn.tabular.model import Model, forecast
 from pesn.tabular.season import Season, filled
 
-__all__ = ["Ahead", "Scores", "ahead", "came", "judge", "naive", "origins"]
+__all__ = ["Ahead", "Scores", "ahead", "came", "first_origin", "judge", "naive", "origins"]
 
 Array = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None] | None
 _LAST = 0.25  # share of the rows that origins are spread over
 _LEAST = 14  # rows before the first origin
+_FORECASTS = 80  # one after another, that the origins of a long series are spread over at most
 
 
 class Ahead(NamedTuple):
@@ -46,15 +47,23 @@ class Scores(NamedTuple):
     coverage: dict[float, float]
 
 
+def first_origin(n: int, horizon: int) -> int:
+    """The row that past forecasts begin at: those before it are to choose by, those after it to judge by.
+
+    It is n where there are not enough rows to judge by. How many forecasts are judged is not asked: a choice that depended on it
+    would be another one, and so would the forecast.
+    """
+    last = n - horizon
+    first = max(min(round((1.0 - _LAST) * n), last), last - max(_FORECASTS, 4 * horizon) * max(horizon, 10), _LEAST, n // 2)
+    return first if first <= last else n
+
+
 def origins(n: int, horizon: int, count: int) -> Any:
     """Rows that forecasts begin at, spread over the last part of n rows; fewer or none where there are not enough rows."""
-    last = n - horizon
-    first = max(min(round((1.0 - _LAST) * n), last), last - 4 * max(count, horizon) * max(horizon, 10))
-    if first < max(_LEAST, n // 2):
-        first = max(_LEAST, n // 2)
-    if count < 1 or last < first:
+    first = first_origin(n, horizon)
+    if count < 1 or first == n:
         return np.zeros(0, int)
-    return np.unique(np.linspace(first, last, count).astype(int))
+    return np.unique(np.linspace(first, n - horizon, count).astype(int))
 
 
 def came(y: Array, places: Any, horizon: int) -> Array:

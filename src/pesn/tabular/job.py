@@ -129,8 +129,9 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     known = not table.inputs or not np.isnan(ahead).all()
     if table.inputs and not known:
         notes.append("inputs are not known ahead (no --future): as uncertain as they were")
+    # The recipe is chosen by the rows before the first origin, whether forecasts from there are judged or not.
+    trained = judging.first_origin(len(y), horizon)
     places = judging.origins(len(y), horizon, request.backtest)
-    trained = int(places[0]) if len(places) else len(y)
     trial = Trial(y[:trained], x[:trained], season, horizon, seed=request.seed, known=known)
     recipe, tuned = _recipe(request, trial, watch)
     watch.stage("learning")
