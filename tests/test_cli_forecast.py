@@ -1,9 +1,11 @@
 """Claim: ``pesn forecast`` turns a table into a forecast, a picture and a page, or says in one line why not, leaving nothing."""
 
+import hashlib
 import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from pesn import cli, persistence
 from pesn.cli.words import Several
 from pesn.tabular import choosing
 from pesn.tabular.model import Recipe
+from pesn.tabular.reading import read
+from pesn.tabular.writing import without_formula
 
 FIRST = date(2024, 1, 1)
 FILES = ["forecast.csv", "forecast.png", "index.html", "summary.json"]
@@ -148,6 +152,8 @@ WRONG = [
     (["data.csv", "--model", "nowhere.pesn"], 2, "nothing there"),
     (["data.csv", "--season", "50"], 2, "--season must fit"),
     (["data.csv", "--out", "data.csv"], 1, "cannot write data.csv: it is not a folder"),
+    (["data.csv", "--out", "site"], 1, "cannot write site: index.html is there, which pesn forecast did not write; give another"),
+    (["data.csv", "--out", "data"], 1, "cannot write data: summary.json is there, which pesn forecast did not write"),
     (["data.csv", "--save", "no/where.pesn"], 1, "cannot write no/where.pesn"),
     (["empty.csv"], 1, "empty.csv is empty"),
     (["one.csv"], 1, "one.csv has 1 row"),
@@ -180,6 +186,9 @@ def spoilt(tmp_path_factory):
     write(folder / "late.csv", [[day, heat] for day, _, heat in rows(5, 61)], "day,temp")
     write(folder / "other.csv", [[day, heat] for day, _, heat in rows(5, 60)], "day,wind")
     (folder / "alien.pesn").write_text("hello")
+    for name, content in (("site/index.html", "<p>mine"), ("data/summary.json", '{"pesn": "mine too"}')):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(content)
     waves = np.sin(np.arange(60.0))[:, None]
     pesn.EchoStateNetwork(10, density=0.5, random_state=0).fit(waves[:-1], waves[1:]).save(folder / "network.pesn")
     network = pesn.ProbabilisticESN(10, density=0.5, process_noise=0.0, random_state=0)
@@ -221,17 +230,91 @@ def test_a_model_of_other_columns(call, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_judging_changes_nothing(call, tmp_path):
+    for count in (0, 3, 20):
+        assert call("data.csv", "--target", "sales", "--backtest", count, "--out", str(count)).exit_code == 0
+    assert len({(tmp_path / str(count) / "forecast.csv").read_text() for count in (0, 3, 20)}) == 1
+
+
+def test_a_folder_of_someone_else_is_asked_for(call, tmp_path):
+    out = tmp_path / "site"
+    out.mkdir()
+    (out / "index.html").write_text("mine")
+    (out / "notes.txt").write_text("mine")
+    common = ("data.csv", "--target", "sales", "--backtest", 0, "--horizon", 2, "--out", "site")
+    assert call(*common).exit_code == 1
+    assert (out / "index.html").read_text() == "mine"
+    assert call(*common, "--overwrite").exit_code == 0
+    assert sorted(os.listdir(out)) == sorted([*FILES, "notes.txt"])
+    assert call(*common).exit_code == 0  # its own, by now
+    record = json.loads((out / "summary.json").read_text())
+    assert record["sha256"] == {
+        name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in FILES if name != "summary.json"
+    }
+
+
+def test_formulas_are_texts_in_the_forecast_and_names_in_a_model(call, tmp_path):
+    write(tmp_path / "data.csv", rows(), "day,=1+1,@u")
+    common = ("--backtest", 0, "--horizon", 2)
+    result = call("data.csv", "--target", "=1+1", "--inputs", "@u", "--save", "m.pesn", *common)
+    assert result.exit_code == 0, result.stderr
+    head = (tmp_path / "forecast" / "forecast.csv").read_text().split("\n")[0]
+    assert head.startswith("day,'=1+1_mean,'=1+1_std,'=1+1_lower_80")
+    assert json.loads((tmp_path / "forecast" / "summary.json").read_text())["targets"] == ["=1+1"]
+    again = call("data.csv", "--model", "m.pesn", "--horizon", 2, "--out", "again")
+    assert again.exit_code == 0, again.stderr
+    assert (tmp_path / "again" / "forecast.csv").read_text() == (tmp_path / "forecast" / "forecast.csv").read_text()
+    assert read(tmp_path / "forecast" / "forecast.csv").targets[:2] == ["'=1+1_mean", "'=1+1_std"]
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_no_text_begins_as_a_formula_does(sign):
+    texts = [before + quotes + sign + "x" for before in ("", "a;", "a,", "a|") for quotes in ("", "'", "''")]
+    found = [without_formula(text) for text in texts]
+    assert len(set(found)) == len(texts)
+    for text in found:
+        assert not any(cell.startswith(sign) for cell in re.split(r"[;,|]", text))
+    assert without_formula("net = gross - tax") == "net = gross - tax"
+
+
+HANG = "import time; from pesn.tabular import writing; writing.page = lambda content: time.sleep(60)\n"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_an_interrupt_leaves_nothing(call, tmp_path):
-    hang = "import time; from pesn.tabular import writing; writing.page = lambda content: time.sleep(60)\n"
-    code = hang + "from pesn import cli; from pesn.tabular import choosing; from pesn.tabular.model import Recipe\n"
+def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(call, tmp_path):
+    common = ("data.csv", "--target", "sales", "--backtest", "0", "--horizon", "2")
+    assert call(*common).exit_code == 0
+    old = {name: (tmp_path / "forecast" / name).read_bytes() for name in FILES}
+    process = started(common)
+    until_writing(process)
+    process.kill()
+    process.communicate()
+    assert {name: (tmp_path / "forecast" / name).read_bytes() for name in FILES} == old
+    assert any(name.endswith(".part") for name in os.listdir())
+    assert call(*common).exit_code == 0
+    assert sorted(os.listdir()) == ["data.csv", "forecast"]
+    assert sorted(os.listdir("forecast")) == FILES
+
+
+def started(arguments):
+    """The command in a process of its own, which hangs while it writes."""
+    code = HANG + "from pesn import cli; from pesn.tabular import choosing; from pesn.tabular.model import Recipe\n"
     code += "choosing.candidates = lambda y, season: [Recipe(difference=1, ridge=1.0, n_units=10)]; cli.main()"
-    words = [sys.executable, "-c", code, "forecast", "data.csv", "--target", "sales", "--backtest", "0"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = [sys.executable, "-c", code, "forecast", *arguments]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def until_writing(process):
     deadline = time.monotonic() + 60.0
     while not any(name.endswith(".part") for name in os.listdir()) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
     time.sleep(0.5)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_an_interrupt_leaves_nothing(call, tmp_path):
+    process = started(["data.csv", "--target", "sales", "--backtest", "0"])
+    until_writing(process)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
     assert (process.returncode, out, error) == (130, "", "pesn: interrupted\n")

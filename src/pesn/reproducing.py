@@ -25,7 +25,7 @@ from pesn.paper.result import Result, Settings
 from pesn.parameters import flag, whole_number
 from pesn.reading import json_of
 from pesn.recording import finished, plain, to_json, write
-from pesn.writing import beside, replacing, sync
+from pesn.writing import beside, put_folder, replacing, sync
 
 __all__ = ["ItemError", "Watch", "reproduce"]
 
@@ -124,7 +124,7 @@ def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch
         temporary.mkdir()
         record = write(item, settings, digest, result, tasks, temporary)
         sync(*temporary.iterdir())
-        _put(temporary, folder / item.NAME)
+        put_folder(temporary, folder / item.NAME)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -185,15 +185,6 @@ def _known_files(place: Path) -> set[str]:
         }
     except (OSError, ValueError, KeyError, TypeError):
         return set()
-
-
-def _put(temporary: Path, place: Path) -> None:
-    """Rename a folder to its place; an older result goes."""
-    old = beside(place)
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(place, old)
-    os.rename(temporary, place)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _gather(folder: Path) -> None:

@@ -1,17 +1,23 @@
-"""Files written whole or not at all."""
+"""Files and folders written whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
+import re
 import secrets
+import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["beside", "refuse_unwritable", "replacing", "sync"]
+__all__ = ["beside", "filling", "put_folder", "refuse_unwritable", "remove_leftovers", "replacing", "sync"]
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux
 
 
 @contextlib.contextmanager
@@ -40,9 +46,60 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+@contextlib.contextmanager
+def filling(folder: str | os.PathLike[str], first: str) -> Iterator[Path]:
+    """A folder to write files to, which take their places in ``folder`` when the block ends: all of them, or none.
+
+    A folder that holds nothing but files of the same names is exchanged for the new one, in one step. Where this cannot be
+    (other files in it, the working directory, a mount point, a system that cannot exchange folders), the files are renamed one
+    after another, the one named ``first`` before the others: it should say which belong together. What a killed process left
+    half-written is removed.
+    """
+    place = Path(os.path.realpath(folder))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, to be exchanged for it; inside, where nothing may be written beside it or that is another file system.
+    inside = place.is_dir() and (os.path.ismount(place) or not os.access(place.parent, os.W_OK))
+    named = place / place.name if inside else place
+    remove_leftovers(named)
+    with _held_part(named) as temporary:
+        yield temporary
+        written = sorted(temporary.iterdir(), key=lambda path: path.name != first)
+        sync(*written)
+        if not place.exists():
+            os.rename(temporary, place)
+            return
+        names = {path.name for path in written}
+        alone = set(os.listdir(place)) <= names and not os.path.samefile(place, os.curdir)
+        if inside or not alone or not _exchanged(temporary, place):
+            for path in written:
+                os.replace(path, place / path.name)
+
+
+def put_folder(temporary: Path, place: Path) -> None:
+    """Rename a folder to its place; an older one goes, in one step where the system can exchange folders."""
+    if not os.path.lexists(place):
+        os.rename(temporary, place)
+        return
+    if not _exchanged(temporary, place):
+        old = beside(place)
+        os.rename(place, old)
+        os.rename(temporary, place)
+        temporary = old
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
 def beside(place: Path) -> Path:
     """A name that nothing has, for a folder to be renamed to ``place`` when it is whole; hidden, and it ends in .part."""
     return place.with_name(f".{place.name[:100]}-{secrets.token_hex(4)}.part")
+
+
+def remove_leftovers(place: Path) -> None:
+    """Remove the folders of :func:`beside` that a killed process left; those that one still writes to stay."""
+    leftover = re.compile(rf"\.{re.escape(place.name[:100])}-[0-9a-f]{{8}}\.part")
+    for path in place.parent.iterdir() if place.parent.is_dir() else ():
+        if leftover.fullmatch(path.name):
+            with contextlib.suppress(OSError), _lock(path, wait=False):  # held by whoever is alive, also on another machine
+                shutil.rmtree(path)
 
 
 def sync(*paths: Path) -> None:
@@ -57,6 +114,52 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
     _refuse_irreplaceable(path)
     with tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))):
         pass
+
+
+# ---------------------------------------------------------------- inside
+
+
+@contextlib.contextmanager
+def _held_part(place: Path) -> Iterator[Path]:
+    """A new folder beside ``place``, locked while the block lasts, then removed, if it is still there."""
+    with contextlib.ExitStack() as stack:
+        while True:
+            temporary = beside(place)
+            temporary.mkdir()
+            stack.callback(shutil.rmtree, temporary, ignore_errors=True)
+            held = stack.enter_context(_lock(temporary))
+            if temporary.exists() and (held is None or os.path.samestat(os.fstat(held), temporary.stat())):
+                break  # else another run took it for a leftover, before it was locked
+        if place.is_dir():
+            shutil.copymode(place, temporary)
+        yield temporary
+
+
+@contextlib.contextmanager
+def _lock(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
+    """The folder, held by this process alone until it ends; an OSError where another holds it and none should be waited for."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such locks: nobody can tell there whether a folder is held
+        if not wait:
+            raise OSError(errno.ENOTSUP, "no locks", os.fspath(folder)) from None
+        yield None
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders, in one step; False where the system cannot."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if function is None:
+        return False
+    done = function(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_RENAME_EXCHANGE))
+    return bool(done == 0)
 
 
 def _refuse_irreplaceable(path: str | os.PathLike[str]) -> None:

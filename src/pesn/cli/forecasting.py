@@ -48,6 +48,9 @@ def forecast(
         Path | None, typer.Option(metavar="MODEL", help="A saved model: forecast from FILE with it, without learning.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the forecast, a picture and a page.")] = Path("forecast"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files in DIR also where no forecast was written to it before.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
 ) -> None:
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
@@ -73,7 +76,7 @@ def forecast(
         from pesn.tabular import writing as folder
 
         with terminal.naming(out):
-            folder.refuse(out)
+            folder.refuse(out, overwrite=overwrite)
         if save is not None:
             with terminal.naming(save):
                 refuse_unwritable(save)
@@ -96,7 +99,7 @@ def forecast(
             outcome = job.run(request, watch)
             watch.stage("writing")
             with terminal.naming(out):
-                folder.write(outcome, out, shlex.join(["pesn", *sys.argv[1:]]), perf_counter() - begun)
+                folder.write(outcome, out, shlex.join(["pesn", *sys.argv[1:]]), perf_counter() - begun, overwrite=overwrite)
             if save is not None:
                 with terminal.naming(save):
                     saving.save(outcome.saved(), save)

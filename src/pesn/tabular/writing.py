@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import os
-import shutil
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,32 @@ from typing import Any
 from pesn.report.forecast_page import page
 from pesn.tabular import summary
 from pesn.tabular.job import Outcome
-from pesn.writing import beside, refuse_unwritable, sync
+from pesn.writing import filling, refuse_unwritable
 
-__all__ = ["FILES", "refuse", "write"]
+__all__ = ["FILES", "refuse", "without_formula", "write"]
 
-FILES = ("forecast.csv", "forecast.png", "index.html", "summary.json")
+SUMMARY = "summary.json"
+FILES = ("forecast.csv", "forecast.png", "index.html", SUMMARY)
+_FORMULA = re.compile(r"(^|[;,|\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")  # the wide ones too, as Excel does
 
 
-def refuse(folder: Path) -> None:
-    """An OSError where :func:`write` could not write, before the work is done; nothing is made."""
+def refuse(folder: Path, *, overwrite: bool = False) -> None:
+    """An OSError where :func:`write` could not or should not write, before the work is done; nothing is made.
+
+    Files that no forecast has written are not replaced, unless ``overwrite`` says so: a folder that one was written to is known
+    by its summary.json.
+    """
     place = Path(os.path.realpath(folder))
     if place.exists() and not place.is_dir():
         raise NotADirectoryError(20, "it is not a folder", str(folder))
     if place.is_dir():
         for name in FILES:
             refuse_unwritable(place / name)
+        there = [name for name in FILES if os.path.lexists(place / name)]
+        if there and not overwrite and not _is_ours(place):
+            raise FileExistsError(
+                17, f"{there[0]} is there, which pesn forecast did not write; give another --out, or --overwrite", str(folder)
+            )
         return
     while not place.exists():
         place = place.parent
@@ -35,27 +46,39 @@ def refuse(folder: Path) -> None:
         pass
 
 
-def write(outcome: Outcome, folder: Path, command: str, seconds: float) -> None:
-    """Write the files beside the folder first, then put them in their places."""
-    place = Path(os.path.realpath(folder))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = beside(place)
-    temporary.mkdir()
-    try:
+def write(outcome: Outcome, folder: Path, command: str, seconds: float, *, overwrite: bool = False) -> None:
+    """Write the files beside the folder first, then put them in their places; summary.json has the digests of the others."""
+    refuse(folder, overwrite=overwrite)
+    with filling(folder, SUMMARY) as temporary:
         record = summary.record(outcome, command, seconds)
-        summary.frame(outcome).to_csv(temporary / "forecast.csv", index=False)
+        frame = summary.frame(outcome)
+        frame.rename(columns=without_formula).to_csv(temporary / "forecast.csv", index=False)
         svg = _picture(outcome, temporary)
-        (temporary / "summary.json").write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
         (temporary / "index.html").write_text(page(_shown(outcome, record, svg)), encoding="utf-8")
-        sync(*temporary.iterdir())
-        if place.exists():
-            for name in FILES:
-                os.replace(temporary / name, place / name)
-        else:
-            os.rename(temporary, place)
-    finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(temporary)
+        record["sha256"] = {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(temporary.iterdir())
+        }  # fmt: skip
+        (temporary / SUMMARY).write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def without_formula(name: str) -> str:
+    """A text that no spreadsheet takes for a formula: an apostrophe before what begins one, also after a separator.
+
+    Different texts stay different, and without the apostrophe they are what they were.
+
+    >>> without_formula("sales"), without_formula("=1+1"), without_formula("a;@b"), without_formula("'=1+1")
+    ('sales', "'=1+1", "a;'@b", "''=1+1")
+    """
+    return _FORMULA.sub(r"\1'\2", name)
+
+
+def _is_ours(place: Path) -> bool:
+    """Whether a folder has the summary.json of a forecast."""
+    try:
+        record = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"pesn", "command", "forecast"} <= set(record)
 
 
 def _picture(outcome: Outcome, folder: Path) -> str:
