@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from pesn.reading import contents
 from pesn.tabular.errors import DataError
 
 __all__ = ["cells_of", "counted"]
@@ -117,7 +118,7 @@ def _text(path: Path) -> str:
     size = path.stat().st_size
     if size > _MOST_BYTES:
         raise DataError(f"{path} has {size / 1e9:.1f} GB, {_MOST_BYTES / 1e9:g} at most; keep the columns and rows that matter")
-    data = path.read_bytes()
+    data = contents(path, _MOST_BYTES)
     text = "\0"
     with contextlib.suppress(UnicodeDecodeError):
         text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")

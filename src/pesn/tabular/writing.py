@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pesn.reading import json_of
 from pesn.report.forecast_page import page
 from pesn.tabular import summary
 from pesn.tabular.job import Outcome
@@ -75,8 +76,8 @@ def without_formula(name: str) -> str:
 def _is_ours(place: Path) -> bool:
     """Whether a folder has the summary.json of a forecast."""
     try:
-        record = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        record = json_of(place / SUMMARY)
+    except (OSError, ValueError):
         return False
     return isinstance(record, dict) and {"pesn", "command", "forecast"} <= set(record)
 
