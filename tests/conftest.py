@@ -1,6 +1,7 @@
 """The reference table: 50-digit arithmetic, 20 digits printed, for six activations."""
 
 import csv
+import logging
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ from hypothesis import settings
 # No deadline: a first call compiles. In CI the examples are the same every time.
 settings.register_profile("pesn", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("pesn")
+
+logging.getLogger("pesn.compiling").setLevel(logging.ERROR)  # whichever test compiles first says nothing of it
 
 
 @pytest.fixture(scope="session")

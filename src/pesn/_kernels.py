@@ -197,20 +197,22 @@ def drive(
                 p += one
             pre[i] = (a0 + a1) + (a2 + a3)
         row = states[k]
-        if noise == 0.0:
+        for i in range(n_units):
+            h[i] = keep * h[i] + leak * tanh(pre[i])
+        if noise != 0.0:
             for i in range(n_units):
-                h[i] = keep * h[i] + leak * tanh(pre[i])
-        else:
-            for i in range(n_units):
-                h[i] = (keep * h[i] + leak * tanh(pre[i])) + noise * row[i]
+                h[i] += noise * row[i]
         for i in range(n_units):
             row[i] = h[i]
         if outputs.size:
             _read_out(readout, inputs[k], h, outputs[k])
+        # element by element: numba compiles the error message of y[:] = …, four seconds of it
         if fed == TEACHER:
-            y[:] = teacher[k]
+            for o in range(y.size):
+                y[o] = teacher[k, o]
         elif fed == OWN:
-            y[:] = outputs[k]
+            for o in range(y.size):
+                y[o] = outputs[k, o]
 
 
 @_inline
@@ -270,6 +272,17 @@ def fill_moments(surface: Surface, rules: Rules, mean: Array, var: Array) -> Non
 
 
 @_inline
+def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variances: Array) -> None:
+    """Mean += means @ weights and var += variances @ (weights∘weights)."""
+    for j in range(means.size):
+        z, v = means[j], variances[j]
+        for i in range(mean.size):
+            w = weights[j, i]
+            mean[i] += w * z
+            var[i] += w * w * v
+
+
+@_inline
 def _read_out_var(weights: Array, z: Array, h: Array, out: Array) -> None:
     """Out = (weights∘weights) [0, z, h]."""
     for o in range(out.size):
@@ -292,7 +305,6 @@ def drive_gaussian(
     ``h`` (N, 2) and ``y`` (2, m) hold mean and variance; ``states`` (2, T, N) and ``outputs`` (2, T, m) too.
     """
     indptr, indices, data, bias, leak = net.indptr, net.indices, net.data, net.bias, net.leak
-    W_in, W_fb, W_in_squared, W_fb_squared = net.W_in, net.W_fb, net.W_in * net.W_in, net.W_fb * net.W_fb
     one = np.uint32(1)
     n_units, keep = h.shape[0], 1.0 - leak
     keep2, leak2, noise2 = keep * keep, leak * leak, noise * noise
@@ -301,11 +313,9 @@ def drive_gaussian(
         for i in range(n_units):
             pre[i] = bias[i]
             var[i] = 0.0
-        _add(pre, W_in, inputs[k])
-        _add(var, W_in_squared, input_vars[k])
+        _add_moments(pre, var, net.W_in, inputs[k], input_vars[k])
         if fed != NOTHING:
-            _add(pre, W_fb, y[0])
-            _add(var, W_fb_squared, y[1])
+            _add_moments(pre, var, net.W_fb, y[0], y[1])
         p = indptr[0]
         for i in range(n_units):
             end = indptr[i + 1]
@@ -337,11 +347,13 @@ def drive_gaussian(
             _read_out(readout, inputs[k], means, outputs[0, k])
             _read_out_var(readout, input_vars[k], variances, outputs[1, k])
         if fed == TEACHER:
-            y[0, :] = teacher[k]
-            y[1, :] = 0.0
+            for o in range(y.shape[1]):
+                y[0, o] = teacher[k, o]
+                y[1, o] = 0.0
         elif fed == OWN:
-            y[0, :] = outputs[0, k]
-            y[1, :] = outputs[1, k]
+            for o in range(y.shape[1]):
+                y[0, o] = outputs[0, k, o]
+                y[1, o] = outputs[1, k, o]
 
 
 def _row_times(n: int) -> Any:
@@ -412,16 +424,21 @@ def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Arra
 
 @jit()
 def settle(cov: Array) -> Array:
-    """The diagonal of ``cov``, which is made symmetric, no variance negative and no correlation beyond 1: what rounding left."""
-    var = np.empty(len(cov))
-    for i in range(len(cov)):
-        var[i] = max(cov[i, i], 0.0)
-    std = np.sqrt(var)
-    for i in range(len(cov)):
+    """The diagonal of ``cov``, which is made symmetric, no variance negative and no correlation beyond 1: what rounding left.
+
+    ``cov`` (n, n) may have columns to spare behind it.
+    """
+    n = len(cov)
+    var, std = np.empty(n), np.empty(n)
+    for i in range(n):
+        var[i] = 0.0 if cov[i, i] < 0.0 else cov[i, i]  # a NaN stays one
+        std[i] = math.sqrt(var[i])
+    for i in range(n):
         cov[i, i] = var[i]
-        for j in range(i + 1, len(cov)):
+        for j in range(i + 1, n):
             value, most = 0.5 * cov[i, j] + 0.5 * cov[j, i], std[i] * std[j]
-            value = min(max(value, -most), most)
+            value = -most if value < -most else value
+            value = most if value > most else value
             cov[i, j] = value
             cov[j, i] = value
     return var
@@ -431,7 +448,9 @@ def settle(cov: Array) -> Array:
 def move(cov: Array, into: Array, pre: Array, rest: Array, g: Array, leak: float, new: Array) -> None:
     """Cov(x) after the units have moved: into = Cov(a, x), pre = Cov(a); of c nothing changes."""
     p, keep = len(cov) - len(g), 1.0 - leak
-    new[:p, :p] = cov[:p, :p]
+    for i in range(p):
+        for j in range(p):
+            new[i, j] = cov[i, j]
     for i in range(len(g)):
         slope = leak * g[i]
         for j in range(p):

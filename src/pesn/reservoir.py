@@ -28,7 +28,7 @@ import numpy.typing as npt
 from pesn.activations import get
 from pesn.arguments import as_real, refuse_negative
 from pesn.drawing import Reservoir, Seed, check, draw
-from pesn.moments import moments as unit_moments
+from pesn.moments import MomentMethod
 from pesn.moments import named_method
 from pesn.parameters import number
 
@@ -251,14 +251,14 @@ class _Job:
         states, outputs = np.empty((2, len(self.inputs), r.n_units)), np.empty((2, len(self.inputs), r.n_outputs))
         h, v, y, y_var = self.h, self.h_var, self.y, self.y_var
         fed = bool(len(self.teacher)) or self.readout is not None
-        options: dict[str, Any] = {"rng": rng} if method == "monte-carlo" else {}
+        moments = MomentMethod("tanh", method, mesh=mesh, rng=rng)
         for k, (z, z_var) in enumerate(zip(self.inputs, var, strict=True)):
             a, a_var = r.W_in @ z + W @ h + r.bias, r.W_in**2 @ z_var + W.power(2) @ v
             if fed:
                 a, a_var = a + r.W_fb @ y, a_var + r.W_fb**2 @ y_var
-            unit = unit_moments("tanh", a, a_var, method=method, mesh=mesh, **options)
+            unit, unit_var = moments(a, a_var)
             # "spline-raw" can fall below 0, where no next step could start
-            h, v = (1 - L) * h + L * unit.mean, (1 - L) ** 2 * v + L**2 * np.maximum(unit.var, 0.0) + self.noise**2
+            h, v = (1 - L) * h + L * unit, (1 - L) ** 2 * v + L**2 * np.maximum(unit_var, 0.0) + self.noise**2
             states[:, k] = h, v
             outputs[:, k] = readout @ np.concatenate([[1.0], z, h]), readout**2 @ np.concatenate([[0.0], z_var, v])
             if len(self.teacher):

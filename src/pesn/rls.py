@@ -167,11 +167,17 @@ def _follow(old, S, weights, W0, prior, scale, B, Y, every, rows, row, waited, f
     """Learn all rows: ``old`` becomes S, ``weights`` move in place. Whether all is finite, the next prior row, the wait."""
     m, p = weights.shape
     events, row, waited = _schedule(len(B), p, every, rows, row, waited)
+    # entry by entry here and below: numba compiles the error message of a[:] = b too, which takes seconds
     W = np.zeros((m, len(S)), S.dtype)
-    W[:, :p] = weights
+    for j in range(m):
+        for q in range(p):
+            W[j, q] = weights[j, q]
     in_range = _absorb(old, S, W, W0, prior, scale, B, Y, events, forgetting, predictions)
-    weights[:] = W[:, :p]
-    return in_range and np.isfinite(weights).all(), row, waited
+    for j in range(m):
+        for q in range(p):
+            weights[j, q] = W[j, q]
+            in_range = in_range and math.isfinite(weights[j, q])
+    return in_range, row, waited
 
 
 @jit()
@@ -272,9 +278,11 @@ def _look_up(events, e, B, prior, scale, v):  # type: ignore[no-untyped-def]
     if e >= events.size:
         v[:] = 0
     elif events[e] >= 0:
-        v[:p] = B[events[e]]
+        for q in range(p):
+            v[q] = B[events[e], q]
     else:
-        v[:p] = prior[-1 - events[e]] * scale
+        for q in range(p):
+            v[q] = prior[-1 - events[e], q] * scale
 
 
 @jit(**_LOOSE)
@@ -314,7 +322,9 @@ def _absorb(old, S, W, W0, prior, scale, B, Y, events, forgetting, predictions):
         for j in range(min(events.size, 2)):
             _gather(U[j], V[j], r, old[r], old[r + 1], old[r + 2], old[r + 3])
     if events.size == 0:
-        S[:] = old
+        for r in range(0, rows, 4):
+            _copy(S[r], S[r + 1], old[r], old[r + 1])
+            _copy(S[r + 2], S[r + 3], old[r + 2], old[r + 3])
     for e in range(0, events.size, 2):
         last = e + 1 == events.size
         f, u = U[0], U[1]
@@ -371,4 +381,7 @@ def _absorb(old, S, W, W0, prior, scale, B, Y, events, forgetting, predictions):
             for r in range(rows):
                 w[r] += by_g * g[r] + by_h * h[r]
         U, NEXT = NEXT, U
-    return np.isfinite(U[0]).all()
+    for q in range(width):
+        if not math.isfinite(U[0, q]):
+            return False
+    return True

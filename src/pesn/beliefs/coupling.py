@@ -13,7 +13,7 @@ from scipy import sparse
 from pesn.activations import get
 from pesn.drawing import Reservoir
 from pesn.linalg import orthonormal, outer
-from pesn.moments import moments as unit_moments
+from pesn.moments import MomentMethod
 
 __all__ = ["TANH", "Coupling", "Noise"]
 
@@ -45,7 +45,7 @@ class Coupling:
         self.rank, self.products = rank, products
         self.outputs = np.zeros((0, reservoir.n_units)) if outputs is None else outputs
         self.basis = orthonormal(self.outputs.T)  # of what the readout sees
-        self._options = {"method": method, "mesh": mesh, **({"rng": rng} if method == "monte-carlo" else {})}
+        self._method = MomentMethod(TANH, method, mesh=mesh, rng=rng)
         self._entering = _unsigned(sparse.hstack([sparse.csr_array(self.C), self.W], format="csr"))
         self._rows, self._columns = _unsigned(self.W), _unsigned(self.W.T.tocsr())
         self.squares, self.diagonal = self.W.power(2), self.W.diagonal()
@@ -53,22 +53,30 @@ class Coupling:
 
     def enter(self, *x: Array) -> Array:
         """C c + W h for the columns of x (p + N, s), or of several side by side."""
+        return self.enter_padded(*x)[:, : sum(part.shape[1] for part in x)]
+
+    def enter_padded(self, *x: Array) -> Array:
+        """The same with columns of zeros up to a multiple of 8, contiguous: numba compiles once for each layout."""
         return _product(self._entering, x)
 
     def times(self, x: Array) -> Array:
         """W x for the columns of x (N, s)."""
-        return _product(self._rows, (x,))
+        return _product(self._rows, (x,))[:, : x.shape[1]]
 
     def times_transposed(self, x: Array) -> Array:
         """Wᵀ x."""
-        return _product(self._columns, (x,))
+        return _product(self._columns, (x,))[:, : x.shape[1]]
 
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Mean and variance of tanh of the pre-activations."""
         if not var.any():
             return np.tanh(mean), var
-        unit = unit_moments(TANH, mean, var, **self._options)
-        return unit.mean, unit.var
+        unit, unit_var = self._method(mean, var)
+        return unit, unit_var
+
+    def gain(self, mean: Array, var: Array) -> Array:
+        """E[tanh′] of the pre-activations."""
+        return self._method.gain(mean, var)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +101,13 @@ def _unsigned(W: Any) -> tuple[Array, Array, Array]:
 
 
 def _product(rows: tuple[Array, Array, Array], parts: tuple[Array, ...]) -> Array:
-    """W x, the columns of x given in parts: laid out for the kernel, each row on a line of the cache and of whole vectors."""
+    """W x, the columns of x given in parts, and zeros behind them: each row on a line of the cache and of whole vectors."""
     width = sum(part.shape[1] for part in parts)
     x, out = (_lines(n, -8 * (-width // 8)) for n in (len(parts[0]), len(rows[0]) - 1))
     np.concatenate(parts, axis=1, out=x[:, :width])
     x[:, width:] = 0.0
     import_module("pesn._kernels").sparse_times(*rows, x, out)
-    return out[:, :width]
+    return out
 
 
 def _lines(n: int, width: int) -> Array:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.beliefs.coupling import TANH, Coupling, Noise
+from pesn.beliefs.coupling import Coupling, Noise
 from pesn.beliefs.record import Belief
-from pesn.moments import gain as unit_gain
 
 __all__ = ["Diagonal"]
 
@@ -42,7 +41,7 @@ class Diagonal(Belief):
         unit, unit_var = coupling.moments(a, var)
         own = (1.0 - L) ** 2 * self.var[p:] + L * L * np.maximum(unit_var, 0.0)
         own += 0.0 if noise is None else noise.variances()
-        return unit, unit_gain(TANH, a, var), {"var": np.concatenate([self.var[:p], own])}
+        return unit, coupling.gain(a, var), {"var": np.concatenate([self.var[:p], own])}
 
     def carry(self, K: Array, k: Array, noise_root: Array | None = None) -> Diagonal:  # noqa: D102
         new = np.square(K) @ self.var

@@ -39,15 +39,14 @@ class Full(Belief):
 
     def _through(self, coupling: Coupling, offset: Array, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         p, cov, kernels = self.carried, self.cov, import_module("pesn._kernels")
-        into = coupling.enter(cov, self.mean[:, None])  # Cov(a, x)
-        a, into = into[:, -1] + offset, into[:, :-1]
-        pre = coupling.enter(into.T)
+        into = coupling.enter_padded(cov, self.mean[:, None])  # Cov(a, x), and behind it C c + W h of the mean
+        a, pre = into[:, len(cov)] + offset, coupling.enter_padded(into[:, : len(cov)].T)
         var = kernels.settle(pre)
         unit, unit_var = coupling.moments(a, var)
         if not var.any():
-            g, rest = 1.0 - unit * unit, np.zeros_like(pre)
+            g, rest = 1.0 - unit * unit, np.zeros((len(a), len(a)))
         else:
-            g, rest = linear_and_rest(TANH, a, pre)
+            g, rest = linear_and_rest(TANH, a, pre[:, : len(a)])
             if not coupling.exact:
                 rest = _rescaled(rest, unit_var - g * g * var)
         new = np.empty_like(cov)

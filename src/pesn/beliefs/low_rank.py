@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.beliefs.coupling import TANH, Coupling, Noise
+from pesn.beliefs.coupling import Coupling, Noise
 from pesn.beliefs.record import Belief
 from pesn.linalg import explain, inverse_root, outer, symmetric
-from pesn.moments import gain as unit_gain
 
 __all__ = ["LowRank", "cut"]
 
@@ -55,13 +54,13 @@ class LowRank(Belief):
         spread = coupling.squares @ D
         var = np.einsum("ij,ij->i", into, into) + spread
         unit, unit_var = coupling.moments(a, var)
-        g = unit_gain(TANH, a, var)
+        g = coupling.gain(a, var)
         # where the variance is small its difference has no digits left, and its leading term, (tanh″ v)²/2, is all there is
         rest = np.where(var < 1e-8, 2.0 * np.square(unit * g * var), unit_var - g * g * var)
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
         if coupling.products and total.sum() > 1e-4 * L * L * unit_var.sum():
-            second = _second_order(into, rest, L * _curvature(a, var, g), coupling.products)
+            second = _second_order(into, rest, L * _curvature(coupling, a, var, g), coupling.products)
             rest = np.maximum(total - np.einsum("ij,ij->i", second, second), 0.0)
         slope = (L * g)[:, None]
         into *= slope
@@ -146,10 +145,10 @@ def _nystroem(Y: Array, V: Array, diagonal: Array) -> tuple[Array, Array]:
     return F, np.maximum(diagonal - np.einsum("ij,ij->i", F, F), 0.0)
 
 
-def _curvature(mean: Array, var: Array, g: Array) -> Array:
+def _curvature(coupling: Coupling, mean: Array, var: Array, g: Array) -> Array:
     """E[tanh″], the slope of E[tanh′] in the mean."""
     step = 1e-4 * np.sqrt(1.0 + var)
-    result: Array = (unit_gain(TANH, mean + step, var) - g) / step
+    result: Array = (coupling.gain(mean + step, var) - g) / step
     return result
 
 

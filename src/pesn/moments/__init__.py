@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pesn.activations import Activation, get
 from pesn.arguments import broadcast_moments, result_dtype
 
-__all__ = ["Moments", "gain", "moments", "named_method"]
+__all__ = ["MomentMethod", "Moments", "gain", "moments", "named_method"]
 
 Array = npt.NDArray[np.floating[Any]]
 
@@ -40,6 +40,44 @@ _METHODS = {
     "mixture": "mixture",
     "monte-carlo": "monte_carlo",
 }
+_OPTIONS = {
+    "spline": ("mesh",),
+    "spline-raw": ("mesh",),
+    "mixture": ("n_components",),
+    "monte-carlo": ("n_samples", "rng"),
+}
+
+
+class MomentMethod:
+    """An activation and a method of :func:`moments`, resolved once, for loops that ask at every step.
+
+    Called with means and variances, one-dimensional and of one shape, finite, no variance negative, it gives the first ``order``
+    moments without checking them. Options that the method does not take are left out.
+
+    >>> mean, var = MomentMethod("tanh")(np.array([3.0]), np.array([0.2]))
+    >>> mean.round(6)
+    array([0.992664])
+    """
+
+    def __init__(self, activation: str | Activation, method: str = "surface", **options: Any) -> None:
+        self.activation, self.method = get(activation), method
+        self.options = {name: value for name, value in options.items() if name in _OPTIONS.get(method, ())}
+        if method == "spline-raw":
+            self.options["raw"] = True
+
+    def __call__(self, mean: Array, var: Array, order: int = 2) -> tuple[Array, ...]:
+        module = import_module(f"pesn.moments.{_METHODS[self.method]}")
+        if self.method != "surface":  # the surface reads float32 as it is; every other method computes in float64
+            mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
+        results: tuple[Array, ...] = module.moments(self.activation, mean, var, order, **self.options)
+        if "mesh" in self.options:
+            module.refuse_leaving(self.activation, mean, var, self.options["mesh"])
+        return results
+
+    def gain(self, mean: Array, var: Array) -> Array:
+        """E[f′(z)]: the surface's, whatever the method."""
+        result: Array = import_module("pesn.moments.surface").gain(self.activation, mean, var)
+        return result
 
 
 def moments(
@@ -103,21 +141,8 @@ def moments(
             raise ValueError(f"{name} belongs to method {owner!r}, got it with method {method!r}; leave it out")
     mean_array, var_array = broadcast_moments(mean, var)
     shape, dtype = mean_array.shape, result_dtype(mean_array, var_array)
-    options: dict[str, Any] = {}
-    if method in ("spline", "spline-raw"):
-        options = {"mesh": mesh, "raw": method == "spline-raw"}
-    elif method == "mixture":
-        options = {"n_components": n_components}
-    elif method == "monte-carlo":
-        options = {"n_samples": n_samples, "rng": rng}
-    module = import_module(f"pesn.moments.{_METHODS[method]}")
-    flat = (array.reshape(-1) for array in (mean_array, var_array))
-    if method != "surface":  # the surface reads float32 as it is; every other method computes in float64
-        flat = (array.astype(np.float64, copy=False) for array in flat)
-    arguments = tuple(flat)
-    results = module.moments(record, *arguments, int(order), **options)
-    if "mesh" in options:
-        module.refuse_leaving(record, *arguments, mesh)
+    resolved = MomentMethod(record, method, mesh=mesh, n_components=n_components, n_samples=n_samples, rng=rng)
+    results = resolved(mean_array.reshape(-1), var_array.reshape(-1), int(order))
     return Moments(*(r.reshape(shape).astype(dtype, copy=False)[()] for r in results))
 
 
@@ -138,9 +163,8 @@ def gain(activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike) 
     >>> pesn.gain("tanh", 3.0, 0.2).round(12)
     np.float64(0.0145543543)
     """
-    record = get(activation)
+    resolved = MomentMethod(activation)
     mean_array, var_array = broadcast_moments(mean, var)
     shape, dtype = mean_array.shape, result_dtype(mean_array, var_array)
-    surface = import_module("pesn.moments.surface")
-    result = surface.gain(record, mean_array.reshape(-1), var_array.reshape(-1))
+    result = resolved.gain(mean_array.reshape(-1), var_array.reshape(-1))
     return result.reshape(shape).astype(dtype, copy=False)[()]

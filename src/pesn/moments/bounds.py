@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy import special as sc
 
 from pesn.activations import Activation, get, names
+from pesn.activations.smooth import SINE
 from pesn.arguments import broadcast_moments
 from pesn.moments import spline
 from pesn.moments.spline import Mesh
@@ -154,7 +155,7 @@ def _errors(activation: Activation, a: float, b: float, step: float, power: int,
 def _remainder(activation: Activation, end: float, side: float, power: int) -> float:
     """sup |f^power − tail^power| beyond ``end``: the largest on a dense grid up to the core, refined about its maximum."""
     tail = activation.left if side < 0.0 else activation.right
-    if tail is None and activation is not get("sine"):
+    if tail is None and activation is not SINE:
         where = "left" if side < 0 else "right"
         raise ValueError(f"{activation.name} declares no {where} tail: its error beyond the mesh has no bound; declare {where}=")
 

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn.activations import Activation, get
+from pesn.activations import Activation
+from pesn.activations.smooth import ERF, SINE
 
 __all__ = ["gain", "moments", "serves"]
 
@@ -35,16 +36,18 @@ _CANCELLED = 0.02  # a variance below this share of its terms is summed anew, pi
 def serves(activation: Activation) -> bool:
     """Whether there is a closed form for ``activation``.
 
+    >>> from pesn.activations import get
     >>> serves(get("relu")), serves(get("tanh"))
     (True, False)
     """
-    return activation.slopes is not None or activation in (get("sine"), get("erf"))
+    return activation.slopes is not None or activation is SINE or activation is ERF
 
 
 def moments(activation: Activation, mean: Array, var: Array, order: int) -> tuple[Array, ...]:
     """Mean and, for ``order`` 2, variance of f(z), z ~ N(mean, var); one-dimensional float64 in and out.
 
     >>> import numpy as np
+    >>> from pesn.activations import get
     >>> mean, var = moments(get("relu"), np.array([0.0]), np.array([1.0]), 2)    # 1/√(2π), ½ − 1/(2π)
     >>> mean.round(6), var.round(6)
     (array([0.398942]), array([0.340845]))
@@ -52,7 +55,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
     _check(activation, order)
     if activation.slopes is not None:
         return _piecewise_linear(activation, mean, var)[:order]
-    return (_sine if activation is get("sine") else _erf)(mean, var)[:order]
+    return (_sine if activation is SINE else _erf)(mean, var)[:order]
 
 
 def gain(activation: Activation, mean: Array, var: Array) -> Array:
@@ -60,7 +63,7 @@ def gain(activation: Activation, mean: Array, var: Array) -> Array:
     _check(activation)
     if activation.slopes is not None:
         return _piecewise_gain(activation, mean, var)
-    if activation is get("sine"):
+    if activation is SINE:
         return np.asarray(np.exp(-0.5 * var) * np.cos(mean))
     w = np.sqrt(0.5 + var)
     return np.asarray(math.sqrt(2.0 / math.pi) / w * np.exp(-0.5 * np.square(np.clip(mean / w, -_FAR, _FAR))))

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.activations import Activation, get
+from pesn.activations.smooth import ERF, SINE
 from pesn.arguments import FloatArray, as_real, result_dtype
 from pesn.moments import mehler, mixture, pairs, surface
 from pesn.moments.scaled_tanh import as_scaled_tanh
@@ -110,7 +111,7 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
     mean, cov = _check_arrays(mean, cov)
     if mean.ndim != 1:
         raise ValueError(f"mean must be one-dimensional here: the choice is made matrix by matrix; got shape {mean.shape}")
-    if record is get("sine"):
+    if record is SINE:
         return "closed", None
     order, _, _ = _Problem(record, mean, cov).series(None, _plan(record, "auto"))
     return ("mehler", order) if order is not None else ("plackett", None)
@@ -159,7 +160,7 @@ def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatAr
     >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
     True
     """
-    record = get(activation)
+    record = activation if isinstance(activation, Activation) else get(activation)  # at every step of a loop
     problem = _Problem(record, mean, cov)
     order, coefficients, out_var = problem.series(None, _plan(record, "auto"))
     deviation = np.sqrt(out_var)
@@ -210,7 +211,7 @@ class _Problem:
             raise ValueError(f"cov must be positive semi-definite, got {pair}, beyond the product of the deviations, {bound:.6g}")
 
     def solve(self, order: int | None, method: str, given: Array | None) -> Array:
-        if method == "auto" and order is None and self.record is get("sine"):
+        if method == "auto" and order is None and self.record is SINE:
             method = "closed"
         if method not in ("plackett", "closed"):
             chosen, coefficients, own = self.series(
@@ -230,7 +231,7 @@ class _Problem:
         matrix = np.zeros_like(self.correlation)
         (live,) = np.nonzero(self.std > 0.0)
         m, v, rho = self.mean[live], self.var[live], self.correlation[np.ix_(live, live)]
-        if self.record is get("sine"):
+        if self.record is SINE:
             values = pairs.sine(m, self.std[live], rho)
         elif self.record.slopes is not None:
             values = pairs.piecewise_linear(self.record, m, v, rho)
@@ -332,7 +333,7 @@ def _plan(record: Activation, method: str) -> _Plan:
 
 def _components(record: Activation) -> tuple[Array, Array, float] | None:
     """f as Σ p_i erf(inner · z/√(2 t_i)), up to an affine map: tanh, sigmoid, erf."""
-    if record is get("erf"):
+    if record is ERF:
         return np.ones(1), np.full(1, 0.5), 1.0
     reduction = as_scaled_tanh(record)
     return None if reduction is None else (*mixture.components(8), reduction.input_scale)
@@ -354,7 +355,7 @@ def _check_options(record: Activation, order: int | None, method: str) -> None:
     if method == "plackett" and _components(record) is None and record.slopes is None:
         served = "tanh, sigmoid, erf and piecewise-linear activations"
         raise ValueError(f"method 'plackett' serves {served}, got {record.name!r}; use 'mehler' or 'auto'")
-    if method == "closed" and record is not get("sine"):
+    if method == "closed" and record is not SINE:
         raise ValueError(f"method 'closed' serves sine, got {record.name!r}; use 'mehler' or 'auto'")
     if method in ("plackett", "closed") and order is not None:
         raise ValueError(f"order belongs to 'mehler', got order={order} with method {method!r}; leave it out")

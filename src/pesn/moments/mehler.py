@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn.activations import Activation, Reduction, get
+from pesn.activations import Activation, Reduction
+from pesn.activations.smooth import SINE
 from pesn.compiling import jit
 from pesn.moments import exact
 from pesn.moments.scaled_tanh import as_scaled_tanh
@@ -33,7 +34,7 @@ def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Ar
     """c_n/s for n = 1 … count, (D, count), and var/v where the grid gives it too; std > 0."""
     if record.slopes is not None:
         return _piecewise_linear(record, mean, std, count), None
-    if record is get("sine"):  # every derivative is a sine: c_n = sin(m + nπ/2) e^{−v/2} sⁿ/√(n!)
+    if record is SINE:  # every derivative is a sine: c_n = sin(m + nπ/2) e^{−v/2} sⁿ/√(n!)
         degree = np.arange(1.0, count + 1.0)
         size = -0.5 * np.square(std)[:, None] + (degree - 1.0) * np.log(std)[:, None] - 0.5 * special.gammaln(degree + 1.0)
         return np.exp(size) * np.sin(mean[:, None] + 0.5 * math.pi * (degree % 4.0)), None

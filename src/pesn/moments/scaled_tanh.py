@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from pesn.activations import Activation, Reduction, get
+from pesn.activations import Activation, Reduction
+from pesn.activations.smooth import TANH
 
 __all__ = ["as_scaled_tanh", "refuse_other"]
+
+_TANH_ITSELF = Reduction(TANH, 1.0, 1.0, 0.0)
 
 
 def as_scaled_tanh(activation: Activation) -> Reduction | None:
     """f(z) = offset + output_scale · tanh(input_scale · z), or None where f is nothing of the kind.
 
+    >>> from pesn.activations import get
     >>> as_scaled_tanh(get("sigmoid"))[1:]
     (0.5, 0.5, 0.5)
     """
-    tanh = get("tanh")
-    reduction = Reduction(tanh, 1.0, 1.0, 0.0) if activation is tanh else activation.reduction
-    return reduction if reduction is not None and reduction.base is tanh else None
+    reduction = _TANH_ITSELF if activation is TANH else activation.reduction
+    return reduction if reduction is not None and reduction.base is TANH else None
 
 
 def refuse_other(method: str, activation: Activation, order: int) -> Reduction:

@@ -186,11 +186,13 @@ def gain_at(surface: Surface, m: float, v: float) -> float:
 @_jit
 def _fill_moments(
     surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
-) -> None:
+) -> bool:
+    """All but what lies beyond the table; whether anything does."""
     # Three passes over a block that stays in the cache: the first and the last are vectorised across elements, the
     # middle one inside an element.
     cells = np.empty(_BLOCK, np.int32)
     x, y, first, second = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    beyond = False
     for start in range(0, out_mean.size, _BLOCK):
         n = min(_BLOCK, out_mean.size - start)
         farthest = 0.0
@@ -205,12 +207,20 @@ def _fill_moments(
         for i in range(n):
             m, v, inverse = _scaled(surface, float(mean[(start + i) * mean_step]), float(var[(start + i) * var_step]))
             out_mean[start + i], out_var[start + i] = _unfold(surface, first[i], second[i], m, v, inverse)
-        if farthest > FARTHEST:
-            for i in range(start, start + n):
-                m, v = float(mean[i * mean_step]), float(var[i * var_step])
-                sm, _, inverse = _scaled(surface, m, v)
-                if abs(sm * inverse) > FARTHEST:
-                    out_mean[i], out_var[i] = _beyond(surface, m, v)
+        beyond = beyond or farthest > FARTHEST
+    return beyond
+
+
+@_jit
+def _fill_tails(
+    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
+) -> None:
+    """What lies beyond the table: a kernel of its own, as few calls need it compiled."""
+    for i in range(out_mean.size):
+        m, v = float(mean[i * mean_step]), float(var[i * var_step])
+        sm, _, inverse = _scaled(surface, m, v)
+        if abs(sm * inverse) > FARTHEST:
+            out_mean[i], out_var[i] = _beyond(surface, m, v)
 
 
 @_jit
@@ -230,7 +240,9 @@ def _source(values: Array) -> tuple[Array, int]:
 def _fill_all(surface: Surface, mean: Array, var: Array) -> tuple[Array, Array]:
     dtype = np.result_type(mean.dtype, var.dtype)
     out_mean, out_var = np.empty(mean.shape, dtype), np.empty(mean.shape, dtype)
-    _fill_moments(surface, *_source(mean), *_source(var), out_mean, out_var)
+    given = surface, *_source(mean), *_source(var), out_mean, out_var
+    if _fill_moments(*given):
+        _fill_tails(*given)
     return out_mean, out_var
 
 

@@ -42,6 +42,7 @@ FOLD = 5.0
 FARTHEST = 24.0  # |a| beyond which the tails stand for f: 1 − tanh is 1e-14 there at v = 0, less elsewhere
 ROWS, COLUMNS = 10, 8  # coefficients in q and in t; eight columns fill two AVX registers
 SHIPPED = {"tanh": (32, 12), "swish": (64, 12), "softplus": (64, 12), "gelu": (64, 12)}
+_SHIPPED_RECORDS = {name: get(name) for name in SHIPPED}
 _CELLS = ((64, 12), (96, 16))
 _ROOT_C = 0.68  # √c as a share of the activation's scale: among those tried, the best for all four
 
@@ -180,7 +181,7 @@ def save(surface: Surface, path: Path) -> None:
 def is_shipped(activation: Activation) -> bool:
     """Whether a table for f, or for what it is a scaled copy of, comes with the package."""
     base = activation.reduction.base if activation.reduction else activation
-    return base.name in SHIPPED and base is get(base.name)
+    return _SHIPPED_RECORDS.get(base.name) is base
 
 
 def load(activation: Activation, error_of: Callable[[Activation, Surface], float]) -> Surface | None:
