@@ -28,7 +28,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pesn.compiling import jit
+from pesn.compiling import INLINE, jit
 from pesn.moments.surface import at
 from pesn.moments.tables import Surface
 
@@ -53,7 +53,7 @@ NOTHING, TEACHER, OWN = 0, 1, 2  # what is fed back
 # Fused products only: reassociation would cancel the constant that rounds, and no two runs may differ by their length.
 _FAST: dict[str, Any] = {"fastmath": {"contract", "nsz"}}
 _jit = jit(**_FAST)
-_inline = jit(**_FAST, forceinline=True)
+_inline = jit(**_FAST, **INLINE)
 
 _LOG2_E = 1.4426950408889634
 # As in pesn.moments.special, whose exp has no e^x − 1: ln 2 in two parts, and 1.5 · 2^52, which rounds what is added to it.
@@ -140,17 +140,16 @@ def _add(out: Array, weights: Array, values: Array) -> None:
 
 
 # One dot product for every length: the order of its sum does not depend on how a sequence was cut.
-@jit(fastmath={"contract", "nsz", "reassoc"}, forceinline=True)
+@jit(fastmath={"contract", "nsz", "reassoc"}, **INLINE)
 def _read_out(weights: Array, z: Array, h: Array, out: Array) -> None:
     """Out = weights [1, z, h]."""
     for o in range(out.size):
-        row, total = weights[o], weights[o, 0]
+        total = weights[o, 0]
         for j in range(z.size):
-            total += row[1 + j] * z[j]
-        rest = row[1 + z.size :]
-        y = 0.0
+            total += weights[o, 1 + j] * z[j]
+        first, y = 1 + z.size, 0.0
         for i in range(h.size):
-            y += rest[i] * h[i]
+            y += weights[o, first + i] * h[i]
         out[o] = total + y
 
 
@@ -244,7 +243,7 @@ def _small_moments(rules: Rules, rule: int, mean: Array, var: Array, t: Array, g
         var[i] = v if v > 0.0 else 0.0
 
 
-@jit(fastmath=True, forceinline=True)
+@jit(fastmath=True, **INLINE)
 def _largest(values: Array) -> float:
     largest = 0.0
     for i in range(values.size):
@@ -286,11 +285,11 @@ def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variance
 def _read_out_var(weights: Array, z: Array, h: Array, out: Array) -> None:
     """Out = (weights∘weights) [0, z, h]."""
     for o in range(out.size):
-        row, total = weights[o], 0.0
+        total, first = 0.0, 1 + z.size
         for j in range(z.size):
-            total += row[1 + j] * row[1 + j] * z[j]
+            total += weights[o, 1 + j] * weights[o, 1 + j] * z[j]
         for i in range(h.size):
-            w = row[1 + z.size + i]
+            w = weights[o, first + i]
             total += w * w * h[i]
         out[o] = total
 

@@ -9,7 +9,10 @@ from typing import Any
 from numba import njit
 from numba.core import event
 
-__all__ = ["jit"]
+__all__ = ["INLINE", "jit"]
+
+# For helpers that kernels alone call: LLVM puts them into the caller, and Python needs no way in.
+INLINE: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
 
 _notice = logging.getLogger("pesn.compiling")  # its own, to be silenced by itself
 _uncached: set[str] = set()  # modules without a folder for their cache
@@ -20,7 +23,8 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     A read-only installation without a home folder has no place for a cache: there each process compiles anew.
     """
-    options = {"nogil": True, "error_model": "numpy", **options}
+    # no wrapper for calls from C, which nobody makes
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:

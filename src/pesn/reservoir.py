@@ -28,8 +28,7 @@ import numpy.typing as npt
 from pesn.activations import get
 from pesn.arguments import as_real, refuse_negative
 from pesn.drawing import Reservoir, Seed, check, draw
-from pesn.moments import MomentMethod
-from pesn.moments import named_method
+from pesn.moments import MomentMethod, named_method
 from pesn.parameters import number
 
 __all__ = ["Reservoir", "State", "check", "draw", "run", "run_batch", "run_gaussian"]

@@ -381,7 +381,7 @@ def _absorb(old, S, W, W0, prior, scale, B, Y, events, forgetting, predictions):
             for r in range(rows):
                 w[r] += by_g * g[r] + by_h * h[r]
         U, NEXT = NEXT, U
-    for q in range(width):
+    for q in range(width):  # noqa: SIM110  (numba compiles no generator)
         if not math.isfinite(U[0, q]):
             return False
     return True

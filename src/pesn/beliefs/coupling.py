@@ -76,7 +76,8 @@ class Coupling:
 
     def gain(self, mean: Array, var: Array) -> Array:
         """E[tanh′] of the pre-activations."""
-        return self._method.gain(mean, var)
+        g: Array = self._method.gain(mean, var)
+        return g
 
 
 @dataclass(frozen=True, eq=False)

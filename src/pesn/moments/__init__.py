@@ -65,19 +65,18 @@ class MomentMethod:
         if method == "spline-raw":
             self.options["raw"] = True
 
-    def __call__(self, mean: Array, var: Array, order: int = 2) -> tuple[Array, ...]:
+    def __call__(self, mean: Any, var: Any, order: int = 2) -> tuple[Any, ...]:  # noqa: D102
         module = import_module(f"pesn.moments.{_METHODS[self.method]}")
         if self.method != "surface":  # the surface reads float32 as it is; every other method computes in float64
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
-        results: tuple[Array, ...] = module.moments(self.activation, mean, var, order, **self.options)
+        results: tuple[Any, ...] = module.moments(self.activation, mean, var, order, **self.options)
         if "mesh" in self.options:
             module.refuse_leaving(self.activation, mean, var, self.options["mesh"])
         return results
 
-    def gain(self, mean: Array, var: Array) -> Array:
+    def gain(self, mean: Any, var: Any) -> Any:
         """E[f′(z)]: the surface's, whatever the method."""
-        result: Array = import_module("pesn.moments.surface").gain(self.activation, mean, var)
-        return result
+        return import_module("pesn.moments.surface").gain(self.activation, mean, var)
 
 
 def moments(

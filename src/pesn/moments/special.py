@@ -20,7 +20,7 @@ _ROUND = 6755399441055744.0
 
 
 # No fast-math beyond fused products: reassociation would cancel the rounding constant.
-@njit(fastmath={"contract", "nnan", "ninf"}, error_model="numpy", forceinline=True)
+@njit(fastmath={"contract", "nnan", "ninf"}, error_model="numpy", forceinline=True, no_cfunc_wrapper=True)
 def exp(x: float) -> float:
     """e^x within 2 ulp for −708 ≤ x ≤ 709; 0 below, e^709 above; a NaN is not recognised."""
     y = min(max(x, -708.0), 709.0)

@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from pesn.activations import Activation
-from pesn.compiling import jit
+from pesn.compiling import INLINE, jit
 from pesn.moments import closed, exact, tables
 from pesn.moments.special import exp
 from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface
@@ -36,7 +36,7 @@ _SQRT_HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 # Fused multiply-add and x/y = x·(1/y), but infinities and NaN in their place. Helpers are inlined by LLVM into the loops.
 _FAST: dict[str, Any] = {"fastmath": {"contract", "arcp", "nsz"}}
 _jit = jit(**_FAST)
-_inline = jit(**_FAST, forceinline=True)
+_inline = jit(**_FAST, **INLINE)
 
 
 @intrinsic
