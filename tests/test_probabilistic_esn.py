@@ -367,6 +367,32 @@ def test_rival_moments_agree(method):
     np.testing.assert_allclose(esn.set_params(moments=method).transform(uncertain), states, atol=1e-4)
 
 
+@pytest.mark.parametrize("covariance", ["diagonal", "full", "low-rank"])
+@pytest.mark.parametrize("feedback", [0.0, 0.2])
+def test_ever_so_little_process_noise_changes_no_covariance(covariance, feedback):
+    """Without it the diagonal form is a compiled loop, with it step by step: one way is the other, between outputs too."""
+    rng = np.random.default_rng(0)
+    X = np.cumsum(rng.normal(size=(300, 1)), axis=0) % 3.0 - 1.5
+    Y = np.column_stack([np.roll(X[:, 0], 1), np.roll(X[:, 0], 2) ** 2])
+    uncertain = Gaussian(X[:40], var=np.full((40, 1), 0.3**2))
+    found = []
+    for share in (0.0, 1e-14):
+        esn = ProbabilisticESN(
+            20,
+            covariance=covariance,
+            rank=10,
+            feedback_scaling=feedback,
+            random_state=0,
+            process_noise=share,
+            initial_state="zero",
+        )
+        found.append(esn.fit(X, Y).predict(uncertain, return_cov=True)[1])
+    std = np.sqrt(np.diagonal(found[0], axis1=1, axis2=2)).max(axis=0)
+    within = 1e-4 if covariance == "low-rank" else 1e-7  # which columns are cut hangs on the noise
+    np.testing.assert_allclose(found[1] / np.outer(std, std), found[0] / np.outer(std, std), rtol=0, atol=within)
+    assert np.abs(found[0][:, 0, 1] / np.prod(std)).max() > 0.01  # outputs of the same units are not independent
+
+
 def test_monte_carlo_moments_are_reproducible():
     X, y = series(40)
     uncertain = Gaussian(X, var=np.full_like(X, 0.1))

@@ -12,6 +12,7 @@ from pesn.filtering import Loop
 from pesn.gaussian import Gaussian
 from pesn.linalg import as_root
 from pesn.reservoir import State, run
+from pesn.sequences import blocks
 from pesn.series import Scale
 from pesn.starting import Start
 
@@ -56,26 +57,54 @@ class Context(NamedTuple):
     def over(self, loop: Loop, y: Array, u: Array) -> Belief:
         """Units that have taken in the last row of y (T, d) with u (T, n), each row having corrected what came before it.
 
-        Rows before the last 20 only drive the units, up to the last of them that has as many rows without a gap before it as
-        the units remember. Two starts compete while rows are few: from the first row alone, with all the others to correct it,
-        and from as many rows as the regression of the start takes at once. Both say what they leave open; the smaller is taken.
+        Two starts compete while rows are few: from the first row alone, with all the others to correct it, and from as many
+        rows as the regression of the start takes at once. Both say what they leave open; the smaller is taken.
         """
         T = len(y)
-        whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
-        complete = bool(whole.all())
-        first, last = self._remembered(whole[: max(T - FILTERED, 0)])
-        if last > first and not np.any(loop.reservoir.W_fb):
-            # long ago: the units forget, and certain rows are driven much faster
-            z = np.hstack([y[first : last + 1], u[first : last + 1]])
-            states, _, _ = run(loop.reservoir, z[1:], State(self.given.given(z[:1])[0]))
-            units = start(loop.form, states[-1], np.zeros((0, states.shape[1])), loop.coupling)
-            return self.corrected(loop, loop.enter(units, y[last], None, u[last], np.zeros(u.shape[1])), y[last:], u[last:])
-        at_once = min(T, self.given.lags) if complete and 2 * self.given.lags >= T else 1
+        if not self.few(T):
+            return self.into_units(loop, self.known(loop, y, u[:-1]), u[-1])
+        complete = not (np.isnan(y).any() or np.isnan(u).any())
+        at_once = min(T, self.given.lags) if complete else 1
         beliefs = [
             self.corrected(loop, self.first(loop, y[:lags], u[:lags]), y[lags - 1 :], u[lags - 1 :])
             for lags in {1, max(at_once, 1)}
         ]
         return min(beliefs, key=lambda belief: _left_open(loop, belief)) if len(beliefs) > 1 else beliefs[0]
+
+    def few(self, n_rows: int) -> bool:
+        """Whether so few rows are known that the regression of the start may take them in at once, the last one too."""
+        return n_rows <= max(2 * self.given.lags, 1)
+
+    def known(self, loop: Loop, y: Array, u: Array) -> Belief:
+        """The last row of y (T, d) known and the units before it, each row having corrected what came before; u (T − 1, n).
+
+        Rows before the last 20 only drive the units, up to the last of them that has as many rows without a gap before it as
+        the units remember.
+        """
+        nothing = np.zeros(u.shape[1])
+        if len(y) == 1:  # nothing came before: y and units as they are in the long run
+            units = start(loop.form, *self.given.stationary(), loop.coupling)
+            belief = loop.enter(units, self.usual.y_mean, np.diag(self.usual.y_std), nothing, nothing)
+            return loop.observe(belief, y[0])
+        if self.few(len(y)):
+            before = self.over(loop, y[:-1], u)
+        else:
+            whole = np.asarray(~(np.isnan(y[:-1]).any(axis=1) | np.isnan(u).any(axis=1)))
+            first, last = self._remembered(whole[: max(len(y) - FILTERED, 0)])
+            long_ago = last > first
+            belief = self._driven(loop, y[first : last + 1], u[first : last + 1]) if long_ago else self.first(loop, y[:1], u[:1])
+            before = self.corrected(loop, belief, y[last:-1], u[last:])
+        return loop.observe(loop.emit(before, nothing, nothing).belief, y[-1])
+
+    def _driven(self, loop: Loop, y: Array, u: Array) -> Belief:
+        """Units that have taken in rows without a gap, more than they remember: certain, and much faster than filtered ones."""
+        z, targets = np.hstack([y, u]), loop.targets(y)
+        state = State(self.given.given(z[:1])[0], None, targets[0])
+        fed = np.vstack([targets[1:], targets[-1:]])  # beside a row, the target that led to it; the last has no row to go with
+        for block in blocks(slice(0, len(targets))):
+            _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])
+        units = start(loop.form, state.mean, np.zeros((0, len(state.mean))), loop.coupling)
+        return loop.enter(units, y[-1], None, u[-1], np.zeros(u.shape[1]))
 
     def _remembered(self, whole: npt.NDArray[np.bool_]) -> tuple[int, int]:
         """The last stretch of rows without a gap, first and last row, that is longer than the units remember; (0, 0): none."""
@@ -92,14 +121,14 @@ class Context(NamedTuple):
             belief = loop.drive(loop.observe(loop.emit(belief, *self.or_usual(u[k])).belief, y[k]))
         return belief
 
-    def with_known(self, loop: Loop, belief: Belief, u: Array) -> Belief:
-        """The belief with u in the place that waits for it."""
+    def into_units(self, loop: Loop, belief: Belief, u: Array) -> Belief:
+        """Units that have taken in the row of y that ``belief`` is about, together with u (n,)."""
         p = loop.n_carried
         K, k, root = np.eye(p, len(belief.mean)), np.zeros(p), np.zeros((p, len(u)))
         K[loop.at_known] = 0.0
         k[loop.at_known], var = self.or_usual(u)
         root[loop.at_known] = np.diag(np.sqrt(var))
-        return belief.carry(K, k, root)
+        return loop.drive(belief.carry(K, k, root))
 
     def or_usual(self, u: Array) -> tuple[Array, Array]:
         """Scaled known inputs with their variances: where one is missing, as it was in training."""

@@ -85,10 +85,16 @@ def follow(errors: Errors, e: Array, before: Array, share: float) -> Errors:
 
 
 class Step(NamedTuple):
-    """One step of a loop: the belief after it, and the variance (d,) that each of :data:`PARTS` has in y."""
+    """One step of a loop: the belief after it, and the variance (d,) that each of :data:`PARTS` has in y.
+
+    ``grown`` (d,) are the factors by which the deviations of new errors are larger for what the weights leave open; ``left``
+    (d,) the columns whose mean has left the training range and was brought back.
+    """
 
     belief: Belief
     parts: dict[str, Array]
+    grown: Array
+    left: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +104,7 @@ class Loop:
     ``learn`` and ``rest`` are the columns of y that the network predicts and those of the kinematics ``A`` (r, d), ``B`` (r, m),
     ``c`` (r,). ``scale`` (m,): outputs are in units of it. ``change``: they are added to y. ``noise`` is the process noise
     of the units. ``include``: the parts of the variance that are kept. ``options`` are of the :class:`~pesn.beliefs.Coupling`.
-    ``center`` and ``width`` (d,): mean and deviation of y in the long run.
+    ``center`` and ``width`` (d,): mean and deviation of y in the long run; ``low`` and ``high`` (d,): its range.
     """
 
     reservoir: Reservoir
@@ -115,6 +121,8 @@ class Loop:
     options: dict[str, Any] = field(default_factory=dict)
     center: Array | float = 0.0
     width: Array | float = 1.0
+    low: Array | float = -np.inf
+    high: Array | float = np.inf
 
     def moved(self, readout: Readout, errors: Errors) -> Loop:
         """The same loop after its readout has learnt: what the units are coupled with is not laid out again."""
@@ -170,49 +178,77 @@ class Loop:
         units = start(self.form, belief.mean[belief.units], np.zeros((0, N)), self.coupling)
         return units.carry(np.zeros((p, N)), belief.mean[:p])
 
+    def targets(self, y: Array) -> Array:
+        """What the network should have put out, (T − 1, m), between the rows of y (T, d)."""
+        after = y[1:, self.learn]
+        return (after - y[:-1, self.learn] if self.change else after) / self.scale
+
     # ---------------------------------------------------------------- a step
 
     def drive(self, belief: Belief) -> Belief:
         """The units take y and u in."""
         return belief.through_units(self.coupling, 0.0, self.noise)
 
-    def emit(self, belief: Belief, u: Array, u_var: Array) -> Step:
-        """The next y, from the units as they are now; ``u`` (with variances) is what will act on it."""
+    def emit(self, belief: Belief, u: Array, u_var: Array, free: bool = False) -> Step:
+        """The next y, from the units as they are now; ``u`` (with variances) is what will act on it.
+
+        ``free``: no row will be observed that corrects it, so that its mean is kept from running away too.
+        """
         d, p = self.size, self.n_carried
         K, k0, J = self.step_map
         k = k0.copy()
         k[self.at_known] = u
-        R, weights = self.errors.innovation * self._noisy, np.zeros((d, d))
+        R, weights, grown = self.errors.innovation * self._noisy, np.zeros((d, d)), np.ones(d)
         if "weights" in self.include:
-            grown = np.ones(d)
             grown[self.learn] = np.sqrt(1.0 + self._inflation * self._doubt(belief))
             weights = self.errors.innovation * (grown[:, None] * grown - 1.0)
         root = np.zeros((p, d + len(u)))
         root[:, :d] = J @ as_root(symmetric(R + weights)).T
         root[self.at_known, d:] = np.diag(np.sqrt(u_var))
-        after, held = self._hold(belief.carry(K, k, root))
+        after, held, left = self._hold(belief.carry(K, k, root), belief.mean[:d], free)
         total = np.diagonal(after.cov_carried())[:d]
         new, noise = (held**2 * np.einsum("ij,jk,ik->i", J[:d], part, J[:d]) for part in (R + weights, R))
         new = np.minimum(new, total)
         noise = np.minimum(noise, new)  # errors of two columns may cancel in a third
-        return Step(after, {"state": total - new, "noise": noise, "weights": new - noise})
+        return Step(after, {"state": total - new, "noise": noise, "weights": new - noise}, grown, left)
 
-    def _hold(self, belief: Belief) -> tuple[Belief, Array]:
-        """y no wider than its long run allows, and the factors (d,) by which its deviations were made smaller.
+    def _hold(self, belief: Belief, before: Array, free: bool) -> tuple[Belief, Array, npt.NDArray[np.bool_]]:
+        """y as its long run allows, the factors (d,) by which its deviations were made smaller, and the columns that had left.
 
-        Far outside the training range tanh is flat, and a wide y would widen for ever, however bounded the system is. Beyond
-        twice the deviation of y in training (or half its own distance from the mean there, if that is more) y's deviation
-        is cut, and its mean drawn in as an observation that leaves this deviation would: by the square of the factor.
+        Outside the training range nothing was learnt, and a loop may run away, however bounded the system is.
+
+        - Beyond twice the deviation of y in training, y's deviation is cut to it, and its mean drawn in as an observation that
+          leaves this deviation would: by the square of the factor, and into the training range widened by this deviation.
+        - A mean farther out than the range's own width, and than it was ``before`` (d,), has left: it is brought back into
+          the range widened by its deviation, which is then not less than in training.
+
+        Kinematics are known everywhere, and what they add up goes on beyond every range: the mean of such a column follows them,
+        and its deviation may be half its distance from the mean in training. So may that of every column that is not ``free``:
+        a row that will be observed there says more than the range does.
         """
         d, p = self.size, self.n_carried
-        away, std = belief.mean[:d] - self.center, np.sqrt(np.maximum(np.diagonal(belief.cov_carried())[:d], 0.0))
-        held = np.minimum(1.0, np.maximum(_WIDEST * self.width, 0.5 * np.abs(away)) / np.maximum(std, self.width))
-        if np.all(held == 1.0):
-            return belief, held
-        K, k = np.eye(p, len(belief.mean)), np.zeros(p)
+        mean, std = belief.mean[:d], np.sqrt(np.maximum(np.diagonal(belief.cov_carried())[:d], 0.0))
+        away, widest = mean - self.center, _WIDEST * self.width + np.zeros(d)
+        bound = np.zeros(d, bool)
+        bound[self.learn] = free
+        widest = np.where(bound, widest, np.maximum(widest, 0.5 * np.abs(away)))
+        held = np.minimum(1.0, widest / np.maximum(std, self.width))
+        farthest = np.maximum(self.high - self.low, _WIDEST * self.width)
+        left = (mean < np.minimum(self.low - farthest, before)) | (mean > np.maximum(self.high + farthest, before))
+        left &= bound
+        if np.all(held == 1.0) and not left.any():
+            return belief, held, left
+        drawn = self.center + held**2 * away
+        std = held * std
+        added = np.where(left, np.sqrt(np.maximum(np.square(self.width) - np.square(std), 0.0)), 0.0) * ("state" in self.include)
+        std = np.hypot(std, added)
+        inside = np.clip(drawn, self.low - std, self.high + std)
+        moved = bound & (left | (held < 1.0))
+        K, k, root = np.eye(p, len(belief.mean)), np.zeros(p), np.zeros((p, d))
         K[np.arange(d), np.arange(d)] = held
-        k[:d] = (1.0 - held) * belief.mean[:d] + (held**2 - 1.0) * away
-        return belief.carry(K, k), held
+        k[:d] = np.where(moved, inside, drawn) - held * mean
+        root[:d] = np.diag(added)
+        return belief.carry(K, k, root), held, left
 
     def observe(self, belief: Belief, y: Array) -> Belief:
         """Given y (d,), of which NaN is missing; a fed-back output is then known too."""

@@ -31,7 +31,7 @@ from scipy import special
 
 from pesn.arguments import as_count, as_real
 from pesn.gaussian import Gaussian
-from pesn.linalg import outer, root_of, symmetric
+from pesn.linalg import outer, root_of, symmetric, transpose
 from pesn.parameters import number
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _ROWS = 20  # of a table: more are left out in the middle
 
 
 class Forecast:
-    """A Gaussian over ``horizon`` rows of d columns, with covariances between the rows; immutable.
+    """A Gaussian over ``horizon`` rows of d columns, with covariances between the rows where they are kept; immutable.
 
     The arrays are float64 and read-only. ``forecast[k]`` is row k alone, from 0, as a :class:`pesn.Gaussian`.
 
@@ -59,7 +59,7 @@ class Forecast:
     mean
         (horizon, d).
     joint
-        (horizon·d, horizon·d): the covariance of ``mean.ravel()``, semi-definite up to rounding.
+        (horizon·d, horizon·d): the covariance of ``mean.ravel()``, semi-definite up to rounding; None: only ``cov`` is known.
     parts
         Where the variance comes from: name -> variances (horizon, d). They sum to the variance.
     names
@@ -68,6 +68,14 @@ class Forecast:
         Labels of the rows, such as dates; None: 1 ... horizon.
     history
         (k, d), the last rows that were observed, for pictures; NaN is a missing value.
+    cov
+        (horizon, d, d): the covariance of each row, where there is no ``joint``.
+    paths
+        What draws futures where there is no ``joint``: ``paths.draw(n, generator)`` gives (n, horizon, d). Without it,
+        :meth:`sample` refuses.
+    scale
+        (d,), above 0: ``joint``, ``cov`` and ``parts`` are those of y / scale. Deviations are then right where variances in the
+        units of y are too small to be numbers: ``var``, ``cov`` and ``joint`` are 0 below 1e-308. None: 1.
 
     Examples
     --------
@@ -80,9 +88,12 @@ class Forecast:
     """
 
     _mean: Array
-    _joint: Array
+    _scale: Array
+    _joint: Array | None  # of y / scale, as the next three are
+    _cov: Array | None
     _var: Array
     _parts: dict[str, Array]
+    _paths: Any
     _names: tuple[str, ...]
     _index: Any
     _history: Array | None
@@ -90,28 +101,40 @@ class Forecast:
     def __init__(
         self,
         mean: npt.ArrayLike,
-        joint: npt.ArrayLike,
+        joint: npt.ArrayLike | None,
         parts: Mapping[str, npt.ArrayLike],
         names: Sequence[str] | None = None,
         index: Any = None,
         history: npt.ArrayLike | None = None,
+        *,
+        cov: npt.ArrayLike | None = None,
+        paths: Any = None,
+        scale: npt.ArrayLike | None = None,
     ) -> None:
         m = np.array(as_real("mean", mean), np.float64)
         if m.ndim != 2 or 0 in m.shape:
             raise ValueError(f"mean must have shape (horizon, d), with a row and a column at least, got {m.shape}")
         columns = _check_names(names, m.shape[1])
-        c = np.asarray(as_real("joint", joint), np.float64)
-        if c.shape != (m.size, m.size):
-            raise ValueError(f"joint must have shape {(m.size, m.size)}, as mean has {m.size} entries, got {c.shape}")
-        c, var = _check_joint(c, m, columns)
+        if (joint is None) == (cov is None):
+            raise ValueError(f"joint or cov must be given, and not both, got {'neither' if joint is None else 'both'}")
+        unit = _check_scale(scale, m.shape[1])
+        name, given = ("joint", joint) if cov is None else ("cov", cov)
+        shape = (m.size, m.size) if cov is None else (*m.shape, m.shape[1])
+        c = np.asarray(as_real(name, given), np.float64)
+        if c.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, as mean has {m.size} entries, got {c.shape}")
+        stack, var = _check_cov(name, c if c.ndim == 3 else c[None], m / unit, columns)
         state = {
             "_mean": m,
-            "_joint": c,
+            "_scale": unit,
+            "_joint": stack[0] if cov is None else None,
+            "_cov": None if cov is None else stack,
             "_var": var,
-            "_parts": _check_parts(parts, m, var, columns),
+            "_parts": _check_parts(parts, m / unit, var, columns),
             "_names": columns,
             "_index": _check_index(index, len(m)),
             "_history": _check_history(history, m.shape[1]),
+            "_paths": paths,
         }
         self.__setstate__(state)
 
@@ -168,33 +191,48 @@ class Forecast:
         """The mean, (horizon, d)."""
         return self._mean
 
-    @property
+    @cached_property
     def var(self) -> Array:
         """The variances, (horizon, d)."""
-        return self._var
+        var: Array = _fixed(self._var * self._scale * self._scale)
+        return var
 
     @cached_property
     def std(self) -> Array:
         """The standard deviations, (horizon, d)."""
-        std: Array = _fixed(np.sqrt(self._var))
+        std: Array = _fixed(np.sqrt(self._var) * self._scale)
         return std
 
     @cached_property
     def cov(self) -> Array:
         """The covariance of each row, (horizon, d, d)."""
-        h, d = self.mean.shape
-        cov: Array = _fixed(np.einsum("kikj->kij", self._joint.reshape(h, d, h, d)).copy())
+        cov: Array = _fixed(self._rows_cov * self._scale[:, None] * self._scale)
         return cov
 
-    @property
+    @cached_property
     def joint(self) -> Array:
         """The covariance of all rows, (horizon·d, horizon·d), time first: entry (k·d + i, l·d + j) is Cov(y[k, i], y[l, j])."""
-        return self._joint
+        if self._joint is None:
+            raise AttributeError(
+                f"this forecast of {_count(len(self), 'step')} keeps no covariances between its rows; ask for them by joint=True"
+            )
+        scale = np.tile(self._scale, len(self))
+        return self._joint if (scale == 1.0).all() else _fixed(self._joint * scale[:, None] * scale)
+
+    @property
+    def _rows_cov(self) -> Array:
+        """The covariance of each row of y / scale."""
+        if self._cov is not None:
+            return self._cov
+        h, d = self.mean.shape
+        assert self._joint is not None
+        cov: Array = np.einsum("kikj->kij", self._joint.reshape(h, d, h, d)).copy()
+        return cov
 
     @property
     def variance_parts(self) -> dict[str, Array]:
         """Where the variance comes from: name -> variances (horizon, d)."""
-        return dict(self._parts)
+        return {name: _fixed(part * self._scale * self._scale) for name, part in self._parts.items()}
 
     @property
     def horizon(self) -> int:
@@ -226,8 +264,9 @@ class Forecast:
         k = int(step)
         if not -len(self) <= k < len(self):
             raise IndexError(f"step must lie in 0 … {len(self) - 1}, got {k}")
-        root = _root(self.cov[k], self.std[k], _room(self.mean, self.std)[k])
-        return Gaussian(self.mean[k], cov=outer(root))
+        std = np.sqrt(self._var)
+        root = _root(self._rows_cov[k], std[k], _room(self.mean / self._scale, std)[k])
+        return Gaussian(self.mean[k], cov=outer(self._scale[:, None] * root))
 
     # ---------------------------------------------------------------- what one asks of it
 
@@ -238,9 +277,18 @@ class Forecast:
         return self.mean - reach, self.mean + reach
 
     def sample(self, n: int, rng: Any = None) -> Array:
-        """``n`` futures, (n, horizon, d), each drawn jointly over time; ``rng`` is a seed or a Generator."""
-        draws = np.random.default_rng(rng).standard_normal((as_count("n", n), self.mean.size)) @ self._joint_root.T
-        return self.mean + draws.reshape(-1, *self.mean.shape)
+        """``n`` futures, (n, horizon, d), each drawn jointly over time; ``rng`` is a seed or a Generator.
+
+        Where covariances between rows are not kept, each is a future that the forecasting network goes through by itself, moved
+        and scaled to the means and the deviations of the forecast.
+        """
+        count, generator = as_count("n", n), np.random.default_rng(rng)
+        if self._joint is None:
+            if self._paths is None:
+                raise ValueError("sample needs the covariances between rows, or paths, and this forecast was given neither")
+            return np.asarray(self._paths.draw(count, generator), np.float64)
+        draws = generator.standard_normal((count, self.mean.size)) @ self._joint_root.T
+        return self.mean + draws.reshape(-1, *self.mean.shape) * self._scale
 
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
         """A row a step; for each name the columns name, name_std, and the interval of ``level``: name_lower, name_upper."""
@@ -268,7 +316,9 @@ class Forecast:
 
     @cached_property
     def _joint_root(self) -> Array:
-        root: Array = _fixed(_root(self._joint, self.std.ravel(), _room(self.mean, self.std).ravel()))
+        assert self._joint is not None
+        std = np.sqrt(self._var)
+        root: Array = _fixed(_root(self._joint, std.ravel(), _room(self.mean / self._scale, std).ravel()))
         return root
 
 
@@ -289,33 +339,44 @@ def _room(mean: Array, std: Array) -> Array:
 
 def _product(room: Array) -> Array:
     with np.errstate(over="ignore"):
-        product: Array = np.outer(room, room)
+        product: Array = room[..., :, None] * room[..., None, :]
     return product
 
 
-def _check_joint(cov: Array, mean: Array, names: tuple[str, ...]) -> tuple[Array, Array]:
-    """The covariance, symmetric to the last bit and with clean zeros, and its diagonal in the shape of ``mean``."""
-    var = np.diagonal(cov).reshape(mean.shape)
+def _check_scale(scale: Any, d: int) -> Array:
+    if scale is None:
+        return np.ones(d)
+    unit = np.array(as_real("scale", scale), np.float64)
+    if unit.shape != (d,) or not (unit > 0.0).all():
+        raise ValueError(f"scale must be {_count(d, 'number')} above 0, one for each column of mean, got {scale!r}")
+    return unit
+
+
+def _check_cov(name: str, cov: Array, mean: Array, names: tuple[str, ...]) -> tuple[Array, Array]:
+    """Covariances (s, n, n), symmetric to the last bit and with clean zeros, and their diagonals in the shape of ``mean``."""
+    var = np.diagonal(cov, axis1=1, axis2=2).reshape(mean.shape)
     size = np.sqrt(np.abs(var))
     wrong = (var < 0.0) & (size > _rounding(mean, np.where(var < 0.0, 0.0, size)))
     if wrong.any():
-        raise ValueError(f"joint must have no negative variance, got {_where(wrong, names, var)}")
+        raise ValueError(f"{name} must have no negative variance, got {_where(wrong, names, var)}")
     var = np.maximum(var, 0.0)
-    limit = _product(_room(mean, np.sqrt(var)).ravel())
-    off = np.abs(cov - cov.T) > _ROUNDING * limit
+    limit = _product(_room(mean, np.sqrt(var)).reshape(cov.shape[:2]))
+    off = np.abs(cov - transpose(cov)) > _ROUNDING * limit
     if off.any():
-        i, j = (int(k) for k in np.argwhere(off)[0])
-        raise ValueError(f"joint must be symmetric, got {cov[i, j]} at {(i, j)} and {cov[j, i]} at {(j, i)}")
+        s, i, j = (int(k) for k in np.argwhere(off)[0])
+        row = f" of row {s}" if len(cov) > 1 else ""
+        raise ValueError(f"{name} must be symmetric, got {cov[s, i, j]} at {(i, j)} and {cov[s, j, i]} at {(j, i)}{row}")
     cov = symmetric(cov)
     above = np.abs(cov) > (1.0 + _ROUNDING) * limit
     if above.any():
-        i, j = (int(k) for k in np.argwhere(above)[0])
-        a, b = np.sqrt(var.ravel()[[i, j]])
-        raise ValueError(
-            f"joint must be positive semi-definite, got a covariance of {cov[i, j]} at {(i, j)} beside deviations of {a} and {b}"
-        )
-    still = var.ravel() == 0.0
-    cov[still], cov[:, still] = 0.0, 0.0  # what is certain has no covariance: it stays exact in every sample
+        s, i, j = (int(k) for k in np.argwhere(above)[0])
+        a, b = np.sqrt(var.reshape(cov.shape[:2])[s, [i, j]])
+        found = f"a covariance of {cov[s, i, j]} at {(i, j)} beside deviations of {a} and {b}"
+        raise ValueError(f"{name} must be positive semi-definite, got {found}")
+    still = var.reshape(cov.shape[:2]) == 0.0  # what is certain has no covariance: it stays exact in every sample
+    if still.any():
+        cov[still] = 0.0
+        transpose(cov)[still] = 0.0
     return cov, var
 
 

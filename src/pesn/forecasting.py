@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from numbers import Integral
@@ -23,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn import persistence
 from pesn.alignment import align, rows_ahead
-from pesn.beliefs import Belief, start
+from pesn.beliefs import Belief
 from pesn.calibration import LEADS, SHARES, factors, search
 from pesn.contexts import FILTERED, Context
 from pesn.esn import all_or_nothing
@@ -37,6 +38,7 @@ from pesn.progress import Steps, shown
 from pesn.propagation import form_of, process_noise
 from pesn.readout import Gram, Readout, predict, solve
 from pesn.reservoir import run
+from pesn.rollout import Paths, roll
 from pesn.sequences import blocks, features, split
 from pesn.series import (
     Piece,
@@ -47,6 +49,7 @@ from pesn.series import (
     hold_back,
     in_scale,
     names_of,
+    refuse_far,
     scale_of,
     stretches,
     unscaled,
@@ -60,8 +63,12 @@ __all__ = ["Forecaster"]
 
 Array = npt.NDArray[np.float64]
 _MOST_ORIGINS = 36  # held-back forecasts by which the spread is judged
-_MOST_NUMBERS = 100_000  # of a forecast, over steps and columns: the covariance of all of them is kept
-_FARTHEST = 1e20  # deviations from the mean that an update may be off: squares of squares are still numbers
+_JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
+_MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
+_MOST_NUMBERS = 10_000_000  # covariances within the rows of a forecast
+_WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
+_ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
+_log = logging.getLogger("pesn.forecasting")
 
 
 class Model(NamedTuple):
@@ -110,10 +117,11 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     scale_: Scale
     kinematics_: tuple[Array, Array, Array]
     usual_: Scale  # of y and X as the network sees them
+    range_: tuple[Array, Array]  # of y as the network sees it, lowest and highest
     _time: TimeIndex | None  # at the last row seen
     _belief: Belief  # after the last row seen: y known, the units before it
-    _recent: Array
-    _last_known: Array
+    _recent: Array  # the last rows of y, scaled, NaN among them
+    _recent_known: Array  # X of these rows
 
     def __init__(
         self,
@@ -172,6 +180,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.kinematics_ = in_scale(kinematics, self.scale_, self.learn_, self.rest_)
         rows, known = self.scaled(rows, known)
         self.usual_ = scale_of(rows, known)
+        self.range_ = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
         runs, self._time = layout.runs, layout.time
         pieces, self.output_std_ = self._pieces(rows, known, runs, network.washout)
         z, targets = np.vstack([p.z for p in pieces]), np.vstack([p.targets for p in pieces])
@@ -201,7 +210,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                 f"{washout!r}, got fewer"
             )
         width = np.std(np.vstack([p.targets for p in long]), axis=0)
-        width = np.where(width > 0.0, width, 1.0)
+        # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long
+        width = np.where(width > _ROUNDING * self.usual_.y_std[self.learn_], width, 1.0)
         return [p._replace(targets=p.targets / width) for p in long], width
 
     def _learn_errors(self, pieces: list[Piece], readout: Readout, washout: int) -> Errors:
@@ -212,7 +222,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             residuals.append(e[min(washout, len(e) - 1) :])
         inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(self.n_columns_, -1))[self.learn_]
         outside = np.diagonal(readout.residual_cov) * self.output_std_**2
-        ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > 0.0)
+        least = np.square(_ROUNDING * self.usual_.y_std[self.learn_])
+        ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > least)
         return learn_errors(residuals, float(max(np.median(ratio), 1.0)))
 
     def _residuals(self, piece: Piece, readout: Readout) -> Array:
@@ -277,7 +288,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         for j in range(LEADS):
             k = last + j
             belief = loop.drive(belief) if j else belief
-            belief = loop.emit(belief, u[min(k + 1, len(u) - 1)], np.zeros(u.shape[1])).belief
+            belief = loop.emit(belief, u[min(k + 1, len(u) - 1)], np.zeros(u.shape[1]), free=True).belief
             wrong[j], std[j] = y[k + 1] - belief.mean[:d], np.sqrt(np.maximum(np.diagonal(belief.cov_carried())[:d], 0.0))
         return wrong, std
 
@@ -296,27 +307,34 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- forecasting
 
-    def forecast(self, horizon: int, context: Any = None, X: Any = None, *, parts: Sequence[str] = PARTS) -> Forecast:
+    def forecast(
+        self, horizon: int, context: Any = None, X: Any = None, *, parts: Sequence[str] = PARTS, joint: bool | None = None
+    ) -> Forecast:
         """The next ``horizon`` rows after ``context``: recent y, or (y, X) with X one row shorter; one row is enough.
 
         Without a context, after the last row seen by ``fit`` or ``update``. ``X`` (horizon, u) is what is known ahead, its first
         row acting on the last row of the context. NaN is missing: in the context it is conditioned on what is there, in X it is
         as uncertain as X was in training. ``parts``: the parts of the variance that are wanted, of "state", "noise", "weights".
+        ``joint``: whether the covariance between all rows is kept, of (horizon · d)² numbers; None: up to 4,000 numbers ahead.
+        Without it there is the covariance of each row, memory and time grow with the horizon and no faster, and samples are
+        futures that the network goes through by itself.
         The result's index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
         """
         check_is_fitted(self, "esn_")
         whole_number("horizon", horizon, 1)
-        if horizon * self.n_columns_ > _MOST_NUMBERS:
-            most = _MOST_NUMBERS // self.n_columns_
-            raise ValueError(f"horizon must be {most} or less with {self.n_columns_} columns of y, got {horizon!r}")
+        if joint is not None:
+            flag("joint", joint)
+        most = _MOST_JOINT // self.n_columns_ if joint else _MOST_NUMBERS // self.n_columns_**2
+        if horizon > max(most, 1):
+            kept = " and joint=True" if joint else ""
+            raise ValueError(f"horizon must be {most} or less with {self.n_columns_} columns of y{kept}, got {horizon!r}")
         if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
             raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")
         loop = self.loop()
         if context is None:
             y, time = self._recent, self._time
             ahead = self._known_ahead(X, horizon, time)
-            belief = self._taking_in().with_known(loop, self._belief, ahead[0])
-            belief = loop.drive(belief)
+            belief = self._going_on(loop, ahead[0])
         else:
             y, u, time = self._context(context)
             ahead = self._known_ahead(X, horizon, time)
@@ -325,39 +343,39 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             belief = loop.certain(belief)
         u_mean, u_var = self._taking_in().or_usual(ahead)
         index = None if time is None else time.labels(int(horizon))
-        return self._roll(self.loop(parts), belief, u_mean, u_var * ("state" in parts), y, index)
+        history = y[-3 * int(horizon) :] * self.scale_.y_std + self.scale_.y_mean
+        keep = horizon * self.n_columns_ <= _JOINT if joint is None else bool(joint)
+        result = self._ahead(self.loop(parts), belief, u_mean, u_var * ("state" in parts), keep)
+        return Forecast(**result, names=self.names_, index=index, history=history)
 
-    def _roll(self, loop: Loop, belief: Belief, u: Array, u_var: Array, history: Array, index: Any = None) -> Forecast:
-        """From units that have taken in the last row known."""
-        horizon, d = len(u), self.n_columns_
-        mean, parts = np.empty((horizon, d)), {name: np.empty((horizon, d)) for name in PARTS}
-        joint = np.zeros((horizon, d, horizon, d))
-        for j in range(horizon):
-            if j:
-                belief = loop.drive(belief)
-            nxt = min(j + 1, horizon - 1)
-            belief, own = loop.emit(belief, u[nxt], u_var[nxt])
-            mean[j] = belief.mean[:d]
-            joint[j, :, j] = belief.cov_carried()[:d, :d]
-            for name in PARTS:
-                parts[name][j] = own[name]
-            if loop.form == "diagonal":
-                continue  # what has dropped its covariances in a row cannot have them right between rows
-            past = belief.cross[:d].reshape(d, j, d)
-            joint[j, :, :j], joint[:j, :, j] = past, past.transpose(1, 2, 0)
-            belief = belief.remember(slice(0, d))
-        factor = self.calibration_[np.minimum(np.arange(horizon), LEADS - 1)]
-        width = (factor[:, None] * self.scale_.y_std).ravel()
-        joint = joint.reshape(horizon * d, -1) * width[:, None] * width
-        square = np.square(factor[:, None] * self.scale_.y_std)
-        return Forecast(
-            mean * self.scale_.y_std + self.scale_.y_mean,
-            joint,
-            {name: part * square for name, part in parts.items()},
-            self.names_,
-            index,
-            history=history[-3 * horizon :] * self.scale_.y_std + self.scale_.y_mean,
-        )
+    def _ahead(self, loop: Loop, belief: Belief, u: Array, u_var: Array, joint: bool) -> dict[str, Any]:
+        """Mean, covariances and parts of a forecast, calibrated, as :class:`pesn.Forecast` takes them.
+
+        No calibration makes a deviation larger than three of those in training.
+        """
+        path = roll(loop, belief, u, u_var, joint)
+        if path.left is not None:
+            step, column = path.left
+            name = f"y{column}" if self.names_ is None else self.names_[column]
+            _log.warning("the forecast of %s left the range of training at step %d of %d: held there", name, step + 1, len(u))
+        std = np.sqrt(np.einsum("kii->ki", path.cov))
+        factor = self.calibration_[np.minimum(np.arange(len(u)), LEADS - 1)][:, None] * np.ones_like(std)
+        most = np.divide(_WIDEST * self.usual_.y_std, std, out=np.ones_like(std), where=std > 0.0)
+        factor = np.minimum(factor, np.maximum(most, 1.0))
+        mean, scale = path.mean * self.scale_.y_std + self.scale_.y_mean, self.scale_.y_std
+        result: dict[str, Any] = {
+            "mean": mean,
+            "joint": None,
+            "parts": {name: part * np.square(factor) for name, part in path.parts.items()},
+            "scale": scale,
+        }
+        if path.joint is None:
+            paths = Paths(loop, belief, u, u_var, path.grown, mean, std * factor * scale)
+            return {**result, "cov": path.cov * factor[:, :, None] * factor[:, None], "paths": paths}
+        joint_factor, over_time = factor.ravel(), path.joint
+        over_time *= joint_factor[:, None]  # in place: it is the largest array of all
+        over_time *= joint_factor
+        return {**result, "joint": over_time}
 
     def loop(self, parts: Sequence[str] = PARTS) -> Loop:
         """The closed loop that forecasts are made with, in scaled units (:class:`pesn.filtering.Loop`)."""
@@ -379,9 +397,10 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             form_of(esn.covariance, esn.reservoir_.n_units, esn.rank),
             process_noise(model.start, share, esn.noise) if "state" in include else None,
             include,
-            esn._passing(0),
+            esn._passing(esn._draws()),
             self.usual_.y_mean,
             self.usual_.y_std,
+            *self.range_,
         )
 
     # ---------------------------------------------------------------- going on
@@ -404,22 +423,17 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         layout = align(y, X, [slice(0, len(rows))], after=self._time)
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known_)
         rows, known = self.scaled(rows, known)
-        for name, array in (("y", rows), ("X", known)):
-            if (np.abs(array) > _FARTHEST).any():
-                row, column = np.argwhere(np.abs(array) > _FARTHEST)[0]
-                far = f"{abs(array[row, column]):g} in row {row}, column {column}"
-                raise ValueError(f"{name} must lie within {_FARTHEST:g} deviations of its mean in fit, got {far}")
+        self._refuse_far("y", rows, "X", known)
         rows, known = layout.place(rows), layout.place_inputs(known)
         esn, d = self.esn_, self.n_columns_
         readout, rls = (esn.readout_, esn.rls_) if esn.rls_ else go_on(esn.readout_, esn.rls_delta)
-        belief, last, last_u, errors = self._belief, self._recent[-1], self._last_known, self.errors_
+        belief, last, last_u, errors = self._belief, self._recent[-1], self._recent_known[-1], self.errors_
         loop = self._loop(PARTS, Model(readout, errors, self._start))
         for row, u in zip(rows, known, strict=True):
-            belief = self._taking_in().with_known(loop, belief, last_u)
-            belief = loop.drive(belief)
+            belief = self._taking_in().into_units(loop, belief, last_u)
             b = np.concatenate([[1.0], belief.mean[:d], np.where(np.isnan(last_u), 0.0, last_u), belief.mean[belief.units]])
             if not (np.isnan(row).any() or np.isnan(last).any() or np.isnan(last_u).any()):
-                target = (row - last if self.target_ == "change" else row)[self.learn_] / self.output_std_
+                (target,) = loop.targets(np.array([last, row]))
                 (predicted,), readout, rls = learn(readout, rls, b[None], target[None], esn.forgetting)
                 wrong = self._wrong((target - predicted)[None], np.array([last, row]))[0]
                 share = max(1.0 - esn.forgetting, 1.0 / (1.0 + readout.n_samples))
@@ -431,22 +445,25 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         if not np.isfinite(readout.weights).all():
             raise FloatingPointError("update left finite numbers; y or X may be of another scale than in fit")
         esn.readout_, esn.rls_, self.errors_ = readout, rls, errors
-        self._belief, self._last_known, self._time = belief, last_u, layout.time
-        self._recent = np.vstack([self._recent, rows])[-FILTERED:]
+        low, high = self.range_
+        self.range_ = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
+        self._belief, self._time = belief, layout.time
+        self._recent, self._recent_known = (
+            np.vstack(both)[-FILTERED:] for both in ((self._recent, rows), (self._recent_known, known))
+        )
         return self
 
     def _end(self, y: Array, u: Array) -> None:
         """Where training stopped, in the last run: ready for the control of its last row."""
-        self._recent, self._last_known = y[-FILTERED:], u[-1]
-        y, u = y[-3 * FILTERED :], u[-3 * FILTERED :]
-        loop, nothing = self.loop(), np.zeros(self.n_known_)
-        if len(y) > 1:
-            belief = loop.emit(self._taking_in().over(loop, y[:-1], u[:-1]), nothing, nothing).belief
-        else:  # nothing came before: units as they are in the long run
-            mean, root = self._start.stationary()
-            belief = start(loop.form, mean, root, loop.coupling)
-            belief = loop.enter(belief, self.usual_.y_mean, np.diag(self.usual_.y_std), nothing, nothing)
-        self._belief = loop.observe(belief, y[-1])
+        self._recent, self._recent_known = y[-FILTERED:], u[-FILTERED:]
+        self._belief = self._taking_in().known(self.loop(), y, u[:-1])
+
+    def _going_on(self, loop: Loop, u: Array) -> Belief:
+        """Units that have taken in the last row seen, together with u: as with all rows of its run as a context."""
+        taking_in = self._taking_in()
+        if taking_in.few(len(self._recent)):  # the regression of the start may want the last row, and u, with the others
+            return taking_in.over(loop, self._recent, np.vstack([self._recent_known[:-1], u]))
+        return taking_in.into_units(loop, self._belief, u)
 
     # ---------------------------------------------------------------- what is given
 
@@ -470,7 +487,9 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         else:
             self._refuse_other_names("X of context", given[1], "X")
             known = as_matrix("X of context", given[1], layout.n_inputs, self.n_known_)
-        return *self.scaled(layout.place(y), layout.place_inputs(known)), layout.time
+        y, known = self.scaled(y, known)
+        self._refuse_far("context", y, "X of context", known)
+        return layout.place(y), layout.place_inputs(known), layout.time
 
     def _known_ahead(self, X: Any, horizon: int, time: TimeIndex | None) -> Array:
         """Scaled X (horizon, u), NaN where it is missing, after a last row at ``time``."""
@@ -483,8 +502,15 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self._refuse_other_names("X", X, "X")
         rows = rows_ahead(X, time, horizon)
         known = as_matrix("X", X, horizon if rows is None else None, self.n_known_)
-        known = known if rows is None else known[rows]
-        return (known - self.scale_.x_mean) / self.scale_.x_std
+        known = (known if rows is None else known[rows]) - self.scale_.x_mean
+        known /= self.scale_.x_std
+        refuse_far("X", known, self.usual_.x_mean, self.usual_.x_std)
+        return known
+
+    def _refuse_far(self, of_y: str, rows: Array, of_x: str, known: Array) -> None:
+        """Scaled y and X that are too far from all that was learnt from: nothing could be said about them."""
+        refuse_far(of_y, rows, self.usual_.y_mean, self.usual_.y_std)
+        refuse_far(of_x, known, self.usual_.x_mean, self.usual_.x_std)
 
     def _taking_in(self, given: Start | None = None) -> Context:
         """How rows are taken in; ``given`` takes the place of what all training rows say about starts."""

@@ -49,6 +49,7 @@ from pesn.writing import replacing
 
 __all__ = ["load", "load_with_note", "save"]
 
+_RANGE = 3.0  # deviations of y that stand for its range, in a file that does not say it
 FORMAT = 4  # raised when an older pesn could not read what is written; all formats from 1 are read
 LARGEST = 2**32  # bytes of a file
 _MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
@@ -248,7 +249,7 @@ def _complete(model: Any, found: int) -> None:
 
     In format 1 networks started from zero or a Gaussian, without process noise. Up to format 2 nothing was said on the way,
     and forecasters knew neither X's names nor dates, and took their target from the parameter. Up to format 3 a frame's own
-    numbering was not told from numbers that somebody chose.
+    numbering was not told from numbers that somebody chose; of X only the last row was kept, and of y no range.
     """
     own = vars(model)
     if found == 1 and "readout_" in own:
@@ -266,6 +267,10 @@ def _complete(model: Any, found: int) -> None:
         time = own.pop("_clock", None)
         numbered = isinstance(time, TimeIndex) and (time.kind, time.step) == ("numbers", 1)
         model._time = time._replace(kind="counted") if numbered else time
+        if "_last_known" in own:
+            usual, recent, last = own["usual_"], own["_recent"], own.pop("_last_known")
+            model._recent_known = np.vstack([np.full((len(recent) - 1, len(last)), np.nan), last])
+            model.range_ = usual.y_mean - _RANGE * usual.y_std, usual.y_mean + _RANGE * usual.y_std
 
 
 # ---------------------------------------------------------------- what loads must work
@@ -289,6 +294,7 @@ _FITTED: dict[str, dict[str, tuple[type, ...]]] = {
         "scale_": (Scale,),
         "usual_": (Scale,),
         "kinematics_": (tuple,),
+        "range_": (tuple,),
         "names_": (list, type(None)),
         "known_names_": (list, type(None)),
         "target_": (str,),
@@ -296,7 +302,7 @@ _FITTED: dict[str, dict[str, tuple[type, ...]]] = {
         "n_columns_": (int,),
         "n_known_": (int,),
         "_belief": (Diagonal, Full, LowRank),
-        **dict.fromkeys(("learn_", "rest_", "output_std_", "calibration_", "_recent", "_last_known"), (np.ndarray,)),
+        **dict.fromkeys(("learn_", "rest_", "output_std_", "calibration_", "_recent", "_recent_known"), (np.ndarray,)),
     },
 }
 _PERHAPS: dict[str, tuple[type, ...]] = {
@@ -413,6 +419,10 @@ def _check_forecaster(model: Any) -> None:
         raise ValueError("esn_ is not a network of these columns")
     if len(model.kinematics_) != 3 or model.target_ not in ("change", "level"):
         raise ValueError(f"kinematics_ has {len(model.kinematics_)} parts and target_ is {model.target_!r}")
+    if not model._recent.size:
+        raise ValueError("_recent is empty")
+    if len(model.range_) != 2:
+        raise ValueError(f"range_ has {len(model.range_)} parts")
     errors, (A, B, c) = model.errors_, model.kinematics_
     positive: dict[str, tuple[Any, tuple[int, ...]]] = {
         "output_std_": (model.output_std_, (m,)),
@@ -425,8 +435,10 @@ def _check_forecaster(model: Any) -> None:
         "errors_.cov": (errors.cov, (d, d)),
         "errors_.persistence": (errors.persistence, (d,)),
         "errors_.innovation": (errors.innovation, (d, d)),
+        "range_.low": (model.range_[0], (d,)),
+        "range_.high": (model.range_[1], (d,)),
         "_recent": (_filled(model._recent), (len(np.atleast_1d(model._recent)), d)),
-        "_last_known": (_filled(model._last_known), (u,)),
+        "_recent_known": (_filled(model._recent_known), (len(np.atleast_1d(model._recent)), u)),
     }
     for name, scale in (("scale_", model.scale_), ("usual_", model.usual_)):
         positive |= {f"{name}.y_std": (scale.y_std, (d,)), f"{name}.x_std": (scale.x_std, (u,))}
@@ -435,10 +447,12 @@ def _check_forecaster(model: Any) -> None:
     for name, (part, _) in positive.items():
         if (part <= 0.0).any():
             raise ValueError(f"{name} is not positive")
+    if (model.range_[0] > model.range_[1]).any():
+        raise ValueError("range_ is not from low to high")
     for name in ("cov", "innovation"):
         _covariance(f"errors_.{name}", getattr(errors, name))
-    if not len(model._recent) or np.abs(errors.persistence).max() > 1.0:
-        raise ValueError("_recent is empty, or errors_.persistence is beyond 1")
+    if np.abs(errors.persistence).max() > 1.0:
+        raise ValueError("errors_.persistence is beyond 1")
     for name, names, size in (("names_", model.names_, d), ("known_names_", model.known_names_, u)):
         if names is not None and (len(names) != size or not all(type(one) is str for one in names)):
             raise ValueError(f"{name} is not a list of {size} names")
@@ -497,8 +511,11 @@ def _try_network(model: Any) -> None:
 
 
 def _try_forecaster(model: Any) -> None:
+    trial = copy.copy(model)
+    trial.esn_ = copy.copy(model.esn_)
+    trial.esn_.random_state = 0  # a RandomState would be moved on
     ahead = np.zeros((1, model.n_known_)) if model.n_known_ else None
     for context in (None, np.zeros((1, model.n_columns_))):
-        trial = model.forecast(1, context, ahead)
-        if not (np.isfinite(trial.mean).all() and np.isfinite(trial.std).all()):
+        forecast = trial.forecast(1, context, ahead)
+        if not (np.isfinite(forecast.mean).all() and np.isfinite(forecast.std).all()):
             raise ValueError("a trial forecast is not finite")

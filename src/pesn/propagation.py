@@ -244,8 +244,9 @@ class Drive:
             means[k] = belief.mean[belief.units]
             if self._inverse is not None:
                 doubt[k] = belief.trace(self._inverse)
+            cov[k] = belief.cov_of(leave)
             belief = belief.carry(leave, self.weights[:, 0])
-            outputs[k], cov[k] = belief.mean[:m], belief.cov_carried()
+            outputs[k] = belief.mean[:m]
             if feedback is not None:
                 belief = belief.carry(hold, feedback[k])
             if np.diagonal(cov[k]).max(initial=0.0) <= until:

@@ -25,6 +25,7 @@ __all__ = [
     "hold_back",
     "in_scale",
     "names_of",
+    "refuse_far",
     "scale_of",
     "stretches",
     "unscaled",
@@ -33,6 +34,8 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 _LARGEST = 1e100  # squares and sums of them are still numbers
+_SMALLEST = 1e-305  # below it numbers lose their digits
+_FARTHEST = 1e20  # deviations from the mean in training: squares of squares are still numbers
 
 
 class Scale(NamedTuple):
@@ -167,9 +170,18 @@ def scale_of(rows: Array, known: Array) -> Scale:
         wide = np.where(high > low, high - low, 1.0)  # in units of it no square is lost, however small the numbers
         std = wide * np.sqrt(np.sum(np.where(seen, np.square((array - mean) / wide), 0.0) / count, axis=0))
         # What varies by rounding alone is constant: in units of its deviation any later change would be astronomical.
-        moves = high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high))
+        moves = high - low > np.maximum(1e-12 * np.maximum(np.abs(low), np.abs(high)), _SMALLEST)
         parts += [mean, np.where(moves, std, 1.0)]
     return Scale(*parts)
+
+
+def refuse_far(name: str, rows: Array, mean: Array, std: Array) -> None:
+    """A ValueError with the row and the column of the first number that no square could be taken of, in units of ``std``."""
+    far = np.abs(rows - mean) / std
+    if (far > _FARTHEST).any():
+        row, column = np.argwhere(far > _FARTHEST)[0]
+        where = f"{far[row, column]:g} in row {row}, column {column}"
+        raise ValueError(f"{name} must lie within {_FARTHEST:g} deviations of its mean in fit, got {where}")
 
 
 def unscaled(d: int, u: int) -> Scale:

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from pesn.systems.chaotic import LYAPUNOV_EXPONENT, LYAPUNOV_TIME, lorenz, mackey_glass, narma10, roessler
+from pesn.systems.chaotic import LYAPUNOV_EXPONENT, LYAPUNOV_TIME, lorenz, lorenz96, mackey_glass, narma10, roessler
 
 FLOWS = [lorenz, roessler, mackey_glass]
 ALL = [*FLOWS, narma10]
-START = {lorenz: [1.0, 2.0, 20.0], roessler: [1.0, -5.0, 0.1], mackey_glass: [1.2]}
+START = {
+    lorenz96: [1.0, 8.0, -2.0, 4.0, 5.0, 0.0, 9.0, 3.0],
+    lorenz: [1.0, 2.0, 20.0],
+    roessler: [1.0, -5.0, 0.1],
+    mackey_glass: [1.2],
+}
 
 
 def lorenz_rate(t, s):
@@ -22,6 +27,11 @@ def lorenz_rate(t, s):
 def roessler_rate(t, s):
     x, y, z = s
     return [-y - z, x + 0.2 * y, 0.2 + z * (x - 5.7)]
+
+
+def lorenz96_rate(t, s):
+    n = len(s)
+    return [(s[(i + 1) % n] - s[i - 2]) * s[i - 1] - s[i] + 8.0 for i in range(n)]
 
 
 def method_of_steps(start, end, tau=17.0, beta=0.2, gamma=0.1, n=10.0):
@@ -41,14 +51,17 @@ def method_of_steps(start, end, tau=17.0, beta=0.2, gamma=0.1, n=10.0):
     return lambda s: next(sol(s)[0] for begin, sol in reversed(pieces) if s >= begin)
 
 
-@pytest.mark.parametrize(("system", "rate", "duration"), [(lorenz, lorenz_rate, 3.0), (roessler, roessler_rate, 30.0)])
+@pytest.mark.parametrize(
+    ("system", "rate", "duration"), [(lorenz, lorenz_rate, 3.0), (roessler, roessler_rate, 30.0), (lorenz96, lorenz96_rate, 2.0)]
+)
 def test_against_an_eighth_order_solver(system, rate, duration):
-    run = system(steps=1, initial_state=START[system])
+    more = {"n": 5} if system is lorenz96 else {}
+    run = system(steps=1, initial_state=START[system], **more)
     rows = round(duration / run.dt) + 1
     t = np.arange(rows) * run.dt
     reference = solve_ivp(rate, (0, duration), START[system], "DOP853", t_eval=t, rtol=1e-12, atol=1e-12).y.T
-    np.testing.assert_allclose(system(steps=rows, initial_state=START[system]).states, reference, rtol=0, atol=2e-4)
-    fine = system(steps=rows, initial_state=START[system], substeps=50).states
+    np.testing.assert_allclose(system(steps=rows, initial_state=START[system], **more).states, reference, rtol=0, atol=2e-4)
+    fine = system(steps=rows, initial_state=START[system], substeps=50, **more).states
     np.testing.assert_allclose(fine, reference, rtol=0, atol=1e-7)
 
 

@@ -28,6 +28,14 @@ class Diagonal(Belief):
     def cov_carried(self) -> Array:  # noqa: D102
         return np.diag(self.var[: self.carried])
 
+    def cov_of(self, K: Array) -> Array:  # noqa: D102
+        cov: Array = (K * self.var) @ K.T  # what is made of the same units is correlated, independent though they are
+        return cov
+
+    def draw(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        result: Array = self.mean + rng.standard_normal((n, len(self.mean))) * np.sqrt(self.var)
+        return result
+
     def with_carried(self, rows: slice) -> Array:  # noqa: D102
         return np.diag(self.var)[:, : self.carried][:, rows]
 

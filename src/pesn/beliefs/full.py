@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pesn.beliefs.coupling import TANH, Coupling, Noise
 from pesn.beliefs.record import Belief
-from pesn.linalg import inverse_root
+from pesn.linalg import as_root, inverse_root
 from pesn.moments.covariance import linear_and_rest
 
 __all__ = ["Full"]
@@ -30,6 +30,15 @@ class Full(Belief):
 
     def cov_carried(self) -> Array:  # noqa: D102
         return self.cov[: self.carried, : self.carried]
+
+    def cov_of(self, K: Array) -> Array:  # noqa: D102
+        cov: Array = K @ self.cov @ K.T
+        import_module("pesn._kernels").settle(cov)
+        return cov
+
+    def draw(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        result: Array = self.mean + rng.standard_normal((n, len(self.mean))) @ as_root(self.cov)
+        return result
 
     def with_carried(self, rows: slice) -> Array:  # noqa: D102
         return self.cov[:, : self.carried][:, rows]

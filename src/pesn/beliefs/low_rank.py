@@ -41,6 +41,14 @@ class LowRank(Belief):
     def cov_carried(self) -> Array:  # noqa: D102
         return outer(self.factor[: self.carried])  # type: ignore[no-any-return]
 
+    def cov_of(self, K: Array) -> Array:  # noqa: D102
+        return outer(K @ self.factor)  # type: ignore[no-any-return]
+
+    def draw(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        result: Array = self.mean + rng.standard_normal((n, self.factor.shape[1])) @ self.factor.T
+        result[:, self.units] += rng.standard_normal((n, len(self.own))) * np.sqrt(self.own)
+        return result
+
     def with_carried(self, rows: slice) -> Array:  # noqa: D102
         return self.factor @ self.factor[: self.carried][rows].T
 

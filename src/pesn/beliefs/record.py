@@ -37,6 +37,14 @@ class Belief(ABC):
         """Of c, (p, p)."""
 
     @abstractmethod
+    def cov_of(self, K: Array) -> Array:
+        """Of K x, (q, q) for K (q, p + N): with all that the form knows of x, though a form may keep less of it once carried."""
+
+    @abstractmethod
+    def draw(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` samples of x, (n, p + N)."""
+
+    @abstractmethod
     def with_carried(self, rows: slice) -> Array:
         """Cov(x, c[rows]), (p + N, rows)."""
 

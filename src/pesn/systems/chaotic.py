@@ -1,4 +1,4 @@
-"""The usual benchmarks of the field: Lorenz, Rössler, Mackey-Glass with a true delay, and NARMA-10.
+"""The usual benchmarks of the field: Lorenz (1963 and 1996), Rössler, Mackey-Glass with a true delay, and NARMA-10.
 
 Each gives :class:`~pesn.systems.trajectories.Trajectories`, all runs at once, with the parameters that are standard.
 ``LYAPUNOV_TIME`` is the time in which a small error grows e-fold, in each system's unit of time, at those parameters.
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from pesn.systems.flows import lorenz, roessler
+from pesn.systems.flows import lorenz, lorenz96, roessler
 from pesn.systems.mackey_glass import mackey_glass
 from pesn.systems.narma import narma10
 
-__all__ = ["LYAPUNOV_EXPONENT", "LYAPUNOV_TIME", "lorenz", "mackey_glass", "narma10", "roessler"]
+__all__ = ["LYAPUNOV_EXPONENT", "LYAPUNOV_TIME", "lorenz", "lorenz96", "mackey_glass", "narma10", "roessler"]
 
 # The largest exponents, to base e and per unit of time. Lorenz and Rössler: J. C. Sprott, Chaos and Time-Series Analysis
 # (Oxford University Press, 2003). Mackey-Glass: measured, by the linearised equation beside 300 runs of 10,000 units each, both

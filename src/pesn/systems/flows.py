@@ -1,4 +1,4 @@
-"""Flows of three variables, by Runge and Kutta's method: Lorenz and Rössler."""
+"""Flows by Runge and Kutta's method: Lorenz's of three variables and of many, and Rössler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pesn.parameters import number, whole_number
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, report, rk4, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
-__all__ = ["checked_time", "lorenz", "roessler", "start"]
+__all__ = ["checked_time", "lorenz", "lorenz96", "roessler", "start"]
 
 Array = npt.NDArray[np.float64]
 _MOST = 1e9  # rows of a transient: more would take days
@@ -113,6 +113,39 @@ def roessler(
     return _flow("roessler", rate, box, runs, steps, dt, initial_state, transient, 100.0, rng, substeps, progress)
 
 
+def lorenz96(
+    *,
+    runs: int = 1,
+    steps: int = 5000,
+    dt: float = 0.05,
+    initial_state: npt.ArrayLike | None = None,
+    transient: float | None = None,
+    rng: Seed = None,
+    n: int = 8,
+    forcing: float = 8.0,
+    substeps: int = 5,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Lorenz's weather on a circle of ``n`` places (E. N. Lorenz, 1996): ẋ_i = (x_{i+1} − x_{i−2}) x_{i−1} − x_i + F.
+
+    As :func:`lorenz`, with ``n`` variables, 4 at least, and the ``forcing`` F, which makes chaos at 8.
+
+    >>> lorenz96(steps=2, initial_state=[1.0, 2.0, 3.0, 4.0], n=4).states.round(3)
+    array([[1.   , 2.   , 3.   , 4.   ],
+           [1.116, 2.254, 3.55 , 4.025]])
+    """
+    whole_number("n", n, 4)
+    number("forcing", forcing, -math.inf, math.inf, "()")
+    force, before, two_before, after = float(forcing), np.arange(-1, n - 1), np.arange(-2, n - 2), np.arange(1, n + 1) % n
+
+    def rate(state: Array) -> Array:
+        change: Array = (state[after] - state[two_before]) * state[before] - state + force
+        return change
+
+    box = ((-5.0, 10.0),) * int(n)
+    return _flow("lorenz96", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
+
+
 def _flow(
     system: str,
     rate: Callable[[Array], Array],
@@ -127,12 +160,13 @@ def _flow(
     substeps: int,
     progress: Progress | None,
 ) -> Trajectories:
-    """ẋ = rate(x) in three variables, a row every ``dt``; states are (3, runs) here."""
-    runs, steps = sizes(runs, steps, 3, progress)
+    """ẋ = rate(x), a row every ``dt``; states are (d, runs) here, d as many as the box has sides."""
+    d = len(box)
+    runs, steps = sizes(runs, steps, d, progress)
     dt, skipped = checked_time(dt, substeps, transient, usual_transient if initial_state is None else 0.0)
     state = start(initial_state, runs, box, rng)
-    names = ("x", "y", "z")
-    states = np.empty((runs, steps, 3))
+    names = ("x", "y", "z") if d == 3 else tuple(f"x{i}" for i in range(d))
+    states = np.empty((runs, steps, d))
     with np.errstate(all="ignore"):
         for row in range(skipped + steps):
             if row:
@@ -143,7 +177,7 @@ def _flow(
             if row >= skipped:
                 states[:, row - skipped] = state.T
                 report(progress, row - skipped + 1, steps)
-    return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * 3)
+    return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * d)
 
 
 def checked_time(dt: float, substeps: int, transient: float | None, usual: float) -> tuple[float, int]:

@@ -132,7 +132,10 @@ def forecast(
     T = len(rows)
     known = driving.shape[1] > 0
     ahead = model.forecaster.forecast(
-        horizon, (rows, driving[: T - 1] if known else None), driving[T - 1 : T - 1 + horizon] if known else None
+        horizon,
+        (rows, driving[: T - 1] if known else None),
+        driving[T - 1 : T - 1 + horizon] if known else None,
+        joint=True,  # differences are undone by sums over time
     )
     mean, joint = ahead.mean, ahead.joint
     lags, logs = zip(*recipe.prepared(d), strict=True)

@@ -1,0 +1,125 @@
+"""Claim: to go on after the rows that fit has seen is to be given all of them as a context, whatever the washout, the gaps, the
+known inputs, what is fed back; rows long ago drive the units and are not filtered, with the same result."""
+
+import numpy as np
+import pytest
+
+from pesn import Forecaster, ProbabilisticESN
+from pesn.systems import cart_pole
+from pesn.systems.chaotic import lorenz, mackey_glass
+
+
+def fitted(y, X=None, *, n=30, lengths=None, target="change", **more):
+    esn = ProbabilisticESN(n, **{"washout": "auto", "random_state": 0, "process_noise": 0.0, **more})
+    return Forecaster(esn, calibrate=False, target=target).fit(y, X, lengths)
+
+
+def same(one, other, within=1e-9):
+    """Of two forecasts, in units of each column's largest deviation."""
+    size = other.std.max(axis=0)
+    np.testing.assert_allclose(one.mean / size, other.mean / size, rtol=0, atol=within)
+    np.testing.assert_allclose(one.std / size, other.std / size, rtol=0, atol=within)
+    np.testing.assert_allclose(one.cov / size[:, None] / size, other.cov / size[:, None] / size, rtol=0, atol=within)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return lorenz(steps=950, rng=0).states
+
+
+NETWORKS = {
+    "washout": {"washout": 100},
+    "no washout": {"washout": 0},
+    "process noise": {"process_noise": 1e-4, "washout": 50},
+    "feedback": {"feedback_scaling": 0.3, "washout": 40},
+    "feedback of levels": {"feedback_scaling": 0.3, "washout": 40, "target": "level"},
+    "low-rank": {"covariance": "low-rank", "rank": 12},
+    "diagonal": {"covariance": "diagonal"},
+    "stationary": {"initial_state": "stationary"},
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_after_fit_one_way_is_the_other(rows, kind):
+    model = fitted(rows[:400], **NETWORKS[kind])
+    same(model.forecast(10), model.forecast(10, rows[:400]))
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 9, 13, 15, 21, 23, 70])
+def test_after_a_last_run_of_any_length(rows, n):
+    y = np.vstack([rows[:400], rows[600 : 600 + n]])
+    model = fitted(y, lengths=[400, n])
+    same(model.forecast(5), model.forecast(5, rows[600 : 600 + n]))
+
+
+GAPS = {
+    "recent": [390],
+    "the last row": [399],
+    "long ago": [100, 101],
+    "a stretch": [*range(350, 385)],
+    "shorter stretches than are remembered": [*range(0, 400, 60)],
+}
+
+
+@pytest.mark.parametrize("feedback", [0.0, 0.3])
+@pytest.mark.parametrize("gap", GAPS)
+def test_after_gaps(rows, gap, feedback):
+    y = rows[:400].copy()
+    y[GAPS[gap], 1] = np.nan
+    model = fitted(y, washout=30 if gap != "shorter stretches than are remembered" else 50, feedback_scaling=feedback)
+    same(model.forecast(5), model.forecast(5, y))
+
+
+@pytest.mark.parametrize("feedback", [0.0, 0.3])
+@pytest.mark.parametrize("gap", [None, 280, 299])
+def test_after_known_inputs(gap, feedback):
+    run = cart_pole.simulate(runs=1, steps=300, rng=0)
+    X, ahead = run.inputs.copy(), np.linspace(-1.0, 1.0, 6)[:, None]
+    if gap is not None:
+        X[gap] = np.nan
+    model = fitted(run.states, X, washout=50, feedback_scaling=feedback)
+    for known in (ahead, np.vstack([[[np.nan]], ahead[1:]])):
+        same(model.forecast(6, X=known), model.forecast(6, (run.states, X[:-1]), known))
+
+
+@pytest.mark.parametrize("feedback", [0.0, 0.3])
+@pytest.mark.parametrize("last", [400, 5])
+def test_after_an_update_that_leaves_the_readout(rows, feedback, last):
+    """Rows with a gap correct the state and teach nothing: the readout is that of fit, and so is its way."""
+    y = np.vstack([rows[:400], rows[500 : 500 + last]])
+    model = fitted(y, lengths=[400, last], washout=40, feedback_scaling=feedback)
+    new = rows[500 + last : 506 + last].copy()
+    new[:, 2] = np.nan
+    context = np.vstack([rows[500 : 500 + last], new])
+    same(model.update(new).forecast(5), model.forecast(5, context), 1e-6)
+
+
+def test_after_an_update_it_is_as_close_as_the_readout_has_stayed(rows):
+    model = fitted(rows[:400], forgetting=1.0)
+    before = model.esn_.readout_.weights.copy()
+    model.update(rows[400:440])
+    assert np.abs(model.esn_.readout_.weights - before).max() > 0.0
+    one, other = model.forecast(5), model.forecast(5, rows[:440])
+    assert (np.abs(one.mean - other.mean) < 0.5 * other.std).all()
+    np.testing.assert_allclose(one.std, other.std, rtol=0.2)
+
+
+@pytest.mark.parametrize("change", [True, False])
+def test_rows_long_ago_drive_the_units_as_filtered_ones_do(rows, change):
+    """With feedback, too: of rows that are all known, what is fed back is known."""
+    model = fitted(rows[:400], washout=60, feedback_scaling=0.3, target="change" if change else "level", leak_rate=0.9)
+    loop, taking_in, y = model.loop(), model._taking_in(), model.scaled(rows[:300], np.zeros((300, 0)))[0]
+    short = taking_in._replace(washout=1000)  # nothing is long enough ago
+    one, other = (way.over(loop, y, np.zeros((300, 0))) for way in (taking_in, short))
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-6)
+    np.testing.assert_allclose(one.variances(), other.variances(), atol=1e-9)
+
+
+def test_a_long_washout_is_not_cut_short():
+    """Mackey-Glass remembers long: what 60 rows leave open is seen in the forecast."""
+    y = mackey_glass(runs=1, steps=1500, rng=0).states
+    model = fitted(y[:1400], n=100, washout=100, leak_rate=0.2)
+    ahead = model.forecast(30)
+    same(ahead, model.forecast(30, y[:1400]))
+    short = model.forecast(30, y[1340:1400])
+    assert np.abs(ahead.mean - short.mean).max() > 1e-4
