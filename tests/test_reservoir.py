@@ -91,11 +91,18 @@ def test_arpack_that_does_not_converge_gives_way(monkeypatch):
 
 
 def test_a_seed_gives_the_same_numbers_everywhere():
-    drawn = draw(220, 2, 1, feedback_scaling=0.3, rng=42)
+    drawn = draw(220, 2, 1, input_scaling=0.5 * 2**0.5, feedback_scaling=0.3, rng=42)
     digest = hashlib.sha256()
     for part in drawn[:-1]:
         digest.update(np.round(np.asarray(part, float) * 1e9).astype("<i8").tobytes())
     assert digest.hexdigest()[:16] == "45c8aa634084ba18"
+
+
+@pytest.mark.parametrize("d", [1, 4, 50])
+def test_what_inputs_add_to_a_unit_does_not_grow_with_their_number(d):
+    W_in = draw(2000, d, 1, input_scaling=0.6, density=0.001, rng=0).W_in
+    assert np.abs(W_in).max() <= 0.6 / np.sqrt(d)
+    assert np.mean(np.sum(W_in**2, axis=1)) == pytest.approx(0.6**2 / 3.0, rel=0.05)  # the variance, of inputs of variance 1
 
 
 def test_scalings_scale_and_do_not_redraw():

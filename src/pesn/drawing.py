@@ -75,8 +75,9 @@ def draw(
 
     W has exactly round(density · N²) non-zero weights, uniform on both sides of 0, shared evenly among the rows. One
     random cycle through all units is among them, so that every unit reaches every other. W is scaled by r / max|λ|, which
-    makes its spectral radius ``spectral_radius`` to 1e-10. W_in, W_fb and bias are uniform on ± their scaling. The same
-    ``rng`` gives the same random numbers whatever the scalings, on every platform.
+    makes its spectral radius ``spectral_radius`` to 1e-10. W_fb and bias are uniform on ± their scaling, W_in on
+    ± input_scaling/√n_inputs: what inputs of variance 1 add to a unit does not grow with their number. The same ``rng`` gives
+    the same random numbers whatever the scalings, on every platform.
 
     >>> W = draw(300, 1, 1, spectral_radius=0.95, density=0.05, rng=0).W
     >>> W.nnz, round(float(abs(np.linalg.eigvals(W.toarray())).max()), 10)
@@ -95,7 +96,8 @@ def draw(
     def uniform(*shape: int) -> Array:
         return 2.0 * generator.random(shape) - 1.0
 
-    W_in, W_fb = input_scaling * uniform(n_units, n_inputs), feedback_scaling * uniform(n_units, n_outputs)
+    W_in = input_scaling / math.sqrt(max(n_inputs, 1)) * uniform(n_units, n_inputs)
+    W_fb = feedback_scaling * uniform(n_units, n_outputs)
     bias = bias_scaling * uniform(n_units)
     indptr, indices = _pattern(int(n_units), float(density), generator)
     data = uniform(len(indices))

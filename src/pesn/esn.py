@@ -60,8 +60,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
     spectral_radius, leak_rate, density
         The largest modulus among the eigenvalues of W; L; the share of non-zero weights in W.
     input_scaling, feedback_scaling, bias_scaling
-        The largest modulus of the entries of W_in, W_fb and the bias. With feedback the true outputs are fed back in
-        ``fit`` (teacher forcing), the network's own in ``predict``.
+        The largest modulus of the entries of √d W_in (d inputs), W_fb and the bias. With feedback the true outputs are fed
+        back in ``fit`` (teacher forcing), the network's own in ``predict``.
     noise
         M_e: standard deviation of the noise added to the states in ``fit``. It makes a network with feedback robust.
     ridge

@@ -184,6 +184,7 @@ def learn(settings: dict[str, Any], seed: int, test_runs: int = 1) -> tuple[Netw
     n, m = settings["training_runs"], 2
     runs = simulate(runs=n + test_runs, steps=settings["steps"], rng=[seed, 0])
     own = {name: value for name, value in settings.items() if name not in ("training_runs", "steps")}
+    own["input_scaling"] *= 5**0.5  # the paper's weights do not shrink with the number of inputs, here five
     esn = ProbabilisticESN(**own, initial_state="learned", random_state=seed % 2**31)
     half = 0.5 * runs.dt * np.eye(m)
     kinematics = np.hstack([np.eye(m), half]), half, np.zeros(m)

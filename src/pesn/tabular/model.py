@@ -53,8 +53,10 @@ class Recipe:
         Share of the mean that is not the network's but the last season going on, or the last row where there is none.
     target
         As in :class:`pesn.Forecaster`.
-    n_units, ridge, leak_rate, spectral_radius, input_scaling
+    n_units, ridge, leak_rate, spectral_radius
         As in :class:`pesn.ProbabilisticESN`.
+    input_scaling
+        The largest modulus of an input weight, whatever the number of inputs, most of which are the season's.
     """
 
     difference: int = 0
@@ -98,19 +100,19 @@ def fit(recipe: Recipe, y: Array, x: Array, season: Season, *, first: int = 0, s
     What comes out is right about means, and about how deviations grow, but not about how wide they are: ``width`` is found by
     :meth:`pesn.tabular.choosing.Trial.width`, from forecasts of the series itself, not of its differences.
     """
+    rows, driving = _prepared(recipe, season, y, x, first)
+    rows, driving = rows[recipe.lag :], driving[recipe.lag :]
     network = ProbabilisticESN(
         recipe.n_units,
         ridge=recipe.ridge,
         leak_rate=recipe.leak_rate,
         spectral_radius=recipe.spectral_radius,
-        input_scaling=recipe.input_scaling,
+        input_scaling=recipe.input_scaling * (rows.shape[1] + driving.shape[1]) ** 0.5,
         density=min(1.0, max(0.1, _LINKS / recipe.n_units)),
         washout="auto",
         process_noise=0.0,
         random_state=seed,
     )
-    rows, driving = _prepared(recipe, season, y, x, first)
-    rows, driving = rows[recipe.lag :], driving[recipe.lag :]
     forecaster = Forecaster(network, target=recipe.target, calibrate=False)
     return Model(recipe, season, forecaster.fit(rows, driving if driving.shape[1] else None))
 
