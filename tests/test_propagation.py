@@ -16,7 +16,7 @@ from pesn.propagation import Begun, Drive, best_share, form_of, parts_of, proces
 from pesn.reservoir import State, draw, run
 from pesn.starting import learn
 
-RESERVOIR = draw(12, n_inputs=2, n_outputs=2, density=0.5, feedback_scaling=0.4, bias_scaling=0.0, rng=0)
+RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
 WEIGHTS = 0.3 * np.random.default_rng(0).standard_normal((2, 15))
 WEIGHTS[:, 0] = 0.0
 TINY = 1e-4  # deviations for which tanh(x) = x up to 1e-8 of them
