@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import pesn
 from pesn import activations
-from pesn.moments import exact, tables
+from pesn.moments import MomentMethod, exact, tables
 
 SMOOTH = ("tanh", "sigmoid", "swish", "softplus", "gelu")
 # mean (absolute), variance (relative), variance (absolute): either of the two will do
@@ -209,3 +209,14 @@ def test_threads_share_one_table():
 def test_import_compiles_nothing_and_loads_no_table():
     heavy = {"numba", "matplotlib", "pesn.moments.tables", "scipy.stats"}
     subprocess.run([sys.executable, "-c", f"import pesn, sys; assert not {heavy} & set(sys.modules)"], check=True)
+
+
+@pytest.mark.parametrize("name", ["tanh", "softplus"])
+def test_what_is_no_number_does_not_look_outside_of_the_table(name):
+    """Loops ask the resolved method without checks: what diverged must come out as NaN or a limit, not as a crash."""
+    mean, var = np.meshgrid([np.nan, np.inf, -np.inf, 1e308, 0.3], [np.nan, np.inf, 1e308, 0.2])
+    with np.errstate(all="ignore"):
+        first, second = MomentMethod(name)(mean.ravel(), var.ravel())
+        MomentMethod(name).gain(mean.ravel(), var.ravel())
+    assert np.isfinite(first[-1])
+    assert np.isfinite(second[-1])

@@ -55,7 +55,7 @@ def method_of_steps(start, end, tau=17.0, beta=0.2, gamma=0.1, n=10.0):
     ("system", "rate", "duration"), [(lorenz, lorenz_rate, 3.0), (roessler, roessler_rate, 30.0), (lorenz96, lorenz96_rate, 2.0)]
 )
 def test_against_an_eighth_order_solver(system, rate, duration):
-    more = {"n": 5} if system is lorenz96 else {}
+    more = {"n": len(START[system])} if system is lorenz96 else {}
     run = system(steps=1, initial_state=START[system], **more)
     rows = round(duration / run.dt) + 1
     t = np.arange(rows) * run.dt

@@ -95,8 +95,9 @@ def _place(surface: Surface, a: float, q: float) -> tuple[int, float, float]:
     t = min(1.0 - FOLD / (abs(a) + FOLD), _EDGE) * (1.0 / _EDGE)
     u = t * surface.n_t if surface.odd else 0.5 * (1.0 + math.copysign(t, a)) * surface.n_t
     r = q * surface.n_q
-    # 32-bit conversions are the ones that vectorise.
-    i, j = min(np.int32(u), np.int32(surface.n_t - 1)), min(np.int32(r), np.int32(surface.n_q - 1))
+    # 32-bit conversions are the ones that vectorise. From both sides: a NaN, or an infinity, must not look outside of the table.
+    i = max(min(np.int32(u), np.int32(surface.n_t - 1)), np.int32(0))
+    j = max(min(np.int32(r), np.int32(surface.n_q - 1)), np.int32(0))
     return i * np.int32(surface.n_q) + j, u - i - 0.5, r - j - 0.5
 
 

@@ -100,7 +100,7 @@ def forecaster_of(trajectories: Trajectories, positions: Sequence[int], velociti
     """Trained on all runs but the last, and on the first ``train_rows`` rows of the last."""
     d = trajectories.states.shape[1]
     # the paper's weights do not shrink with the number of inputs
-    scaling = network["input_scaling"] * (d + trajectories.inputs.shape[1]) ** 0.5
+    scaling = network.get("input_scaling", 0.5) * (d + trajectories.inputs.shape[1]) ** 0.5
     n = sum(trajectories.lengths[:-1]) + train_rows
     forecaster = Forecaster(
         ProbabilisticESN(**{**network, "input_scaling": scaling}),
