@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from pesn.drawing import Reservoir
-from pesn.reservoir import State, run
+from pesn.reservoir.drive import State, run
+from pesn.reservoir.weights import Reservoir
 from timing import Side, installed
 
 Array = npt.NDArray[np.float64]

@@ -18,9 +18,9 @@ import peers
 from pages import table, write_block
 from peers import Array, same
 from pesn import EchoStateNetwork
-from pesn.drawing import Reservoir, draw
-from pesn.reservoir import run, run_gaussian
-from pesn.rls import rls_start, rls_update
+from pesn.readout.rls import rls_start, rls_update
+from pesn.reservoir.drive import run, run_gaussian
+from pesn.reservoir.weights import Reservoir, draw
 
 STEPS, DENSITY, LEAK, RIDGE = 10_000, 0.1, 0.3, 1e-6
 SIZES = {100: 15, 500: 9, 1000: 6, 2000: 4}  # units: rounds

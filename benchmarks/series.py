@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
+from pesn.series.job import Request, run
 from pesn.systems import chaotic
-from pesn.tabular.job import Request, run
 
 LEVELS = (0.8, 0.95)
 
@@ -225,7 +225,7 @@ def judged(name: str, series: Series, tune: int = 0) -> Row:
         for rival in ("persistence", "seasonal-naive")
     }
     cover = tuple(scores["pesn"].coverage[level] for level in LEVELS)
-    from pesn.tabular import summary
+    from pesn.series import summary
 
     model = f"{summary.sentences(outcome)['model']}; season {outcome.season.rows}"
     return Row(name, len(frame), ratio["persistence"], ratio["seasonal-naive"], cover, seconds, model)

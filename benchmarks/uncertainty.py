@@ -27,9 +27,9 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 from pages import table, write_block
 from pesn import Forecaster, ProbabilisticESN
-from pesn.beliefs import Coupling, Full, start
 from pesn.metrics import crps_gaussian
-from pesn.reservoir import State, draw, run
+from pesn.reservoir.drive import State, draw, run
+from pesn.statespace import Coupling, Full, start
 from pesn.systems import cart_pole, chaotic
 from pesn.systems.trajectories import Trajectories
 

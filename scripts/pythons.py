@@ -23,12 +23,12 @@ TESTS = (
     "tests/moments/test_moments.py",
     "tests/test_activations.py",
     "tests/test_gaussian.py",
-    "tests/test_readout.py",
-    "tests/test_forecast.py",
+    "tests/readout/test_ridge.py",
+    "tests/forecasting/test_forecast.py",
     "tests/test_persistence.py",
     "tests/test_public_api.py",
-    "tests/test_writing.py",
-    "tests/tabular/test_reading.py",
+    "tests/_support/test_files.py",
+    "tests/series/test_reading.py",
 )
 FORECAST = """
 import json

@@ -14,7 +14,7 @@ from hypothesis import settings
 settings.register_profile("pesn", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("pesn")
 
-logging.getLogger("pesn.compiling").setLevel(logging.ERROR)  # whichever test compiles first says nothing of it
+logging.getLogger("pesn._support.jit").setLevel(logging.ERROR)  # whichever test compiles first says nothing of it
 
 
 @pytest.fixture(scope="session")

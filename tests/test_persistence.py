@@ -20,11 +20,11 @@ from sklearn.linear_model import LinearRegression
 from skops import io as skops
 
 from pesn import persistence
-from pesn.esn import EchoStateNetwork
+from pesn.esn.network import EchoStateNetwork
+from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.gaussian import Gaussian
 from pesn.moments.spline import Mesh
 from pesn.persistence import load
-from pesn.probabilistic_esn import ProbabilisticESN
 
 BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
 X = np.sin(np.arange(300.0)[:, None] * [0.1, 0.23])
@@ -438,11 +438,11 @@ FORGED = {
     },
     "a method": {
         "__class__": "EchoStateNetwork",
-        "__module__": "pesn.esn",
+        "__module__": "pesn.esn.network",
         "__loader__": "MethodNode",
         "content": {
             "func": "save",
-            "obj": {"__class__": "EchoStateNetwork", "__module__": "pesn.esn", "__loader__": "ObjectNode"},
+            "obj": {"__class__": "EchoStateNetwork", "__module__": "pesn.esn.network", "__loader__": "ObjectNode"},
         },
     },
     "an unknown loader": {"__class__": "dict", "__module__": "builtins", "__loader__": "NoNode", "content": {}},

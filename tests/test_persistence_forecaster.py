@@ -17,11 +17,11 @@ import pytest
 from sklearn.base import clone
 
 from pesn import persistence
-from pesn.esn import EchoStateNetwork
-from pesn.forecasting import Forecaster
+from pesn.esn.network import EchoStateNetwork
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.forecaster import Forecaster
+from pesn.forecasting.time_index import TimeIndex
 from pesn.persistence import load
-from pesn.probabilistic_esn import ProbabilisticESN
-from pesn.time_index import TimeIndex
 
 T = np.arange(300.0)
 SERIES = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T), np.cumsum(0.1 * np.sin(0.2 * T))])

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
-from pesn.forecast import Forecast
+from pesn.forecasting.forecast import Forecast
 from pesn.plotting import COLOURS, plot_forecast
 
 
@@ -184,7 +184,7 @@ def test_names_of_any_kind_fit():
 
 def test_pictures_leave_pyplot_alone():
     code = (
-        "import sys; from pesn.forecast import Forecast\n"
+        "import sys; from pesn.forecasting.forecast import Forecast\n"
         "Forecast([[0.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]], {'all': [[1.0], [1.0]]}).plot()\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )

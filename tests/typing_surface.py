@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import pesn
 from pesn.metrics import crps_gaussian
-from pesn.readout import Readout
+from pesn.readout.ridge import Readout
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]

@@ -9,14 +9,14 @@ from pesn.gaussian import Gaussian
 from pesn.moments import Moments, gain, moments
 from pesn.moments.bounds import ErrorBound, choose_mesh, error_bound
 from pesn.moments.spline import Mesh
-from pesn.network import Dense, propagate
+from pesn.networks.dense import Dense, propagate
 
 if TYPE_CHECKING:
-    from pesn.esn import EchoStateNetwork
-    from pesn.forecast import Forecast
-    from pesn.forecasting import Forecaster
+    from pesn.esn.network import EchoStateNetwork
+    from pesn.esn.probabilistic import ProbabilisticESN
+    from pesn.forecasting.forecast import Forecast
+    from pesn.forecasting.forecaster import Forecaster
     from pesn.persistence import load
-    from pesn.probabilistic_esn import ProbabilisticESN
 
 __version__ = "0.1.0"
 
@@ -42,10 +42,10 @@ __all__ = [
 
 # What brings scikit-learn and numba is imported when it is first asked for: `import pesn` stays quick.
 _LATER = {
-    "EchoStateNetwork": "esn",
-    "Forecast": "forecast",
-    "Forecaster": "forecasting",
-    "ProbabilisticESN": "probabilistic_esn",
+    "EchoStateNetwork": "esn.network",
+    "Forecast": "forecasting.forecast",
+    "Forecaster": "forecasting.forecaster",
+    "ProbabilisticESN": "esn.probabilistic",
     "load": "persistence",
 }
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn.arguments import FloatArray, as_count, as_covariance, as_real, refuse_negative
+from pesn._support.arguments import FloatArray, as_count, as_covariance, as_real, refuse_negative
 from pesn.linalg import blocks, explain, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
 
 __all__ = ["Gaussian"]

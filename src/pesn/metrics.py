@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erf, ndtr, ndtri
 
-from pesn.arguments import FloatArray, as_covariance, as_real, refuse_negative
-from pesn.parameters import flag, number, whole_number
+from pesn._support.arguments import FloatArray, as_covariance, as_real, refuse_negative
+from pesn._support.checks import flag, number, whole_number
 
 __all__ = ["coverage", "crps_ensemble", "crps_gaussian", "entropy", "log_score", "nrmse", "pit", "pit_histogram", "valid_time"]
 

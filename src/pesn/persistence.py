@@ -5,7 +5,7 @@ everything else; and, where a note goes with the model, ``note.json``. On top of
 names must stand in the list below: skops by itself would also rebuild any estimator of scikit-learn.
 
 >>> import os, tempfile, numpy as np, pesn
->>> from pesn.esn import EchoStateNetwork
+>>> from pesn.esn.network import EchoStateNetwork
 >>> X = np.sin(np.arange(200.0))[:, None]
 >>> esn = EchoStateNetwork(20, random_state=0).fit(X[:-1], X[1:])
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -31,21 +31,21 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from pesn.arguments import as_covariance, refuse_negative
-from pesn.beliefs import Diagonal, Full, LowRank
-from pesn.calibration import LEADS
-from pesn.drawing import Reservoir, check
-from pesn.filtering import Errors
+from pesn._support.arguments import as_covariance, refuse_negative
+from pesn._support.files import replacing
+from pesn._support.reading import regular, stored
+from pesn.forecasting.dataset import Scale
+from pesn.forecasting.time_index import TimeIndex
+from pesn.learning.calibration import LEADS
 from pesn.moments.spline import Mesh
-from pesn.propagation import parts_of
-from pesn.reading import regular, stored
-from pesn.readout import Readout
-from pesn.reservoir import State
-from pesn.rls import RLSState
-from pesn.series import Scale
-from pesn.starting import Start
-from pesn.time_index import TimeIndex
-from pesn.writing import replacing
+from pesn.readout.ridge import Readout
+from pesn.readout.rls import RLSState
+from pesn.reservoir.closed_loop import Errors
+from pesn.reservoir.drive import State
+from pesn.reservoir.initial_state import Start
+from pesn.reservoir.open_loop import parts_of
+from pesn.reservoir.weights import Reservoir, check
+from pesn.statespace import Diagonal, Full, LowRank
 
 __all__ = ["load", "load_with_note", "save"]
 
@@ -54,12 +54,35 @@ FORMAT = 4  # raised when an older pesn could not read what is written; all form
 LARGEST = 2**32  # bytes of a file
 _MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
 _MOST = {_MANIFEST: 2**12, _SCHEMA: 2**24, _NOTE: 2**24}  # bytes of JSON: read, it takes many times as many
-_MODELS = ("pesn.esn.EchoStateNetwork", "pesn.probabilistic_esn.ProbabilisticESN", "pesn.forecasting.Forecaster")
+_MODELS = (
+    "pesn.esn.network.EchoStateNetwork",
+    "pesn.esn.probabilistic.ProbabilisticESN",
+    "pesn.forecasting.forecaster.Forecaster",
+)
 _RECORDS = tuple(
     f"{record.__module__}.{record.__qualname__}"
     for record in (Diagonal, Errors, Full, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State, TimeIndex)
 )
-_MOVED = {"pesn.dating.Clock": "pesn.time_index.TimeIndex"}  # records by the names that older formats have for them
+_MOVED = {  # classes by the names that older formats have for them
+    f"pesn.{old}": f"pesn.{new}"
+    for old, new in (
+        ("esn.EchoStateNetwork", "esn.network.EchoStateNetwork"),
+        ("probabilistic_esn.ProbabilisticESN", "esn.probabilistic.ProbabilisticESN"),
+        ("forecasting.Forecaster", "forecasting.forecaster.Forecaster"),
+        ("beliefs.diagonal.Diagonal", "statespace.diagonal.Diagonal"),
+        ("beliefs.full.Full", "statespace.dense.Full"),
+        ("beliefs.low_rank.LowRank", "statespace.low_rank.LowRank"),
+        ("dating.Clock", "forecasting.time_index.TimeIndex"),
+        ("drawing.Reservoir", "reservoir.weights.Reservoir"),
+        ("filtering.Errors", "reservoir.closed_loop.Errors"),
+        ("readout.Readout", "readout.ridge.Readout"),
+        ("reservoir.State", "reservoir.drive.State"),
+        ("rls.RLSState", "readout.rls.RLSState"),
+        ("series.Scale", "forecasting.dataset.Scale"),
+        ("starting.Start", "reservoir.initial_state.Start"),
+        ("time_index.TimeIndex", "forecasting.time_index.TimeIndex"),
+    )
+}
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")
 }

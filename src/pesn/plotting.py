@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.parameters import whole_number
-from pesn.writing import replacing
+from pesn._support.checks import whole_number
+from pesn._support.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pesn.forecast import Forecast
+    from pesn.forecasting.forecast import Forecast
     from pesn.systems.trajectories import Trajectories
 
 __all__ = ["COLOURS", "KINDS", "plot_forecast", "plot_run", "save"]
@@ -92,7 +92,7 @@ def plot_forecast(
     from the last observed row.
     ``axes`` are as many axes as there are panels; None makes a new figure, ``axes[0].figure``.
 
-    >>> from pesn.forecast import Forecast
+    >>> from pesn.forecasting.forecast import Forecast
     >>> walk = np.minimum.outer(np.arange(1.0, 6.0), np.arange(1.0, 6.0))
     >>> forecast = Forecast(np.zeros((5, 1)), walk, {"steps": np.diag(walk)[:, None]}, history=np.zeros((3, 1)))
     >>> [ax] = plot_forecast(forecast, level=(0.5, 0.8, 0.95))

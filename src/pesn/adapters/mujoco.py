@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.arguments import as_real
-from pesn.parameters import number, whole_number
+from pesn._support.arguments import as_real
+from pesn._support.checks import number, whole_number
 from pesn.systems import ardrone as drones
 from pesn.systems import cart_pole as carts
 from pesn.systems import quadrotor

@@ -32,12 +32,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from pesn import network as networks
+from pesn._support.arguments import FloatArray
+from pesn._support.checks import whole_number
 from pesn.activations import names
-from pesn.arguments import FloatArray
 from pesn.gaussian import Gaussian
-from pesn.network import Dense
-from pesn.parameters import whole_number
+from pesn.networks import dense as networks
+from pesn.networks.dense import Dense
 
 __all__ = ["as_layers", "class_probabilities", "propagate"]
 

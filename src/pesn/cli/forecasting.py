@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pesn._support.files import refuse_unwritable
 from pesn.cli import terminal
-from pesn.writing import refuse_unwritable
 
 __all__ = ["forecast"]
 
@@ -58,7 +58,7 @@ def forecast(
         import shlex
         from time import perf_counter
 
-        from pesn.parameters import number, whole_number
+        from pesn._support.checks import number, whole_number
 
         begun = perf_counter()
         if horizon is not None:
@@ -72,8 +72,8 @@ def forecast(
             number("--level", one, 0.0, 1.0, "()")
         if save is not None and model is not None:
             raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
-        from pesn.tabular import job, saving, summary
-        from pesn.tabular import writing as folder
+        from pesn.series import job, saving, summary
+        from pesn.series import writing as folder
 
         with terminal.naming(out):
             folder.refuse(out, overwrite=overwrite)
@@ -127,7 +127,7 @@ def _quick_skops() -> Iterator[None]:
 @contextlib.contextmanager
 def _stages() -> Iterator[Any]:
     """Warnings on a line each; on a terminal, a bar for what is going on."""
-    from pesn.tabular import job
+    from pesn.series import job
 
     console = terminal.console()
 

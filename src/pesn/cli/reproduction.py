@@ -15,7 +15,7 @@ from pesn import paper
 from pesn.cli import terminal
 
 if TYPE_CHECKING:
-    from pesn.reproducing import Watch
+    from pesn.paper.runner.run import Watch
 
 __all__ = ["list_items", "reproduce"]
 
@@ -39,8 +39,8 @@ def reproduce(
 ) -> None:
     """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
     with terminal.failing_in_one_line():
-        from pesn import reproducing
-        from pesn.parameters import whole_number
+        from pesn._support.checks import whole_number
+        from pesn.paper.runner import run as reproducing
 
         names = names or list(paper.ITEMS)
         for name in names:
@@ -84,7 +84,7 @@ def _watch(names: Sequence[str], quick: bool) -> Iterator[Watch]:
 
     How long all still take is reckoned from what items are known to take, relative to each other.
     """
-    from pesn import reproducing
+    from pesn.paper.runner import run as reproducing
 
     console = terminal.console()
 

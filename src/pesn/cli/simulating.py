@@ -31,7 +31,7 @@ def simulate(
     """Simulate a system: a file with a row for each sample, and a picture if wanted."""
     with terminal.failing_in_one_line():
         from pesn import plotting
-        from pesn.parameters import whole_number
+        from pesn._support.checks import whole_number
 
         function = systems.get(system)
         options = {"runs": runs} if steps is None else {"runs": runs, "steps": steps}

@@ -12,7 +12,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-from pesn.writing import refuse_unwritable as refuse_unwritable_path
+from pesn._support.files import refuse_unwritable as refuse_unwritable_path
 
 __all__ = ["console", "counted", "fail", "failing_in_one_line", "naming", "progress", "refuse_unwritable", "say"]
 
@@ -91,7 +91,7 @@ def failing_in_one_line() -> Iterator[None]:
 
 def _about_data(error: ValueError) -> bool:
     """Whether the call was right and the data would not do."""
-    from pesn.tabular.errors import DataError
+    from pesn.series.errors import DataError
 
     return isinstance(error, DataError)
 

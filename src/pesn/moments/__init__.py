@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.arguments import broadcast_moments, result_dtype
 from pesn.activations import Activation, get
-from pesn.arguments import broadcast_moments, result_dtype
 
 __all__ = ["MomentMethod", "Moments", "gain", "moments", "named_method"]
 

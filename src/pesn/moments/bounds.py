@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special as sc
 
+from pesn._support.arguments import broadcast_moments
 from pesn.activations import Activation, get, names
 from pesn.activations.smooth import SINE
-from pesn.arguments import broadcast_moments
 from pesn.moments import spline
 from pesn.moments.spline import Mesh
 

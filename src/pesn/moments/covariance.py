@@ -31,9 +31,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.arguments import FloatArray, as_real, result_dtype
 from pesn.activations import Activation, get
 from pesn.activations.smooth import ERF, SINE
-from pesn.arguments import FloatArray, as_real, result_dtype
 from pesn.moments import mehler, mixture, pairs, surface
 from pesn.moments.scaled_tanh import as_scaled_tanh
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from pesn._support.jit import jit
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import SINE
-from pesn.compiling import jit
 from pesn.moments import exact
 from pesn.moments.scaled_tanh import as_scaled_tanh
 

@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from pesn._support.jit import jit
 from pesn.activations import Activation
-from pesn.compiling import jit
 from pesn.moments.scaled_tanh import refuse_other
 
 __all__ = ["ERROR", "coefficients", "components", "covariance", "moments"]

@@ -16,8 +16,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.jit import jit
 from pesn.activations import Activation
-from pesn.compiling import jit
 from pesn.moments import closed
 
 __all__ = ["piecewise_linear", "sine"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn.compiling import jit
+from pesn._support.jit import jit
 from pesn.moments.special import exp
 
 __all__ = ["Spline", "fill", "rules"]

@@ -17,8 +17,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from pesn._support.jit import INLINE, jit
 from pesn.activations import Activation
-from pesn.compiling import INLINE, jit
 from pesn.moments import closed, exact, tables
 from pesn.moments.special import exp
 from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface

@@ -15,17 +15,17 @@ __all__ = ["ITEMS", "SECONDS", "get"]
 # In the paper's order. Each item's module is imported when it is first asked for.
 ITEMS = MappingProxyType(
     {
-        "moments": "pesn.paper.moments",
-        "moments-grid": "pesn.paper.moments_grid",
-        "higher-moments": "pesn.paper.higher_moments",
-        "complexity": "pesn.paper.complexity",
-        "error-time": "pesn.paper.error_time",
-        "error-bound": "pesn.paper.error_bound",
-        "feedforward": "pesn.paper.feedforward",
-        "washout": "pesn.paper.washout",
-        "entropy": "pesn.paper.entropy",
-        "cart-pole": "pesn.paper.cart_pole",
-        "ardrone": "pesn.paper.ardrone",
+        "moments": "pesn.paper.items.moments",
+        "moments-grid": "pesn.paper.items.moments_grid",
+        "higher-moments": "pesn.paper.items.higher_moments",
+        "complexity": "pesn.paper.items.complexity",
+        "error-time": "pesn.paper.items.error_time",
+        "error-bound": "pesn.paper.items.error_bound",
+        "feedforward": "pesn.paper.items.feedforward",
+        "washout": "pesn.paper.items.washout",
+        "entropy": "pesn.paper.items.entropy",
+        "cart-pole": "pesn.paper.items.cart_pole",
+        "ardrone": "pesn.paper.items.ardrone",
     }
 )
 

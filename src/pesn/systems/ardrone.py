@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.arguments import FloatArray, as_real
-from pesn.parameters import flag, number, whole_number
+from pesn._support.arguments import FloatArray, as_real
+from pesn._support.checks import flag, number, whole_number
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, sizes
 from pesn.systems.trajectories import Trajectories

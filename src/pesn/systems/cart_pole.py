@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.arguments import as_real
-from pesn.parameters import number, whole_number
+from pesn._support.arguments import as_real
+from pesn._support.checks import number, whole_number
 from pesn.systems.stepping import Progress, Seed, for_each_run, generator, generators, refuse_divergence, sizes
 from pesn.systems.trajectories import Trajectories
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.parameters import number, whole_number
+from pesn._support.checks import number, whole_number
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, report, rk4, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 

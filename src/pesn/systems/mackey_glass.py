@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from pesn.parameters import number
+from pesn._support.checks import number
 from pesn.systems.flows import checked_time, start
 from pesn.systems.stepping import Progress, Seed, refuse_divergence, report, sizes
 from pesn.systems.trajectories import Trajectories, stacked

@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from pesn.parameters import whole_number
+from pesn._support.checks import whole_number
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, report, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 

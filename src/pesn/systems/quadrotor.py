@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn.parameters import number
+from pesn._support.checks import number
 
 __all__ = ["PHYSICS_STEP", "SAMPLE_STEP", "Flight", "Parameters", "compiled", "fly"]
 
@@ -140,7 +140,7 @@ def compiled() -> Callable[[Flight, Parameters, int, int, bool, bool], None]:
     """``fly`` for one run, compiled by numba at its first call."""
     from numba.extending import register_jitable
 
-    from pesn.compiling import jit
+    from pesn._support.jit import jit
 
     for part in (observe, feedback, steer, track, control, share_out, spin, slow_down, move):
         register_jitable(part)

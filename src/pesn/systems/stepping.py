@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.arguments import as_real
-from pesn.parameters import whole_number
+from pesn._support.arguments import as_real
+from pesn._support.checks import whole_number
 
 __all__ = ["Progress", "Seed", "for_each_run", "generator", "generators", "refuse_divergence", "report", "rk4", "sizes"]
 

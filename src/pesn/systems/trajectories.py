@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn.arguments import as_real
-from pesn.parameters import number, whole_number
-from pesn.writing import replacing
+from pesn._support.arguments import as_real
+from pesn._support.checks import number, whole_number
+from pesn._support.files import replacing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributions
 
-from pesn.arguments import as_real
+from pesn._support.arguments import as_real
 
 __all__ = ["as_covariance", "as_tensors", "distribution_parts", "refuse_vmap"]
 

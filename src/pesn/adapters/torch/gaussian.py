@@ -9,8 +9,8 @@ import torch
 from scipy import special
 from torch import Tensor, distributions
 
+from pesn._support.arguments import as_count, as_real
 from pesn.adapters.torch.arguments import as_covariance, as_tensors, distribution_parts
-from pesn.arguments import as_count, as_real
 from pesn.gaussian import Gaussian
 
 __all__ = ["TensorGaussian", "to_distribution"]

@@ -16,7 +16,7 @@ from pesn.adapters.torch.functions import MODULES, Function, function_of
 from pesn.adapters.torch.gaussian import TensorGaussian
 from pesn.adapters.torch.moments import between, units, working_dtype
 from pesn.gaussian import Gaussian
-from pesn.network import Dense, through_layers
+from pesn.networks.dense import Dense, through_layers
 
 __all__ = ["as_layers", "propagate"]
 

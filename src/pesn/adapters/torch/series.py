@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pesn.compiling import jit
+from pesn._support.jit import jit
 
 __all__ = ["TOLERANCE", "continued", "hermite_functions", "mehler_sum", "order"]
 

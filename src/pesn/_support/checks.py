@@ -1,0 +1,50 @@
+"""Parameters in range: numbers and whole numbers, named when they are not.
+
+>>> number("leak_rate", 1.5, 0.0, 1.0, "(]")
+Traceback (most recent call last):
+ValueError: leak_rate must lie in (0, 1], got 1.5
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+__all__ = ["flag", "number", "pandas_index", "whole_number"]
+
+
+def flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False: an argument in the wrong place would pass for True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def number(name: str, value: Any, low: float, high: float, ends: str) -> None:
+    """Refuse what is not a number between ``low`` and ``high``; ``ends`` says which of the two belong, as in "(]"."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number in {_interval(low, high, ends)}, got {value!r}")
+    x = float(value)
+    above = x >= low if ends[0] == "[" else x > low
+    below = x <= high if ends[1] == "]" else x < high
+    if not (above and below):  # NaN is neither
+        raise ValueError(f"{name} must lie in {_interval(low, high, ends)}, got {value!r}")
+
+
+def whole_number(name: str, value: Any, least: int) -> None:
+    """Refuse what is not an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, {least} or more, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value!r}")
+
+
+def pandas_index(values: Any) -> Any:
+    """The index of a pandas object; None of all others."""
+    index = getattr(values, "index", None)
+    return index if type(index).__module__.partition(".")[0] == "pandas" else None
+
+
+def _interval(low: float, high: float, ends: str) -> str:
+    return f"{ends[0]}{low:g}, {'∞' if high == float('inf') else f'{high:g}'}{ends[1]}"

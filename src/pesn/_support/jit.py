@@ -1,0 +1,61 @@
+"""Compilation: numba's njit, with its cache on disk wherever there is a folder to write to, and a notice while it takes place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+from numba.core import event
+
+__all__ = ["INLINE", "jit"]
+
+# For helpers that kernels alone call: LLVM puts them into the caller, and Python needs no way in.
+INLINE: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
+
+_notice = logging.getLogger("pesn._support.jit")  # its own, to be silenced by itself
+_uncached: set[str] = set()  # modules without a folder for their cache
+
+
+def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """``njit`` without the GIL, with NumPy's arithmetic errors, compiled at the first call and cached on disk.
+
+    A read-only installation without a home folder has no place for a cache: there each process compiles anew.
+    """
+    # no wrapper for calls from C, which nobody makes
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:
+            _uncached.add(function.__module__)
+            return njit(**options)(function)
+
+    return decorate
+
+
+class _Notice(event.Listener):  # type: ignore[misc]
+    """Says once in a process that pesn is being compiled: for seconds, with nothing else to be seen.
+
+    numba tells of compilations that do take place, and not of what comes from the cache.
+    """
+
+    told = False
+
+    def on_start(self, begun: Any) -> None:
+        module = begun.data["dispatcher"].py_func.__module__
+        if self.told or module.partition(".")[0] != "pesn":
+            return
+        self.told = True
+        if module in _uncached:
+            _notice.warning("pesn: compiling, a few seconds in each process; once, if NUMBA_CACHE_DIR names a folder to write to")
+        else:
+            _notice.warning("pesn: compiling, once on this machine: a few seconds")
+
+    def on_end(self, begun: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _Notice())

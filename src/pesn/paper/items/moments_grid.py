@@ -1,0 +1,300 @@
+"""Absolute errors of mean and variance of tanh over a grid of input means and variances.
+
+>>> means, variances = axes_of({"mean_range": [-1, 1], "var_exponents": [-1, 1], "shape": [3, 3]})
+>>> variances
+array([ 0.1,  1. , 10. ])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import pesn
+from pesn.paper.items.moments import METHODS, answer
+from pesn.paper.result import Result, Settings, Tasks, Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "ABOUT",
+    "CLAIMS",
+    "ERRATA",
+    "NAME",
+    "PUBLISHED",
+    "TITLE",
+    "axes_of",
+    "blocks_of",
+    "judge_overestimates",
+    "judge_spline",
+    "parameters",
+    "run",
+    "sample",
+]
+
+NAME = "moments-grid"
+TITLE = "Errors over the grid of means and variances"
+ABOUT = (
+    "The supplement shows the absolute error of mean and variance of tanh over a grid of inputs, for the analytic and the "
+    "spline method. Here the grid is means −5…5 and variances 1e-4…100, errors are against an exact quadrature, Monte Carlo "
+    "and pesn's surface stand beside, and the places where a variance comes out negative are marked."
+)
+ERRATA = (8, 10)
+CLAIMS = ("spline-beats-analytic", "analytic-overestimates")
+PUBLISHED = None  # the paper prints pictures, no numbers
+
+Array = npt.NDArray[np.float64]
+_ROWS = 4  # variances a work unit
+_FLOOR = 1e-17  # errors that are exactly 0 are drawn here
+
+
+class Comparison(NamedTuple):
+    """Spline against analytic in one moment: share of the grid where the spline is no worse, and their errors.
+
+    ``loses_below`` is the largest input variance at which the spline is worse, 0 if it never is.
+    """
+
+    share: float
+    spline_largest: float
+    analytic_largest: float
+    spline_median: float
+    analytic_median: float
+    loses_below: float = 0.0
+
+
+def parameters(quick: bool) -> dict[str, Any]:
+    """What decides the numbers; the paper prints neither its grid nor its number of samples."""
+    return {
+        "mean_range": [-5.0, 5.0],
+        "var_exponents": [-4.0, 2.0],
+        "shape": [47, 31] if quick else [101, 61],  # means, variances; quick: not on the mesh's nodes, where the spline is exact
+        "samples": 2_000 if quick else 20_000,
+        "mesh": [-10.0, 10.0, 101],
+    }
+
+
+def axes_of(p: dict[str, Any]) -> tuple[Array, Array]:
+    """The grid's means, evenly spaced, and variances, evenly spaced in the logarithm."""
+    (low, high), (least, most) = p["mean_range"], p["var_exponents"]
+    return np.linspace(low, high, p["shape"][0]), np.logspace(least, most, p["shape"][1])
+
+
+def blocks_of(variances: Array) -> list[list[float]]:
+    """The variances in the pieces that are one work unit each, whatever the number of workers."""
+    return [variances[i : i + _ROWS].tolist() for i in range(0, variances.size, _ROWS)]
+
+
+def sample(activation: str, mean: list[float], var: list[float], order: int, n_samples: int, seed: int) -> list[Array]:
+    """A work unit: the first ``order`` moments of ``n_samples`` draws, each (len(var), len(mean))."""
+    grid = np.meshgrid(mean, var)
+    got = pesn.moments(activation, *grid, order=order, method="monte-carlo", n_samples=n_samples, rng=seed)
+    return [np.asarray(part) for part in got[:order]]
+
+
+def run(settings: Settings, tasks: Tasks) -> Result:
+    """Every method on the grid, errors, negative places, and the two verdicts."""
+    import pandas as pd
+
+    p = settings.parameters
+    means, variances = axes_of(p)
+    blocks = blocks_of(variances)
+    units = [
+        ("tanh", means.tolist(), block, 2, p["samples"], seed)
+        for block, seed in zip(blocks, settings.seeds(len(blocks)), strict=True)
+    ]
+    sampled = tasks.map(sample, units)
+    mean, var = (x.ravel() for x in np.meshgrid(means, variances))
+    results = {name: answer(name, mean, var, p["mesh"]) for name in ("exact", "analytic", "spline", "surface")}
+    results["monte-carlo"] = tuple(np.concatenate([unit[k] for unit in sampled]).ravel() for k in range(2))  # type: ignore[assignment]
+    columns: dict[str, Array] = {"mean": mean, "variance": var}
+    for name, (first, second) in results.items():
+        columns |= {f"{name} mean": first, f"{name} var": second}
+    frame = pd.DataFrame(columns)
+    errors = {
+        of: {name: np.abs(frame[f"{name} {of}"] - frame[f"exact {of}"]).to_numpy() for name in METHODS} for of in ("mean", "var")
+    }
+    compared = {"mean": _compare(errors["mean"], var), "variance": _compare(errors["var"], var)}
+    excess = frame["analytic var"] - frame["exact var"]
+    negative = {name: frame[f"{name} var"].to_numpy() < 0.0 for name in METHODS}
+    shape = (variances.size, means.size)
+    return Result(
+        frame,
+        {
+            "Absolute error over the grid": _errors_table(errors),
+            "Where the variance comes out negative": _negative_table(frame, negative),
+        },
+        {
+            "errors": (_draw(means, variances, errors, negative), _alt(errors)),
+            "analytic-variance": (
+                _draw_sign(means, variances, excess.to_numpy().reshape(shape), negative["analytic"].reshape(shape)),
+                _alt_sign(excess),
+            ),
+        },
+        [
+            judge_spline(compared),
+            judge_overestimates(
+                float((excess > 0.0).mean()), int(negative["analytic"].sum()), len(frame), float(frame["analytic var"].min())
+            ),
+        ],
+        [
+            f"Monte Carlo has {p['samples']:,} samples a point. The paper measures against it; its own error, up to "
+            f"{errors['mean']['monte-carlo'].max():.1e} in the mean, is far above the spline's, so errors here are against an "
+            "exact quadrature.",
+            "The analytic formulas are taken as printed, unclipped; the spline has the tails that the printed equation lacks, "
+            "and the paper's A₂ − A₁² as its variance.",
+        ],
+    )
+
+
+def _compare(errors: dict[str, Array], var: Array) -> Comparison:
+    spline, analytic = errors["spline"], errors["analytic"]
+    # At mean 0 both means are 0 up to rounding: a tie is no loss.
+    loses = spline > np.maximum(analytic, 1e-15)
+    largest, median = ([float(fold(error)) for error in (spline, analytic)] for fold in (np.max, np.median))
+    highest = float(np.max(var, initial=0.0, where=loses))
+    return Comparison(1.0 - float(np.mean(loses)), largest[0], largest[1], median[0], median[1], highest)
+
+
+def judge_spline(compared: dict[str, Comparison]) -> Verdict:
+    """Holds if the spline has the smaller largest and median error in each moment, and errs less on 90 % of the grid.
+
+    >>> judge_spline({"mean": Comparison(0.99, 1e-5, 1e-2, 1e-7, 1e-3)}).verdict
+    'holds'
+    """
+    held = all(
+        c.share >= 0.9 and c.spline_largest < c.analytic_largest and c.spline_median < c.analytic_median
+        for c in compared.values()
+    )
+    parts = [
+        f"{name}: largest error {c.spline_largest:.1e} (spline) against {c.analytic_largest:.1e} (analytic), median "
+        f"{c.spline_median:.1e} against {c.analytic_median:.1e}, the spline no worse on {100 * c.share:.1f} % of the grid"
+        for name, c in compared.items()
+    ]
+    reason = "; ".join(parts) + "."
+    loses = max(c.loses_below for c in compared.values())
+    if loses > 0.0:
+        reason += (
+            f" It loses only at input variances up to {loses:.1e}."
+            if held
+            else f" It loses at input variances up to {loses:.1e}."
+        )
+    return Verdict("spline-beats-analytic", "holds" if held else "does not hold", reason)
+
+
+def judge_overestimates(share: float, negative: int, points: int, least: float) -> Verdict:
+    """Holds if the analytic variance is above the true one on 90 % of the grid and nowhere negative.
+
+    >>> judge_overestimates(0.52, 742, 6161, -0.046).verdict
+    'does not hold'
+    """
+    held = share >= 0.9 and negative == 0
+    reason = f"It is above the true variance on {100 * share:.0f} % of the grid and below it on {100 * (1 - share):.0f} %; "
+    reason += (
+        f"it is negative at {negative:,} of {points:,} points, down to {least:.2g}." if negative else "it is nowhere negative."
+    )
+    return Verdict("analytic-overestimates", "holds" if held else "does not hold", reason)
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _errors_table(errors: dict[str, dict[str, Array]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for of, label in (("mean", "mean"), ("var", "variance")):
+        for what, fold in (("largest", np.max), ("median", np.median)):
+            row = {name: float(fold(errors[of][name])) for name in METHODS}
+            rows.append({"of": label, "error": what} | row | {"better": min(row, key=row.__getitem__)})
+    return pd.DataFrame(rows)
+
+
+def _negative_table(frame: pd.DataFrame, negative: dict[str, npt.NDArray[np.bool_]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for name, where in negative.items():
+        row: dict[str, Any] = {"method": METHODS[name][0], "points": int(where.sum()), "of": len(frame)}
+        row["least variance"] = float(frame[f"{name} var"].min())
+        there = frame[where]
+        row["|mean| there"] = f"{there['mean'].abs().min():.2g} to {there['mean'].abs().max():.2g}" if len(there) else "–"
+        row["variance there"] = f"{there['variance'].min():.1e} to {there['variance'].max():.1e}" if len(there) else "–"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def _draw(
+    means: Array, variances: Array, errors: dict[str, dict[str, Array]], negative: dict[str, npt.NDArray[np.bool_]]
+) -> Figure:
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 5.6), layout="constrained")
+    axes = figure.subplots(2, len(METHODS), sharex=True, sharey=True)
+    norm = LogNorm(1e-16, 0.1)
+    shape = (variances.size, means.size)
+    for i, of in enumerate(("mean", "var")):
+        for ax, (name, (label, _)) in zip(axes[i], METHODS.items(), strict=True):
+            error = np.maximum(errors[of][name], _FLOOR).reshape(shape)
+            # An image inside the SVG: thousands of cells as paths would be megabytes.
+            image = ax.pcolormesh(means, variances, error, norm=norm, cmap="viridis", shading="nearest", rasterized=True)
+            ax.set_yscale("log")
+            ax.minorticks_off()
+            if i == 0:
+                ax.set_title(label, fontsize=10)
+            elif negative[name].any():
+                _hatch(ax, means, variances, negative[name].reshape(shape))
+    for ax in axes[-1]:
+        ax.set_xlabel("mean of z")
+    for ax, label in zip(axes[:, 0], ("mean", "variance"), strict=True):
+        ax.set_ylabel(f"|error| of the {label}\nvariance of z")
+    figure.colorbar(image, ax=axes, label="absolute error (darker is less)", extend="min", aspect=40)
+    figure.text(0.01, 0.005, "hatched: the variance comes out negative", fontsize=9)
+    figure.get_layout_engine().set(rect=(0.0, 0.035, 1.0, 0.965))  # type: ignore[union-attr, call-arg]
+    return figure
+
+
+def _hatch(ax: Any, means: Array, variances: Array, where: npt.NDArray[np.bool_]) -> None:
+    filled = ax.contourf(means, variances, where.astype(float), levels=[0.5, 1.5], colors="none", hatches=["////"])
+    filled.set_edgecolor("white")
+    filled.set_linewidth(0.0)  # no outline: the spline's slivers, a cell wide, would be all outline
+
+
+def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDArray[np.bool_]) -> Figure:
+    from matplotlib.colors import CenteredNorm
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
+    ax = figure.subplots()
+    image = ax.pcolormesh(means, variances, excess, norm=CenteredNorm(), cmap="PuOr_r", shading="nearest", rasterized=True)
+    ax.contour(means, variances, excess, levels=[0.0], colors="black", linewidths=0.8)
+    if negative.any():
+        ax.contour(means, variances, negative.astype(float), levels=[0.5], colors="black", linestyles="dashed", linewidths=1.4)
+    ax.set(yscale="log", xlabel="mean of z", ylabel="variance of z")
+    ax.set_title(
+        "Analytic variance minus the true one (solid: they agree; dashed: inside, the analytic one is negative)", fontsize=10
+    )
+    figure.colorbar(image, ax=ax, label="orange: too large, purple: too small")
+    return figure
+
+
+def _alt(errors: dict[str, dict[str, Array]]) -> str:
+    largest = ", ".join(f"{METHODS[name][0]} {error.max():.0e}" for name, error in errors["var"].items())
+    return (
+        "Eight maps of the absolute error over input mean and variance in logarithmic colour, the mean above, the variance "
+        f"below, a column a method; largest errors of the variance: {largest}; hatching marks negative variances."
+    )
+
+
+def _alt_sign(excess: pd.Series) -> str:
+    return (
+        f"Map of the analytic variance's signed error: too large on {100 * float((excess > 0).mean()):.0f} % of the grid, too "
+        "small on the rest, in two lobes near |mean| = 0.8 at small variances, where it is negative, and along large variances."
+    )

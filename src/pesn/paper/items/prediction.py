@@ -1,0 +1,362 @@
+"""A network in its own loop predicts a robot: in closed form, with and without covariances, beside samples of the same loop.
+
+Two ways of predicting, as in the paper's Algorithm 3. *Single-step*: every row goes on from the true state, with an error of
+known deviation on it; *multi-step*: only the first row does, and the network goes on from what it predicted itself. Either way
+the weights are given for each step, so that every method uses the same ones. All numbers are in the network's scaled units.
+
+>>> import numpy as np
+>>> steps_until(np.array([True, True, False, True]))
+2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn import Forecaster, Mesh, ProbabilisticESN
+from pesn._support.arguments import FloatArray
+from pesn.readout.online import go_on
+from pesn.readout.online import learn as learn_online
+from pesn.readout.ridge import Readout
+from pesn.readout.rls import RLSState
+from pesn.reservoir.closed_loop import Loop
+from pesn.reservoir.drive import run
+from pesn.statespace import start
+from pesn.systems.trajectories import Trajectories
+
+__all__ = [
+    "FORMS",
+    "Case",
+    "Robot",
+    "Samples",
+    "carried",
+    "fair_forecasts",
+    "free_run",
+    "kinematics",
+    "learn",
+    "merged",
+    "multi_step",
+    "sample",
+    "single_step",
+    "steps_until",
+    "updated",
+]
+
+Array = npt.NDArray[np.float64]
+
+# The paper's network keeps variances alone and passes tanh by splines; ours keeps all covariances.
+FORMS: dict[str, dict[str, Any]] = {
+    "diagonal": {"form": "diagonal", "moments": ("spline", Mesh(-10.0, 10.0, 101))},
+    "full": {"form": "full", "moments": ("surface", None)},
+}
+
+
+def kinematics(n_states: int, positions: Sequence[int], velocities: Sequence[int], dt: float) -> tuple[Array, Array, Array]:
+    """(A, B, c) of a Forecaster: each position moves by the mean of the old and the new value of its velocity.
+
+    >>> A, B, c = kinematics(4, [0, 1], [2, 3], 0.02)
+    >>> A[0], B[0], c
+    (array([1.  , 0.  , 0.01, 0.  ]), array([0.01, 0.  ]), array([0., 0.]))
+    """
+    n = len(positions)
+    A, B = np.zeros((n, n_states)), 0.5 * dt * np.eye(n)
+    A[np.arange(n), positions] = 1.0
+    A[np.arange(n), velocities] = 0.5 * dt
+    return A, B, np.zeros(n)
+
+
+# ---------------------------------------------------------------- what is learnt
+
+
+@dataclass(frozen=True, eq=False)
+class Robot:
+    """A trained network in its loop, with the run that it is judged on.
+
+    ``rows`` (T, d), ``known`` (T, u) and ``targets`` (T − 1, m) are the whole run, in scaled units, of which the network has
+    learnt from the rows before ``first``. ``units`` (T − 1, N): the network's, after it has taken in each row.
+    """
+
+    loop: Loop
+    rows: Array
+    known: Array
+    targets: Array
+    units: Array
+    first: int
+    mean: Array
+    width: Array  # (d + m,), of the states and of the changes
+
+    def features(self, k: int) -> Array:
+        """[1, z, h] of row k, (1, p)."""
+        return np.concatenate([[1.0], self.rows[k], self.known[k], self.units[k]])[None]
+
+
+def forecaster_of(trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: dict[str, Any],
+                  train_rows: int, calibrate: bool) -> Forecaster:  # fmt: skip
+    """Trained on all runs but the last, and on the first ``train_rows`` rows of the last."""
+    d = trajectories.states.shape[1]
+    # the paper's weights do not shrink with the number of inputs
+    scaling = network.get("input_scaling", 0.5) * (d + trajectories.inputs.shape[1]) ** 0.5
+    n = sum(trajectories.lengths[:-1]) + train_rows
+    forecaster = Forecaster(
+        ProbabilisticESN(**{**network, "input_scaling": scaling}),
+        learn=list(velocities),
+        kinematics=kinematics(d, positions, velocities, trajectories.dt),
+        calibrate=calibrate,
+    )
+    lengths = [*trajectories.lengths[:-1], train_rows]
+    return forecaster.fit(trajectories.states[:n], trajectories.inputs[:n], lengths=lengths)
+
+
+def learn(trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: dict[str, Any],
+          train_rows: int) -> Robot:  # fmt: skip
+    """The network alone, without what makes its forecasts honest: its own loop is what is sampled."""
+    forecaster = forecaster_of(trajectories, positions, velocities, {**network, "process_noise": 0.0}, train_rows, False)
+    loop = forecaster.loop(("state",))
+    run_ = trajectories[len(trajectories) - 1]
+    rows, known = forecaster.scaled(run_.states, run_.inputs)
+    targets = np.diff(rows, axis=0)[:, loop.learn] / loop.scale
+    units, _, _ = run(loop.reservoir, np.hstack([rows, known])[:-1], feedback=targets)
+    scale = forecaster.scale_
+    width = np.concatenate([scale.y_std, loop.scale * scale.y_std[loop.learn]])
+    mean = np.concatenate([scale.y_mean, np.zeros(len(loop.learn))])
+    return Robot(loop, rows, known, targets, units, train_rows, mean, width)
+
+
+# ---------------------------------------------------------------- weights that are updated
+
+
+def updated(robot: Robot, rows: Sequence[int], delta: float | None, forgetting: float) -> list[tuple[Readout, RLSState]]:
+    """The readout as it is *before* each of ``rows`` (ascending) is learnt from: all that a forecast from there may know."""
+    readout, rls = go_on(robot.loop.readout, delta)
+    result, seen = [], robot.first
+    for row in rows:
+        for k in range(seen, row):
+            _, readout, rls = learn_online(readout, rls, robot.features(k), robot.targets[k : k + 1], forgetting)
+        seen = max(seen, row)
+        result.append((readout, rls))
+    return result
+
+
+# ---------------------------------------------------------------- what is predicted
+
+
+class Case(NamedTuple):
+    """A stretch to predict: from x (p + N,) over the steps of ``known`` (T + 1, u), states and units in error by deviations.
+
+    ``weights`` (T, m, F), or (m, F) where they stay. ``rows`` (T, d) and ``outputs`` (T, m) are true, and single steps go on from
+    them; None: the network goes on from its own.
+    """
+
+    loop: Loop
+    x: Array
+    known: Array
+    weights: FloatArray
+    std: float
+    unit_std: float = 0.0
+    rows: Array | None = None
+    outputs: Array | None = None
+
+    def maps(self) -> list[tuple[Array, Array]]:
+        """(K, k) of c ← K x + k for each step, the controls of the next row in k."""
+        result: list[tuple[Array, Array]] = []
+        for j in range(len(self.known) - 1):
+            if self.weights.ndim == 3 or not result:
+                weights = self.weights[j] if self.weights.ndim == 3 else self.weights
+                K, constant = affine(self.loop, weights)
+            k = constant.copy()
+            k[self.loop.at_known] = self.known[j + 1]
+            result.append((K, k))
+        return result
+
+    @property
+    def shown(self) -> npt.NDArray[np.intp]:
+        """Where the states and the network's outputs are in x."""
+        loop = self.loop
+        return np.concatenate([np.arange(loop.size), np.arange(loop.n_carried)[loop.at_output]])
+
+
+def affine(loop: Loop, weights: FloatArray) -> tuple[Array, Array]:
+    """(K, k) of the loop with other weights."""
+    K, k, _ = replace(loop, readout=loop.readout._replace(weights=weights)).step_map
+    return K, k
+
+
+def _start(robot: Robot, k: int) -> Array:
+    """x (p + N,) before row k is taken in: the units have seen every row before it."""
+    loop = robot.loop
+    x = np.zeros(loop.n_carried + robot.units.shape[1])
+    x[: loop.size], x[loop.at_known], x[loop.at_output] = robot.rows[k], robot.known[k], robot.targets[k - 1]
+    x[loop.n_carried :] = robot.units[k - 1]
+    return x
+
+
+def single_step(robot: Robot, k: int, steps: int, std: float, weights: FloatArray) -> Case:
+    """Rows k + 1 … k + steps, each from the true row before it, with an error of ``std`` on that."""
+    ahead = slice(k + 1, k + 1 + steps)
+    outputs = robot.targets[k : k + steps]
+    return Case(robot.loop, _start(robot, k), robot.known[k : k + steps + 1], weights, std, 0.0, robot.rows[ahead], outputs)
+
+
+def multi_step(robot: Robot, k: int, steps: int, std: float, weights: FloatArray, unit_std: float = 0.0) -> Case:
+    """Rows k + 1 … k + steps, from row k with an error of ``std`` on it, and of ``unit_std`` on each unit."""
+    return Case(robot.loop, _start(robot, k), robot.known[k : k + steps + 1], weights, std, unit_std)
+
+
+def carried(case: Case, name: str) -> tuple[Array, Array]:
+    """Mean and deviation (T, d + m) of the states and of the outputs, in closed form; ``name`` of :data:`FORMS`."""
+    form, (method, mesh) = FORMS[name]["form"], FORMS[name]["moments"]
+    loop = replace(case.loop, form=form, options={**case.loop.options, "method": method, "mesh": mesh})
+    p, d, shown = loop.n_carried, loop.size, case.shown
+    N = len(case.x) - p
+    error = np.zeros((p, d))
+    error[:d] = case.std * np.eye(d)
+    units = case.unit_std * np.eye(N) if case.unit_std else np.zeros((0, N))
+    belief = start(form, case.x[p:], units, loop.coupling).carry(np.zeros((p, N)), case.x[:p], error)
+    means, stds = [], []
+    for j, (K, k) in enumerate(case.maps()):
+        belief = belief.through_units(loop.coupling).carry(K, k)
+        means.append(belief.mean[shown])
+        stds.append(np.sqrt(np.maximum(belief.variances()[shown], 0.0)))
+        if case.rows is not None:
+            assert case.outputs is not None
+            true = np.zeros(p)
+            true[:d], true[loop.at_known], true[loop.at_output] = case.rows[j], case.known[j + 1], case.outputs[j]
+            belief = belief.carry(np.zeros((p, p + N)), true, error)
+    return np.array(means), np.array(stds)
+
+
+class Samples(NamedTuple):
+    """What n samples say: mean, sum of squared deviations, and how many lie in each band; (T, d + m), bands first."""
+
+    n: int
+    mean: Array
+    square: Array
+    inside: Array
+
+    @property
+    def std(self) -> Array:
+        """(T, d + m)."""
+        result: Array = np.sqrt(self.square / self.n)
+        return result
+
+
+def sample(case: Case, bands: Array, n: int, seed: int) -> Samples:
+    """The same loop with n deterministic networks, each from errors of its own; ``bands`` (b, 2, T, d + m): lower and upper.
+
+    Errors come in pairs of opposite sign, which takes most of the chance out of the mean.
+    """
+    rng = np.random.default_rng(seed)
+    loop, p, d, shown = case.loop, case.loop.n_carried, case.loop.size, case.shown
+
+    def errors(std: float, size: int) -> Array:
+        half = std * rng.standard_normal(((n + 1) // 2, size))
+        return np.concatenate([half, -half])[:n]
+
+    x = np.tile(case.x, (n, 1))
+    x[:, :d] += errors(case.std, d)
+    if case.unit_std:
+        x[:, p:] += errors(case.unit_std, x.shape[1] - p)
+    move = mover(loop)
+    mean, square = np.empty((2, len(case.known) - 1, len(shown)))
+    inside = np.empty((len(bands), *mean.shape))
+    for j, (K, k) in enumerate(case.maps()):
+        move(x, K, k)
+        now = x[:, shown]
+        mean[j] = now.mean(axis=0)
+        square[j] = np.sum(np.square(now - mean[j]), axis=0)
+        for i, (low, high) in enumerate(bands):
+            inside[i, j] = np.sum((now >= low[j]) & (now <= high[j]), axis=0)
+        if case.rows is not None:
+            assert case.outputs is not None
+            x[:, :d], x[:, loop.at_output] = case.rows[j] + errors(case.std, d), case.outputs[j]
+    return Samples(n, mean, square, inside)
+
+
+def mover(loop: Loop) -> Any:
+    """A function that moves x (n, p + N) one step on, in place: the network's own equations, sample by sample."""
+    r, p = loop.reservoir, loop.n_carried
+    C, W, L = loop.coupling.C.T.copy(), r.W.toarray().T.copy(), r.leak_rate
+
+    def move(x: Array, K: Array, k: Array) -> None:
+        unit = np.tanh(x[:, :p] @ C + x[:, p:] @ W + r.bias)
+        x[:, p:] = (1.0 - L) * x[:, p:] + L * unit
+        x[:, :p] = x @ K.T + k
+
+    return move
+
+
+def merged(parts: Sequence[Samples]) -> Samples:
+    """Several batches as one."""
+    n = sum(part.n for part in parts)
+    mean = np.asarray(sum(part.n * part.mean for part in parts)) / n
+    square = sum(part.square + part.n * np.square(part.mean - mean) for part in parts)
+    return Samples(n, mean, np.asarray(square), np.asarray(sum(part.inside for part in parts)))
+
+
+def free_run(robot: Robot, k: int, steps: int, readout: Readout, rls: RLSState | None = None, forgetting: float = 1.0) -> Any:
+    """Means (T, d + m) of a multi-step prediction from an exactly known row k, and the weights (T, m, F) that each step used.
+
+    With ``rls`` the weights are updated inside the forecast with the true rows to come, as Algorithm 3 prints it: no forecast.
+    """
+    loop, case = robot.loop, multi_step(robot, k, steps, 0.0, readout.weights)
+    move, x, d, p = mover(loop), case.x[None].copy(), loop.size, loop.n_carried
+    used, means = [], []
+    for j in range(steps):
+        K, constant = affine(loop, readout.weights)
+        used.append(readout.weights)
+        before = x[0].copy()
+        constant = constant.copy()
+        constant[loop.at_known] = robot.known[k + j + 1]
+        move(x, K, constant)
+        means.append(x[0, case.shown])
+        if rls is not None:
+            b = np.concatenate([[1.0], before[:d], robot.known[k + j], x[0, p:]])
+            target = (robot.rows[k + j + 1] - before[:d])[loop.learn] / loop.scale
+            _, readout, rls = learn_online(readout, rls, b[None], target[None], forgetting)
+    return np.array(means), np.array(used)
+
+
+def steps_until(good: npt.ArrayLike) -> int:
+    """Steps before the first that is not good; all of them if none is."""
+    wrong = np.flatnonzero(~np.asarray(good, bool))
+    return int(wrong[0]) if len(wrong) else np.size(good)
+
+
+# ---------------------------------------------------------------- the fair forecast
+
+
+def fair_forecasts(
+    trajectories: Trajectories,
+    positions: Sequence[int],
+    velocities: Sequence[int],
+    network: dict[str, Any],
+    train_rows: int,
+    calibrate: bool,
+    origins: Sequence[int],
+    steps: int,
+    context: int,
+) -> dict[str, tuple[Array, Array]]:
+    """Means and deviations (origins, steps, d), in units of the robot, of :class:`pesn.Forecaster`: every error counted.
+
+    "frozen": the weights of the training rows; "updated": weights updated by all rows up to each origin, none after.
+    """
+    forecaster = forecaster_of(trajectories, positions, velocities, network, train_rows, calibrate)
+    last = trajectories[len(trajectories) - 1]
+    y, u = last.states, last.inputs
+
+    frozen = [forecaster.forecast(steps, (y[k - context + 1 : k + 1], u[k - context + 1 : k]), u[k : k + steps]) for k in origins]
+    moving, seen = [], train_rows
+    for k in origins:
+        if k + 1 > seen:
+            forecaster.update(y[seen : k + 1], u[seen : k + 1])
+            seen = k + 1
+        moving.append(forecaster.forecast(steps, None, u[k : k + steps]))
+    return {
+        name: (np.array([one.mean for one in some]), np.array([one.std for one in some]))
+        for name, some in (("frozen", frozen), ("updated", moving))
+    }

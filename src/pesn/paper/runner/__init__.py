@@ -1,0 +1,1 @@
+"""Running the paper's items: on which processes, what is kept of them, all of them with one call."""

@@ -1,0 +1,6 @@
+"""Reservoirs: their weights, and driving one over a sequence, open or in a closed loop."""
+
+from pesn.reservoir.drive import State, run, run_batch, run_gaussian
+from pesn.reservoir.weights import Reservoir, check, draw
+
+__all__ = ["Reservoir", "State", "check", "draw", "run", "run_batch", "run_gaussian"]

@@ -1,0 +1,313 @@
+"""Reservoirs over time: driving one over a sequence, with certain or with uncertain inputs.
+
+h_k = (1 − L) h_{k−1} + L tanh(W_in z_k + W_fb y_{k−1} + W h_{k−1} + bias) + M_e w_k;   y_k = W_out [1, z_k, h_k]
+
+>>> import numpy as np
+>>> reservoir = draw(100, n_inputs=1, n_outputs=1, rng=0)
+>>> inputs = np.sin(0.1 * np.arange(300))[:, None]
+>>> states, _, last = run(reservoir, inputs)
+>>> states.shape, bool((last.mean == states[-1]).all())
+((300, 100), True)
+>>> means, variances, _, last = run_gaussian(reservoir, inputs, np.full((300, 1), 0.01))
+>>> bool((variances > 0.0).all())
+True
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.arguments import as_real, refuse_negative
+from pesn._support.checks import number
+from pesn.activations import get
+from pesn.moments import MomentMethod, named_method
+from pesn.reservoir.weights import Reservoir, Seed, check, draw
+
+__all__ = ["Reservoir", "State", "check", "draw", "run", "run_batch", "run_gaussian"]
+
+Array = npt.NDArray[Any]
+
+
+class State(NamedTuple):
+    """Where a run stopped: hidden state and last output, each with its variance, which is None for a deterministic run.
+
+    ``cov``, where covariances are kept: of [output, units], (m + N, m + N); or, with ``own`` (N,), its factor F (m + N, k): the
+    covariance is then F Fᵀ + diag(0, own).
+    """
+
+    mean: Array
+    var: Array | None = None
+    output: Array | None = None
+    output_var: Array | None = None
+    cov: Array | None = None
+    own: Array | None = None
+
+
+def run(
+    reservoir: Reservoir,
+    inputs: npt.ArrayLike,
+    state: State | None = None,
+    *,
+    feedback: npt.ArrayLike | None = None,
+    readout: npt.ArrayLike | None = None,
+    noise: float = 0.0,
+    rng: Seed = None,
+) -> tuple[Array, Array | None, State]:
+    """Drive a reservoir over ``inputs`` (T, d): states (T, N), outputs (T, m) or None, and where it stopped.
+
+    Parameters
+    ----------
+    state
+        Where to start; None is 0. A run cut in two gives the same numbers as the whole. Variances in it are not used.
+    feedback
+        The outputs that a teacher feeds back, (T, m): row k is used at step k + 1, the first step uses ``state.output``.
+    readout
+        W_out (m, 1 + d + N): the outputs are computed, and fed back where ``feedback`` is None. With neither, nothing is.
+    noise
+        M_e, the standard deviation of what is added to every unit at every step, drawn from ``rng``.
+    """
+    job = _Job(reservoir, inputs, state, feedback, readout, noise)
+    return job.run(None if rng is None and not noise else np.random.default_rng(rng))  # a fresh seed takes longer than a row
+
+
+def run_batch(
+    reservoir: Reservoir,
+    sequences: Sequence[npt.ArrayLike],
+    states: Sequence[State | None] | None = None,
+    *,
+    feedback: Sequence[npt.ArrayLike] | None = None,
+    readout: npt.ArrayLike | None = None,
+    noise: float = 0.0,
+    rng: Seed = None,
+    n_jobs: int | None = None,
+) -> list[tuple[Array, Array | None, State]]:
+    """:func:`run` on independent sequences, in parallel threads; all are checked before the first one starts.
+
+    With noise, sequence i draws from ``np.random.default_rng(rng).spawn(n)[i]``, whichever thread it runs in.
+    """
+    n = len(sequences)
+    for name, values in (("states", states), ("feedback", feedback)):
+        if values is not None and len(values) != n:
+            raise ValueError(f"{name} must have one entry for each of the {n} sequences, got {len(values)}")
+    jobs = []
+    for i, inputs in enumerate(sequences):
+        try:
+            jobs.append(
+                _Job(reservoir, inputs, states[i] if states else None, None if feedback is None else feedback[i], readout, noise)
+            )
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"sequence {i}: {error}") from error
+    generators = np.random.default_rng(rng).spawn(n)
+    with ThreadPoolExecutor(n_jobs or os.cpu_count() or 1) as pool:
+        return list(pool.map(_Job.run, jobs, generators))
+
+
+def run_gaussian(
+    reservoir: Reservoir,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike | None,
+    state: State | None = None,
+    *,
+    feedback: npt.ArrayLike | None = None,
+    readout: npt.ArrayLike | None = None,
+    noise: float = 0.0,
+    moments: str | tuple[str, Any] = "surface",
+    rng: Seed = None,
+) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
+    """The paper's diagonal PESN: state means and variances (T, N), the outputs' or None, and where it stopped.
+
+    Inputs are Gaussian with mean and variance (T, d), None for certain ones. Units are taken as independent:
+    v_a = (W_in∘W_in) v_z + (W_fb∘W_fb) v_y + (W∘W) v_h, then v_h ← (1 − L)² v_h + L² Var[tanh a] + M_e².
+
+    Parameters
+    ----------
+    moments
+        ``"surface"``: inside the compiled loop, within 1e-8 of :func:`pesn.moments`. Any other method of that function,
+        or ``("spline", pesn.Mesh(...))``: step by step, slowly; ``rng`` is for ``"monte-carlo"``.
+
+    The other parameters are those of :func:`run`; a teacher's outputs are certain.
+    """
+    method, mesh = named_method("moments", moments)
+    job = _Job(reservoir, mean, state, feedback, readout, noise, name="mean")
+    v = np.zeros_like(job.inputs) if var is None else _rows("var", var, reservoir.n_inputs, len(job.inputs))
+    refuse_negative("var", v)
+    return job.run_gaussian(v, method, mesh, np.random.default_rng(rng))
+
+
+class _Job:
+    """One sequence, checked and laid out for the kernels."""
+
+    def __init__(
+        self,
+        reservoir: Reservoir,
+        inputs: Any,
+        state: State | None,
+        feedback: Any,
+        readout: Any,
+        noise: float,
+        name: str = "inputs",
+    ) -> None:
+        n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
+        if noise != 0.0 or type(noise) is not float:
+            number("noise", noise, 0.0, math.inf, "[)")
+        if state is not None and not isinstance(state, State):
+            raise TypeError(f"state must be a pesn.reservoir.drive.State, got {type(state).__name__}")
+        given = State(np.zeros(n)) if state is None else state
+        self.reservoir, self.noise = reservoir, float(noise)
+        self.inputs = _rows(name, inputs, d)
+        self.h, self.h_var = _vector("state.mean", given.mean, n), _vector("state.var", given.var, n)
+        self.y, self.y_var = _vector("state.output", given.output, m), _vector("state.output_var", given.output_var, m)
+        self.teacher = _frozen(np.empty((0, m))) if feedback is None else _rows("feedback", feedback, m, len(self.inputs))
+        self.readout = None if readout is None else _rows("readout", readout, 1 + d + n, m)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Of the outputs."""
+        return (0, 0) if self.readout is None else (len(self.inputs), self.reservoir.n_outputs)
+
+    def _loop(self, kernels: Any) -> tuple[Any, ...]:
+        """What both kernels are told after the inputs: what is fed back, and the weights that read out."""
+        fed = kernels.OWN if self.readout is not None else kernels.NOTHING
+        fed = kernels.TEACHER if len(self.teacher) else fed
+        return fed, self.teacher, _NO_READOUT if self.readout is None else self.readout, self.noise
+
+    def _weights(self, kernels: Any) -> Any:
+        """W_in and W_fb by columns, over which the kernels vectorise."""
+        r = self.reservoir
+        rows = _frozen(r.indptr, _UNSIGNED), _frozen(r.indices, _UNSIGNED), _frozen(r.data)
+        return kernels.Weights(*rows, _frozen(r.W_in.T), _frozen(r.W_fb.T), _frozen(r.bias), float(r.leak_rate))
+
+    def run(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
+        kernels = import_module("pesn.reservoir.kernels")  # here, not above: it brings numba
+        shape = len(self.inputs), self.reservoir.n_units
+        states = rng.standard_normal(shape) if self.noise and rng is not None else np.empty(shape)
+        outputs, h, y = np.empty(self._shape), self.h.copy(), self.y.copy()
+        kernels.drive(self._weights(kernels), self.inputs, *self._loop(kernels), h, y, states, outputs)
+        return states, None if self.readout is None else outputs, State(h, None, y, None)
+
+    def run_gaussian(
+        self, var: Array, method: str, mesh: Any, rng: np.random.Generator
+    ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
+        refuse_negative("state.var", self.h_var)
+        refuse_negative("state.output_var", self.y_var)
+        if method != "surface":
+            states, outputs, h, y = self._step_by_step(var, method, mesh, rng)
+        else:
+            states, outputs, h, y = self._in_turn(var)
+        return states[0], states[1], None if self.readout is None else (outputs[0], outputs[1]), State(h[0], h[1], y[0], y[1])
+
+    def _in_turn(self, var: Array) -> tuple[Array, Array, Array, Array]:
+        """Rows that nothing makes uncertain by the deterministic kernel, to the bit, the others by the probabilistic one.
+
+        Which of the two a row gets depends on the state before it and its own variance alone: not on how a run was cut.
+        """
+        kernels = import_module("pesn.reservoir.kernels")
+        net, (fed, _, readout, noise) = self._weights(kernels), self._loop(kernels)
+        n_rows = len(self.inputs)
+        var, blurred = _frozen(var), np.asarray(var.any(axis=1))
+        states, outputs = np.empty((2, n_rows, len(self.h))), np.empty((2, *self._shape))
+        h, y = np.stack([self.h, self.h_var]), np.stack([self.y, self.y_var])
+        row = 0
+        while row < n_rows:
+            rest = slice(row, n_rows)
+            if noise > 0.0 or h[1].any() or y[1].any() or blurred[row]:
+                surface = import_module("pesn.moments.tables").load(get("tanh"), None)
+                # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
+                new, out = (a if row == 0 else np.empty((2, *a[0, rest].shape)) for a in (states, outputs))
+                both, given = h.T.copy(), (self.inputs[rest], var[rest], fed, self.teacher[rest], readout, noise)
+                kernels.drive_gaussian(surface, kernels.rules(), net, *given, both, y, new, out)
+                if row > 0:
+                    states[:, rest], outputs[:, rest] = new, out
+                h = both.T.copy()
+                row, after = n_rows, row
+                for r in after + np.flatnonzero(states[1, after : n_rows - 1, 0] == 0.0):  # has all variance died away?
+                    left = outputs[1, r] if fed == kernels.OWN else y[1]
+                    if not (noise > 0.0 or blurred[r + 1] or states[1, r].any() or left.any()):
+                        h, row = states[:, r].copy(), int(r) + 1
+                        y[0] = self.teacher[r] if fed == kernels.TEACHER else outputs[0, r] if fed == kernels.OWN else y[0]
+                        y[1] = 0.0
+                        break
+            else:
+                stop = row + int(np.argmax(blurred[rest])) if blurred[rest].any() else n_rows
+                part = slice(row, stop)
+                loop = self.inputs[part], fed, self.teacher[part], readout, noise
+                kernels.drive(net, *loop, h[0], y[0], states[0, part], outputs[0, part])
+                states[1, part], outputs[1, part], row = 0.0, 0.0, stop
+        return states, outputs, h, y
+
+    def _step_by_step(self, var: Array, method: str, mesh: Any, rng: np.random.Generator) -> tuple[Any, Any, Any, Any]:
+        """The same by any method of :func:`pesn.moments`: the formulas as they are written."""
+        r, L = self.reservoir, self.reservoir.leak_rate
+        W, readout = r.W, np.zeros((r.n_outputs, 1 + r.n_inputs + r.n_units)) if self.readout is None else self.readout
+        states, outputs = np.empty((2, len(self.inputs), r.n_units)), np.empty((2, len(self.inputs), r.n_outputs))
+        h, v, y, y_var = self.h, self.h_var, self.y, self.y_var
+        fed = bool(len(self.teacher)) or self.readout is not None
+        moments = MomentMethod("tanh", method, mesh=mesh, rng=rng)
+        for k, (z, z_var) in enumerate(zip(self.inputs, var, strict=True)):
+            a, a_var = r.W_in @ z + W @ h + r.bias, r.W_in**2 @ z_var + W.power(2) @ v
+            if fed:
+                a, a_var = a + r.W_fb @ y, a_var + r.W_fb**2 @ y_var
+            unit, unit_var = moments(a, a_var)
+            # "spline-raw" can fall below 0, where no next step could start
+            h, v = (1 - L) * h + L * unit, (1 - L) ** 2 * v + L**2 * np.maximum(unit_var, 0.0) + self.noise**2
+            states[:, k] = h, v
+            outputs[:, k] = readout @ np.concatenate([[1.0], z, h]), readout**2 @ np.concatenate([[0.0], z_var, v])
+            if len(self.teacher):
+                y, y_var = self.teacher[k], np.zeros_like(y)
+            elif fed:
+                y, y_var = outputs[0, k], outputs[1, k]
+        return states, outputs, (h.copy(), v.copy()), (y.copy(), y_var.copy())
+
+
+_DOUBLE, _UNSIGNED = np.dtype(np.float64), np.dtype(np.uint32)
+
+
+def _frozen(values: Array, dtype: np.dtype[Any] = _DOUBLE) -> Array:
+    """Contiguous and read-only, whatever was given: numba compiles once for each kind of array."""
+    array = np.ascontiguousarray(values, dtype).view()
+    array.setflags(write=False)
+    return array
+
+
+_NO_READOUT = _frozen(np.empty((0, 0)))
+
+
+def _rows(argument: str, value: Any, width: int, length: int | None = None) -> Array:
+    try:
+        array = as_real(argument, value)
+    except (TypeError, ValueError):
+        _refuse_infinite(argument, value)
+        raise  # not numbers: as_real says what they are instead
+    if array.ndim != 2 or array.shape[1] != width or (length is not None and len(array) != length):
+        raise ValueError(f"{argument} must have shape ({'T' if length is None else length}, {width}), got {array.shape}")
+    return _frozen(array)
+
+
+def _refuse_infinite(argument: str, value: Any) -> None:
+    """A ValueError with the row and the column of the first NaN or infinity, where there is one."""
+    try:
+        infinite = ~np.isfinite(np.asarray(value, dtype=float))
+    except (TypeError, ValueError):
+        return
+    if infinite.ndim == 2 and infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise ValueError(
+            f"{argument} must be finite, got {np.asarray(value)[row, column]} in row {row}, column {column}"
+        ) from None
+
+
+def _vector(argument: str, value: Any, size: int) -> Array:
+    if value is None:
+        return np.zeros(size)
+    array = as_real(argument, value)
+    if array.shape != (size,):
+        raise ValueError(f"{argument} must have shape ({size},), got {array.shape}")
+    return np.ascontiguousarray(array, _DOUBLE)

@@ -1,0 +1,265 @@
+"""Where a reservoir starts when nothing was washed out: its state, guessed from the few rows that went in before.
+
+A driven reservoir forgets its start, so its state is nearly a function of its last inputs: h_k ≈ B φ(z_k, z_{k−1}, ...).
+φ are all the products of up to two entries of the last l rows; B is found by ridge regression over a training run, and
+what it leaves unexplained is a covariance. Features are ordered so that those of l rows come before those that row l + 1
+adds: one triangular factor then answers for every l, down to l = 0, the stationary mean and covariance of the state.
+
+>>> import numpy as np
+>>> from pesn.reservoir.drive import draw, run
+>>> inputs = np.sin(0.3 * np.arange(2000))[:, None] + 0.1 * np.random.default_rng(0).normal(size=(2000, 1))
+>>> states, _, _ = run(draw(20, n_inputs=1, n_outputs=1, rng=0), inputs)
+>>> start = learn([(inputs[:1500], states[:1500], 100)])
+>>> errors = [np.abs(states[1800] - start.given(inputs[1801 - rows : 1801])[0]).max() for rows in (0, 1, 3)]
+>>> bool(errors[0] > errors[1] > errors[2])
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
+
+from pesn._support.arguments import as_real
+from pesn._support.checks import whole_number
+
+__all__ = ["MOST_FEATURES", "Start", "learn"]
+
+Array = npt.NDArray[np.float64]
+
+_RIDGE = 1e-6  # as a share of each feature's own square sum
+MOST_LAGS, MOST_FEATURES = 7, 600
+_ROWS_PER_COLUMN = 6  # of the regression: more hardly change its answer
+_SHARE = 4  # rows for each feature, at least
+_BLOCK = 4  # rows for each column that are factored at a time
+_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
+
+
+class Start(NamedTuple):
+    """What a training run says about the state h (N) behind the inputs z (d): made by :func:`learn`.
+
+    ``root`` (F + N, F + N) is the triangular factor R of [Φ H], F features beside N states in each of ``n_samples`` rows, with a
+    ridge row under each feature but the constant. Features are made of (z − ``center``)/``spread``, so that |·| ≤ 1 in
+    training; an input that never changed has a spread of 0 and counts for nothing. ``low`` and ``high`` (F + N,) are the
+    range of each feature and each state in training. ``lags`` is the most rows that are made use of.
+
+    The ridge is 1e-6 of each feature's square sum. It adds that share to the variances of z in :meth:`joint`, nothing to
+    :meth:`stationary`, and its own penalty to the covariance of :meth:`given`, which is never below that of the residuals.
+    """
+
+    root: Array
+    center: Array
+    spread: Array
+    low: Array
+    high: Array
+    n_states: int
+    lags: int
+    n_samples: int
+
+    @property
+    def n_inputs(self) -> int:
+        """d, the length of an input row."""
+        return len(self.center)
+
+    @property
+    def n_features(self) -> int:
+        """F, the constant and the inputs among them: never below 1 + d."""
+        return len(self.low) - self.n_states
+
+    def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
+        """Mean (N,) and root (r, N) of the state that has just taken in the last row of ``z`` (l, d): cov = rootᵀ root.
+
+        The last ``lags`` rows are used, or all where there are fewer; with none this is :meth:`stationary`. Squares explode
+        outside the training range, and rows that jump as no training rows did are far outside, too: each feature, and then
+        each state's mean, is held at most one width of its own training range beyond that range. The covariance is that of
+        the training rows on average: it does not grow outside.
+
+        >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
+        >>> mean, root = learn([(z, z * z, 0)], max_lags=1).given([[2.0]])
+        >>> mean.round(3), bool(root.T @ root < 1e-4)
+        (array([4.]), True)
+        """
+        rows = as_real("z", z)
+        if rows.ndim != 2 or rows.shape[1] != self.n_inputs:
+            raise ValueError(f"z must have shape (l, {self.n_inputs}), got {rows.shape}")
+        lags = min(len(rows), self.lags)
+        F, f = self.n_features, min(self.n_features, _n_features(self.n_inputs, lags))
+        # No entry was beyond 1 spread in training, so none passes 3 below: cut there first, and no product overflows.
+        near = np.clip(rows[len(rows) - lags :], self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
+        recent = _standard(near, self.center, self.spread)[::-1]
+        features = _features(recent.reshape(1, -1), self.n_inputs, lags, f)[0]
+        width = self.high - self.low
+        low, high = self.low - width, self.high + width
+        features = np.clip(features, low[:f], high[:f])
+        weights = solve_triangular(self.root[:f, :f], features, trans="T")
+        mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:])
+        return mean, self.root[f:, F:] / math.sqrt(max(self.n_samples - f, 1))
+
+    def stationary(self) -> tuple[Array, Array]:
+        """Mean (N,) and root (r, N) of the state at a row picked at random: cov = rootᵀ root.
+
+        >>> mean, root = learn([(np.zeros((3, 1)), np.array([[1.0], [2.0], [6.0]]), 0)]).stationary()
+        >>> mean, root.T @ root
+        (array([3.]), array([[7.]]))
+        """
+        return self.given(np.empty((0, self.n_inputs)))
+
+    def joint(self) -> tuple[Array, Array]:
+        """Mean (d + N,) and root (r, d + N) of an input row stacked on the state that it leads to: cov = rootᵀ root.
+
+        >>> mean, root = learn([(np.array([[0.0], [2.0]]), np.array([[5.0], [3.0]]), 0)]).joint()
+        >>> mean, (root.T @ root).round(3)
+        (array([1., 4.]), array([[ 2., -2.],
+               [-2.,  2.]]))
+        """
+        d, F = self.n_inputs, self.n_features
+        both = np.concatenate([self.root[:, 1 : 1 + d] * self.spread, self.root[:, F:]], axis=1)
+        mean = both[0] / self.root[0, 0]
+        mean[:d] += self.center
+        return mean, both[1:] / math.sqrt(max(self.n_samples - 1, 1))
+
+
+def learn(
+    rows: Iterable[tuple[npt.ArrayLike, npt.ArrayLike, int]], max_lags: int = MOST_LAGS, most_features: int = MOST_FEATURES
+) -> Start:
+    """Learn from sequences where a reservoir stands after what it was given.
+
+    Parameters
+    ----------
+    rows
+        Of each sequence, or of each piece of one, ``(z, h, skip)``: inputs z (T, d), states h (T, N) with h[t] the state
+        that z[t] led to, and how many rows come too early to learn from. They still serve as the rows before later ones.
+    max_lags
+        The most rows that a state may be made a function of.
+    most_features
+        The most features. As many lags are taken as this allows and as there are four rows for each feature; where not even
+        one lag fits with its products, one without them; where not even that, none (``lags`` is 0).
+
+    At most 6 (F + N) rows are used, spread evenly over all; memory is O((F + N)²) beside what was given.
+
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(size=(400, 2))
+    >>> h = np.vstack([z[:1], z[1:] + 0.5 * z[:-1] ** 2])      # a state that knows two rows
+    >>> start = learn([(z, h, 1)], max_lags=2)
+    >>> mean, root = start.given([[2.0, 0.0], [0.0, 1.0]])
+    >>> start.lags, mean.round(3)
+    (2, array([2., 1.]))
+    """
+    whole_number("max_lags", max_lags, 0)
+    whole_number("most_features", most_features, 1)
+    pieces = [_piece(i, item) for i, item in enumerate(rows)]
+    if not pieces:
+        raise ValueError("rows must hold at least one sequence, got none")
+    d, n_states = pieces[0][0].shape[1], pieces[0][1].shape[1]
+    for i, (z, h, _) in enumerate(pieces):
+        if (z.shape[1], h.shape[1]) != (d, n_states):
+            raise ValueError(f"rows[{i}] must have {d} inputs and {n_states} states, got {z.shape[1]} and {h.shape[1]}")
+    lags, F = _size(pieces, d, max_lags, most_features)
+    firsts = np.array([max(skip, lags - 1) for _, _, skip in pieces])
+    ends = np.cumsum([max(len(z) - first, 0) for (z, _, _), first in zip(pieces, firsts, strict=True)])
+    if ends[-1] == 0:
+        raise ValueError(f"rows must hold at least one row to learn from, got {len(pieces)} sequences that skip all of theirs")
+    picked = _spread_evenly(int(ends[-1]), _ROWS_PER_COLUMN * (F + n_states))
+    center, spread = _scale([z for z, _, _ in pieces])
+
+    root = np.zeros((F + n_states, F + n_states))
+    squares, low, high = np.zeros(F), np.full(len(root), np.inf), np.full(len(root), -np.inf)
+    blocks = np.array_split(picked, -(-len(picked) // (_BLOCK * (F + n_states))))
+    for block in blocks:
+        owners = np.searchsorted(ends, block, side="right")
+        columns = np.empty((len(block), F + n_states))
+        for i in np.unique(owners):
+            (z, h, _), mine = pieces[i], owners == i
+            t = block[mine] - ends[i] + len(z)  # the last rows of a piece are those to learn from
+            recent = z[t[:, None] - np.arange(max(lags, 1))]  # lag 0 even where it is no feature: joint() needs it
+            recent = _standard(recent, center, spread).reshape(len(t), -1)
+            columns[mine, :F], columns[mine, F:] = _features(recent, d, max(lags, 1), F), h[t]
+        squares += np.sum(np.square(columns[:, :F]), axis=0)
+        low, high = np.minimum(low, columns.min(axis=0)), np.maximum(high, columns.max(axis=0))
+        stacked = [root, columns]
+        if block is blocks[-1]:
+            # One row a feature, no row for the constant: R is regular whatever the features are, and the means stay exact.
+            ridge = np.sqrt(_RIDGE * np.where(squares > 0.0, squares, 1.0))
+            stacked.append(np.eye(F, F + n_states)[1:] * np.pad(ridge, (0, n_states)))
+        root = np.asarray(np.linalg.qr(np.concatenate(stacked), mode="r"))
+    return Start(root, center, spread, low, high, n_states, lags, len(picked))
+
+
+# ---------------------------------------------------------------- features
+
+
+def _n_features(d: int, lags: int) -> int:
+    """Of ``lags`` rows of d entries: the constant, the entries, and the products of any two."""
+    return 1 + lags * d + lags * d * (lags * d + 1) // 2
+
+
+def _features(recent: Array, d: int, lags: int, count: int) -> Array:
+    """The first ``count`` features (n, count) of rows ``recent`` (n, lags·d), the most recent row first in each.
+
+    1, and for each lag: its d entries, then each of them times all entries before it and itself.
+    """
+    parts = [np.ones((len(recent), 1))]
+    for j in range(lags):
+        parts.append(recent[:, j * d : (j + 1) * d])
+        if sum(part.shape[1] for part in parts) < count:
+            parts.extend(recent[:, a : a + 1] * recent[:, : a + 1] for a in range(j * d, (j + 1) * d))
+    return np.concatenate(parts, axis=1)[:, :count]
+
+
+def _standard(z: Any, center: Array, spread: Array) -> Array:
+    live = spread > 0.0
+    result: Array = np.where(live, (z - center) / np.where(live, spread, 1.0), 0.0)
+    return result
+
+
+def _scale(inputs: list[Any]) -> tuple[Array, Array]:
+    """The mean of each input over all rows, and the largest distance from it: exactly 0 for one that never changes."""
+    inputs = [z for z in inputs if len(z)]
+    n = sum(len(z) for z in inputs)
+    center = np.sum([z.mean(axis=0, dtype=np.float64) * (len(z) / n) for z in inputs], axis=0)
+    low, high = np.min([z.min(axis=0) for z in inputs], axis=0), np.max([z.max(axis=0) for z in inputs], axis=0)
+    center = np.where(high > low, center, low)
+    return center, np.maximum(high - center, center - low)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _piece(i: int, item: Any) -> tuple[Any, Any, int]:
+    """Item i of ``rows``, checked."""
+    try:
+        z, h, skip = item
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"rows[{i}] must be (z, h, skip), got {type(item).__name__}") from error
+    z, h = as_real(f"z of rows[{i}]", z), as_real(f"h of rows[{i}]", h)
+    whole_number(f"skip of rows[{i}]", skip, 0)
+    if z.ndim != 2 or h.ndim != 2 or len(z) != len(h):
+        raise ValueError(f"z and h of rows[{i}] must have shapes (T, d) and (T, N), got {z.shape} and {h.shape}")
+    return z, h, int(skip)
+
+
+def _size(pieces: list[tuple[Any, Any, int]], d: int, max_lags: int, most_features: int) -> tuple[int, int]:
+    """How many lags there is room for, and the number of features; never less than the constant and one row."""
+    for lags in range(max_lags, -1, -1):
+        n = sum(max(len(z) - max(skip, lags - 1), 0) for z, _, skip in pieces)
+        room = min(most_features, n // _SHARE)
+        if lags and _n_features(d, lags) <= room:
+            return lags, _n_features(d, lags)
+        if lags == 1 and 1 + d <= room:
+            return 1, 1 + d
+    return 0, 1 + d
+
+
+def _spread_evenly(total: int, most: int) -> npt.NDArray[np.intp]:
+    """At most ``most`` of ``total`` positions, one from each of as many stretches of equal length.
+
+    Which one within its stretch follows the golden section: a fixed stride would see a periodic input at one phase only.
+    """
+    n = min(total, most)
+    edges = np.arange(n + 1) * total // n
+    return np.asarray(edges[:-1] + (np.arange(n) * _GOLDEN % 1.0 * np.diff(edges)).astype(np.intp), dtype=np.intp)

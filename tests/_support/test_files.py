@@ -1,0 +1,381 @@
+"""Claim: a file or folder that is being replaced is the old one or the new one, whatever happens; its mode and its links stay."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import pesn
+from pesn._support.files import beside, filling, put_folder, refuse_unwritable, replacing
+
+posix = pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
+
+
+def test_the_new_file_takes_the_place_of_the_old_one_at_the_end(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+    with replacing(path) as part:
+        part.write_text("new")
+        assert path.read_text() == "old"
+        assert part.parent == tmp_path  # on the same file system
+        assert part.suffix == ".csv"  # writers choose by it
+        assert part.name.startswith(".")
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_file_that_is_new(tmp_path):
+    with replacing(str(tmp_path / "a")) as part:
+        part.write_bytes(b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_a_relative_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with replacing("a.txt") as part:
+        part.write_text("new")
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("old", [None, "old"])
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error, old):
+    path = tmp_path / "a.csv"
+    if old is not None:
+        path.write_text(old)
+
+    def write():
+        with replacing(path) as part:
+            part.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert os.listdir(tmp_path) == ([] if old is None else ["a.csv"])
+    assert old is None or path.read_text() == old
+
+
+def test_a_replacement_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    for function in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, fail)
+            with pytest.raises(OSError, match="Input/output error"), replacing(path) as part:
+                part.write_text("new")
+        assert path.read_text() == "old"
+        assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_no_folder_no_file(tmp_path):
+    (tmp_path / "file").write_text("a file")
+    for path in (tmp_path / "missing" / "a.csv", tmp_path / "file" / "a.csv"):
+        with pytest.raises((FileNotFoundError, NotADirectoryError), match=r"[/\\]a\.csv'"), replacing(path):
+            pytest.fail("the block must not begin")
+        with pytest.raises((FileNotFoundError, NotADirectoryError)):
+            refuse_unwritable(path)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_is_not_replaced(tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"it is a folder: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
+        pytest.fail("the block must not begin")
+    with pytest.raises(IsADirectoryError):
+        refuse_unwritable(tmp_path / "a.csv")
+    assert os.listdir(tmp_path) == ["a.csv"]
+    assert (tmp_path / "a.csv").is_dir()
+
+
+def test_a_name_as_long_as_names_may_be(tmp_path):
+    name = "a" * 251 + ".csv"
+    refuse_unwritable(tmp_path / name)
+    with replacing(tmp_path / name) as part:
+        part.write_text("new")
+    assert os.listdir(tmp_path) == [name]
+    with pytest.raises(OSError, match="too long"):
+        refuse_unwritable(tmp_path / f"a{name}")
+
+
+def test_what_can_be_written_is_not_touched(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("old")
+    for path in ("a.csv", "b.csv", tmp_path / "a.csv"):
+        refuse_unwritable(path)
+    assert os.listdir(tmp_path) == ["a.csv"]
+    assert (tmp_path / "a.csv").read_text() == "old"
+
+
+@posix
+def test_devices_and_pipes_stay(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "null.csv").symlink_to(os.devnull)
+    for name in ("pipe.csv", "null.csv"):
+        with pytest.raises(OSError, match=f"it is not a regular file: '.*{name}'"), replacing(tmp_path / name):
+            pytest.fail("the block must not begin")
+        with pytest.raises(OSError, match="it is not a regular file"):
+            refuse_unwritable(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == ["null.csv", "pipe.csv"]
+
+
+def test_a_read_only_file_stays(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("old")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for a user who is not root
+    with pytest.raises(PermissionError, match=r"it is read-only: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
+        pytest.fail("the block must not begin")
+    assert (tmp_path / "a.csv").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_two_at_once_do_not_meet(tmp_path):
+    path = tmp_path / "a.csv"
+    with replacing(path) as first, replacing(path) as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"  # the last to end
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_the_mode_is_kept(tmp_path, mode):
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+    path.chmod(mode)
+    with replacing(path) as part:
+        assert part.stat().st_mode & 0o777 == mode  # from the first byte
+        part.write_text("new")
+    assert path.stat().st_mode & 0o777 == mode
+
+
+@posix
+def test_a_new_file_has_the_mode_of_any_new_file(tmp_path):
+    (tmp_path / "plain").write_text("")
+    with replacing(tmp_path / "a.csv") as part:
+        part.write_text("new")
+    assert (tmp_path / "a.csv").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@posix
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_a_link(tmp_path, exists):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if exists:
+        (folder / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(folder / "real.csv")
+    with replacing(tmp_path / "link.csv") as part:
+        assert part.parent == folder
+        part.write_text("new")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (folder / "real.csv").read_text() == "new"
+    assert os.listdir(folder) == ["real.csv"]
+
+
+@posix
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_without_permission(tmp_path):
+    (tmp_path / "a.csv").write_text("old")
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PermissionError), replacing(tmp_path / "a.csv"):
+            pytest.fail("the block must not begin")
+    finally:
+        tmp_path.chmod(0o700)
+    assert (tmp_path / "a.csv").read_text() == "old"
+
+
+# ---------------------------------------------------------------- folders
+
+NAMES = ["a.csv", "b.html", "c.json"]
+
+
+def fill(folder, version):
+    with filling(folder, "c.json") as part:
+        for name in NAMES:
+            (part / name).write_text(version)
+
+
+def versions(folder):
+    return {name: (folder / name).read_text() for name in sorted(os.listdir(folder))}
+
+
+def test_a_folder_is_filled_at_the_end_and_nothing_else_is_left(tmp_path):
+    out = tmp_path / "deep" / "out"
+    for version in ("old", "new"):
+        with filling(out, "c.json") as part:
+            for name in NAMES:
+                (part / name).write_text(version)
+            assert not out.exists() or set(versions(out).values()) == {"old"}
+        assert versions(out) == dict.fromkeys(NAMES, version)
+        assert os.listdir(out.parent) == ["out"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_leaves_the_old_folder(tmp_path, error):
+    def half(folder):
+        with filling(folder, "c.json") as part:
+            (part / "a.csv").write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        half(tmp_path / "out")
+    assert os.listdir(tmp_path) == []
+    fill(tmp_path / "out", "old")
+    with pytest.raises(error):
+        half(tmp_path / "out")
+    assert versions(tmp_path / "out") == dict.fromkeys(NAMES, "old")
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@posix
+def test_what_else_is_in_a_folder_stays_and_so_does_its_mode(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    fill(out, "old")
+    out.chmod(0o750)
+    fill(out, "new")
+    assert out.stat().st_mode & 0o777 == 0o750
+    (out / "mine.txt").write_text("mine")
+    (out / "folder").mkdir()
+    number = out.stat().st_ino
+    fill(out, "newer")
+    assert out.stat().st_ino == number
+    (out / "folder").rmdir()
+    assert versions(out) == {**dict.fromkeys(NAMES, "newer"), "mine.txt": "mine"}
+    monkeypatch.chdir(out)
+    (out / "mine.txt").unlink()
+    fill(Path("."), "last")  # where one works: a folder in its place would be another
+    assert versions(Path(".")) == dict.fromkeys(NAMES, "last")
+
+
+def test_folders_are_put_where_the_system_cannot_exchange_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("pesn._support.files._exchanged", lambda one, other: False)
+    for version in ("old", "new"):
+        fill(tmp_path / "out", version)
+        assert versions(tmp_path / "out") == dict.fromkeys(NAMES, version)
+        made = beside(tmp_path / "put")
+        made.mkdir()
+        (made / "a").write_text(version)
+        put_folder(made, tmp_path / "put")
+        assert versions(tmp_path / "put") == {"a": version}
+    assert sorted(os.listdir(tmp_path)) == ["out", "put"]
+
+
+@posix
+def test_leftovers_are_removed_but_what_is_being_written_stays(tmp_path):
+    out = tmp_path / "out"
+    left = beside(out)
+    left.mkdir()
+    (left / "half").touch()
+    other = beside(tmp_path / "out-2")
+    other.mkdir()
+    with filling(out, "c.json") as part:
+        fill(out, "meanwhile")
+        assert part.is_dir()
+        (part / "a.csv").write_text("last")
+    assert sorted(os.listdir(tmp_path)) == sorted([other.name, "out"])
+    assert (out / "a.csv").read_text() == "last"
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from pesn._support.files import filling
+out, others = Path(sys.argv[1]), sys.argv[2:]
+names = ["a.csv", "b.html", "c.json"]
+
+def fill(version):
+    with filling(out, "c.json") as part:
+        for name in names:
+            (part / name).write_text(version)
+
+def kill_at(k):  # at the kth thing that is done to a file
+    done = 0
+    def hook(event, _):
+        nonlocal done
+        if event.split(".")[0] in ("os", "shutil", "open", "ctypes", "fcntl"):
+            done += 1
+            if done == k:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+
+fill("warm")
+for name in others:
+    (out / name).write_text("mine")
+k, found = 0, []
+while True:
+    k += 1
+    fill("old")
+    process = os.fork()
+    if process == 0:
+        kill_at(k)
+        fill("new")
+        os._exit(0)
+    _, status = os.waitpid(process, 0)
+    seen = {name: (out / name).read_text() for name in sorted(os.listdir(out)) if not name.endswith(".part")}
+    left = len([name for name in os.listdir(out.parent) if name.endswith(".part")])
+    fill("next")
+    again = [(out / name).read_text() for name in names]
+    found.append([seen, left, again, os.listdir(out.parent)])
+    if status == 0:
+        break
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="folders are exchanged in one step on Linux alone")
+@pytest.mark.parametrize("others", [[], ["mine.txt"]])
+def test_killed_at_any_moment_a_folder_is_the_old_or_the_new_one(tmp_path, others):
+    words = [sys.executable, "-c", KILLED, str(tmp_path / "out"), *others]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(Path(pesn.__file__).parents[1])}, capture_output=True)
+    found = json.loads(done.stdout)
+    assert len(found) > 10
+    assert any(left for _, left, _, _ in found)  # some were killed while they wrote
+    whole = {json.dumps(dict.fromkeys(NAMES, version)) for version in ("old", "new")}
+    mixed = 0
+    for seen, _, again, there in found:
+        assert [seen.pop(name) for name in others] == ["mine"] * len(others)
+        mixed += json.dumps(seen) not in whole
+        if others:  # one after another, then, and the one that tells goes first
+            assert json.dumps(seen) in whole or seen["c.json"] == "new"
+        assert again == ["next"] * 3
+        assert there == ["out"]
+    assert mixed == 0 or others
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="folders are exchanged in one step on Linux alone")
+def test_killed_at_random_moments(tmp_path):
+    out = tmp_path / "out"
+    code = (
+        "import itertools, sys; from pathlib import Path; from pesn._support.files import filling\n"
+        "for k in itertools.count():\n"
+        "    with filling(Path(sys.argv[1]), 'c.json') as part:\n"
+        "        for name in ('a.csv', 'b.html', 'c.json'): (part / name).write_text(str(k))\n"
+    )
+    rng = random.Random(0)
+    for _ in range(8):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(out)], env={**os.environ, "PYTHONPATH": str(Path(pesn.__file__).parents[1])}
+        )
+        try:
+            while not out.exists() and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0.0, 0.2))
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert len(set(versions(out).values())) == 1
+        assert sorted(versions(out)) == NAMES
+    fill(out, "last")
+    assert os.listdir(tmp_path) == ["out"]

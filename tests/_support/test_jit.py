@@ -1,0 +1,39 @@
+"""Compilation is told of where it takes place: once in a process, on standard error, and not where the cache serves."""
+
+import os
+import subprocess
+import sys
+
+CALLS = """
+import numpy as np
+import pesn, pesn.reservoir.kernels
+print("imported", flush=True)
+import sys; print("-", file=sys.stderr)
+pesn.reservoir.kernels.settle(np.eye(2))
+pesn.reservoir.kernels.sparse_times(np.zeros(2, np.uint32), np.zeros(0, np.uint32), np.zeros(0), np.ones((1, 8)), np.ones((1, 8)))
+"""
+NO_FOLDER = "import numba.core.caching as caching; caching.CacheImpl._locator_classes = []"
+
+
+def _run(script, folder):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "imported\n"
+    return done.stderr
+
+
+def test_a_first_call_says_that_it_compiles_and_a_second_process_does_not(tmp_path):
+    assert _run(CALLS, tmp_path) == "-\npesn: compiling, once on this machine: a few seconds\n"
+    assert _run(CALLS, tmp_path) == "-\n"
+
+
+def test_without_a_folder_for_the_cache_it_says_so(tmp_path):
+    said = _run(f"{NO_FOLDER}\n{CALLS}", tmp_path)
+    assert said == "-\npesn: compiling, a few seconds in each process; once, if NUMBA_CACHE_DIR names a folder to write to\n"
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_notice_can_be_silenced_by_its_logger(tmp_path):
+    silent = "import logging; logging.getLogger('pesn').setLevel(logging.ERROR)"
+    assert _run(f"{silent}\n{CALLS}", tmp_path) == "-\n"

@@ -1,0 +1,136 @@
+"""Claim: nothing is said unless it is asked for; then every step is named, how far it is and how long it takes, on standard
+error, and the numbers are the same to the bit."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+from sklearn.base import clone
+
+from pesn import EchoStateNetwork, Forecaster, ProbabilisticESN
+from pesn._support import progress
+from pesn._support.progress import shown
+
+SERIES = np.sin(0.2 * np.arange(301.0))[:, None]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_silence(capfd):
+    with shown(False) as steps, steps.step("work", 3) as advance:
+        advance(3)
+    ProbabilisticESN(10, random_state=0).fit(SERIES[:-1], SERIES[1:])
+    Forecaster(ProbabilisticESN(10, random_state=0), calibrate=False).fit(SERIES)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (EchoStateNetwork(10, random_state=0), ["driving the reservoir: 300 rows", "least squares"]),
+        (
+            ProbabilisticESN(10, washout="auto", feedback_scaling=0.1, random_state=0),
+            [
+                "finding the washout",
+                "driving the reservoir: 300 rows",
+                "least squares",
+                "learning the start",
+                "choosing process noise",
+            ],
+        ),
+    ],
+)
+def test_a_network_says_what_it_does(model, said, capfd):
+    silent = clone(model).fit(SERIES[:-1], SERIES[1:])
+    assert capfd.readouterr() == ("", "")
+    loud = clone(model).set_params(verbose=True).fit(SERIES[:-1], SERIES[1:])
+    out, err = capfd.readouterr()
+    assert not out
+    assert [re.sub(r"[,:] \d+\.\d s$", "", line) for line in err.splitlines()] == said
+    np.testing.assert_array_equal(loud.readout_.weights, silent.readout_.weights)
+
+
+def test_a_forecaster_says_what_it_does(capfd):
+    network = ProbabilisticESN(10, washout=20, random_state=0)
+    loud = Forecaster(network, verbose=True).fit(SERIES)
+    err = capfd.readouterr().err
+    assert re.findall(r"^[a-z ]+", err, re.MULTILINE) == [
+        "driving the reservoir",
+        "least squares",
+        "learning the start",
+        "learning the errors",
+        "choosing process noise",
+        "calibrating",
+    ]
+    silent = Forecaster(network).fit(SERIES)
+    np.testing.assert_array_equal(loud.forecast(5).joint, silent.forecast(5).joint)
+    assert not network.verbose
+    assert not loud.esn_.verbose
+
+
+@pytest.mark.parametrize("estimator", [EchoStateNetwork, ProbabilisticESN, Forecaster])
+def test_verbose_is_yes_or_no(estimator):
+    arguments = (SERIES,) if estimator is Forecaster else (SERIES, SERIES)
+    with pytest.raises(TypeError, match="verbose must be True or False, got 2"):
+        estimator(verbose=2).fit(*arguments)
+
+
+def test_a_long_step_says_how_long_it_will_take(monkeypatch):
+    now = iter(np.arange(0.0, 100.0, 6.0))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
+    page = io.StringIO()
+    with shown(True, page) as steps, steps.step("driving", 4000, "rows") as advance:
+        for _ in range(4):
+            advance(1000)  # six seconds each; a line after ten
+    assert page.getvalue().splitlines() == ["driving: 2,000 of 4,000 rows, 12 s left", "driving: 4,000 rows, 30.0 s"]
+
+
+def test_bars_on_a_terminal_are_gone_at_the_end(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    page = Terminal()
+    with shown(True, page) as steps:
+        with steps.step("driving [it]", 10, "rows") as advance:
+            advance(10)
+        with steps.step("least squares"):
+            pass
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", page.getvalue())
+    assert re.search(r"driving \[it\]: 10 rows, \d+\.\d s", text)
+    assert re.search(r"least squares: \d+\.\d s", text)
+    assert page.getvalue().rstrip().endswith(("\x1b[2K", "\x1b[?25h"))  # the line cleared, the cursor shown again
+    monkeypatch.setenv("TERM", "dumb")
+    page = Terminal()
+    with shown(True, page) as steps, steps.step("work"):
+        pass
+    assert re.fullmatch(r"work: \d+\.\d s\n", page.getvalue())
+
+
+def test_bars_among_the_callers_own(monkeypatch):
+    """Whether rich can show both or not, nothing fails."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    page = Terminal()
+    with Progress(console=Console(file=page)), shown(True, page) as steps, steps.step("work", 3) as advance:
+        advance(3)
+    with shown(True, page) as steps, steps.step("more work", 3, "rows") as advance:
+        advance(3)
+    assert "more work: 3 rows" in page.getvalue()
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_an_error_passes_through_and_says_nothing_of_success(stream, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    page = stream()
+    with pytest.raises(KeyboardInterrupt), shown(True, page) as steps, steps.step("driving", 10):
+        raise KeyboardInterrupt
+    assert "driving: " not in page.getvalue()
+
+
+def test_without_standard_error(monkeypatch):
+    monkeypatch.setattr(progress.sys, "stderr", None)
+    with shown(True) as steps, steps.step("work") as advance:
+        advance(1)

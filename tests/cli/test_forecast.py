@@ -1,0 +1,321 @@
+"""Claim: ``pesn forecast`` turns a table into a forecast, a picture and a page, or says in one line why not, leaving nothing."""
+
+import hashlib
+import json
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from datetime import date, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import pesn
+from pesn import cli, persistence
+from pesn.cli.words import Several
+from pesn.series import choosing
+from pesn.series.model import Recipe
+from pesn.series.reading import read
+from pesn.series.writing import without_formula
+
+FIRST = date(2024, 1, 1)
+FILES = ["forecast.csv", "forecast.png", "index.html", "summary.json"]
+
+
+def rows(n=60, start=0):
+    """day, sales, temp: sales follow the week and the day's own temperature."""
+    made = []
+    for i in range(start, start + n):
+        heat = random.Random(i).random()
+        made.append([FIRST + timedelta(i), 10 + 3 * math.sin(2 * math.pi * i / 7) + 2 * heat + random.Random(-i).random(), heat])
+    return made
+
+
+def write(path, table, head="day,sales,temp"):
+    path.write_text("\n".join([head, *(",".join(map(str, row)) for row in table)]) + "\n")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = [Recipe(difference=1, ridge=1.0, n_units=10), Recipe(difference=1, harmonics=2, n_units=10)]
+    monkeypatch.setattr(choosing, "candidates", lambda y, season: [few[0]] if season.rows == 1 else few)
+    write(tmp_path / "data.csv", rows())
+    return lambda *arguments: CliRunner().invoke(cli.app, ["forecast", *map(str, arguments)])
+
+
+def test_one_word_is_enough(call, tmp_path):
+    result = call("data.csv", "--backtest", 3)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert len(lines) <= 25
+    assert lines[0] == "data      60 rows, one each day, 2024-01-01 … 2024-02-29"
+    assert lines[1] == "target    sales, temp; season of 7 days"
+    assert sorted(os.listdir("forecast")) == FILES
+    assert sorted(os.listdir()) == ["data.csv", "forecast"]
+    frame = pd.read_csv("forecast/forecast.csv")
+    assert frame["day"].tolist() == [str(FIRST + timedelta(60 + i)) for i in range(7)]
+    ends = ("mean", "std", "lower_80", "upper_80", "lower_95", "upper_95")
+    assert list(frame.columns) == ["day", *(f"{name}_{end}" for name in ("sales", "temp") for end in ends)]
+    half = 1.959963984540054 * frame["sales_std"]
+    np.testing.assert_allclose(frame["sales_upper_95"], frame["sales_mean"] + half)
+    summary = json.loads((tmp_path / "forecast" / "summary.json").read_text())
+    assert (summary["season"], summary["frequency"], summary["targets"]) == (7, "D", ["sales", "temp"])
+    assert set(summary["backtest"]["scores"]) == {"pesn", "persistence", "seasonal-naive"}
+    page = (tmp_path / "forecast" / "index.html").read_text()
+    assert 'role="img"' in page
+    assert "<script" not in page
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_inputs_known_ahead_narrow_the_forecast(call, tmp_path):
+    write(tmp_path / "future.csv", [[day, heat] for day, _, heat in rows(5, 60)], "day,temp")
+    common = ("data.csv", "--target", "sales", "--inputs", "temp", "--backtest", 0)
+    told = call(*common, "--future", "future.csv", "--out", "told")
+    untold = call(*common, "--horizon", 5, "--out", "untold")
+    assert (told.exit_code, untold.exit_code) == (0, 0), told.stderr + untold.stderr
+    assert "inputs are not known ahead" in untold.stdout
+    narrow, wide = (pd.read_csv(f"{name}/forecast.csv") for name in ("told", "untold"))
+    assert len(narrow) == 5
+    assert narrow["sales_std"].mean() < 0.9 * wide["sales_std"].mean()
+
+
+def test_a_saved_model_gives_the_same_forecast_and_goes_on(call, tmp_path):
+    made = call("data.csv", "--target", "sales", "--backtest", 0, "--save", "week.pesn", "--level", 0.5)
+    assert made.exit_code == 0, made.stderr
+    again = call("data.csv", "--model", "week.pesn", "--out", "again")
+    assert again.exit_code == 0, again.stderr
+    first = (tmp_path / "forecast" / "forecast.csv").read_text()
+    assert (tmp_path / "again" / "forecast.csv").read_text() == first
+    assert "sales_upper_50" in first
+    write(tmp_path / "later.csv", rows(30, 45))  # another first day: the week's phase must follow the dates
+    write(tmp_path / "longer.csv", rows(75))
+    for name in ("later", "longer"):
+        assert call(f"{name}.csv", "--model", "week.pesn", "--out", name, "--horizon", 3).exit_code == 0
+    later, longer = (pd.read_csv(f"{name}/forecast.csv") for name in ("later", "longer"))
+    assert later["day"].tolist() == [str(FIRST + timedelta(75 + i)) for i in range(3)]
+    np.testing.assert_allclose(later["sales_mean"], longer["sales_mean"], atol=0.3)
+
+
+def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
+    table = rows()
+    write(tmp_path / "mixed.csv", table[30:] + table[:30])
+    result = call("mixed.csv", "--backtest", 0, "--horizon", 2)
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "pesn: rows were not in order of 'day' (first in line 32); they were sorted\n",
+    )
+
+
+def test_thirty_rows_are_enough(call, tmp_path):
+    write(tmp_path / "short.csv", rows(30))
+    result = call("short.csv", "--target", "sales", "--horizon", 3)
+    assert result.exit_code == 0, result.stderr
+    assert "backtest" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spread"),
+    [
+        (["a.csv", "--level", "0.8", "0.95"], ["a.csv", "--level", "0.8", "--level", "0.95"]),
+        (["--level", "0.8", "0.95", "a.csv"], ["--level", "0.8", "--level", "0.95", "a.csv"]),
+        (["--level", "0.8", "--level", "0.95", "a.csv"], ["--level", "0.8", "--level", "0.95", "a.csv"]),
+        (["--level=0.8", "a.csv"], ["--level=0.8", "a.csv"]),
+        (["a.csv", "--target", "x", "y", "--horizon", "3"], ["a.csv", "--target", "x", "--target", "y", "--horizon", "3"]),
+        (["--target", "x", "y", "a.csv"], ["--target", "x", "--target", "y", "a.csv"]),
+        (["--target", "x", "a.csv", "--inputs", "u", "v"], ["--target", "x", "a.csv", "--inputs", "u", "--inputs", "v"]),
+        (["--horizon", "3", "--target", "x", "--", "a.csv"], ["--horizon", "3", "--target", "x", "--", "a.csv"]),
+        (["--target"], ["--target"]),
+    ],
+)
+def test_several_words_after_one_flag(arguments, spread):
+    assert Several.spread(arguments) == spread
+
+
+WRONG = [
+    (["nowhere.csv"], 2, "nothing there"),
+    (["."], 2, "a folder"),
+    (["data.csv", "--horizon", "0"], 2, "--horizon must be 1 or more, got 0"),
+    (["data.csv", "--horizon", "61"], 2, "--horizon must be no more than the 60 rows"),
+    (["data.csv", "--target", "none"], 2, "--target must be a column of the file, one of 'day', 'sales', 'temp'; got 'none'"),
+    (["data.csv", "--inputs", "none"], 2, "--inputs must be a column"),
+    (["data.csv", "--level", "0.5", "1.5"], 2, "--level must lie in (0, 1), got 1.5"),
+    (["data.csv", "--future", "data.csv"], 2, "--future must come with --inputs"),
+    (["data.csv", "--model", "nowhere.pesn"], 2, "nothing there"),
+    (["data.csv", "--season", "50"], 2, "--season must fit"),
+    (["data.csv", "--out", "data.csv"], 1, "cannot write data.csv: it is not a folder"),
+    (["data.csv", "--out", "site"], 1, "cannot write site: index.html is there, which pesn forecast did not write; give another"),
+    (["data.csv", "--out", "data"], 1, "cannot write data: summary.json is there, which pesn forecast did not write"),
+    (["data.csv", "--save", "no/where.pesn"], 1, "cannot write no/where.pesn"),
+    (["empty.csv"], 1, "empty.csv is empty"),
+    (["one.csv"], 1, "one.csv has 1 row"),
+    (["few.csv"], 1, "few.csv has 12 rows with numbers in every target, and learning needs 20"),
+    (["text.csv"], 1, "column 'sales' has 'oops' in line 32, which is not a number"),
+    (["double.csv"], 1, "column 'day' has 2024-01-30 2 times, in lines 31, 32; keep one row"),
+    (["constant.csv", "--target", "sales"], 1, "column 'sales' is constant"),
+    (["missing.csv", "--target", "sales"], 1, "column 'sales' has no numbers at all"),
+    (["data.csv", "--inputs", "temp", "--future", "late.csv"], 1, "late.csv has no row for 2024-03-01"),
+    (["data.csv", "--inputs", "temp", "--future", "other.csv"], 1, "other.csv has no column 'temp'"),
+    (["data.csv", "--model", "alien.pesn"], 1, "alien.pesn is not a file saved by pesn"),
+    (["data.csv", "--model", "network.pesn"], 1, "network.pesn was not written by pesn forecast --save"),
+    (["data.csv", "--model", "alone.pesn"], 1, "alone.pesn was not written by pesn forecast --save"),
+]
+
+
+@pytest.fixture(scope="module")
+def spoilt(tmp_path_factory):
+    """A folder of files that will not do."""
+    folder = tmp_path_factory.mktemp("spoilt")
+    table = rows()
+    write(folder / "data.csv", table)
+    (folder / "empty.csv").touch()
+    write(folder / "one.csv", table[:1])
+    write(folder / "few.csv", table[:12])
+    write(folder / "text.csv", [[day, "oops" if i == 30 else sales, heat] for i, (day, sales, heat) in enumerate(table)])
+    write(folder / "double.csv", table[:30] + table[29:])
+    write(folder / "constant.csv", [[day, 5, heat] for day, _, heat in table])
+    write(folder / "missing.csv", [[day, "", heat] for day, _, heat in table])
+    write(folder / "late.csv", [[day, heat] for day, _, heat in rows(5, 61)], "day,temp")
+    write(folder / "other.csv", [[day, heat] for day, _, heat in rows(5, 60)], "day,wind")
+    (folder / "alien.pesn").write_text("hello")
+    for name, content in (("site/index.html", "<p>mine"), ("data/summary.json", '{"pesn": "mine too"}')):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(content)
+    waves = np.sin(np.arange(60.0))[:, None]
+    pesn.EchoStateNetwork(10, density=0.5, random_state=0).fit(waves[:-1], waves[1:]).save(folder / "network.pesn")
+    network = pesn.ProbabilisticESN(10, density=0.5, process_noise=0.0, random_state=0)
+    pesn.Forecaster(network, calibrate=False).fit(waves).save(folder / "alone.pesn")
+    return folder
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), WRONG, ids=[" ".join(case[0]) for case in WRONG])
+def test_refused_in_one_line_with_nothing_left(spoilt, monkeypatch, arguments, code, says):
+    monkeypatch.chdir(spoilt)
+    before = sorted(os.listdir())
+    result = CliRunner().invoke(cli.app, ["forecast", *arguments])
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith("pesn: ")
+    assert result.stderr.count("\n") == 1
+    assert says in result.stderr
+    assert sorted(os.listdir()) == before
+
+
+def test_a_model_of_other_columns(call, tmp_path):
+    assert call("data.csv", "--target", "sales", "--backtest", 0, "--save", "m.pesn").exit_code == 0
+    write(tmp_path / "other.csv", rows(), "day,cost,temp")
+    hours = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=60, freq="h"), "sales": np.arange(60.0) % 7})
+    hours.to_csv(tmp_path / "hours.csv", index=False)
+    for arguments, says in (
+        (["other.csv"], "the model is of the columns 'sales'"),
+        (["hours.csv"], "must keep the step of a day"),
+    ):
+        result = call(*arguments, "--model", "m.pesn", "--out", "none")
+        assert (result.exit_code, says in result.stderr) == (1, True), result.stderr
+    forecaster, note = persistence.load_with_note("m.pesn")
+    note["recipe"]["leak_rate"] = "x"
+    persistence.save(forecaster, "wrong.pesn", note)
+    result = call("data.csv", "--model", "wrong.pesn", "--out", "none")
+    assert "wrong.pesn is damaged (leak_rate is 'x')" in result.stderr
+    (tmp_path / "m.pesn").write_bytes((tmp_path / "m.pesn").read_bytes()[:-5])
+    cut = call("data.csv", "--model", "m.pesn", "--out", "none")
+    assert (result.exit_code, cut.exit_code) == (1, 1)
+    assert not (tmp_path / "none").exists()
+
+
+def test_judging_changes_nothing(call, tmp_path):
+    for count in (0, 3, 20):
+        assert call("data.csv", "--target", "sales", "--backtest", count, "--out", str(count)).exit_code == 0
+    assert len({(tmp_path / str(count) / "forecast.csv").read_text() for count in (0, 3, 20)}) == 1
+
+
+def test_a_folder_of_someone_else_is_asked_for(call, tmp_path):
+    out = tmp_path / "site"
+    out.mkdir()
+    (out / "index.html").write_text("mine")
+    (out / "notes.txt").write_text("mine")
+    common = ("data.csv", "--target", "sales", "--backtest", 0, "--horizon", 2, "--out", "site")
+    assert call(*common).exit_code == 1
+    assert (out / "index.html").read_text() == "mine"
+    assert call(*common, "--overwrite").exit_code == 0
+    assert sorted(os.listdir(out)) == sorted([*FILES, "notes.txt"])
+    assert call(*common).exit_code == 0  # its own, by now
+    record = json.loads((out / "summary.json").read_text())
+    assert record["sha256"] == {
+        name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in FILES if name != "summary.json"
+    }
+
+
+def test_formulas_are_texts_in_the_forecast_and_names_in_a_model(call, tmp_path):
+    write(tmp_path / "data.csv", rows(), "day,=1+1,@u")
+    common = ("--backtest", 0, "--horizon", 2)
+    result = call("data.csv", "--target", "=1+1", "--inputs", "@u", "--save", "m.pesn", *common)
+    assert result.exit_code == 0, result.stderr
+    head = (tmp_path / "forecast" / "forecast.csv").read_text().split("\n")[0]
+    assert head.startswith("day,'=1+1_mean,'=1+1_std,'=1+1_lower_80")
+    assert json.loads((tmp_path / "forecast" / "summary.json").read_text())["targets"] == ["=1+1"]
+    again = call("data.csv", "--model", "m.pesn", "--horizon", 2, "--out", "again")
+    assert again.exit_code == 0, again.stderr
+    assert (tmp_path / "again" / "forecast.csv").read_text() == (tmp_path / "forecast" / "forecast.csv").read_text()
+    assert read(tmp_path / "forecast" / "forecast.csv").targets[:2] == ["'=1+1_mean", "'=1+1_std"]
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_no_text_begins_as_a_formula_does(sign):
+    texts = [before + quotes + sign + "x" for before in ("", "a;", "a,", "a|") for quotes in ("", "'", "''")]
+    found = [without_formula(text) for text in texts]
+    assert len(set(found)) == len(texts)
+    for text in found:
+        assert not any(cell.startswith(sign) for cell in re.split(r"[;,|]", text))
+    assert without_formula("net = gross - tax") == "net = gross - tax"
+
+
+HANG = "import time; from pesn.series import writing; writing.page = lambda content: time.sleep(60)\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(call, tmp_path):
+    common = ("data.csv", "--target", "sales", "--backtest", "0", "--horizon", "2")
+    assert call(*common).exit_code == 0
+    old = {name: (tmp_path / "forecast" / name).read_bytes() for name in FILES}
+    process = started(common)
+    until_writing(process)
+    process.kill()
+    process.communicate()
+    assert {name: (tmp_path / "forecast" / name).read_bytes() for name in FILES} == old
+    assert any(name.endswith(".part") for name in os.listdir())
+    assert call(*common).exit_code == 0
+    assert sorted(os.listdir()) == ["data.csv", "forecast"]
+    assert sorted(os.listdir("forecast")) == FILES
+
+
+def started(arguments):
+    """The command in a process of its own, which hangs while it writes."""
+    code = HANG + "from pesn import cli; from pesn.series import choosing; from pesn.series.model import Recipe\n"
+    code += "choosing.candidates = lambda y, season: [Recipe(difference=1, ridge=1.0, n_units=10)]; cli.main()"
+    words = [sys.executable, "-c", code, "forecast", *arguments]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def until_writing(process):
+    deadline = time.monotonic() + 60.0
+    while not any(name.endswith(".part") for name in os.listdir()) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.5)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_an_interrupt_leaves_nothing(call, tmp_path):
+    process = started(["data.csv", "--target", "sales", "--backtest", "0"])
+    until_writing(process)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (130, "", "pesn: interrupted\n")
+    assert sorted(os.listdir()) == ["data.csv"]

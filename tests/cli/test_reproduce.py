@@ -1,0 +1,189 @@
+"""Claim: ``pesn reproduce`` says in one line what it made or why not, with its exit code; ``pesn list`` says what there is."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from typer.testing import CliRunner
+
+import pesn
+from pesn import cli, paper
+from pesn.cli import reproduction
+from pesn.paper.claims import CLAIMS
+from pesn.paper.runner import run as reproducing
+
+FAKE = """
+import os
+import time
+import pandas as pd
+from matplotlib.figure import Figure
+from pesn.paper.result import Result, Verdict
+
+NAME, TITLE, ABOUT, ERRATA, CLAIMS, PUBLISHED = "NAME_", "Title of NAME_", "About.", (), ("linear-in-d",), None
+
+
+def parameters(quick):
+    return {"units": 3 if quick else 5}
+
+
+def unit(seed):
+    if "NAME_" == "two" and os.environ.get("FAKE_HANG"):
+        time.sleep(60.0)
+    return seed % 1000
+
+
+def run(settings, tasks):
+    values = tasks.map(unit, [(seed,) for seed in settings.seeds(settings.parameters["units"])])
+    figure = Figure()
+    figure.subplots().plot(values)
+    if os.environ.get("FAKE_FAIL") == "NAME_":
+        raise KeyError("made to\\nfail")
+    verdict = Verdict("linear-in-d", "holds", "So it is.")
+    return Result(pd.DataFrame({"value": values}), {}, {"values": (figure, "A line.")}, [verdict])
+"""
+MAIN = """
+from pesn import paper
+paper.ITEMS = {"one": "cli_one", "two": "cli_two"}
+from pesn.cli import main
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """The command's result, with two made-up items, called in an empty folder."""
+    place, work = tmp_path / "fakes", tmp_path / "work"
+    place.mkdir()
+    work.mkdir()
+    for name in ("one", "two"):
+        (place / f"cli_{name}.py").write_text(FAKE.replace("NAME_", name))
+    (place / "main.py").write_text(MAIN)
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(place), str(Path(pesn.__file__).parents[1])]))
+    monkeypatch.setattr(paper, "ITEMS", MappingProxyType({"one": "cli_one", "two": "cli_two"}))
+    monkeypatch.chdir(work)
+    yield lambda *arguments: CliRunner().invoke(cli.app, [*map(str, arguments)])
+    for name in ("cli_one", "cli_two"):
+        sys.modules.pop(name, None)
+
+
+def test_all_then_nothing_to_do(call):
+    result = call("reproduce", "--quick", "--jobs", 1)
+    assert (result.exit_code, result.stdout) == (0, "2 items, claims: 2 holds: reproduction/index.html\n")
+    assert re.fullmatch(r"one \(1 of 2\) …\none: \d+\.\d s\ntwo \(2 of 2\) …\ntwo: \d+\.\d s\n", result.stderr)
+    assert sorted(os.listdir("reproduction")) == ["index.html", "one", "results.json", "two"]
+    again = call("reproduce", "--quick")
+    assert (again.exit_code, again.stdout, again.stderr) == (0, result.stdout, "one: there already\ntwo: there already\n")
+
+
+def test_options(call, monkeypatch):
+    given = []
+    monkeypatch.setattr(reproducing, "reproduce", lambda *a, **o: given.append((a, o)) or [])
+    assert call("reproduce", "two", "--out", "x", "--jobs", 3, "--seed", 4).exit_code == 0
+    assert call("reproduce", "one", "--scheduler", "tcp://h:1", "--quick").exit_code == 0
+    for (arguments, options), expected in zip(
+        given,
+        [
+            (["two"], Path("x"), {"quick": False, "seed": 4, "jobs": 3, "scheduler": None}),
+            (["one"], Path("reproduction"), {"quick": True, "seed": 0, "jobs": reproduction._cores(), "scheduler": "tcp://h:1"}),
+        ],
+        strict=True,
+    ):
+        options.pop("watch")
+        assert (*arguments, options) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["three"], "item must be one of one, two, got 'three'"),
+        (["one", "tow"], "item must be one of one, two, got 'tow'; did you mean 'two'?"),
+        (["--seed", -1], "--seed must be 0 or more, got -1"),
+        (["--jobs", 0], "--jobs must be 1 or more, got 0"),
+        (
+            ["--jobs", 2, "--scheduler", "tcp://h:1"],
+            "--jobs must not be given with --scheduler, which has workers, got 2",
+        ),
+        (["--scheduler", "h"], "scheduler must be an address such as tcp://127.0.0.1:8786, got 'h'"),
+    ],
+)
+def test_wrong_calls(call, arguments, message):
+    if "h" in arguments:
+        pytest.importorskip("distributed")
+    result = call("reproduce", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"pesn: {message}\n")
+    assert not Path("reproduction", "one").exists()
+
+
+def test_a_folder_that_cannot_be_written(call):
+    Path("reproduction").write_text("mine")
+    result = call("reproduce")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "pesn: cannot write to reproduction: File exists\n"
+
+
+def test_an_item_that_fails(call, monkeypatch):
+    monkeypatch.setenv("FAKE_FAIL", "two")
+    result = call("reproduce", "--quick", "--jobs", 1)
+    assert (result.exit_code, result.stdout) == (1, "")
+    *_, begun, failed = result.stderr.splitlines()
+    assert begun == "two (2 of 2) …"
+    assert re.fullmatch(r"pesn: two failed: KeyError: .* \(.*cli_two\.py:\d+\)", failed)
+    assert [record["name"] for record in json.loads(Path("reproduction/results.json").read_text())] == ["one"]
+    assert Path("reproduction/index.html").exists()
+
+
+def test_no_dask(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = call("reproduce", "--scheduler", "tcp://127.0.0.1:8786")
+    assert (result.exit_code, result.stderr) == (1, "pesn: a scheduler needs Dask: pip install 'pesn[dask]'\n")
+
+
+def test_list(call):
+    result = call("list")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "one  Title of one\ntwo  Title of two\n", "")
+
+
+def test_the_papers_items_judge_its_claims():
+    assert {claim.item for claim in CLAIMS.values()} == set(paper.ITEMS)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
+def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path, read_to_end):
+    import pty
+
+    screen, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "FAKE_HANG": "1"}
+    command = [sys.executable, str(tmp_path / "fakes" / "main.py"), "reproduce", "--quick", "--jobs", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=environment, start_new_session=True)
+    os.close(terminal)
+    shown = b""
+    try:
+        while not re.search(rb"two .*0/3", shown):  # the units of the second item are known: it runs
+            shown += os.read(screen, 4096)
+        time.sleep(1.0)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to workers too
+        start = time.monotonic()
+        shown += read_to_end(screen)
+        assert process.wait(timeout=30) == 130
+        assert time.monotonic() - start < 20.0
+        assert process.stdout.read() == b""
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        os.close(screen)
+    assert b"Traceback" not in shown
+    assert b"one: " in shown
+    assert shown.rstrip().endswith(b"pesn: interrupted")
+    assert Path("reproduction/one/result.json").exists()
+    assert not Path("reproduction/two").exists()
+    assert Path("reproduction/index.html").exists()

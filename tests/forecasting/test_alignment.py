@@ -1,0 +1,296 @@
+"""Claim: rows are taken by their labels, wherever they stand; what does not fit is refused, with the first row that does not."""
+
+import tracemalloc
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pesn.esn.validation import check_same_order
+from pesn.forecasting.alignment import align, rows_ahead
+from pesn.forecasting.time_index import time_index
+
+DAYS = pd.date_range("2024-01-01", periods=40, name="day")
+INDICES = {
+    "days": DAYS,
+    "months on the 15th": pd.DatetimeIndex(pd.date_range("2020-01-01", periods=40, freq="MS") + pd.Timedelta(days=14)),
+    "summer time": pd.date_range("2024-03-25", periods=40, freq="D", tz="Europe/Berlin"),
+    "periods": pd.period_range("2020-01", periods=40, freq="M"),
+    "numbers": pd.Index(10 + 5 * np.arange(40)),
+    "seconds": pd.Index(0.1 * np.arange(40)),
+    "numbered": pd.RangeIndex(40),
+    "texts": pd.Index([f"row {k}" for k in range(40)]),
+    "pairs": pd.MultiIndex.from_product([["a", "b"], range(20)]),
+}
+TIMES = [name for name in INDICES if name not in ("numbered", "texts", "pairs")]
+
+
+def series(index, values=None):
+    return pd.Series(np.arange(float(len(index))) if values is None else values, index=index)
+
+
+def placed(y, X, lengths=None, **more):
+    """y and X where they belong, flat."""
+    ends = np.cumsum([len(y)] if lengths is None else lengths)
+    runs = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    layout = align(y, X, runs, **more)
+    return (
+        layout.place(y.to_numpy()[:, None]).ravel(),
+        None if X is None else layout.place_inputs(np.asarray(X)[:, None]).ravel(),
+        layout,
+    )
+
+
+# ---------------------------------------------------------------- y and X
+
+
+@settings(max_examples=100, deadline=None)
+@given(kind=st.sampled_from(sorted(INDICES)), order=st.permutations(range(40)), gaps=st.sets(st.integers(1, 38), max_size=9))
+def test_shuffled_inputs_are_brought_back(kind, order, gaps):
+    index = INDICES[kind]
+    X = series(index, 100.0 + np.arange(40))
+    kept = [k for k in range(40) if k not in gaps] if kind != "numbered" else list(range(40))
+    y = series(index[kept], np.array(kept, float))
+    expected = placed(y, X.iloc[kept])
+    found = placed(y, X.iloc[kept].iloc[[k for k in order if k < len(kept)]])
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    everything = placed(y, X.iloc[list(order)])  # inputs of rows that y does not have: what is known in a gap
+    assert everything[2].runs == found[2].runs
+    if kind in TIMES:
+        np.testing.assert_array_equal(everything[1], 100.0 + np.arange(40))
+        np.testing.assert_array_equal(np.flatnonzero(np.isnan(found[0])), sorted(gaps))
+        np.testing.assert_array_equal(np.isnan(found[1]), np.isnan(found[0]))
+
+
+@pytest.mark.parametrize("kind", [*TIMES, "texts", "pairs"])
+def test_inputs_shifted_by_a_row_are_refused(kind):
+    index = INDICES[kind]
+    with pytest.raises(ValueError, match=r"X must have a row for each label of y, got none at .*, which is row 0 of y, but rows"):
+        placed(series(index[:30]), series(index[1:31]))
+    with pytest.raises(ValueError, match=r"which is row 29 of y"):
+        placed(series(index[:30]), series(index[:29]))
+    with pytest.raises(ValueError, match="X must have"):
+        placed(series(index[:3]), series(pd.date_range("1990-01-01", periods=3)))
+
+
+@pytest.mark.parametrize(
+    "other", [np.arange(40.0), list(np.arange(40.0)), series(pd.RangeIndex(40))], ids=["array", "list", "frame"]
+)
+@pytest.mark.parametrize("kind", INDICES)
+def test_what_has_no_index_goes_by_position(kind, other):
+    index = INDICES[kind]
+    np.testing.assert_array_equal(placed(series(index), other)[1], np.arange(40.0))
+    layout = align(other, series(index), [slice(0, 40)])
+    np.testing.assert_array_equal(layout.inputs, np.arange(40))
+    assert layout.n_inputs == (40 if other is not None else 0)
+
+
+def test_numbers_nobody_chose_and_others_go_by_position():
+    """A frame that was cut: its rows may be meant one after the other."""
+    y, X = series(pd.RangeIndex(9)), series(pd.RangeIndex(1, 10))
+    np.testing.assert_array_equal(placed(y, X)[1], np.arange(9.0))
+    np.testing.assert_array_equal(placed(y, series(pd.RangeIndex(8, -1, -1)))[1], np.arange(9.0)[::-1])  # these were reversed
+
+
+def test_the_same_instants_in_another_zone():
+    berlin = pd.date_range("2024-03-25", periods=9, freq="h", tz="Europe/Berlin")
+    X = series(berlin.tz_convert("UTC")[::-1])
+    np.testing.assert_array_equal(placed(series(berlin), X)[1], np.arange(9.0)[::-1])
+    with pytest.raises(ValueError, match="X must have a row for each label of y"):
+        placed(series(berlin), series(berlin.tz_localize(None)))
+
+
+# ---------------------------------------------------------------- y
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_labels_out_of_order_are_refused_with_the_remedy(kind):
+    index = INDICES[kind]
+    swapped = index[[0, 1, 2, 4, 3, 5]]
+    with pytest.raises(ValueError, match=r"y must have labels that increase, .* in row 4 after .*; y.sort_index\(\) brings"):
+        placed(series(swapped), None)
+    with pytest.raises(ValueError, match=r"in row 3 after .*; keep one row for each label"):
+        placed(series(index[[0, 1, 2, 2, 3]]), None)
+    with pytest.raises(ValueError, match=r"in row 34 after"):
+        placed(series(index[:30].append(swapped)), None, [30, 6])
+
+
+def test_runs_are_each_by_themselves():
+    twice = DAYS[:9].append(DAYS[:9].delete(4))
+    rows, inputs, layout = placed(series(twice), series(twice, -np.arange(17.0)), [9, 8])
+    assert layout.runs == [slice(0, 9), slice(9, 18)]
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(rows)), [13])
+    np.testing.assert_array_equal(inputs, -rows)
+    reversed_runs = series(twice, -np.arange(17.0)).iloc[[*range(8, -1, -1), *range(16, 8, -1)]]
+    np.testing.assert_array_equal(placed(series(twice), reversed_runs, [9, 8])[1], inputs)
+    assert layout.time.ahead(1)[0] == DAYS[9]
+    with pytest.raises(ValueError, match="X must have each label once, got 2024-01-01 2 times"):
+        placed(series(DAYS[:9]), series(twice))
+    with pytest.raises(
+        ValueError, match="y must keep the step of the other rows, a day: row 10, at 2024-02-01 06:00:00, does not"
+    ):
+        placed(series(DAYS[:9].append(pd.DatetimeIndex(["2024-02-01", "2024-02-01 06:00"]))), None, [9, 2])
+
+
+def test_a_date_that_is_missing_or_wrong():
+    with pytest.raises(ValueError, match="y must have a label for each row, got NaT in row 2"):
+        placed(series(pd.DatetimeIndex(["2024-01-01", "2024-01-02", None])), None)
+    seconds = pd.date_range("2024-01-01", periods=50, freq="s")
+    wrong = seconds[:-1].append(pd.DatetimeIndex(["2044-01-01"]))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"y must have labels of one step, .* 2024-01-01 00:00:48 in row 48 and then 2044-01-01"):
+        placed(series(wrong), None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def test_days_of_pythons_own_are_dates():
+    y = series(pd.Index(list(DAYS[[0, 1, 3]].date)))
+    rows, inputs, layout = placed(y, series(DAYS[:9][::-1]))
+    np.testing.assert_array_equal(rows, [0, 1, np.nan, 2])
+    np.testing.assert_array_equal(inputs, [8, 7, 6, 5])
+    assert layout.time.ahead(1)[0] == DAYS[4]
+
+
+def test_uneven_numbers_are_no_time():
+    index = pd.Index([0.0, 1.0, 1.7, 2.2, 9.0])
+    layout = placed(series(index), series(index[::-1]))[2]
+    assert layout.time is None
+    np.testing.assert_array_equal(layout.inputs, [4, 3, 2, 1, 0])  # but they are labels
+
+
+ODD = {
+    "bool": pd.Index([True, False, True, False]),
+    "intervals": pd.interval_range(0, 4),
+    "categories": pd.CategoricalIndex(list("abcd")),
+    "differences": pd.timedelta_range("1h", periods=4),
+    "unsigned": pd.Index([2**64 - 4, 2**64 - 3, 2**64 - 2, 2**64 - 1], dtype=np.uint64),
+    "far apart": pd.Index(np.array([-(2**63), 0, 1, 2**63 - 1])),
+    "infinite": pd.Index([-np.inf, 1.0, 2.0, np.inf]),
+    "tiny": pd.Index(1e-310 * np.arange(4)),
+    "huge": pd.Index(1e307 * np.arange(4)),
+    "mixed": pd.Index([1, "a", None, 2.5]),
+    "zones": pd.Index(
+        [pd.Timestamp("2024-01-01", tz=zone) for zone in ("UTC", "Asia/Tokyo", "UTC", "Europe/Berlin")], dtype=object
+    ),
+    "the end of time": pd.date_range("2262-04-08", periods=4, unit="ns"),
+    "the beginning": pd.date_range("1677-09-22", periods=4, unit="ns"),
+    "beyond Python's years": pd.DatetimeIndex(
+        np.array(["10000-01-01", "10001-01-01", "10002-01-01", "20000-01-01"], "datetime64[s]")
+    ),
+    "no dates": pd.DatetimeIndex([None] * 4),
+    "days": DAYS[:4],
+    "numbered": pd.RangeIndex(4),
+}
+
+
+@pytest.mark.parametrize("one", ODD)
+def test_an_odd_index_is_at_most_refused(one):
+    for other in ODD:
+        y, X = series(ODD[one]), series(ODD[other])
+        for shorter in (0, 1):
+            try:
+                layout = align(y, X, [slice(0, 4)], shorter=shorter)
+            except ValueError as error:
+                assert "must" in str(error)  # noqa: PT017
+                continue
+            assert (layout.inputs < layout.n_inputs).all()
+            if layout.time is not None:
+                layout.time.labels(3)
+                with suppress(ValueError):
+                    align(X, None, [slice(0, 4)], after=layout.time)
+                with suppress(ValueError):
+                    rows_ahead(X, layout.time, 3)
+        with suppress(ValueError):
+            check_same_order(X, y)
+
+
+# ---------------------------------------------------------------- a context, an update, what is known ahead
+
+
+def test_a_context_needs_no_inputs_of_its_last_row():
+    learnt = time_index(DAYS[:20])
+    y = series(DAYS[[20, 21, 24]])
+    for X in (series(DAYS[20:24]), series(DAYS[20:30])):
+        rows, inputs, layout = placed(y, X, learnt=learnt, shorter=1)
+        np.testing.assert_array_equal(rows, [0, 1, np.nan, np.nan, 2])
+        np.testing.assert_array_equal(inputs, [0, 1, 2, 3])
+        assert layout.time.ahead(1)[0] == DAYS[25]
+    np.testing.assert_array_equal(placed(y, series(DAYS[20:22]), learnt=learnt, shorter=1)[1], [0, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(placed(y, np.arange(2.0), learnt=learnt, shorter=1)[1], [0, 1, np.nan, np.nan])
+    with pytest.raises(ValueError, match="got none at 2024-01-22, which is row 1 of y"):
+        placed(y, series(DAYS[20:21]), learnt=learnt, shorter=1)
+
+
+def test_a_context_keeps_the_step():
+    learnt = time_index(pd.date_range("2024-01-01", periods=30, freq="B"))
+    with pytest.raises(ValueError, match="must keep the step of the other rows, a business day: row 3, at 2024-02-10"):
+        placed(series(pd.date_range("2024-02-07", periods=4)), None, learnt=learnt)  # to a Saturday
+    with pytest.raises(ValueError, match="must keep the step of the other rows, a business day"):
+        placed(series(pd.date_range("2024-02-07", periods=4, freq="h")), None, learnt=learnt)
+    assert placed(series(pd.RangeIndex(5, 9)), None, learnt=learnt)[2].time is None  # numbers are no dates
+
+
+def test_an_update_goes_on():
+    last = time_index(DAYS[:20])
+    rows, inputs, layout = placed(series(DAYS[[22, 24]]), series(DAYS[20:26]), after=last)
+    np.testing.assert_array_equal(rows, [np.nan, np.nan, 0, np.nan, 1])
+    np.testing.assert_array_equal(inputs, np.arange(5.0))
+    assert layout.time.ahead(1)[0] == DAYS[25]
+    for index, row in ((DAYS[19:22], "row 0 is at 2024-01-20"), (DAYS[5:7], "row 0 is at 2024-01-06")):
+        with pytest.raises(ValueError, match=f"y must go on from the last row seen, at 2024-01-20, .*: {row}"):
+            placed(series(index), None, after=last)
+    with pytest.raises(ValueError, match="with at most 1000 missing: row 0 is at 2044-01-01"):
+        placed(series(pd.DatetimeIndex(["2044-01-01"])), None, after=last)
+    with pytest.raises(ValueError, match="must go on from the last row seen"):
+        placed(series(DAYS[20:22].tz_localize("UTC")), None, after=last)
+    assert placed(series(pd.RangeIndex(5)), None, after=last)[2].time.ahead(1)[0] == DAYS[25]
+    assert placed(series(pd.RangeIndex(7, 12)), None, after=last)[2].time.ahead(1)[0] == DAYS[25]
+
+
+def test_numbering_that_nobody_chose_goes_on_by_count():
+    counted = placed(series(pd.RangeIndex(100)), None)[2].time
+    assert placed(series(pd.RangeIndex(5)), None, after=counted)[2].time.last == 104
+    assert placed(series(pd.RangeIndex(110, 115)), None, after=counted)[2].time.last == 114
+    assert rows_ahead(series(pd.RangeIndex(110, 115)), counted, 5) is None
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_what_is_known_ahead_begins_at_the_last_row(kind):
+    index = INDICES[kind]
+    time = time_index(index[:20])
+    np.testing.assert_array_equal(rows_ahead(series(index[19:23]), time, 4), range(4))
+    np.testing.assert_array_equal(rows_ahead(series(index[::-1]), time, 4), [20, 19, 18, 17])
+    with pytest.raises(ValueError, match=r"4 from .* on, the last row of y; got no row at"):
+        rows_ahead(series(index[20:24]), time, 4)
+    with pytest.raises(ValueError, match="got no row at"):
+        rows_ahead(series(index[[19, 20, 22, 23]]), time, 4)
+    with pytest.raises(ValueError, match=r"got no row at .*, but rows from 1990-01-01 to 1990-01-04"):
+        rows_ahead(series(pd.date_range("1990-01-01", periods=4)), time, 4)
+    assert rows_ahead(np.zeros(4), time, 4) is None
+    assert rows_ahead(series(pd.RangeIndex(4)), time, 4) is None
+    assert rows_ahead(series(index[20:24]), None, 4) is None
+
+
+# ---------------------------------------------------------------- networks
+
+
+def test_rows_of_a_network_are_in_one_order():
+    for y in (
+        series(DAYS),
+        series(DAYS + pd.Timedelta(days=1)),
+        series(pd.RangeIndex(40)),
+        np.zeros(40),
+        series(INDICES["periods"]),
+    ):
+        check_same_order(series(DAYS), y)
+    with pytest.raises(ValueError, match=r"got 2024-01-01 in row 0 of X and in row 39 of y; .* X.loc\[y.index\]"):
+        check_same_order(series(DAYS), series(DAYS[::-1]))
+    swapped = [0, 1, 3, 2, *range(4, 40)]
+    with pytest.raises(ValueError, match="got 2024-01-03 in row 2 of X and in row 3 of y"):
+        check_same_order(series(DAYS), series(DAYS[swapped]))

@@ -1,0 +1,274 @@
+"""Claim: rows are taken as they are or refused by name; scales, kinematics between scaled columns and stretches without gaps are
+what a plain loop over the rows finds; what is held back is never learnt from."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+from pesn.forecasting.dataset import (
+    Piece,
+    Scale,
+    as_columns,
+    as_kinematics,
+    as_matrix,
+    hold_back,
+    in_scale,
+    names_of,
+    scale_of,
+    stretches,
+    unscaled,
+    worthwhile,
+)
+
+NAN = np.nan
+
+
+# ---------------------------------------------------------------- what is given
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1.0], [2.0], [NAN]],
+        [1.0, 2.0, NAN],
+        np.array([1, 2, NAN], dtype=np.float32),
+        [1.0, 2.0, None],
+        pd.Series([1.0, 2.0, NAN]),
+        pd.Series([1, 2, None], dtype="Int64"),
+        pd.DataFrame({"a": pd.array([1.0, 2.0, None], dtype="Float64")}),
+    ],
+    ids=repr,
+)
+def test_one_column_in_any_dress(values):
+    found = as_matrix("y", values)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, [[1.0], [2.0], [NAN]])
+
+
+def test_a_matrix_is_a_copy():
+    given = np.zeros((3, 2))
+    as_matrix("y", given)[:] = 1.0
+    assert not given.any()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "words"),
+    [
+        (["1", "2"], TypeError, "y must be an array of numbers"),
+        (np.array(["2020-01-01"], dtype="datetime64[D]"), TypeError, "y must be an array of numbers"),
+        (pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020"])}), TypeError, "got DataFrame: dates or times among them"),
+        (pd.DatetimeIndex(["2020"]), TypeError, "got DatetimeIndex: dates or times among them"),
+        (pd.Series(pd.to_timedelta([1, 2], unit="s")), TypeError, "got Series: dates or times among them"),
+        ([[1.0], [1.0, 2.0]], TypeError, "y must be an array of numbers"),
+        ([1.0 + 2.0j], TypeError, "y must be an array of numbers"),
+        (np.ma.masked_array([1.0], [True]), TypeError, "y must be an array, NaN where it is missing, got a MaskedArray"),
+        (pesn.Gaussian(np.zeros(3), var=np.ones(3)), TypeError, "y must be an array, NaN where it is missing, got a Gaussian"),
+        (3.0, ValueError, r"y must have shape \(rows, columns\), got \(\)"),
+        (np.zeros((2, 2, 2)), ValueError, r"got \(2, 2, 2\)"),
+        (np.zeros((0, 2)), ValueError, "y must have at least one row"),
+        (np.zeros((2, 0)), ValueError, "y must have at least one row and one column"),
+        ([[0.0, 1.0], [-np.inf, 0.0]], ValueError, "got -inf in row 1, column 0"),
+        ([[0.0, 1e101]], ValueError, r"within ±1e\+100, got 1e\+101 in row 0, column 1"),
+    ],
+)
+def test_what_is_no_series_is_refused(values, kind, words):
+    with pytest.raises(kind, match=words):
+        as_matrix("y", values)
+
+
+def test_a_series_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"X must have shape \(5, 2\), got \(4, 2\)"):
+        as_matrix("X", np.zeros((4, 2)), 5, 2)
+    with pytest.raises(ValueError, match=r"X must have shape \(rows, 2\), got \(2,\)"):
+        as_matrix("X", np.zeros(2), None, 2)
+    assert as_matrix("X", np.zeros((0, 2)), 0, 2).shape == (0, 2)  # what comes before a context of one row
+
+
+def test_names_are_those_of_the_columns():
+    assert names_of(pd.DataFrame({"a": [1.0], 3: [2.0]})) == ["a", "3"]
+    assert names_of(pd.Series([1.0], name="load")) == ["load"]
+    assert names_of(pd.Series([1.0])) is None
+    assert names_of(np.zeros((2, 2))) is None
+
+
+def test_columns_to_learn_keep_their_order():
+    learn, rest = as_columns([3, 1], 5)
+    assert learn.tolist() == [3, 1]
+    assert rest.tolist() == [0, 2, 4]
+    learn, rest = as_columns(None, 3)
+    assert learn.tolist() == [0, 1, 2]
+    assert rest.tolist() == []
+    assert as_columns(2, 3)[0].tolist() == [2]
+
+
+@pytest.mark.parametrize("learn", [[0, 0], [3], [-1], [], [0.0], ["a"], [True], [[0, 1]], [[0], [0, 1]]])
+def test_columns_that_are_none_are_refused(learn):
+    with pytest.raises(ValueError, match="learn must"):
+        as_columns(learn, 3)
+
+
+# ---------------------------------------------------------------- scales
+
+
+def test_scales_are_mean_and_deviation_of_what_is_there():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(50, 3)) * [1.0, 1e9, 1e-160] + [0.0, 1e12, 0.0]
+    y[rng.random(y.shape) < 0.2] = NAN
+    X = rng.normal(size=(50, 1))
+    found = scale_of(y, X)
+    for i in range(3):
+        there = y[~np.isnan(y[:, i]), i]
+        size = np.abs(there).max()
+        np.testing.assert_allclose(found.y_mean[i], there.mean(), rtol=0, atol=1e-13 * size)
+        np.testing.assert_allclose(found.y_std[i], (there / size).std() * size, rtol=1e-9)
+    np.testing.assert_allclose([found.x_mean[0], found.x_std[0]], [X.mean(), X.std()])
+
+
+@pytest.mark.parametrize("value", [0.1, 0.0, -7e6, 1e-300])
+@pytest.mark.parametrize("n", [3, 10, 999])
+def test_a_column_that_never_changes_has_the_scale_one(value, n):
+    """Also where its mean is not the value itself by rounding."""
+    found = scale_of(np.full((n, 1), value), np.zeros((n, 0)))
+    assert found.y_mean[0] == value
+    assert found.y_std[0] == 1.0
+
+
+def test_a_column_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="X must have numbers in every column, got nothing but NaN in column 1"):
+        scale_of(np.zeros((3, 1)), np.array([[1.0, NAN]] * 3))
+
+
+@pytest.mark.parametrize("learn", [[2, 3], [3, 1], [0]])
+def test_kinematics_between_scaled_columns_are_those_between_columns(learn):
+    rng = np.random.default_rng(0)
+    learn, rest = as_columns(learn, 4)
+    A, B, c = rng.normal(size=(len(rest), 4)), rng.normal(size=(len(rest), len(learn))), rng.normal(size=len(rest))
+    scale = Scale(rng.normal(size=4), rng.uniform(0.1, 9.0, 4), np.zeros(0), np.ones(0))
+    before, after = rng.normal(size=(2, 4))
+    after[rest] = A @ before + B @ after[learn] + c
+    before, after = ((y - scale.y_mean) / scale.y_std for y in (before, after))
+    A, B, c = in_scale((A, B, c), scale, learn, rest)
+    np.testing.assert_allclose(after[rest], A @ before + B @ after[learn] + c, atol=1e-12)
+
+
+def test_no_scale_changes_nothing():
+    kinematics = np.eye(2, 4), np.eye(2), np.ones(2)
+    for a, b in zip(in_scale(kinematics, unscaled(4, 1), np.array([2, 3]), np.array([0, 1])), kinematics, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_kinematics_of_nothing_are_empty():
+    A, B, c = as_kinematics(None, 3, 3)
+    assert A.shape == (0, 3)
+    assert B.shape == (0, 3)
+    assert c.shape == (0,)
+
+
+# ---------------------------------------------------------------- stretches
+
+
+def slow_steps(y, u, lengths):
+    """Every usable step k → k + 1, in groups that follow each other: by the definition, one by one."""
+    groups, last, first = [], None, 0
+    for length in lengths:
+        for k in range(first, first + length - 1):
+            if np.isfinite(y[k]).all() and np.isfinite(u[k]).all() and np.isfinite(y[k + 1]).all():
+                if last != k - 1 or k == first:
+                    groups.append([])
+                groups[-1].append(k)
+                last = k
+        first += length
+    return groups
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("change", [True, False])
+def test_stretches_are_all_the_steps_without_a_gap(seed, change):
+    rng = np.random.default_rng(seed)
+    y, u = rng.normal(size=(80, 3)), rng.normal(size=(80, 2))
+    y[rng.random(y.shape) < 0.06] = NAN
+    u[rng.random(u.shape) < 0.06] = NAN
+    lengths = [30, 1, 49]
+    edges = np.cumsum([0, *lengths])
+    runs = [slice(a, b) for a, b in itertools.pairwise(edges)]
+    learn = np.array([2, 0])
+    found, expected = stretches(y, u, runs, learn, change), slow_steps(y, u, lengths)
+    assert len(found) == len(expected) > 3
+    for piece, steps in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(piece.z, np.hstack([y[steps], u[steps]]))
+        after = y[np.array(steps) + 1]
+        np.testing.assert_array_equal(piece.targets, (after - y[steps] if change else after)[:, learn])
+        np.testing.assert_array_equal(piece.y, np.vstack([y[steps[:1]], after]))
+
+
+def test_the_last_known_input_of_a_run_may_be_missing():
+    u = np.array([[1.0], [2.0], [NAN]])
+    (piece,) = stretches(np.arange(3.0)[:, None], u, [slice(0, 3)], np.array([0]), True)
+    assert len(piece.z) == 2
+
+
+def pieces_of(*sizes):
+    """Pieces whose numbers are all different."""
+    pieces, at = [], 0.0
+    for n in sizes:
+        y = at + np.arange(n + 1.0)[:, None]
+        pieces.append(Piece(y[:-1], np.diff(y, axis=0), y))
+        at += n + 1
+    return pieces
+
+
+def steps_of(pieces):
+    return [value for piece in pieces for value in piece.z.ravel().tolist()]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "held"),
+    [
+        ((500,), [100]),  # one run: its last fifth
+        ((400, 100), [80]),  # two: the last fifth of each that is long enough
+        ((300, 300, 300), [300]),  # three: the last one
+        ((50,) * 20, [50] * 4),  # many: the last fifth of them
+        ((900, 900, 5), [180, 180]),  # a last one too short to judge by
+        ((100, 100, 900), [180]),  # a last one that is most of all
+        ((30, 30), []),
+    ],
+)
+def test_what_is_held_back_is_long_enough_and_not_learnt_from(sizes, held):
+    pieces = pieces_of(*sizes)
+    seen, found = hold_back(pieces, 22)
+    assert [len(p.z) for p in found] == held
+    assert not set(steps_of(seen)) & set(steps_of(found))
+    for piece in (*seen, *found):
+        assert len(piece.y) == len(piece.z) + 1 == len(piece.targets) + 1
+        np.testing.assert_array_equal(piece.y[:-1], piece.z)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ((400, 2, 3, 390), (400, 390)),  # two gaps close to each other
+        ((50,) * 10, (50,) * 10),
+        ((100, 80, 60), (100, 80, 60)),
+        ((5, 6, 5, 7), (5, 6, 5, 7)),  # nothing but short ones: none can be spared
+        ((1, 1), ()),
+    ],
+)
+def test_short_stretches_are_left_out_where_they_can_be_spared(sizes, kept):
+    assert tuple(len(p.z) for p in worthwhile(pieces_of(*sizes), 2)) == kept
+
+
+def test_stretches_within_the_washout_are_left_out():
+    assert [len(p.z) for p in worthwhile(pieces_of(30, 60, 20), 31)] == [60]
+
+
+def test_what_varies_by_rounding_alone_is_constant():
+    ramp = np.diff(np.linspace(1.0, 2.0, 200))[:, None]  # all alike but for the last digits
+    assert ramp.std() > 0.0
+    scale = scale_of(np.arange(199.0)[:, None], ramp)
+    assert scale.x_std[0] == 1.0
+    assert scale.y_std[0] == pytest.approx(np.arange(199.0).std())
+    tiny = scale_of(1e-300 * np.arange(5.0)[:, None], np.empty((5, 0)))
+    assert 0.0 < tiny.y_std[0] < 1e-299

@@ -1,0 +1,246 @@
+"""Claim: a forecaster knows when its forecasts are and which columns are which, as the pandas objects that it was given did; what
+was fitted does not change with a parameter; rows come in as fast as they can without another number."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
+from pesn.forecasting.context import Context
+from pesn.forecasting.forecaster import Model
+from pesn.reservoir.closed_loop import PARTS
+
+T = np.arange(400.0)
+ROWS = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T)]) + 0.02 * np.random.default_rng(0).normal(size=(400, 2))
+KNOWN = np.column_stack([np.sin(0.11 * T), np.cos(0.17 * T)])
+DAYS = pd.date_range("2023-01-02", periods=500, freq="B", name="day")
+FRAME = pd.DataFrame(ROWS, index=DAYS[:400], columns=["a", "b"])
+INPUTS = pd.DataFrame(KNOWN, index=DAYS[:400], columns=["u", "v"])
+
+
+def quick(n=15, **more):
+    options = {"covariance": more.pop("covariance", "auto"), "forgetting": more.pop("forgetting", 0.999), "rank": 6}
+    return Forecaster(ProbabilisticESN(n, washout=30, random_state=0, process_noise=1e-5, **options), calibrate=False, **more)
+
+
+@pytest.fixture(scope="module")
+def dated():
+    return quick().fit(FRAME.iloc[:300])
+
+
+@pytest.fixture(scope="module")
+def driven():
+    return quick().fit(FRAME, INPUTS)
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.mean, other.mean)
+    np.testing.assert_array_equal(one.joint, other.joint)
+
+
+# ---------------------------------------------------------------- when
+
+
+def test_forecasts_go_on_from_the_last_row_of_fit(dated):
+    f = dated.forecast(7)
+    pd.testing.assert_index_equal(f.index, DAYS[300:307])
+    pd.testing.assert_index_equal(f.to_frame().index, DAYS[300:307])
+    assert repr(f).startswith("Forecast of 7 steps, 2024-02-26 … 2024-03-05, 2 columns (a, b), parts state, noise, weights")
+    axes = f.plot()
+    dates = axes[0].lines[-1].get_xdata()
+    span = (DAYS[306] - pd.Timestamp("1970-01-01")).days
+    assert dates[-1] == span
+
+
+def test_forecasts_go_on_from_the_context(dated):
+    for length in (1, 2, 40):
+        pd.testing.assert_index_equal(dated.forecast(3, FRAME.iloc[350 - length : 350]).index, DAYS[350:353])
+    assert list(dated.forecast(3, ROWS[:5]).index) == [1, 2, 3]  # of an array nobody knows when it was
+    assert dated.forecast(3, ROWS[:5]).to_frame().index.name == "step"
+    assert list(dated.forecast(3, pd.DataFrame(ROWS[:5], columns=["a", "b"])).index) == [1, 2, 3]
+
+
+def test_a_context_has_dates_where_fit_had_none():
+    forecaster = quick().fit(ROWS)
+    assert list(forecaster.forecast(2).index) == [1, 2]
+    pd.testing.assert_index_equal(forecaster.forecast(2, FRAME.iloc[:9]).index, DAYS[9:11])
+    forecaster.update(FRAME.iloc[:3])
+    pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[3:5])
+
+
+def test_an_update_moves_the_dates_on(tmp_path):
+    forecaster = quick().fit(FRAME.iloc[:300])
+    forecaster.update(FRAME.iloc[300:310])
+    pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[310:312])
+    forecaster.update(ROWS[310:315])
+    pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[315:317])
+    forecaster.save(tmp_path / "a")
+    again = load(tmp_path / "a")
+    pd.testing.assert_index_equal(again.forecast(2).index, DAYS[315:317])
+    pd.testing.assert_index_equal(again.forecast(2, FRAME.iloc[:1]).index, DAYS[1:3])
+    before = again._time
+    with pytest.raises(ValueError, match="y must have the columns"):
+        again.update(FRAME[["b", "a"]])
+    assert again._time == before
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.date_range("1990-01-01", periods=304, freq="MS", tz="Europe/Paris"),
+        pd.period_range("1990-01", periods=304, freq="M"),
+        pd.RangeIndex(10, 3050, 10, name="k"),
+        pd.Index(0.25 * np.arange(304), name="t"),
+    ],
+    ids=["months", "periods", "range", "seconds"],
+)
+def test_other_labels(index, tmp_path):
+    forecaster = quick().fit(pd.Series(ROWS[:300, 0], index=index[:300], name="a"))
+    forecaster.save(tmp_path / "a")
+    for one in (forecaster, load(tmp_path / "a")):
+        f = one.forecast(4)
+        pd.testing.assert_index_equal(f.index, index[300:], exact="equiv")
+        pd.testing.assert_index_equal(f.to_frame().index, index[300:], exact="equiv")
+    (ax,) = f.plot()
+    x = ax.lines[-1].get_xdata()
+    if index.name in ("k", "t"):
+        assert ax.get_xlabel() == index.name
+        np.testing.assert_allclose(x, index[299:], rtol=1e-12)  # from the last row observed
+
+
+def test_the_last_of_several_runs_says_when():
+    index = DAYS[:200].append(DAYS[300:302])
+    forecaster = quick().fit(FRAME.iloc[:202].set_index(index), lengths=[200, 2])
+    pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[302:304].rename("day"))
+
+
+# ---------------------------------------------------------------- which
+
+
+def test_inputs_of_other_names_are_refused(driven):
+    shuffled, other = INPUTS[["v", "u"]], INPUTS.rename(columns={"v": "w"})
+    ahead = INPUTS.iloc[8:11]
+    context = FRAME.iloc[:9], INPUTS.iloc[:8]
+    expected = driven.forecast(3, (ROWS[:9], KNOWN[:8]), KNOWN[8:11])
+    same(driven.forecast(3, context, ahead), expected)
+    for wrong in (shuffled, other):
+        found = rf"must have the columns \['u', 'v'\], as X had in fit, got \['{wrong.columns[0]}', '{wrong.columns[1]}'\]"
+        with pytest.raises(ValueError, match=f"^X {found}"):
+            driven.forecast(3, context, wrong.iloc[:3])
+        with pytest.raises(ValueError, match=f"^X of context {found}"):
+            driven.forecast(3, (FRAME.iloc[:9], wrong.iloc[:8]), ahead)
+        with pytest.raises(ValueError, match=f"^X {found}"):
+            driven.update(FRAME.iloc[:3], wrong.iloc[:3])
+    same(driven.forecast(3, context, ahead), expected)
+
+
+def test_columns_to_learn_by_name():
+    position = np.cumsum(0.1 * ROWS[:, :1], axis=0)
+    frame = pd.DataFrame(np.hstack([position, ROWS]), columns=["x", "v", "w"])
+    kinematics = np.array([[1.0, 0.0, 0.0]]), np.array([[0.1, 0.0]]), np.zeros(1)
+    by_number = quick(learn=[1, 2], kinematics=kinematics).fit(frame)
+    for names in (["v", "w"], np.array(["v", "w"]), pd.Index(["v", "w"]), ("v", 2)):
+        by_name = quick(learn=names, kinematics=kinematics)
+        same(clone(by_name).fit(frame).forecast(5), by_number.forecast(5))
+    lone = (np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), np.array([[0.1], [0.0]]), np.zeros(2))
+    same(quick(learn="v", kinematics=lone).fit(frame).forecast(2), quick(learn=[1], kinematics=lone).fit(frame).forecast(2))
+    with pytest.raises(ValueError, match="learn must name columns of y, which are x, v, w, got 'y', 'z'"):
+        quick(learn=["v", "y", "z"], kinematics=kinematics).fit(frame)
+    with pytest.raises(ValueError, match="by number, as y has no names, got 'v'"):
+        quick(learn="v", kinematics=kinematics).fit(frame.to_numpy())
+    with pytest.raises(ValueError, match="different columns of y, by number or name, got \\['v', 1\\]"):
+        quick(learn=["v", 1], kinematics=kinematics).fit(frame)
+
+
+def test_lengths_are_of_y():
+    with pytest.raises(ValueError, match=r"lengths must add up to the 400 rows of y, got \[1, 2\], which add up to 3"):
+        quick().fit(ROWS, KNOWN, lengths=[1, 2])
+
+
+# ---------------------------------------------------------------- what was fitted
+
+
+def test_a_parameter_set_after_fit_changes_nothing(tmp_path):
+    forecaster = quick().fit(ROWS[:300])
+    expected = forecaster.forecast(5), forecaster.forecast(5, ROWS[300:320])
+    others = {"target": "level", "scale": False, "learn": [0], "kinematics": 3, "calibrate": True, "verbose": True}
+    forecaster.set_params(**others, esn__leak_rate=0.1, esn__covariance="diagonal", esn__process_noise=0.3)
+    assert forecaster.target_ == "change"
+    same(forecaster.forecast(5), expected[0])
+    same(forecaster.forecast(5, ROWS[300:320]), expected[1])
+    twin = quick().fit(ROWS[:300]).update(ROWS[300:310])
+    same(forecaster.update(ROWS[300:310]).forecast(5), twin.forecast(5))
+    forecaster.save(tmp_path / "a")
+    same(load(tmp_path / "a").forecast(5), twin.forecast(5))
+
+
+# ---------------------------------------------------------------- as fast as it can
+
+
+@pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
+def test_an_update_is_that_of_loops_made_anew(covariance, monkeypatch):
+    rows = ROWS[300:330].copy()
+    rows[7] = np.nan
+    rows[12, 1] = np.nan
+    fast = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
+    slow = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
+    fast.update(rows, KNOWN[300:330])
+    anew = lambda loop, readout, errors: slow._loop(PARTS, Model(readout, errors, slow._start))  # noqa: E731
+    monkeypatch.setattr("pesn.reservoir.closed_loop.Loop.moved", anew)
+    slow.update(rows, KNOWN[300:330])
+    horizon = 1 if covariance == "diagonal" else 5
+    one, other = (each.forecast(horizon, X=KNOWN[:horizon]) for each in (fast, slow))
+    np.testing.assert_allclose(one.mean, other.mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(one.joint, other.joint, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(fast.esn_.readout_.weights, slow.esn_.readout_.weights, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("gap", [[40], [0], [100, 140], [395], [330, 385], [369, 370]], ids=str)
+def test_a_gap_long_ago_costs_as_little_as_none(dated, gap, monkeypatch):
+    """Against the twin that corrects by every row there is."""
+    context = ROWS.copy()
+    context[gap, -1] = np.nan
+    rows = []
+    corrected = Context.corrected
+    monkeypatch.setattr(Context, "corrected", lambda self, loop, b, y, u: rows.append(len(y)) or corrected(self, loop, b, y, u))
+    fast = dated.forecast(5, context)
+    assert max(rows) <= 400 - min([379, *(k for k in gap if 330 <= k <= 379)]) + 1
+    monkeypatch.setattr(Context, "_remembered", lambda self, whole: (0, 0))
+    slow = dated.forecast(5, context)
+    np.testing.assert_allclose(fast.mean, slow.mean, rtol=0, atol=0.05 * slow.std.min())
+    np.testing.assert_allclose(fast.std, slow.std, rtol=0.02)
+
+
+def test_gaps_everywhere_are_all_looked_at(dated, monkeypatch):
+    rows = []
+    corrected = Context.corrected
+    monkeypatch.setattr(Context, "corrected", lambda self, loop, b, y, u: rows.append(len(y)) or corrected(self, loop, b, y, u))
+    context = ROWS[:90].copy()
+    context[::20, 0] = np.nan
+    dated.forecast(1, context)
+    assert max(rows) == 89  # the last one corrects by itself
+
+
+# ---------------------------------------------------------------- in a notebook
+
+
+@pytest.mark.parametrize("estimator", [EchoStateNetwork, ProbabilisticESN, Forecaster])
+def test_estimators_show_themselves(estimator):
+    fresh = estimator()
+    assert repr(fresh) == f"{estimator.__name__}()"
+    arguments = (ROWS[:60],) if estimator is Forecaster else (ROWS[:60], ROWS[:60])
+    small = Forecaster(ProbabilisticESN(12), calibrate=False) if estimator is Forecaster else estimator(12)
+    fitted = small.fit(*arguments)
+    assert len(repr(fitted)) < 100
+    for one in (fresh, fitted):
+        assert estimator.__name__ in one._repr_html_()
+        assert "text/html" in one._repr_mimebundle_()
+
+
+def test_a_gaussian_shows_itself():
+    table = Gaussian([0.0, 1.5], var=[1.0, 4.0])._repr_html_()
+    assert "<tr><th>1</th><td>1.5</td><td>2</td><td>-2.42 … 5.42</td></tr>" in table
+    assert Gaussian(np.zeros(50), var=1.0)._repr_html_().count("<tr>") == 22
+    assert Gaussian(np.zeros((3, 2)))._repr_html_() is None
+    assert Gaussian(0.0)._repr_html_() is None

@@ -1,0 +1,227 @@
+"""Claim: a forecast does not run away, at any horizon and in any form, and says so where it would have; without covariances
+between rows it is the same forecast, its memory grows with the horizon and no faster, and its samples are whole futures too."""
+
+import logging
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pesn import Forecaster, ProbabilisticESN
+from pesn.systems import cart_pole
+from pesn.systems.chaotic import lorenz, lorenz96, roessler
+
+HALF = 0.01
+KINEMATICS = (np.array([[1, 0, HALF, 0], [0, 1, 0, HALF]]), HALF * np.eye(2), np.zeros(2))
+
+
+def fitted(y, X=None, *, n=30, lengths=None, learn=None, kinematics=None, calibrate=False, **more):
+    esn = ProbabilisticESN(n, **{"washout": "auto", "random_state": 0, "process_noise": 0.0, **more})
+    return Forecaster(esn, calibrate=calibrate, learn=learn, kinematics=kinematics).fit(y, X, lengths)
+
+
+def noisy(system, share=0.01, seed=0, **more):
+    y = system(rng=seed, **more).states
+    return y + share * y.std(axis=0) * np.random.default_rng(seed).normal(size=y.shape)
+
+
+def stays(forecast, y, columns=slice(None)):
+    """Within the range of y widened by its own width, and no wider than three of its deviations."""
+    low, high, std = y.min(axis=0), y.max(axis=0), y.std(axis=0)
+    width = high - low
+    assert np.isfinite(forecast.cov).all()
+    inside = (forecast.mean >= low - width) & (forecast.mean <= high + width)
+    assert inside[:, columns].all()
+    assert (forecast.std[:, columns] <= 3.0 * std[columns] * (1.0 + 1e-9)).all()
+    np.testing.assert_allclose(sum(forecast.variance_parts.values()), forecast.var, rtol=1e-6)
+    assert min(np.linalg.eigvalsh(cov / np.outer(std, std))[0] for cov in forecast.cov[::50]) > -1e-9
+    return True
+
+
+def grown(forecaster, factor):
+    """With weights of the readout that make the loop run away."""
+    readout = forecaster.esn_.readout_
+    forecaster.esn_.readout_ = readout._replace(weights=readout.weights * factor)
+    return forecaster
+
+
+# ---------------------------------------------------------------- far ahead
+
+
+@pytest.mark.parametrize(("form", "ridge"), [("full", 1e-6), ("full", 1e-12), ("low-rank", 1e-6), ("diagonal", 1e-12)])
+def test_a_loop_that_ran_away_stays(form, ridge):
+    """Lorenz's system of 1996, with noise: means went to 1e5 deviations within 60 steps."""
+    y = noisy(lorenz96, steps=1100, dt=0.02, transient=5.0)
+    forecaster = fitted(y[:1000], n=40, ridge=ridge, covariance=form, rank=20)
+    assert stays(forecaster.forecast(60, y[1050:1080]), y[:1000])
+
+
+def test_a_loop_that_leaves_is_told_once(caplog):
+    y = noisy(lorenz, steps=300)
+    forecaster = grown(fitted(y), 6.0)
+    with caplog.at_level(logging.WARNING, "pesn"):
+        assert stays(forecaster.forecast(30), y)
+    (record,) = caplog.records
+    assert record.name == "pesn.forecasting.forecaster"
+    assert "left the range of training at step" in record.getMessage()
+
+
+SYSTEMS = {
+    "Lorenz": lambda: (noisy(lorenz, steps=500), {}),
+    "Rössler": lambda: (noisy(roessler, steps=500), {"feedback_scaling": 0.3}),
+    "Lorenz, low rank": lambda: (noisy(lorenz, steps=500, seed=1), {"covariance": "low-rank", "rank": 10}),
+    "Lorenz, diagonal": lambda: (noisy(lorenz, steps=500, seed=2), {"covariance": "diagonal"}),
+    "a walk": lambda: (np.cumsum(np.random.default_rng(0).normal(size=(500, 2)), axis=0), {}),
+    "white": lambda: (np.random.default_rng(0).normal(size=(60, 2)), {"feedback_scaling": 0.3}),
+}
+
+
+@pytest.mark.parametrize(("ridge", "factor"), [(1e-6, 4.0), (1e-12, -2.0)])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_loop_made_to_run_away_stays(system, ridge, factor):
+    y, more = SYSTEMS[system]()
+    assert stays(grown(fitted(y, n=20, density=0.2, ridge=ridge, **more), factor).forecast(60, joint=False), y)
+
+
+@pytest.mark.parametrize("system", ["Lorenz, diagonal", "a walk"])
+def test_two_thousand_steps_stay(system):
+    y, more = SYSTEMS[system]()
+    assert stays(fitted(y, n=10, density=0.3, ridge=1e-12, **more).forecast(2000, joint=False), y)
+
+
+def test_calibration_widens_to_three_deviations_at_most():
+    y = noisy(lorenz, steps=400)
+    forecaster = fitted(y)
+    forecaster.calibration_ = np.full(20, 10.0)
+    forecast = forecaster.forecast(60, joint=True)
+    assert stays(forecast, y)
+    assert np.linalg.eigvalsh(forecast.joint)[0] > -1e-9 * np.linalg.eigvalsh(forecast.joint)[-1]
+
+
+def test_what_is_not_learnt_follows_its_kinematics_wherever_that_leads():
+    """Velocities stay; positions add them up, beyond every range, and are no wider than half their way."""
+    runs = cart_pole.simulate(runs=3, steps=300, rng=0)
+    y = runs.states
+    forecaster = grown(fitted(y, runs.inputs, lengths=runs.lengths, learn=[2, 3], kinematics=KINEMATICS), 3.0)
+    forecast = forecaster.forecast(200, X=np.zeros((200, 1)), joint=False)
+    assert stays(forecast, y, [2, 3])
+    away = np.abs(forecast.mean - y.mean(axis=0))
+    assert (forecast.std <= np.maximum(3.0 * y.std(axis=0), 0.5 * away) * (1.0 + 1e-9)).all()
+    v = y[:, 2:]
+    reach = np.maximum(np.abs(v.min(axis=0)), np.abs(v.max(axis=0))) + np.ptp(v, axis=0)
+    assert (np.abs(np.diff(forecast.mean[:, :2], axis=0)) <= 2 * HALF * reach + y.std(axis=0)[:2]).all()
+
+
+def test_a_context_outside_the_range_is_gone_on_from():
+    """Nothing brings a mean back at once that was observed there, and nothing carries it farther away."""
+    y = noisy(lorenz, steps=500)
+    forecaster = fitted(y[:400])
+    far = y[400:430] + 30.0 * y.std(axis=0)
+    forecast = forecaster.forecast(40, far)
+    assert np.isfinite(forecast.mean).all()
+    assert (forecast.mean <= far[-1] + 2.0 * y.std(axis=0)).all()
+    assert (forecast.std <= 3.0 * y[:400].std(axis=0) * (1.0 + 1e-9)).all()
+
+
+def test_a_column_that_trends_goes_on_for_as_long_as_it_was_seen(caplog):
+    t = np.arange(400.0)
+    y = np.column_stack([0.05 * t, np.sin(0.2 * t)])
+    forecast = fitted(y[:300]).forecast(100)
+    assert (np.diff(forecast.mean[:, 0]) > 0.0).all()
+    assert not caplog.records
+
+
+# ---------------------------------------------------------------- rounding
+
+
+@pytest.mark.parametrize("system", ["Lorenz", "Rössler"])
+def test_parts_of_almost_no_variance_are_covariances(system):
+    """What cancels in W Σ Wᵀ leaves rounding: it must not pass for a covariance that deviations forbid."""
+    y = {"Lorenz": lorenz, "Rössler": roessler}[system](steps=700, rng=0).states
+    forecaster = fitted(y[:500], n=100, ridge=1e-12)
+    for k in range(520, 660, 10):
+        forecast = forecaster.forecast(20, y[k - 20 : k], parts=("state",))
+        assert np.isfinite(forecast.sample(3, rng=0)).all()
+
+
+# ---------------------------------------------------------------- without covariances between rows
+
+
+FORMS = {"full": {}, "low-rank": {"covariance": "low-rank", "rank": 12}, "diagonal": {"covariance": "diagonal"}}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_the_joint_covariance_it_is_the_same_forecast(form):
+    y = noisy(lorenz, steps=400)
+    forecaster = fitted(y, calibrate=form == "full", **FORMS[form])
+    one, other = forecaster.forecast(15, joint=True), forecaster.forecast(15, joint=False)
+    for name in ("mean", "std", "var", "cov"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for a, b in zip(one.interval(0.9), other.interval(0.9), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.to_frame(), other.to_frame())
+    np.testing.assert_array_equal(one[3].cov, other[3].cov)
+    for name, part in one.variance_parts.items():
+        np.testing.assert_array_equal(part, other.variance_parts[name])
+    with pytest.raises(AttributeError, match="keeps no covariances between its rows; ask for them by joint=True"):
+        _ = other.joint
+
+
+def test_futures_by_the_model_go_together_as_the_joint_covariance_says():
+    """Over as few steps as a Gaussian holds for: deviations, and correlations between rows and columns."""
+    y = noisy(lorenz, 0.02, steps=600)
+    forecaster = fitted(y, calibrate=True)
+    one, other = forecaster.forecast(8, joint=True), forecaster.forecast(8, joint=False)
+    paths = other.sample(4000, rng=0)
+    assert paths.shape == (4000, 8, 3)
+    np.testing.assert_allclose(paths.mean(axis=0), one.mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(paths.std(axis=0), one.std, rtol=1e-9)
+    std = one.std.ravel()
+    np.testing.assert_allclose(np.corrcoef(paths.reshape(4000, -1).T), one.joint / np.outer(std, std), atol=0.12)
+
+
+def test_futures_by_the_model_are_smooth_far_ahead():
+    """Rows of a smooth system follow each other: drawn one by one they would jump."""
+    y = noisy(lorenz, 0.0, steps=600)
+    forecast = fitted(y).forecast(100, joint=False)
+    paths = forecast.sample(20, rng=0)
+    step = np.abs(np.diff(paths, axis=1)).mean(axis=(0, 1))
+    assert (step < 0.3 * forecast.std.mean(axis=0)).all()
+    np.testing.assert_array_equal(forecast.sample(20, rng=0), paths)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(forecast)).sample(20, rng=0), paths)
+    assert np.abs(forecast.sample(20, rng=1) - paths).max() > 0.1
+
+
+def test_the_joint_covariance_is_kept_up_to_4000_numbers():
+    forecaster = fitted(noisy(lorenz, steps=100), n=10, density=0.3)
+    assert forecaster.forecast(20)._joint.shape == (60, 60)
+    assert forecaster.forecast(1334, parts=())._joint is None
+    with pytest.raises(ValueError, match="horizon must be 6666 or less with 3 columns of y and joint=True, got 7000"):
+        forecaster.forecast(7000, joint=True)
+    with pytest.raises(TypeError, match="joint must be True or False, got 1"):
+        forecaster.forecast(7, joint=1)
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+from pesn import Forecaster, ProbabilisticESN
+d, horizon = {d}, {horizon}
+y = np.sin(0.1 * np.arange(400.0)[:, None] * (1.0 + np.arange(d) / 7)) + 0.1 * np.random.default_rng(0).normal(size=(400, d))
+esn = ProbabilisticESN({n}, density=0.3, washout="auto", random_state=0, process_noise=0.0, covariance={form!r}, rank=5)
+forecaster = Forecaster(esn, calibrate=False).fit(y)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+forecast = forecaster.forecast(horizon)
+assert np.isfinite(forecast.std).all()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize(("d", "horizon", "form", "n"), [(20, 1000, "diagonal", 10), (1, 20_000, "diagonal", 10)])
+def test_memory_grows_with_the_horizon_and_no_faster(d, horizon, form, n):
+    """The joint covariance of the first would be 3.2 GB, of the second as much."""
+    code = MEMORY.format(d=d, horizon=horizon, form=form, n=n)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 200, done.stdout  # MB

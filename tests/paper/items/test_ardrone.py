@@ -1,0 +1,85 @@
+"""The AR.Drone item: positions follow the velocities by kinematics, forecasts are fair, verdicts follow the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pesn.paper.claims import CLAIMS
+from pesn.paper.items import ardrone as item
+from pesn.paper.items import prediction
+from pesn.paper.items import prediction_verdicts as verdicts
+from pesn.paper.result import Settings, Tasks
+from pesn.systems import ardrone
+
+
+def tiny() -> Settings:
+    small = {"runs": 2, "run_rows": 300, "train_rows": 160, "test_rows": 100, "segments": 2, "samples": 100, "steps": 5}
+    rest = {"origin_every": 40, "fair_every": 1, "network": {**item.parameters(True)["network"], "n_units": 20, "washout": 50}}
+    return Settings(quick=True, seed=0, parameters={**item.parameters(True), **small, **rest})
+
+
+@pytest.fixture(scope="module")
+def result():
+    return item.run(tiny(), Tasks())
+
+
+def test_kinematics_carry_the_true_positions():
+    """Given the true velocities, the positions of the simulator come out to a hundredth of what they move by in a step."""
+    flight = ardrone.simulate(steps=300, rng=0).states
+    A, B, c = prediction.kinematics(12, item.POSITIONS, item.VELOCITIES, 0.01)
+    moved = flight[:-1] @ A.T + flight[1:, list(item.VELOCITIES)] @ B.T + c
+    error = moved[:, :3] - flight[1:, list(item.POSITIONS)][:, :3]
+    assert np.abs(error).mean() < 0.02 * np.abs(np.diff(flight[:, :3], axis=0)).mean()
+    still = flight[:-1] @ A.T + flight[:-1, list(item.VELOCITIES)] @ (0 * B)
+    assert np.abs(moved - flight[1:, list(item.POSITIONS)]).mean() < np.abs(still - flight[1:, list(item.POSITIONS)]).mean()
+
+
+def test_item_gives_what_it_promises(result):
+    assert {v.claim for v in result.verdicts} == set(item.CLAIMS) == {name for name, c in CLAIMS.items() if c.item == item.NAME}
+    assert set(result.frame["quantity"]) == {*item.NAMES, *item.CHANGES}
+    assert np.isfinite(result.frame.select_dtypes("number").to_numpy()).all()
+    published = result.tables["Published and obtained (the paper's diagonal network)"]
+    assert published["obtained"][0] == "460"  # one run of 300 and 160 of the next
+    grid, _ = result.figures["multi-step"]
+    assert [ax.get_ylabel() for ax in grid.axes][3:6] == ["vx (m/s)", "vy (m/s)", "vz (m/s)"]
+    titles = [ax.get_title() for ax in result.figures["updating"][0].axes[:3]]
+    assert titles == ["weights never updated", "weights updated up to the origin (fair)", "as in the paper: sees the future"]
+
+
+def test_published_numbers():
+    published = {line["quantity"]: line["published"] for line in item.PUBLISHED}
+    assert published["samples"] == "80,000+"
+    assert published["steps over which uncertainty is propagated"] == "20"
+    p = item.parameters(False)
+    assert (p["runs"] - 1) * p["run_rows"] + p["train_rows"] >= 80_000
+    assert p["train_rows"] + p["test_rows"] <= p["run_rows"]
+    assert [item.NAMES[i] for i in item.VELOCITIES] == ["vx", "vy", "vz", "roll rate", "pitch rate", "yaw rate"]
+
+
+@pytest.mark.parametrize(
+    ("diagonal", "full", "verdict"),
+    [(0.95, 0.95, "holds"), (0.5, 0.95, "corrected"), (1.0, 0.95, "corrected"), (0.5, 0.5, "does not hold")],
+)
+def test_twenty_steps(diagonal, full, verdict):
+    given = verdicts.judge_twenty(np.full((3, 20, 2), diagonal), np.full((3, 20, 2), full))
+    assert given.verdict == verdict
+    assert f"{100 * diagonal:.0f} to {100 * diagonal:.0f} %" in given.reason
+
+
+def test_bands_that_fail_in_one_state_are_not_kept():
+    inside = np.full((3, 20, 2), 0.95)
+    inside[:, 7, 1] = 0.6
+    given = verdicts.judge_twenty(inside, np.full((3, 20, 2), 0.95))
+    assert given.verdict == "corrected"
+    assert "for 7 of 20 steps" in given.reason
+
+
+@pytest.mark.parametrize(
+    ("before", "future", "verdict"),
+    [(0.5, 0.4, "holds"), (0.9, 0.4, "corrected"), (1.1, 0.9, "does not hold"), (0.66, 2.0, "holds")],
+)
+def test_updating(before, future, verdict):
+    given = verdicts.judge_updating(1.0, before, future, "m/s")
+    assert given.verdict == verdict
+    assert f"{100 * (before - 1):+.0f} %" in given.reason

@@ -1,0 +1,127 @@
+"""The operations are counted from methods that give the right numbers, and linear growth is told from other growth."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+from pesn.paper.claims import CLAIMS
+from pesn.paper.items import complexity, operations
+from pesn.paper.result import Settings, Tasks
+
+MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
+
+
+@pytest.mark.parametrize("count", [operations.spline_as_written, operations.spline_shared])
+def test_what_is_counted_is_the_spline(count):
+    got, _ = count(101, MEAN, VAR)
+    truth = pesn.moments("tanh", MEAN, VAR, method="spline-raw")
+    # the error function of Abramowitz and Stegun errs by 1.5e-7 at each of the nodes
+    assert np.allclose(np.transpose(got), [truth.mean, truth.var], rtol=0, atol=2e-5)
+
+
+def test_what_is_counted_is_the_analytic_method():
+    got, _ = operations.analytic_as_written(MEAN, VAR)
+    truth = pesn.moments("tanh", MEAN, VAR, method="analytic")
+    assert np.allclose(np.transpose(got), [truth.mean, truth.var], rtol=0, atol=1e-13)
+
+
+def test_terms_predict_the_count_at_other_sizes():
+    terms = operations.recount()
+    _, lines = operations.spline_as_written(23, MEAN, VAR)
+    for line, tally in lines.items():
+        for kind in operations.KINDS:
+            t = terms["spline, as written"][line][kind]
+            assert tally[kind] == 69 * t["ND"] + 23 * t["N"] + 3 * t["D"] + t["1"], (line, kind)
+
+
+def test_counts_by_hand():
+    terms = operations.recount()
+    written, shared = terms["spline, as written"], terms["spline, shared"]["all"]
+    assert written["1"]["*/÷"]["N"] == 2
+    assert written["1"]["+/−"]["N"] == 3
+    assert [written["4"][k]["ND"] for k in operations.KINDS] == [
+        4,
+        2,
+        0,
+        2,
+    ]  # α and β: a product, a root, a difference, a quotient
+    # 2 + 2 + 4 + 4 error functions and 0 + 2 + 4 + 6 exponentials are printed in the four integrals
+    assert written["5"]["exp"]["ND"] == 12 + 12
+    assert written["5"]["sqrt"]["ND"] == 0 + 1 + 2 + 4
+    assert written["6"]["*/÷"]["D"] - written["5"]["*/÷"]["D"] == 1  # A₁²
+    assert shared["exp"] == {"ND": 1, "N": 0, "D": 0, "1": 0}  # once a node
+    assert shared["sqrt"] == {"ND": 0, "N": 0, "D": 1, "1": 0}
+    assert [terms["analytic"]["mean"][k]["D"] for k in operations.KINDS] == [6, 3, 1, 1]
+
+
+def test_no_count_grows_faster_than_d():
+    _, one = operations.spline_as_written(9, [0.5], [0.2])
+    _, four = operations.spline_as_written(9, [0.5] * 4, [0.2] * 4)
+    assert all(four[line] == Counter({k: 4 * n for k, n in one[line].items()}) for line in ("4", "5", "6"))
+    assert one["2"] == four["2"]
+
+
+def test_published_numbers():
+    rows = pd.DataFrame(complexity.PUBLISHED)
+    assert len(rows) == 6 * 4 + 3 * 4
+    spline = rows[(rows["method"] == "spline, as written") & (rows["line"] == "all")].set_index("operation")
+    assert spline.loc["*/÷", ["ND", "N", "D", "1"]].tolist() == [228, 30, 0, 2]
+    assert spline["ND"].tolist() == [228, 122, 36, 14]
+    sums = rows[rows["line"] != "all"].groupby(["method", "operation"])[["ND", "N", "D", "1"]].sum()
+    totals = rows[rows["line"] == "all"].set_index(["method", "operation"])[["ND", "N", "D", "1"]]
+    pd.testing.assert_frame_equal(sums.sort_index(), totals.sort_index())  # the printed totals are the sums of their lines
+
+
+def _times(power):
+    sizes = [100, 1000, 10_000]
+    rows = [
+        {"method": m, "units": d, "round": r, "seconds": (1 + 0.1 * r) * d ** power[m]}
+        for m in power
+        for d in sizes
+        for r in range(3)
+    ]
+    return pd.DataFrame(rows), dict.fromkeys(power, sizes)
+
+
+def test_exponents_are_recovered_and_judged():
+    linear = dict.fromkeys(complexity._JUDGED, 1.0)
+    frame, sizes = _times(linear)
+    fits = complexity.exponents(frame, sizes)
+    assert all(np.allclose(fit, 1.0) for fit in fits.values())
+    assert complexity.judge(fits, sizes).verdict == "holds"
+    for method in linear:
+        frame, sizes = _times({**linear, method: 1.5})
+        verdict = complexity.judge(complexity.exponents(frame, sizes), sizes)
+        assert verdict.verdict == "does not hold"
+        assert "1.50" in verdict.reason
+
+
+def test_words():
+    assert operations.words({"ND": 228, "N": 30, "D": 0, "1": 2}) == "228ND + 30N + 2"
+    assert operations.words({"ND": 0, "N": 0, "D": -1, "1": 0}) == "−D"
+    assert operations.words({"ND": 0, "N": 0, "D": 0, "1": 0}) == "0"
+
+
+def test_tiny_run():
+    names = list(complexity.parameters(True)["units"])
+    given = {"rounds": 2, "units": {n: [4, 8, 16] for n in names}, "fit from": dict.fromkeys(names, 8), "fit to": 16}
+    result = complexity.run(Settings(True, 0, given), Tasks())
+    assert len(result.frame) == 2 * 3 * len(names)
+    assert (result.frame["seconds"] > 0).all()
+    assert [v.claim for v in result.verdicts] == list(complexity.CLAIMS)
+    assert all(CLAIMS[c].item == complexity.NAME for c in complexity.CLAIMS)
+    counts = result.tables["Operations of the spline, Algorithm 1"]
+    assert {"published", "obtained"} <= set(counts.columns)
+    figure, alt = result.figures["time"]
+    assert len(figure.axes) == 1
+    assert alt.endswith(".")
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_parameters_leave_points_to_fit(quick):
+    given = complexity.parameters(quick)
+    for method, sizes in given["units"].items():
+        assert sum(given["fit from"][method] <= d <= given["fit to"] for d in sizes) >= 3

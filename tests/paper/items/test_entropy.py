@@ -1,0 +1,128 @@
+"""The entropy item counts by histogram, measures forgetting by distances, and judges by the numbers it is given."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pesn.paper.claims import CLAIMS
+from pesn.paper.items import entropy
+from pesn.paper.items import network as cart
+from pesn.paper.result import Settings, Tasks
+
+SMALL = cart.parameters() | {"n_units": 30, "training_runs": 1, "steps": 600}
+TINY = entropy.parameters(quick=True) | {"lengths": [1, 10, 40], "trials": 3, "samples": 5, "steps": 60, "network": SMALL}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return entropy.run(Settings(True, 5, TINY | {"chunk": 2}), Tasks())
+
+
+def test_result_has_every_length_and_every_claim(result):
+    assert list(result.frame["washout"]) == [1, 10, 40]
+    assert np.isfinite(result.frame).all(axis=None)
+    assert tuple(v.claim for v in result.verdicts) == entropy.CLAIMS
+    assert all(CLAIMS[claim].item == entropy.NAME for claim in entropy.CLAIMS)
+    assert len(result.tables) == 3
+    assert all(alt.endswith(".") for _, alt in result.figures.values())
+
+
+def test_starts_are_forgotten(result):
+    f = result.frame
+    for name in ("spread", "distance P", "distance MC", "distance zero start", "distance learned start"):
+        assert f[name].iloc[-1] < 0.1 * f[name].iloc[0], name
+
+
+def test_one_trial_by_hand():
+    network, test = cart.learn(SMALL, seed=3)
+    entropies, curves = entropy.trials(network, test, [300], [11], [10], 3, 0.5, 64, 20)
+    starts = 0.5 * np.random.default_rng(11).standard_normal((3, 30))
+    z, fed = network.observed(test, [300], 10)
+
+    def bits(h0):
+        values = np.clip(network.drive(h0, z, fed), -1, 1)
+        share = np.histogram(values, 64, (-1, 1))[0] / values.size
+        return -sum(p * np.log2(p) for p in share if p > 0)
+
+    assert entropies[0, 0, 2] == pytest.approx(bits(np.zeros((1, 30))))
+    assert entropies[0, 0, 1] == pytest.approx(np.mean([bits(h[None]) for h in starts]))
+    # after 20 steps: the spread between the starts, by the textbook
+    z, fed = network.observed(test, [300], 20)
+    last = np.array([network.drive(h[None], z, fed)[-1, 0] for h in starts])
+    usual = np.sqrt(np.square(network.forecaster.esn_.start_.stationary()[1]).sum(axis=0).mean())
+    assert curves[0, 4, 19] * usual == pytest.approx(np.sqrt(last.var(axis=0, ddof=1).mean()))
+    z, fed = network.observed(test, [300], 40)
+    truth = network.drive(np.zeros((1, 30)), z, fed)[-1, 0]
+    assert curves[0, 1, 19] * usual == pytest.approx(np.mean([np.sqrt(np.square(h - truth).mean()) for h in last]))
+
+
+def test_numbers_do_not_depend_on_who_runs_the_units(result):
+    class Backwards(Tasks):
+        def map(self, function, arguments):
+            return [function(*a) for a in reversed(list(arguments))][::-1]
+
+    assert entropy.run(Settings(True, 5, TINY | {"chunk": 2}), Backwards()).frame.equals(result.frame)
+
+
+def test_values_beyond_the_range_count_in_the_end_bins():
+    assert entropy.of_units(np.array([-1.3, 1.2, 0.0, 0.1]), 2) == pytest.approx(-0.25 * np.log2(0.25) - 0.75 * np.log2(0.75))
+
+
+def test_published_numbers():
+    assert tuple(entropy.PUBLISHED) == entropy.LENGTHS
+    assert all(len(row) == 6 for row in entropy.PUBLISHED.values())
+    assert entropy.PUBLISHED[1] == (5.42, 5.54, 5.42, 5.54, 5.42, 5.551)
+    assert entropy.PUBLISHED[200][:2] == (4.94, 5.42)
+    assert all(row[0] < row[1] for row in entropy.PUBLISHED.values())  # P is bold in every row
+
+
+def test_steps_until_it_stays_below():
+    assert entropy.steps_until([0.5, 0.001, 0.5, 0.001], 0.01) == 4
+    assert entropy.steps_until([0.001, 0.001], 0.01) == 1
+    assert entropy.steps_until([0.5, 0.5], 0.01) is None
+
+
+def made_up(P, MC):
+    lengths = list(range(1, len(P) + 1))
+    spread = np.linspace(1.0, 0.1, len(P))
+    return pd.DataFrame({"washout": lengths, "P mean": P, "MC mean": MC, "zero start mean": P, "spread": spread})
+
+
+def test_entropy_verdict():
+    lower = entropy._judge_entropy(made_up([4.0, 5.0], [4.5, 5.1]))
+    assert lower.verdict == "holds"
+    assert "2 of 2" in lower.reason
+    assert "rises from 4.00 to 5.00" in lower.reason
+    assert "paper prints 4.94 to 5.89" in lower.reason
+    once = entropy._judge_entropy(made_up([5.0, 4.0], [4.5, 5.1]))
+    assert once.verdict == "does not hold"
+    assert "1 of 2" in once.reason
+    assert "rises" not in once.reason
+
+
+def falling(**steps):
+    """Distances that fall below 1 % at the step named, and stay."""
+    columns = {name.replace("_", " "): np.where(np.arange(1, 31) < k, 1.0, 1e-3) for name, k in steps.items()}
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize(
+    ("P", "MC", "zero", "verdict"),
+    [
+        (10, 20, 20, "holds"),
+        (10, 20, 10, "corrected"),
+        (11, 20, 10, "corrected"),
+        (20, 20, 25, "does not hold"),
+        (25, 20, 10, "does not hold"),
+    ],
+)
+def test_echo_state_verdict(P, MC, zero, verdict):
+    found = entropy._judge_echo_state(falling(P=P, MC=MC, zero_start=zero, learned_start=5))
+    assert found.verdict == verdict
+    assert f"random start {MC}, PESN {P}, plain network from 0 {zero}" in found.reason
+
+
+def test_a_start_that_is_never_forgotten_is_said():
+    found = entropy._judge_echo_state(falling(P=40, MC=40, zero_start=40, learned_start=40))
+    assert found.verdict == "does not hold"
+    assert "more than 30" in found.reason

@@ -1,0 +1,125 @@
+"""Claim: the bound is the paper's formula, no error exceeds it, the printed example is explained, tails free the inputs."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import pesn
+from pesn.paper import claims
+from pesn.paper.items import error_bound
+from pesn.paper.result import Settings, Tasks
+
+TINY = {
+    "mean_range": [-5.0, 5.0],
+    "means": 17,
+    "variances": [0.2, 1.0],
+    "mesh": [-10.0, 10.0],
+    "points": [11, 41, 101, 161],
+    "outside": {"mean_range": [0.0, 20.0], "means": 21, "variances": [0.2, 1.0], "narrow": [-3.0, 3.0, 31]},
+}
+MESH = pesn.Mesh(-10.0, 10.0, 101)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return error_bound.run(Settings(True, 0, TINY), Tasks())
+
+
+def test_parameters_can_be_written_down():
+    for quick in (True, False):
+        p = error_bound.parameters(quick)
+        assert json.loads(json.dumps(p)) == p
+        assert PUBLISHED_POINTS in p["points"]
+
+
+PUBLISHED_POINTS = 101
+
+
+def test_the_example_is_the_paper_s():
+    p = error_bound.PUBLISHED
+    assert (p["mean"], p["variance"], p["mesh"], p["bound of the mean"]) == (3.0, 0.2, [-10.0, 10.0, 101], 4.21321e-5)
+
+
+def test_the_steepest_place():
+    place, value = error_bound.steepest()
+    assert place == pytest.approx(0.42131647, abs=1e-6)
+    assert value == pytest.approx(4.0858855030, abs=1e-9)
+    assert value == pytest.approx(pesn.activations.get("tanh").fourth_bound, rel=1e-8)
+
+
+@pytest.mark.parametrize(("mean", "var"), [(3.0, 0.2), (-9.0, 4.0), (9.9, 1.0), (0.0, 100.0)])
+def test_the_bound_is_the_printed_formula_and_agrees_with_the_library_s(mean, var):
+    value = error_bound.steepest()[1]
+    low, high = (math.erf((end - mean) / math.sqrt(2.0 * var)) for end in (-10.0, 10.0))
+    c1, c2, c3 = 0.2**4 * value / 32.0, abs(1.0 + math.tanh(-10.0)) / 2.0, abs(math.tanh(10.0) - 1.0) / 2.0
+    written = c1 * (high - low) + c2 * (low + 1.0) + c3 * (1.0 - high)
+    of_mean, of_var = error_bound.paper_bound(mean, var, MESH, value)
+    assert of_mean == pytest.approx(written, rel=1e-9)
+    assert of_mean == pytest.approx(pesn.error_bound("tanh", mean, var, MESH, constant="paper").mean, rel=1e-4)
+    assert of_var > 2.0 * of_mean
+
+
+def test_no_error_exceeds_a_bound(result):
+    frame = result.frame
+    assert len(frame) == 4 * 17 * 2
+    for of in ("mean", "var"):
+        for kind in ("paper", "sharp"):
+            assert (frame[f"{of} error"] <= frame[f"{of} bound, {kind}"] + 1e-14).all()
+    assert "in 0 (mean) and 0 (variance)" in result.notes[0]
+
+
+def test_the_example_s_numbers(result):
+    table = result.tables["The printed example"]
+    by_place, by_value, sharp, error, itself = table["obtained"]
+    assert by_place == pytest.approx(4.21321e-5, rel=2e-5)
+    assert by_value == pytest.approx(4.0859e-4, rel=1e-4)
+    assert sharp == pytest.approx(8.512e-5, rel=1e-4)
+    assert error == pytest.approx(2.3e-7, rel=0.03)
+    assert itself == pytest.approx(1.8e-5, rel=0.01)
+    assert table["published"].dropna().tolist() == [4.21321e-5]
+
+
+def test_without_tails_mass_beyond_the_mesh_counts_nothing():
+    assert error_bound.without_tails(9.5, 1.0, MESH) == pytest.approx(0.69, abs=0.005)
+    # A twin: the integral over the mesh alone.
+    from scipy.integrate import quad
+
+    for mean, var in ((9.5, 1.0), (-10.5, 4.0), (0.5, 9.0)):
+        density = lambda z, m=mean, v=var: np.tanh(z) * math.exp(-0.5 * (z - m) ** 2 / v) / math.sqrt(2 * math.pi * v)  # noqa: E731
+        value, _ = quad(density, -10.0, 10.0, limit=200)
+        assert error_bound.without_tails(mean, var, MESH) == pytest.approx(value, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("by_place", "by_value", "verdict"),
+    [(1.0, 4.2e-5, "holds"), (4.2e-5, 4.1e-4, "corrected"), (1.0, 4.1e-4, "does not hold")],
+)
+def test_the_printed_bound_every_way(by_place, by_value, verdict):
+    judged = error_bound.judge_printed(4.2e-5, by_place, by_value, 8.5e-5, 2.3e-7, 9.9e-6)
+    assert judged.verdict == verdict
+    assert "9.9e-06" in judged.reason
+    assert f"{by_value:.4e}" in judged.reason
+
+
+@pytest.mark.parametrize(
+    ("bare", "tailed", "verdict"), [(0.5, 0.4, "holds"), (0.5, 1e-5, "corrected"), (1e-5, 1e-5, "does not hold")]
+)
+def test_the_mesh_every_way(bare, tailed, verdict):
+    judged = error_bound.judge_mesh(bare, tailed, 8.5e-5, 1.6e-3, 30.0)
+    assert judged.verdict == verdict
+    assert f"{tailed:.1e}" in judged.reason
+
+
+def test_every_claim_of_the_item_is_judged(result):
+    assert [v.claim for v in result.verdicts] == list(error_bound.CLAIMS)
+    assert all(claims.CLAIMS[c].item == error_bound.NAME for c in error_bound.CLAIMS)
+    assert [v.verdict for v in result.verdicts] == ["corrected", "corrected"]
+
+
+def test_pictures(result):
+    for figure, alt in result.figures.values():
+        assert alt.endswith(".")
+        assert all(ax.get_ylabel() for ax in figure.axes)
+        figure.canvas.draw()

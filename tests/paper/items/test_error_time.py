@@ -1,0 +1,98 @@
+"""Errors are those of the methods, against a reference of its own; the front and the orders are what they are called."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+from pesn.paper.claims import CLAIMS
+from pesn.paper.items import error_time
+from pesn.paper.result import Settings, Tasks
+
+TINY = {
+    **error_time.parameters(True),
+    "units": 60,
+    "sampled units": 60,
+    "rounds": 2,
+    "points": [11, 21, 41, 81],
+    "samples": [100, 1_000, 10_000],
+    "components": [1, 8],
+}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return error_time.run(Settings(True, 0, TINY), Tasks())
+
+
+def test_reference_is_the_table_of_fifty_digits(reference):
+    table = reference["tanh"]
+    rows = (table.var <= 1.0) & (table.var >= 1e-6) & (np.abs(table.mean) <= 5.0)
+    assert rows.sum() > 10
+    mean, var = error_time.reference(table.mean[rows], table.var[rows])
+    assert np.allclose(mean, table.out_mean[rows], rtol=0, atol=1e-13)
+    assert np.allclose(var, table.out_var[rows], rtol=1e-8, atol=1e-15)
+
+
+@pytest.mark.parametrize("points", [21, 101])
+def test_plain_spline_is_the_library_s_raw_spline(points):
+    rng = np.random.default_rng(0)
+    mean, var, mesh = rng.uniform(-5, 5, 40), rng.uniform(0.01, 1.0, 40), pesn.Mesh(-10.0, 10.0, points)
+    theirs = pesn.moments("tanh", mean, var, method="spline-raw", mesh=mesh)
+    ours = error_time.plain_spline(mean, var, mesh, chunk=7)
+    assert np.allclose(ours, [theirs.mean, theirs.var], rtol=0, atol=1e-11)
+
+
+def test_front_by_hand():
+    assert error_time.front([1, 2, 3, 4], [4, 5, 1, 1]) == [True, False, True, False]
+    assert error_time.front([1, 1], [2, 2]) == [True, True]
+
+
+def test_order_leaves_out_rounding():
+    assert error_time.order([10, 100, 1000], [1e-1, 1e-3, 1e-16]) == pytest.approx(-2.0)
+    assert np.isnan(error_time.order([10, 100], [1e-1, 1e-16]))
+
+
+def _frame(analytic=1e-2, spline_order=-4.0, sample_error=1e-3):
+    rows = [("analytic", 1, analytic, 1e-7)]
+    rows += [("spline, plain NumPy", n, 1e-2 * (n / 11) ** spline_order, 1e-6 * n) for n in (11, 21, 41, 81)]
+    rows += [("Monte Carlo", n, sample_error * (n / 10_000) ** -0.5, 1e-7 * n) for n in (100, 1_000, 10_000)]
+    return pd.DataFrame([{"method": m, "size": n, "mean error": e, "variance error": e, "seconds": t} for m, n, e, t in rows])
+
+
+def test_verdict_both_ways():
+    assert error_time.judge(_frame()).verdict == "holds"
+    assert error_time.judge(_frame(analytic=1e-6)).verdict == "does not hold"
+    assert error_time.judge(_frame(spline_order=-1.0)).verdict == "does not hold"
+    slow = error_time.judge(_frame(sample_error=1e-9))
+    assert slow.verdict == "holds"
+    assert "does not get past" in slow.reason
+
+
+def test_errors_do_not_depend_on_the_run(result):
+    again = error_time.run(Settings(True, 0, TINY), Tasks()).frame
+    columns = ["method", "size", "mean error", "variance error"]
+    pd.testing.assert_frame_equal(result.frame[columns], again[columns])
+
+
+def test_errors_are_of_the_known_size(result):
+    error = result.frame.set_index(["method", "size"])["mean error"]
+    assert error["surface (pesn)", 1] < 1e-11
+    assert error["exact (pesn)", 1] < 1e-13
+    assert error["mixture (pesn)", 8] < 4.2e-9  # twice the largest error of the mixture's distribution function
+    assert error["spline, plain NumPy", 81] < 4.0859 * 0.25**4 / 16  # the paper's bound, corrected
+    assert 1e-4 < error["analytic", 1] < 4.5e-2
+    sampled = error["Monte Carlo"]
+    assert sampled[10_000] < sampled[1_000] < sampled[100]
+
+
+def test_result_is_whole(result):
+    assert [v.claim for v in result.verdicts] == list(error_time.CLAIMS)
+    assert all(CLAIMS[c].item == error_time.NAME for c in error_time.CLAIMS)
+    assert result.frame["on the front"].any()
+    figure, alt = result.figures["error-time"]
+    assert len(figure.axes) == 2
+    assert "front" in alt
+    json.dumps(error_time.parameters(False))

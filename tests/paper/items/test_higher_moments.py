@@ -1,0 +1,122 @@
+"""Claim: skewness and kurtosis of the paper's form and of pesn's are told apart, and where they err is counted."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pesn
+from pesn.paper import claims
+from pesn.paper.items import higher_moments
+from pesn.paper.items.higher_moments import Spread
+from pesn.paper.result import Settings, Tasks
+
+TINY = {
+    "activations": ["tanh", "sigmoid", "swish"],
+    "mean_range": [-5.0, 5.0],
+    "var_exponents": [-4.0, 2.0],
+    "shape": [19, 13],
+    "samples": 200,
+    "mesh": [-10.0, 10.0, 101],
+}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return higher_moments.run(Settings(True, 0, TINY), Tasks())
+
+
+def test_parameters_can_be_written_down():
+    for quick in (True, False):
+        p = higher_moments.parameters(quick)
+        assert json.loads(json.dumps(p)) == p
+        assert p["activations"] == ["tanh", "sigmoid", "swish"]
+
+
+def test_the_caption_s_threshold_is_quoted():
+    assert float(higher_moments.PUBLISHED["variance below which they err"]) == 1e-5
+    assert 1e-5 in higher_moments._THRESHOLDS
+
+
+def test_the_printed_kurtosis_is_the_formula_with_a_square_too_many():
+    draws = np.random.default_rng(0).normal(0.4, 0.3, 1_000)
+    a = [np.mean(draws**k) for k in range(5)]
+    var = a[2] - a[1] ** 2
+    right = (a[4] - 4 * a[1] * a[3] + 6 * a[2] * a[1] ** 2 - 3 * a[1] ** 4) / var**2
+    printed = (a[4] - 4 * a[1] * a[3] + 6 * a[2] ** 2 * a[1] ** 2 - 3 * a[1] ** 4) / var**2
+    assert right == pytest.approx(np.mean((draws - a[1]) ** 4) / var**2, rel=1e-9)
+    got = higher_moments.printed_kurtosis(np.array(a[1]), np.array(var), np.array(right))
+    assert got == pytest.approx(printed, rel=1e-9)
+
+
+def test_the_frame_holds_each_form_s_moments(result):
+    frame = result.frame
+    assert len(frame) == 3 * 19 * 13
+    row = frame[(frame["activation"] == "swish") & (frame["mean"] == 0.0)].iloc[4]
+    got = pesn.moments("swish", 0.0, row["variance"], order=4, method="spline-raw")
+    assert [row[f"spline-raw {m}"] for m in higher_moments.MOMENTS] == pytest.approx(list(got), rel=1e-6)
+    # Each activation's samples stand in its own rows.
+    for name, part in frame.groupby("activation"):
+        error = np.abs(part["monte-carlo mean"] - part["exact mean"])
+        assert (error <= 6.0 * np.sqrt(part["exact variance"] / 200) + 1e-3).all(), name
+
+
+def test_the_exact_moments_are_those_of_the_reference_table(reference):
+    rows = reference["tanh"]
+    chosen = (rows.var >= 1e-4) & (rows.var <= 100) & (np.abs(rows.mean) <= 5)
+    got = pesn.moments("tanh", rows.mean[chosen], rows.var[chosen], order=4, method="exact")
+    np.testing.assert_allclose(got.kurtosis, rows.kurtosis[chosen], rtol=1e-8)
+
+
+def test_central_moments_err_less(result):
+    table = result.tables["Absolute error over the grid"].set_index(["activation", "of"])
+    for name in TINY["activations"]:
+        for of in ("skewness", "kurtosis"):
+            assert table.loc[(name, of), "better"] == "pesn's spline, largest"
+        assert table.loc[(name, "mean"), "better"] == ""  # the same number by either form
+        assert table.loc[(name, "variance"), "surface, largest"] < 1e-10
+
+
+def test_a_variance_that_is_not_positive_counts_as_wrong(result):
+    frame = result.frame
+    assert (frame["spline-raw variance"] <= 0.0).any()
+    wrong = higher_moments._wrong(frame, "spline-raw")
+    assert wrong[(frame["spline-raw variance"] <= 0.0).to_numpy()].all()
+
+
+@pytest.mark.parametrize(
+    ("spreads", "verdict"),
+    [
+        ([Spread(1e-6, 0.9, 0.01, 1e-6)], "holds"),
+        ([Spread(1e-6, 0.9, 0.2, 1e-3), Spread(1e-5, 0.9, 0.01, 1e-5)], "holds"),
+        ([Spread(1e-6, 0.9, 0.2, 1e-3)], "corrected"),
+        ([Spread(1e-6, 0.1, 0.0, 1e-9)], "does not hold"),
+    ],
+)
+def test_small_variances_every_way(spreads, verdict):
+    judged = higher_moments.judge_small_variance(spreads, 0.034)
+    assert judged.verdict == verdict
+    assert "3.4 %" in judged.reason
+    assert f"{100 * spreads[0].below:.0f} %" in judged.reason
+
+
+def test_the_cause_is_named_only_where_it_is_seen():
+    spread = [Spread(1e-6, 0.9, 0.2, 1e-3)]
+    assert "subtraction" in higher_moments.judge_small_variance(spread, 0.01).reason
+    assert "subtraction" not in higher_moments.judge_small_variance(spread, 0.5).reason
+
+
+def test_every_claim_of_the_item_is_judged(result):
+    assert [v.claim for v in result.verdicts] == list(higher_moments.CLAIMS)
+    assert all(claims.CLAIMS[c].item == higher_moments.NAME for c in higher_moments.CLAIMS)
+    assert result.verdicts[0].verdict == "corrected"
+
+
+def test_pictures(result):
+    maps, _ = result.figures["errors"]
+    assert len(maps.axes) == 12 + 4
+    dots, alt = result.figures["against-variance"]
+    assert len(dots.axes) == 6
+    assert alt.endswith(".")
+    for figure in (maps, dots):
+        figure.canvas.draw()

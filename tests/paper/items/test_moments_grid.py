@@ -1,0 +1,126 @@
+"""Claim: the error maps show what each method does on the grid, negative variances included, and the verdicts follow."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pesn.paper import claims
+from pesn.paper.items import moments_grid
+from pesn.paper.items.moments_grid import Comparison
+from pesn.paper.result import Settings, Tasks
+
+TINY = {"mean_range": [-5.0, 5.0], "var_exponents": [-4.0, 2.0], "shape": [27, 13], "samples": 200, "mesh": [-10.0, 10.0, 101]}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return moments_grid.run(Settings(True, 0, TINY), Tasks())
+
+
+def test_parameters_can_be_written_down():
+    for quick in (True, False):
+        p = moments_grid.parameters(quick)
+        assert json.loads(json.dumps(p)) == p
+
+
+def test_the_quick_grid_keeps_off_the_mesh():
+    # On a node of the mesh the spline is exact, and a grid of nodes would flatter it.
+    means, _ = moments_grid.axes_of(moments_grid.parameters(True))
+    off = np.abs(means / 0.2 - np.round(means / 0.2))
+    assert np.sum(off < 1e-9) <= 3  # the ends and the middle
+
+
+def test_blocks_hold_every_variance_once():
+    _, variances = moments_grid.axes_of(TINY)
+    assert np.concatenate(moments_grid.blocks_of(variances)).tolist() == variances.tolist()
+
+
+def test_samples_stand_where_their_inputs_do(result):
+    frame = result.frame
+    # With 200 draws and five standard errors no value could stand in another's place unseen.
+    error = np.abs(frame["monte-carlo mean"] - frame["exact mean"])
+    assert (error <= 6.0 * np.sqrt(frame["exact var"] / 200) + 1e-3).all()
+    certain = frame["variance"] < 1e-3
+    assert (error[certain] < 0.02).all()
+
+
+def test_the_analytic_variance_is_negative_where_it_is(result):
+    frame = result.frame
+    table = result.tables["Where the variance comes out negative"].set_index("method")
+    row = table.loc["analytic (paper)"]
+    assert row["points"] == (frame["analytic var"] < 0).sum() > 0
+    there = frame[frame["analytic var"] < 0]
+    assert there["variance"].max() < 0.2
+    assert there["mean"].abs().between(0.1, 1.5).all()
+    assert table.loc["surface (pesn)", "points"] == 0
+    assert table.loc["surface (pesn)", "least variance"] > 0.0
+
+
+def test_the_whole_grid_has_the_known_numbers():
+    # On 101 × 61 points: 742 negative, −0.046 the least, above the truth on 52 %.
+    p = moments_grid.parameters(False) | {"samples": 2}
+    result = moments_grid.run(Settings(False, 0, p), Tasks())
+    assert (result.frame["analytic var"] < 0).sum() == 742
+    assert result.frame["analytic var"].min() == pytest.approx(-0.0458, abs=1e-4)
+    assert result.frame["spline var"].min() == pytest.approx(-3.4e-6, rel=0.02)
+    over = (result.frame["analytic var"] > result.frame["exact var"]).mean()
+    assert over == pytest.approx(0.52, abs=0.005)
+    table = result.tables["Absolute error over the grid"].set_index(["of", "error"])
+    assert table.loc[("mean", "largest"), "analytic"] == pytest.approx(4.5e-2, rel=0.02)
+    assert table.loc[("variance", "largest"), "analytic"] == pytest.approx(5.4e-2, rel=0.02)
+    assert table.loc[("variance", "largest"), "spline"] == pytest.approx(7.2e-5, rel=0.02)
+    assert [v.verdict for v in result.verdicts] == ["holds", "does not hold"]
+    assert "above the true variance on 52 % of the grid and below it on 48 %" in result.verdicts[1].reason
+    assert "742 of 6,161" in result.verdicts[1].reason
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "holds"),
+        ({"share": 0.5}, "does not hold"),
+        ({"spline_largest": 0.2}, "does not hold"),
+        ({"spline_median": 0.2}, "does not hold"),
+    ],
+)
+def test_the_spline_both_ways(changed, verdict):
+    good = Comparison(0.99, 1e-5, 1e-2, 1e-7, 1e-3, 2e-4)
+    judged = moments_grid.judge_spline({"mean": good, "variance": good._replace(**changed)})
+    assert judged.verdict == verdict
+    assert "up to 2.0e-04" in judged.reason
+    assert judged.claim in claims.CLAIMS
+
+
+@pytest.mark.parametrize(
+    ("share", "negative", "verdict"), [(0.95, 0, "holds"), (0.95, 3, "does not hold"), (0.6, 0, "does not hold")]
+)
+def test_over_estimating_both_ways(share, negative, verdict):
+    judged = moments_grid.judge_overestimates(share, negative, 100, -0.02 if negative else 0.0)
+    assert judged.verdict == verdict
+    assert f"{100 * share:.0f} %" in judged.reason
+    assert ("-0.02" in judged.reason) == bool(negative)
+
+
+def test_a_tie_at_mean_zero_is_no_loss():
+    errors = {"spline": np.array([1e-17, 1e-6]), "analytic": np.array([0.0, 1e-2])}
+    assert moments_grid._compare(errors, np.array([1.0, 2.0])).share == 1.0
+    errors["spline"][1] = 0.1
+    lost = moments_grid._compare(errors, np.array([1.0, 2.0]))
+    assert (lost.share, lost.loses_below) == (0.5, 2.0)
+
+
+def test_every_claim_of_the_item_is_judged(result):
+    assert [v.claim for v in result.verdicts] == list(moments_grid.CLAIMS)
+    assert all(claims.CLAIMS[c].item == moments_grid.NAME for c in moments_grid.CLAIMS)
+
+
+def test_pictures(result):
+    maps, alt = result.figures["errors"]
+    assert len(maps.axes) == 9  # eight maps and a colour bar
+    assert maps.axes[-1].get_ylabel()
+    assert alt.endswith(".")
+    sign, alt = result.figures["analytic-variance"]
+    assert "%" in alt
+    for figure in (maps, sign):
+        figure.canvas.draw()

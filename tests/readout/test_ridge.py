@@ -1,0 +1,301 @@
+"""Claim: the readout is ridge regression (one pass, blocks, any conditioning), and its variances are those of Bayesian
+linear regression: right by the textbook, right in coverage, never negative."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+
+from pesn.readout.ridge import Gram, predict, predictive_variance, solve
+
+
+def data(n, p, m=1, noise=0.1, seed=0, correlation=0.5):
+    """[1, features], targets and the weights behind them; the features share a common part and differ in size."""
+    rng = np.random.default_rng(seed)
+    h = rng.normal(size=(n, p - 1)) + correlation * rng.normal(size=(n, 1))
+    features = np.column_stack([np.ones(n), h * np.geomspace(0.1, 10.0, p - 1) + 0.3])
+    weights = rng.normal(size=(m, p)) / np.sqrt(np.mean(features**2, axis=0))
+    return features, features @ weights.T + noise * rng.normal(size=(n, m)), weights
+
+
+def fit(features, targets, ridge=0.0, block=None):
+    gram = Gram(features.shape[1], targets.shape[1])
+    block = block or len(features)
+    for i in range(0, len(features), block):
+        gram.add(features[i : i + block], targets[i : i + block])
+    return solve(gram, ridge)
+
+
+def relative(a, b):
+    return np.max(np.abs(a - b)) / np.max(np.abs(b))
+
+
+# ---------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize(("n", "p", "m"), [(500, 8, 1), (300, 30, 3), (5000, 5, 2)])
+def test_normal_equations(n, p, m, ridge):
+    b, y, _ = data(n, p, m)
+    penalty = np.diag([0.0] + [ridge * n] * (p - 1))
+    assert relative(fit(b, y, ridge).weights, np.linalg.solve(b.T @ b + penalty, b.T @ y).T) < 1e-9
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 1e-2, 1.0])
+def test_is_scikit_learns_ridge_with_alpha_ridge_n(ridge):
+    b, y, _ = data(400, 12, 2)
+    twin = Ridge(alpha=ridge * len(b), solver="svd").fit(b[:, 1:], y)
+    readout = fit(b, y, ridge)
+    assert relative(readout.weights[:, 1:], twin.coef_) < 1e-9
+    assert relative(readout.weights[:, 0], twin.intercept_) < 1e-9
+    assert relative(predict(readout, b), twin.predict(b[:, 1:])) < 1e-9
+
+
+@pytest.mark.parametrize("block", [1, 7, 60, 333])
+def test_blocks_are_the_whole(block):
+    b, y, _ = data(1000, 30, 2)
+    whole, parts = fit(b, y, 1e-6), fit(b, y, 1e-6, block)
+    for a, c in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(c, a, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("cuts", [(10, 20), (10, 700), (700, 710), (300, 700)])
+def test_merged_is_the_whole(cuts):
+    b, y, _ = data(1000, 30, 2)
+    grams = [Gram(30, 2).add(*part) for part in zip(np.split(b, cuts), np.split(y, cuts), strict=True)]
+    seen = grams[1].n_samples
+    merged = solve(grams[0].merge(grams[1]).merge(grams[2]), 1e-6)
+    assert grams[1].n_samples == seen
+    for a, c in zip(fit(b, y, 1e-6), merged, strict=True):
+        np.testing.assert_allclose(c, a, rtol=1e-9, atol=1e-12)
+
+
+def test_same_data_same_bits():
+    b, y, _ = data(3000, 120, 2)
+    first, second = fit(b, y, 1e-6, 1000), fit(b.copy(), y.copy(), 1e-6, 1000)
+    for a, c in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
+def test_solving_does_not_change_the_gram():
+    b, y, _ = data(1000, 30)
+    gram = Gram(30, 1).add(b[:20], y[:20])
+    solve(gram, 1e-3)
+    np.testing.assert_array_equal(solve(gram.add(b[20:], y[20:]), 1e-3).weights, fit(b, y, 1e-3).weights)
+
+
+def test_single_precision_is_summed_in_double():
+    b, y, _ = data(1000, 10)
+    b, y = b.astype(np.float32), y.astype(np.float32)
+    np.testing.assert_allclose(fit(b, y).weights, fit(b.astype(float), y.astype(float)).weights, rtol=1e-12)
+
+
+# ---------------------------------------------------------------- bad conditioning
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-20, 1e-6])
+def test_repeated_features(ridge):
+    b, y, _ = data(300, 6, 2)
+    twice = np.column_stack([b, b[:, 1:]])
+    readout, single = fit(twice, y, ridge), fit(b, y, ridge / 2)  # two halves of a weight: half its penalty
+    assert all(np.isfinite(part).all() for part in readout)
+    np.testing.assert_allclose(predict(readout, twice), predict(single, b), atol=1e-9)
+    np.testing.assert_allclose(readout.weights[:, 1:6], readout.weights[:, 6:], rtol=1e-6)  # least norm: shared alike
+    # What lies in the span of the data is as sure as ever; a difference between the twins was never seen.
+    seen, unseen = twice[:1], twice[:1] + np.eye(11)[1]
+    known = predictive_variance(single, b[:1])["weights"]
+    np.testing.assert_allclose(predictive_variance(readout, seen)["weights"], known, rtol=1e-2)
+    assert np.all(predictive_variance(readout, unseen)["weights"] > 100 * known)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-9, 1e-6, 1e-2])
+@pytest.mark.parametrize("n", [1, 5, 20, 49])
+def test_fewer_rows_than_features(n, ridge):
+    b, y, _ = data(n, 50, 2)
+    readout = fit(b, y, ridge)
+    assert all(np.isfinite(part).all() for part in readout)
+    assert np.linalg.eigvalsh(readout.residual_cov).min() >= -1e-15 * readout.residual_cov.max()
+    if ridge == 0.0:
+        np.testing.assert_allclose(predict(readout, b), y, atol=1e-6)  # interpolates
+    if ridge == 1e-2:
+        penalty = np.diag([0.0] + [ridge * n] * 49)
+        assert relative(readout.weights, np.linalg.solve(b.T @ b + penalty, b.T @ y).T) < 1e-8
+
+
+def test_a_feature_that_is_always_zero():
+    b, y, _ = data(100, 5)
+    b[:, 2] = 0.0
+    readout = fit(b, y)
+    others = [0, 1, 3, 4]
+    assert abs(readout.weights[0, 2]) < 1e-12
+    np.testing.assert_allclose(readout.weights[:, others], fit(b[:, others], y).weights, rtol=1e-9)
+
+
+def test_units_do_not_matter():
+    b, y, _ = data(500, 6)
+    units = np.array([1.0, 1e-9, 1e9, 1e-3, 1e5, 1.0])
+    np.testing.assert_allclose(fit(b * units, y).weights * units, fit(b, y).weights, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- variances
+
+
+@pytest.mark.parametrize("noise", [1.0, 1e-3, 1e-7, 1e-10])
+def test_residual_covariance_is_that_of_the_residuals(noise):
+    """Down to errors whose squares are far below the rounding of Σ y yᵀ."""
+    b, y, _ = data(2000, 20, 3, noise)
+    readout = fit(b, y, block=300)
+    r = y - predict(readout, b)
+    np.testing.assert_allclose(readout.residual_cov, r.T @ r / (2000 - 20), rtol=1e-3, atol=1e-3 * noise**2)
+    assert np.linalg.eigvalsh(readout.residual_cov).min() > 0.0
+
+
+def test_effective_degrees_of_freedom():
+    b, y, _ = data(60, 20)
+    ridge = 0.1
+    A = b.T @ b + np.diag([0.0] + [ridge * 60] * 19)
+    hat = b @ np.linalg.solve(A, b.T)
+    r = y - hat @ y
+    readout, known = fit(b, y, ridge), np.trace(hat)
+    from_weights = ridge * 60 * np.sum(readout.weights[:, 1:] ** 2) / 59
+    np.testing.assert_allclose(readout.residual_cov, r.T @ r / (60 - known) + known / 60 * from_weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize("ridge", [1e6, 1e20, 1e50, 1e100])
+def test_an_enormous_ridge_leaves_the_variance_of_the_targets(ridge):
+    b, y, _ = data(500, 20)
+    np.testing.assert_allclose(fit(b, y, ridge).residual_cov, np.cov(y.T), rtol=0.01)
+
+
+@pytest.mark.parametrize("ridge", [1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 30])
+def test_a_fit_through_its_data_does_not_claim_certainty(n, ridge):
+    b, y, _ = data(n + 500, 50, noise=0.01)
+    readout = fit(b[:n], y[:n], ridge)
+    error = np.sqrt(np.mean((predict(readout, b[n:]) - y[n:]) ** 2))
+    std = np.sqrt(np.mean(sum(predictive_variance(readout, b[n:]).values())))
+    assert 0.1 < std / error < (100.0 if ridge < 1e-6 else 10.0)  # near rounding it errs wide
+    assert np.all(sum(predictive_variance(fit(b[:n], y[:n], 0.0), b[n:]).values()) > error**2)  # without a ridge: errs wide
+
+
+def test_noiseless_data_leave_no_variance():
+    b, y, weights = data(500, 10, 2, noise=0.0)
+    readout = fit(b, y)
+    np.testing.assert_allclose(readout.weights, weights, rtol=1e-8)
+    assert np.linalg.eigvalsh(readout.residual_cov).min() >= -1e-15 * readout.residual_cov.max()
+    assert readout.residual_cov.max() < 1e-25 * np.var(y)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("kind", [None, "var", "cov"])
+def test_textbook_predictive_variance(kind, full):
+    rng = np.random.default_rng(1)
+    b, y, _ = data(80, 7, 3)
+    readout, new = fit(b, y, 1e-2), rng.normal(size=(4, 7))
+    W, R = readout.weights, readout.residual_cov
+    inverse = np.linalg.inv(b.T @ b + np.diag([0.0] + [80 * 1e-2] * 6))
+    np.testing.assert_allclose(readout.covariance_root @ readout.covariance_root.T, inverse, rtol=1e-9, atol=1e-14)
+    root = rng.normal(size=(4, 7, 7))
+    cov = root @ np.swapaxes(root, 1, 2)
+    given = {}
+    if kind is None:
+        cov = 0.0 * cov
+    elif kind == "var":
+        cov = cov * np.eye(7)
+        given = {"feature_var": np.diagonal(cov, axis1=1, axis2=2)}
+    else:
+        given = {"feature_cov": cov}
+    parts = predictive_variance(readout, new, **given, full=full)
+    for i in range(4):
+        expected = {
+            "state": W @ cov[i] @ W.T,
+            "noise": R,
+            "weights": R * (new[i] @ inverse @ new[i] + np.trace(inverse @ cov[i])),
+        }
+        for name, part in parts.items():
+            np.testing.assert_allclose(part[i], expected[name] if full else np.diag(expected[name]), rtol=1e-8, atol=1e-14)
+
+
+def test_is_the_textbooks_interval_for_a_new_observation():
+    """s² (1 + bᵀ(BᵀB)⁻¹b), from scikit-learn's residuals."""
+    b, y, _ = data(40, 5)
+    twin = LinearRegression().fit(b[:, 1:], y)
+    s2 = np.sum((y - twin.predict(b[:, 1:])) ** 2) / (40 - 5)
+    leverage = np.einsum("np,pq,nq->n", b, np.linalg.inv(b.T @ b), b)
+    total = sum(predictive_variance(fit(b, y), b).values())[:, 0]
+    np.testing.assert_allclose(total, s2 * (1 + leverage), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 20), (200, 20), (1000, 5)])
+def test_coverage(n, p):
+    inside = []
+    for seed in range(40):
+        b, y, _ = data(n + 200, p, seed=seed)
+        readout = fit(b[:n], y[:n])
+        std = np.sqrt(sum(predictive_variance(readout, b[n:]).values()))
+        inside.append(np.abs(y[n:] - predict(readout, b[n:])) < 1.959964 * std)
+    assert 0.93 <= np.mean(inside) <= 0.97
+
+
+def test_coverage_with_uncertain_features():
+    inside = []
+    for seed in range(40):
+        rng = np.random.default_rng(1000 + seed)
+        b, y, _ = data(400, 8, seed=seed)
+        readout = fit(b[:200], y[:200])
+        var = np.full((200, 8), 0.05) * np.mean(b**2, axis=0)
+        var[:, 0] = 0.0
+        guess = b[200:] - np.sqrt(var) * rng.normal(size=var.shape)
+        std = np.sqrt(sum(predictive_variance(readout, guess, var).values()))
+        inside.append(np.abs(y[200:] - predict(readout, guess)) < 1.959964 * std)
+    assert 0.93 <= np.mean(inside) <= 0.97
+
+
+# ---------------------------------------------------------------- memory and bad input
+
+
+def test_memory_does_not_grow_with_the_rows():
+    rng = np.random.default_rng(0)
+    b, y = rng.normal(size=(10_000, 50)), rng.normal(size=(10_000, 2))
+    gram = Gram(50, 2).add(b, y)
+    tracemalloc.start()
+    for _ in range(20):
+        gram.add(b, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert gram.n_samples == 210_000
+    assert peak < 2e6
+
+
+def test_bad_input():
+    b, y, _ = data(30, 4)
+    gram = Gram(4, 1).add(b, y)
+    before = solve(gram, 1e-3)
+    broken = b.copy()
+    broken[3, 2] = np.nan
+    with pytest.raises(ValueError, match=r"features must be finite, got nan at index \(3, 2\)"):
+        gram.add(broken, y)
+    with pytest.raises(ValueError, match=r"features must have shape \(rows, 4\), got \(30, 3\)"):
+        gram.add(b[:, :3], y)
+    with pytest.raises(ValueError, match=r"targets must have shape \(rows, 1\), got \(30,\)"):
+        gram.add(b, y[:, 0])
+    with pytest.raises(ValueError, match="as many rows, got 30 and 29"):
+        gram.add(b, y[1:])
+    with pytest.raises(ValueError, match="same numbers of features and targets"):
+        gram.merge(Gram(3, 1))
+    np.testing.assert_array_equal(solve(gram, 1e-3).weights, before.weights)
+    with pytest.raises(ValueError, match="n_features must be at least 1, got 0"):
+        Gram(0, 1)
+    with pytest.raises(ValueError, match="ridge must be finite and not negative, got -1"):
+        solve(gram, -1.0)
+    with pytest.raises(ValueError, match="at least one row"):
+        solve(Gram(4, 1), 0.0)
+    with pytest.raises(ValueError, match="exclude each other"):
+        predictive_variance(before, b, b**2, np.zeros((30, 4, 4)))
+    with pytest.raises(ValueError, match="feature_var must not be negative"):
+        predictive_variance(before, b, -(b**2))
+    with pytest.raises(ValueError, match="a row for each row of features, 30, got 29"):
+        predictive_variance(before, b, b[1:] ** 2)
+    with pytest.raises(ValueError, match=r"feature_cov must have shape \(30, 4, 4\)"):
+        predictive_variance(before, b, feature_cov=np.zeros((4, 4)))

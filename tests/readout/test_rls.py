@@ -1,0 +1,301 @@
+"""Claim: recursive least squares is the exponentially weighted batch solution, predicts before it learns, and holds where the
+textbook's recursion breaks: in single precision, for ever, and after the input has come to rest."""
+
+import numpy as np
+import pytest
+
+from pesn.readout.ridge import Gram, predict, solve
+from pesn.readout.rls import RLSState, rls_start, rls_update, rotation
+
+
+def data(n, p, m=2, noise=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    features = np.column_stack([np.ones(n), rng.normal(size=(n, p - 1)) + 0.5 * rng.normal(size=(n, 1))])
+    weights = rng.normal(size=(m, p))
+    return features, features @ weights.T + noise * rng.normal(size=(n, m)), weights
+
+
+def fit(features, targets, ridge):
+    return solve(Gram(features.shape[1], targets.shape[1]).add(features, targets), ridge)
+
+
+def weighted_batch(state, b, y, lam):
+    """The naive twin: precision and right-hand side summed up, solved afresh at every step."""
+    p = b.shape[1]
+    every, rows, weight = rotation(p, lam)
+    A = np.linalg.inv(state.root @ state.root.T)
+    c = A @ state.weights.T
+    W, predictions, row = state.weights, [], 0
+    for t in range(len(b)):
+        predictions.append(W @ b[t])
+        A, c = lam * A + np.outer(b[t], b[t]), lam * c + np.outer(b[t], y[t])
+        if every and (t + 1) % every == 0:
+            for _ in range(rows):
+                line = np.sqrt(weight) * state.prior_root[row]
+                A, c = A + np.outer(line, line), c + np.outer(line, state.prior_weights @ line)
+                row = (row + 1) % p
+        W = np.linalg.solve(A, c).T
+    return np.array(predictions), W, A
+
+
+def textbook(b, lam, delta, dtype):
+    """P-form, as printed: the twin that fails. The smallest eigenvalue of P over the largest, where first it is negative."""
+    b, lam = b.astype(dtype), dtype(lam)
+    P = (np.eye(b.shape[1]) * delta).astype(dtype)
+    for t in range(len(b)):
+        Pb = P @ b[t]
+        P = (P - np.outer(Pb / (lam + b[t] @ Pb), Pb)) / lam
+        if t % 50 == 0:
+            values = np.linalg.eigvalsh((P / 2 + P.T / 2).astype(float))
+            if values[0] < 0.0:
+                return values[0] / np.abs(values).max()
+    return values[0] / values[-1]
+
+
+def resting(n, p, seed=0):
+    """Excited, at rest (a constant input) for the middle half, excited again; the weights change in the middle."""
+    b, _, weights = data(n, p, seed=seed)
+    b[n // 4 : 3 * n // 4] = b[0]
+    rng = np.random.default_rng(seed + 1)
+    y = b @ weights.T
+    y[n // 2 :] += 0.5 * b[n // 2 :] @ rng.normal(size=weights.shape).T
+    return b, y + 0.1 * rng.normal(size=y.shape)
+
+
+# ---------------------------------------------------------------- the same as the batch solution
+
+
+@pytest.mark.parametrize("p", [1, 3, 12, 17])
+@pytest.mark.parametrize("lam", [0.3, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0])
+def test_is_the_weighted_batch_solution(lam, p):
+    b, y, _ = data(301, p)
+    state = rls_start((p, 2, 10.0), weights=np.ones((2, p)))
+    predictions, after = rls_update(state, b, y, lam)
+    expected, W, A = weighted_batch(state, b, y, lam)
+    np.testing.assert_allclose(predictions, expected, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(after.weights, W, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(after.root @ after.root.T, np.linalg.inv(A), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("lam", [0.95, 0.999, 1.0])
+def test_goes_on_from_the_batch_solution(lam):
+    b, y, _ = data(600, 12)
+    state = rls_start(fit(b[:300], y[:300], 1e-3))
+    predictions, after = rls_update(state, b[300:], y[300:], lam)
+    expected, W, _ = weighted_batch(state, b[300:], y[300:], lam)
+    np.testing.assert_allclose(predictions, expected, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(after.weights, W, rtol=1e-8)
+
+
+def test_nothing_forgotten_is_the_batch_solution_of_all_data():
+    """With the penalty of the first part, ridge·n, which the recursion carries on."""
+    b, y, _ = data(1000, 20)
+    ridge = 1e-2
+    _, after = rls_update(rls_start(fit(b[:400], y[:400], ridge)), b[400:], y[400:], 1.0)
+    whole = fit(b, y, ridge * 400 / 1000)
+    np.testing.assert_allclose(after.weights, whole.weights, rtol=1e-8)
+    precision = np.linalg.inv(after.root @ after.root.T)
+    np.testing.assert_allclose(precision, np.linalg.inv(whole.covariance_root @ whole.covariance_root.T), rtol=1e-8, atol=1e-8)
+
+
+def test_follows_weights_that_change():
+    b, y, weights = data(4000, 12)
+    readout = fit(b[:2000], y[:2000], 1e-6)
+    new = weights + 1.0
+    y[2000:] += np.sum(b[2000:], axis=1, keepdims=True)
+    predictions, after = rls_update(rls_start(readout), b[2000:], y[2000:], 0.99)
+    assert np.abs(after.weights - new).max() < 0.2
+    assert np.std((predictions - y[2000:])[1000:]) < 0.15  # noise 0.1, and 1 % of the change, which the prior draws back
+    assert np.std((predict(readout, b) - y)[3000:]) > 1.0
+
+
+# ---------------------------------------------------------------- holding
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("lam", [0.95, 0.99, 0.999, 1.0])
+@pytest.mark.parametrize("start", ["delta", "batch"])
+def test_holds_for_100_000_steps_and_after_rest(lam, dtype, start):
+    n, p = 100_000, 12
+    b, y = resting(n, p)
+    state = rls_start((p, 2, 100.0) if start == "delta" else fit(b[:1000], y[:1000], 1e-6), dtype=dtype)
+    errors = []
+    for part in range(100):
+        rows = slice(part * n // 100, (part + 1) * n // 100)
+        predictions, state = rls_update(state, b[rows], y[rows], lam)
+        assert predictions.dtype == state.root.dtype == state.weights.dtype == dtype
+        assert np.isfinite(state.root).all()
+        values = np.linalg.svd(state.root.astype(float), compute_uv=False)
+        assert values[-1] > 1e-4 * values[0]  # P positive definite, far from its limits
+        errors.append(np.abs(predictions - y[rows]).max())
+    # At rest the weights cannot know of their change. Re-excited (part 75), the first errors are those of unknown weights,
+    # |ΔW b|, and no larger; then, with forgetting, they are learned.
+    unknown = np.abs(y[3 * n // 4 :] - b[3 * n // 4 :] @ np.linalg.lstsq(b[: n // 4], y[: n // 4], rcond=None)[0]).max()
+    assert max(errors[75:]) < 3 * unknown
+    if lam < 1.0:
+        assert max(errors[80:]) < 1.5
+
+
+@pytest.mark.parametrize("lam", [0.95, 0.99, 0.999])
+def test_without_excitation_the_covariance_tends_to_the_prior(lam):
+    b, y, _ = data(500, 12)
+    readout = fit(b, y, 1e-6)
+    still = np.zeros((40_000, 12))
+    _, state = rls_update(rls_start(readout, weights=readout.weights + 1.0), still, np.zeros((40_000, 2)), lam)
+    relative = np.linalg.eigvalsh(
+        np.linalg.solve(state.prior_root.T, np.linalg.inv(state.root @ state.root.T)) @ np.linalg.inv(state.prior_root)
+    )
+    assert 0.25 < relative.min() <= relative.max() < 2.6
+    np.testing.assert_allclose(state.weights, state.prior_weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("p", [1, 12, 502, 5000])
+@pytest.mark.parametrize("lam", [0.2, 0.5, 0.95, 0.99, 0.999, 0.999999])
+def test_rotation_keeps_what_it_promises(lam, p):
+    every, rows, weight = rotation(p, lam)
+    cycle = p * every / rows
+    assert lam**cycle >= 0.0999
+    assert weight == pytest.approx(cycle * (1.0 - lam))
+    ages = np.arange(0.0, cycle)
+    assert np.mean(weight * lam**ages / (1.0 - lam**cycle)) == pytest.approx(1.0, rel=1e-9) or cycle != int(cycle)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("lam", [0.95, 0.99])
+def test_the_textbook_does_not_hold(lam, dtype):
+    """Why the root is carried: on the data that ours bears, P itself turns indefinite, and not by rounding only."""
+    b, y = resting(10_000, 12)
+    assert textbook(b, lam, 100.0, dtype) < -1e-6
+    _, state = rls_update(rls_start((12, 2, 100.0), dtype=dtype), b, y, lam)
+    values = np.linalg.svd(state.root.astype(float), compute_uv=False)
+    assert values[-1] > 1e-4 * values[0]
+
+
+def test_single_precision_follows_double():
+    b, y, _ = data(5000, 30)
+    single, double = (rls_update(rls_start((30, 2, 10.0), dtype=dtype), b, y, 0.99)[0] for dtype in (np.float32, np.float64))
+    np.testing.assert_allclose(single[100:], double[100:], atol=1e-3)
+
+
+# ---------------------------------------------------------------- identities
+
+
+@pytest.mark.parametrize("lam", [0.5, 0.95, 0.999, 1.0])
+@pytest.mark.parametrize("cut", [1, 2, 77, 150, 299])
+def test_two_halves_are_the_whole(lam, cut):
+    b, y, _ = data(300, 12)
+    state = rls_start((12, 2, 10.0))
+    whole, after = rls_update(state, b, y, lam)
+    first, middle = rls_update(state, b[:cut], y[:cut], lam)
+    second, end = rls_update(middle, b[cut:], y[cut:], lam)
+    np.testing.assert_allclose(np.concatenate([first, second]), whole, rtol=1e-10, atol=1e-12)
+    for a, c in zip(end, after, strict=True):
+        np.testing.assert_allclose(a, c, rtol=1e-10, atol=1e-12)
+
+
+def test_predicts_before_it_learns():
+    b, y, _ = data(300, 12)
+    readout = fit(b[:100], y[:100], 1e-6)
+    predictions, _ = rls_update(rls_start(readout), b[100:], y[100:], 0.99)
+    np.testing.assert_allclose(predictions[0], readout.weights @ b[100], rtol=1e-12)
+    other = y.copy()
+    other[150:] += 100.0  # a target changes the predictions after its own, and none before
+    changed, _ = rls_update(rls_start(readout), b[100:], other[100:], 0.99)
+    np.testing.assert_array_equal(changed[:51], predictions[:51])
+    assert np.all(changed[51] != predictions[51])
+
+
+def test_the_old_state_stays():
+    b, y, _ = data(50, 12)
+    state = rls_start((12, 2, 10.0))
+    before = RLSState(*(np.copy(part) for part in state))
+    rls_update(state, b, y, 0.9)
+    with pytest.raises(ValueError, match="left the range of float64"):
+        rls_update(state, b * 1e200, y, 0.9)
+    for a, c in zip(state, before, strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("p", [1, 3, 16, 17])
+def test_a_row_a_call(p, dtype):
+    """All at once but for rounding; states that were kept on the way stay, and go on to the bit wherever their root lies."""
+    b, y, _ = data(60, p)
+    start = rls_start((p, 2, 10.0), dtype=dtype)
+    predictions, whole = rls_update(start, b, y, 0.99)
+    states, copies, seen = [start], [start], []
+    for k in range(60):
+        prediction, state = rls_update(states[-1], b[k : k + 1], y[k : k + 1], 0.99)
+        copies.append(RLSState(*(np.array(part) for part in state[:4]), state.row, state.waited))
+        from_copy, after_copy = rls_update(copies[-2], b[k : k + 1], y[k : k + 1], 0.99)
+        np.testing.assert_array_equal(from_copy, prediction)
+        for a, c in zip(after_copy, state, strict=True):
+            np.testing.assert_array_equal(a, c)
+        states.append(state)
+        seen.append(prediction)
+    for state, copied in zip(states, copies, strict=True):
+        np.testing.assert_array_equal(state.root, copied.root)
+        np.testing.assert_array_equal(state.weights, copied.weights)
+    within = 1e-10 if dtype == np.float64 else 1e-2
+    np.testing.assert_allclose(np.concatenate(seen), predictions, atol=within)
+    np.testing.assert_allclose(states[-1].weights, whole.weights, atol=within)
+    assert states[-1][4:] == whole[4:]
+
+
+@pytest.mark.parametrize(("size", "target"), [(1e200, 1.0), (1e-3, 1.7e308)])
+def test_a_row_that_leaves_the_range_leaves_the_state(size, target):
+    """The root's range, and the weights' alone."""
+    state = rls_update(rls_start((12, 2, 1e6)), np.zeros((1, 12)), np.zeros((1, 2)), 0.9)[1]
+    before = RLSState(*(np.copy(part) for part in state))
+    with pytest.raises(ValueError, match="left the range of float64"):
+        rls_update(state, np.full((1, 12), size), np.full((1, 2), target), 0.9)
+    for a, c in zip(state, before, strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
+def test_no_rows_change_nothing():
+    state = rls_start((3, 2, 10.0))
+    predictions, after = rls_update(state, np.zeros((0, 3)), np.zeros((0, 2)), 0.9)
+    assert predictions.shape == (0, 2)
+    for a, c in zip(after, state, strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
+def test_same_data_same_bits():
+    b, y, _ = data(500, 30)
+    state = rls_start((30, 2, 10.0))
+    for a, c in zip(rls_update(state, b, y, 0.99)[1], rls_update(state, b.copy(), y.copy(), 0.99)[1], strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("lam", [0.0, -0.5, 1.5, np.nan, np.inf])
+def test_forgetting_outside_its_range(lam):
+    b, y, _ = data(10, 3)
+    with pytest.raises(ValueError, match=r"forgetting must lie in \(0, 1\], got"):
+        rls_update(rls_start((3, 2, 1.0)), b, y, lam)
+
+
+def test_bad_input():
+    b, y, _ = data(10, 3)
+    state = rls_start((3, 2, 1.0))
+    broken = y.copy()
+    broken[7, 1] = np.inf
+    with pytest.raises(ValueError, match=r"targets must be finite, got inf at index \(7, 1\)"):
+        rls_update(state, b, broken, 0.9)
+    with pytest.raises(ValueError, match=r"features must have shape \(rows, 3\), got \(10, 2\)"):
+        rls_update(state, b[:, :2], y, 0.9)
+    with pytest.raises(ValueError, match="as many rows, got 10 and 9"):
+        rls_update(state, b, y[1:], 0.9)
+    with pytest.raises(ValueError, match="delta must be finite and positive, got 0"):
+        rls_start((3, 2, 0.0))
+    with pytest.raises(ValueError, match="at least one of each"):
+        rls_start((0, 2, 1.0))
+    with pytest.raises(ValueError, match=r"weights must have shape \(2, 3\), got \(3, 2\)"):
+        rls_start((3, 2, 1.0), weights=np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="dtype must be float32 or float64, got int64"):
+        rls_start((3, 2, 1.0), dtype=np.int64)
+    with pytest.raises(ValueError, match="prior_samples must be finite and positive"):
+        rls_start(fit(b, y, 1e-3), prior_samples=0.0)

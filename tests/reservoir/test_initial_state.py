@@ -1,0 +1,354 @@
+"""Claim: what is learnt of a reservoir's state is ridge regression on all quadratic features of its last inputs, for every
+number of them from one factor; its covariances are those of the residuals and of the samples, and hold on rows unseen."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import pesn.reservoir.initial_state
+from pesn.reservoir.drive import draw, run
+from pesn.reservoir.initial_state import Start, learn
+
+RIDGE = 1e-6
+
+
+@pytest.fixture
+def every_row(monkeypatch):
+    """Where a twin has all rows, none is to be left out."""
+    monkeypatch.setattr(pesn.reservoir.initial_state, "_ROWS_PER_COLUMN", 1000)
+
+
+def series(n, d, n_states, seed=0):
+    """Inputs of unlike size and offset, and states that remember three rows, with noise."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, d)) * np.geomspace(0.1, 10.0, d) + np.linspace(-3.0, 50.0, d)
+    x = (z - z.mean(axis=0)) / z.std(axis=0)
+    a, b, c = rng.normal(size=(3, d, n_states))
+    h = np.tanh(x @ a + 0.5 * np.roll(x, 1, axis=0) @ b + 0.2 * np.roll(x, 2, axis=0) @ c + 0.3)
+    return z, h + 0.05 * rng.normal(size=h.shape)
+
+
+def lorenz(n, dt=0.02):
+    def slope(s):
+        return np.array([10 * (s[1] - s[0]), s[0] * (28 - s[2]) - s[1], s[0] * s[1] - 8 / 3 * s[2]])
+
+    state, rows = np.array([1.0, 1.0, 20.0]), np.empty((n, 3))
+    for k in range(n):
+        a = slope(state)
+        b = slope(state + dt / 2 * a)
+        c = slope(state + dt / 2 * b)
+        state = state + dt / 6 * (a + 2 * b + 2 * c + slope(state + dt * c))
+        rows[k] = state
+    return rows / np.array([8.0, 9.0, 25.0])
+
+
+def slow_features(rows, lags):
+    """Of rows with the most recent one last, in the order that is promised, one by one."""
+    recent = [rows[-1 - j] for j in range(lags)]
+    features = [1.0]
+    for j, row in enumerate(recent):
+        features += list(row)
+        earlier = [value for before in recent[:j] for value in before]
+        for i, value in enumerate(row):
+            features += [value * other for other in earlier + list(row[: i + 1])]
+    return features
+
+
+def slow(z, h, first, lags):
+    """Plain ridge regression: features of a row, coefficients (f, N), square sum of residuals and penalty, n - f."""
+    center, size = z.mean(axis=0), np.abs(z - z.mean(axis=0)).max(axis=0)
+    x = (z - center) / size
+    phi = np.array([slow_features(x[: t + 1], lags) for t in range(first, len(z))])
+    n, f = phi.shape
+    penalty = np.diag(np.sqrt(RIDGE * np.sum(phi**2, axis=0)))[1:]
+    target = np.vstack([h[first:], np.zeros((f - 1, h.shape[1]))])
+    B = np.linalg.lstsq(np.vstack([phi, penalty]), target, rcond=None)[0]
+    E, P = h[first:] - phi @ B, penalty @ B
+    return lambda rows: np.array(slow_features((rows - center) / size, lags)) @ B, E.T @ E, P.T @ P, n - f
+
+
+def covariance(root):
+    return root.T @ root
+
+
+def is_finite(start):
+    answers = [*start.stationary(), *start.joint(), *start.given(np.zeros((5, start.n_inputs)))]
+    return all(np.isfinite(a).all() for a in answers)
+
+
+# ---------------------------------------------------------------- regression
+
+
+@pytest.mark.usefixtures("every_row")
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("used", [0, 1, 2, 3])
+def test_is_plain_ridge_regression_for_every_number_of_rows(d, used):
+    z, h = series(302 if d == 2 else 150, d, n_states=4)
+    start = learn([(z, h, 0)], max_lags=3)
+    assert (start.lags, start.n_samples) == (3, len(z) - 2)
+    predict, residual, penalty, freedom = slow(z, h, 2, used)
+    for t in (10, 77, 140):
+        rows = z[t + 1 - used : t + 1]
+        mean, root = start.given(rows)
+        np.testing.assert_allclose(mean, predict(rows), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(covariance(root), (residual + penalty) / freedom, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(covariance(root), residual / freedom, rtol=1e-4, atol=1e-6)  # the ridge is not noticed
+    excess = covariance(root) - residual / freedom
+    assert np.linalg.eigvalsh(excess).min() > -1e-12  # and what it adds is never below 0
+
+
+@pytest.mark.usefixtures("every_row")
+def test_fewer_rows_are_answered_as_if_no_more_had_been_learnt():
+    z, h = series(252, 2, 30)
+    three = learn([(z, h, 2)], max_lags=3)
+    for lags in (0, 1, 2):
+        few = learn([(z, h, 2)], max_lags=lags)
+        (mean, root), (twin, twin_root) = three.given(z[40 - lags : 40]), few.given(z[37:40])
+        np.testing.assert_allclose(mean, twin, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(covariance(root), covariance(twin_root), rtol=1e-9, atol=1e-12)
+
+
+def test_only_the_last_rows_count():
+    z, h = series(252, 2, 3)
+    start = learn([(z, h, 0)], max_lags=3)
+    for one, other in zip(start.given(z[:40]), start.given(z[37:40]), strict=True):
+        assert (one == other).all()
+
+
+@pytest.mark.usefixtures("every_row")
+def test_pieces_are_the_whole():
+    z, h = series(242, 2, 3)
+    whole = learn([(z, h, 0)], max_lags=3)
+    pieces = learn([(z[:101], h[:101], 0), (z[99:102], h[99:102], 2), (z[100:], h[100:], 2)], max_lags=3)
+    assert whole.n_samples == pieces.n_samples == 240
+    # The pieces' inputs are counted twice where they overlap, so features are scaled a little differently: not to the bit.
+    np.testing.assert_allclose(pieces.given(z[:3])[0], whole.given(z[:3])[0], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(covariance(pieces.given(z[:3])[1]), covariance(whole.given(z[:3])[1]), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(covariance(pieces.stationary()[1]), covariance(whole.stationary()[1]), rtol=1e-9, atol=1e-12)
+
+
+def test_rows_that_are_skipped_serve_as_lags_alone():
+    z, h = series(252, 2, 3)
+    spoilt = h.copy()
+    spoilt[:20] = 1e3
+    (mean, root), (twin, twin_root) = (learn([(z, states, 20)]).given(z[19:22]) for states in (h, spoilt))
+    assert (mean == twin).all()
+    assert (root == twin_root).all()
+    moved = z.copy()
+    moved[18:20] = moved[19:17:-1]  # the two rows before the first that is learnt from: no longer the same features
+    assert (learn([(moved, h, 20)]).given(z[19:22])[0] != mean).any()
+
+
+def test_a_quadratic_state_is_found_exactly():
+    z = np.random.default_rng(0).uniform(-1, 1, size=(600, 1))
+    h = np.column_stack([1 + z[2:, 0] * z[:-2, 0], z[1:-1, 0] ** 2 - z[2:, 0]])
+    start = learn([(z[2:], h, 2)], max_lags=3)
+    mean, root = start.given([[0.5], [-0.7], [0.9]])
+    np.testing.assert_allclose(mean, [1 + 0.45, 0.49 - 0.9], atol=1e-5)
+    assert np.sqrt(np.trace(covariance(root))) < 5e-3  # the root of the ridge's 1e-6, not of rounding
+
+
+# ---------------------------------------------------------------- moments of the samples
+
+
+@pytest.mark.usefixtures("every_row")
+@pytest.mark.parametrize("max_lags", [0, 1, 3])
+def test_stationary_and_joint_are_the_samples_own(max_lags):
+    z, h = series(302, 2, 30)
+    start = learn([(z, h, 2)], max_lags=max_lags)
+    both = np.hstack([z, h])[2:]
+    assert (start.lags, start.n_samples) == (max_lags, 300)
+    mean, root = start.stationary()
+    np.testing.assert_allclose(mean, both[:, 2:].mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(covariance(root), np.cov(both[:, 2:].T), rtol=1e-10, atol=1e-13)
+    mean, root = start.joint()
+    np.testing.assert_allclose(mean, both.mean(axis=0), rtol=1e-12)
+    std = both.std(axis=0)
+    np.testing.assert_allclose(covariance(root) / np.outer(std, std), np.cov(both.T) / np.outer(std, std), rtol=0, atol=2e-6)
+
+
+def test_a_large_offset_leaves_the_joint_covariance_alone():
+    rng = np.random.default_rng(0)
+    z = 1e6 + rng.normal(size=(100, 1))
+    h = 0.1 * (z - 1e6) + rng.normal(size=(100, 1))
+    _, root = learn([(z, h, 0)], max_lags=1).joint()
+    twin = learn([(z - 1e6, h, 0)], max_lags=1)
+    np.testing.assert_allclose(covariance(root), covariance(twin.joint()[1]), rtol=1e-6)
+
+
+def test_a_periodic_input_is_seen_at_every_phase():
+    t = np.arange(30 * 50)  # 30 rows are used: a stride of exactly one period
+    h = np.column_stack([np.sin(2 * np.pi * t / 50), np.cos(2 * np.pi * t / 50)])
+    start = learn([(h[:, :1], h, 0)], max_lags=1)
+    assert start.n_samples == 30
+    mean, root = start.stationary()
+    np.testing.assert_allclose(mean, 0.0, atol=0.05)
+    np.testing.assert_allclose(covariance(root), 0.5 * np.eye(2), atol=0.05)
+
+
+# ---------------------------------------------------------------- a reservoir
+
+
+@pytest.mark.parametrize("columns", [slice(0, 3), slice(0, 1)])
+def test_errors_on_rows_unseen_are_as_large_as_said_and_more_rows_explain_more(columns):
+    z = lorenz(6000)[:, columns]
+    h, _, _ = run(draw(100, n_inputs=z.shape[1], n_outputs=1, rng=0), z)
+    start = learn([(z[:4500], h[:4500], 200)], max_lags=3)
+    sizes = []
+    for lags in range(4):
+        std = np.sqrt(np.sum(start.given(z[:lags])[1] ** 2, axis=0))
+        errors = np.array([h[k] - start.given(z[k + 1 - lags : k + 1])[0] for k in range(4700, 6000, 10)])
+        assert 0.5 < np.mean((errors / std) ** 2) < 2.0
+        sizes.append((std.mean(), np.sqrt(np.mean(errors**2))))
+    assert (np.diff(sizes, axis=0) < 0.0).all()
+    assert (np.array(sizes[-1]) < 0.4 * np.array(sizes[0])).all()
+
+
+def test_memory_does_not_grow_with_the_number_of_rows():
+    rng = np.random.default_rng(0)
+    z, h = rng.normal(size=(100_000, 1)), rng.normal(size=(100_000, 20))
+    tracemalloc.start()
+    learn([(z, h, 0)])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.3 * h.nbytes  # of which 1/8 is the mask that finds what is not finite
+
+
+# ---------------------------------------------------------------- far out, and hardly anything
+
+
+def test_the_mean_stays_near_the_training_range():
+    z = lorenz(3000)[:, :1]
+    h, _, _ = run(draw(30, n_inputs=1, n_outputs=1, rng=0), z)
+    start = learn([(z, h, 100)], max_lags=3)
+    width = h[100:].max(axis=0) - h[100:].min(axis=0)
+    low, high = z.min(), z.max()
+    for rows in ([[1e3]], [[-1e300], [1e300], [0.0]], [[low], [high], [low]]):
+        mean, _ = start.given(rows)
+        assert (mean <= h[100:].max(axis=0) + width).all()
+        assert (mean >= h[100:].min(axis=0) - width).all()
+    assert (start.given([[1e3]])[0] == start.given([[1e6]])[0]).all()  # held, both of them
+
+
+@pytest.mark.usefixtures("every_row")
+def test_features_are_held_one_width_beyond_their_own_range():
+    z = np.linspace(-1.0, 1.0, 41)[:, None]
+    h = 0.1 * z + 0.2 * z**2 + np.where(np.arange(41) % 2, 9.0, -9.0)[:, None]  # so wide that no mean of it is held
+    B = np.polynomial.polynomial.polyfit(z[:, 0], h[:, 0], 2)
+    start = learn([(z, h, 0)], max_lags=1)
+    for far, features in ((2.5, [1.0, 2.5, 2.0]), (3.0, [1.0, 3.0, 2.0]), (50.0, [1.0, 3.0, 2.0]), (-50.0, [1.0, -3.0, 2.0])):
+        np.testing.assert_allclose(start.given([[far]])[0], features @ B, atol=1e-4)  # z in [-1, 1], z² in [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "most", "lags", "n_features"),
+    [
+        (1, 2, 600, 0, 3),  # a single row
+        (11, 2, 600, 0, 3),  # four rows for each of 1 + d features are 12
+        (12, 2, 600, 1, 3),  # linear
+        (24, 2, 600, 1, 6),  # and quadratic
+        (60, 2, 600, 1, 6),  # one of the 60 has no row before it: 59 are too few for two lags
+        (61, 2, 600, 2, 15),
+        (500, 2, 600, 7, 120),
+        (500, 2, 27, 2, 15),
+        (500, 2, 5, 1, 3),
+        (500, 2, 2, 0, 3),
+        (9, 40, 600, 0, 41),  # more features than rows
+        (5000, 40, 600, 1, 41),
+    ],
+)
+def test_as_many_lags_as_there_is_room_for(n, d, most, lags, n_features):
+    z, h = np.split(np.random.default_rng(0).normal(size=(n, d + 3)), [d], axis=1)
+    start = learn([(z, h, 0)], most_features=most)
+    assert (start.lags, start.n_features, start.n_inputs, start.n_states) == (lags, n_features, d, 3)
+    assert is_finite(start)
+    assert start.root.shape == (n_features + 3, n_features + 3)
+    assert (np.tril(start.root, -1) == 0.0).all()
+
+
+def test_one_row_is_its_own_mean_without_variance():
+    start = learn([([[2.0, 3.0]], [[0.1, 0.2, 0.3]], 0)])
+    mean, root = start.joint()
+    np.testing.assert_allclose(mean, [2.0, 3.0, 0.1, 0.2, 0.3], rtol=1e-12)
+    assert np.abs(covariance(root)).max() < 1e-30
+    np.testing.assert_allclose(start.given([[7.0, 7.0]])[0], [0.1, 0.2, 0.3], rtol=1e-12)
+
+
+def test_inputs_and_states_that_never_change():
+    z, h = series(400, 2, 3)
+    still, fixed = np.full((400, 1), 0.1), np.full((400, 1), 0.7)
+    start = learn([(np.hstack([z, still]), np.hstack([h, fixed]), 2)], max_lags=3)
+    assert start.lags == 3
+    mean, root = start.joint()
+    np.testing.assert_allclose(mean[[2, 6]], [0.1, 0.7], rtol=1e-12)
+    assert np.abs(covariance(root)[[2, 6]]).max() < 1e-14
+    moved = np.hstack([z[:3], [[5.0]] * 3])  # nothing is known of it: it counts for nothing
+    np.testing.assert_array_equal(start.given(moved)[0], start.given(np.hstack([z[:3], still[:3]]))[0])
+    assert start.given(moved)[0][3] == pytest.approx(0.7, rel=1e-12)
+
+
+def test_states_that_outnumber_the_rows():
+    z, h = series(40, 1, 200)
+    start = learn([(z, h, 0)])
+    _, root = start.stationary()
+    assert is_finite(start)
+    np.testing.assert_allclose(covariance(root), np.cov(h[start.lags - 1 :].T), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.usefixtures("every_row")
+def test_no_inputs_at_all():
+    h = np.random.default_rng(0).normal(size=(30, 2))
+    start = learn([(np.empty((30, 0)), h, 0)], max_lags=1)
+    mean, root = start.given(np.empty((3, 0)))
+    np.testing.assert_allclose(mean, h.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(covariance(root), np.cov(h.T), rtol=1e-12)
+
+
+def test_single_precision_is_taken_and_answered_in_double():
+    z, h = (a.astype(np.float32) for a in series(252, 2, 3))
+    single, double = learn([(z, h, 0)]), learn([(z.astype(float), h.astype(float), 0)])
+    for a, b in zip(single.given(z[:3]), double.given(z[:3].astype(float)), strict=True):
+        assert a.dtype == np.float64
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_holds_arrays_and_whole_numbers_alone():
+    start = learn([(*series(252, 2, 3), 0)])
+    assert {type(value) for value in start} == {np.ndarray, int}
+    assert all(value.dtype == np.float64 for value in start if isinstance(value, np.ndarray))
+    twin = Start(*start)
+    assert (twin.given([[0.0, 0.0]])[0] == start.given([[0.0, 0.0]])[0]).all()
+
+
+# ---------------------------------------------------------------- refusals
+
+Z, H = np.zeros((9, 2)), np.zeros((9, 3))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "error", "message"),
+    [
+        ([], {}, ValueError, "rows must hold at least one sequence, got none"),
+        ([(Z, H)], {}, ValueError, r"rows\[0\] must be \(z, h, skip\), got tuple"),
+        ([5], {}, TypeError, r"rows\[0\] must be \(z, h, skip\), got int"),
+        ([(Z, H, 0), (Z, H[:8], 0)], {}, ValueError, r"z and h of rows\[1\] must have shapes .* got \(9, 2\) and \(8, 3\)"),
+        ([(Z[:, 0], H, 0)], {}, ValueError, r"z and h of rows\[0\] must have shapes .* got \(9,\) and \(9, 3\)"),
+        ([(Z, H, 0), (Z[:, :1], H, 0)], {}, ValueError, r"rows\[1\] must have 2 inputs and 3 states, got 1 and 3"),
+        ([(Z, H, 9), (Z, H, 12)], {}, ValueError, "rows must hold at least one row to learn from, got 2 sequences"),
+        ([(Z, H, -1)], {}, ValueError, r"skip of rows\[0\] must be 0 or more, got -1"),
+        ([(Z, H, 1.5)], {}, TypeError, r"skip of rows\[0\] must be a whole number"),
+        ([(Z, H * np.nan, 0)], {}, ValueError, r"h of rows\[0\] must be finite, got nan at index \(0, 0\)"),
+        ([(Z, H, 0)], {"max_lags": -1}, ValueError, "max_lags must be 0 or more, got -1"),
+        ([(Z, H, 0)], {"most_features": 0}, ValueError, "most_features must be 1 or more, got 0"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_named(rows, options, error, message):
+    with pytest.raises(error, match=message):
+        learn(rows, **options)
+
+
+@pytest.mark.parametrize("z", [np.zeros(2), np.zeros((3, 1)), np.zeros((1, 3, 2))])
+def test_rows_of_another_width_are_refused(z):
+    with pytest.raises(ValueError, match=r"z must have shape \(l, 2\), got"):
+        learn([(Z, H, 0)]).given(z)

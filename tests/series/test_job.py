@@ -1,0 +1,51 @@
+"""Claim: judging changes nothing: a forecast is the same however many past forecasts it is judged by."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pesn.series import choosing
+from pesn.series.backtest import first_origin, origins
+from pesn.series.job import Request, run
+from pesn.series.model import Recipe
+
+
+def walk(rng, t):
+    return {"x": np.cumsum(rng.normal(size=len(t)))}
+
+
+def year(rng, t):
+    return {"x": 0.1 * t + 3.0 * np.sin(2 * np.pi * t / 12) + rng.normal(size=len(t))}
+
+
+def shift(rng, t):
+    """Of another kind in the last rows: whoever chooses by them chooses otherwise."""
+    noise = rng.normal(size=len(t))
+    return {"x": np.where(t < 60, noise, 5.0 * np.sin(t) + 0.1 * noise), "y": np.cumsum(noise)}
+
+
+@pytest.mark.parametrize("make", [walk, year, shift])
+def test_judging_changes_nothing(tmp_path, monkeypatch, make):
+    few = [Recipe(difference=1, ridge=3.0, n_units=8), Recipe(n_units=8, ridge=0.1), Recipe(difference=1, n_units=12)]
+    monkeypatch.setattr(choosing, "candidates", lambda y, season: few)
+    frame = pd.DataFrame(make(np.random.default_rng(0), np.arange(80.0)))
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    outcomes = [run(Request(tmp_path / "a.csv", horizon=4, backtest=count)) for count in (20, 0, 3)]
+    judged = [0 if one.backtest is None else len(one.backtest.origins) for one in outcomes]
+    assert judged[0] > 3
+    assert judged[1:] == [0, 3]
+    first, *others = outcomes
+    for other in others:
+        assert (other.model.recipe, other.model.width) == (first.model.recipe, first.model.width)
+        np.testing.assert_array_equal(other.forecast.mean, first.forecast.mean)
+        np.testing.assert_array_equal(other.forecast.joint, first.forecast.joint)
+
+
+@pytest.mark.parametrize("horizon", [1, 7, 24, 200])
+@pytest.mark.parametrize("n", [20, 40, 309, 5000, 50_000])
+def test_the_first_origin_is_a_rule_of_the_rows(n, horizon):
+    first = first_origin(n, horizon)
+    found = [origins(n, horizon, count) for count in (1, 2, 20, 500)]
+    assert all(places[0] == first for places in found) if first < n else not any(len(places) for places in found)
+    assert first >= n // 2
+    assert not len(origins(n, horizon, 0))
