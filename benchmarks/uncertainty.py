@@ -15,11 +15,13 @@ import argparse
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -27,9 +29,12 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 from pages import table, write_block
 from pesn import Forecaster, ProbabilisticESN
+from pesn.activations import get
+from pesn.linalg import orthonormal
 from pesn.metrics import crps_gaussian
+from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import State, draw, run
-from pesn.statespace import Coupling, Full, start
+from pesn.statespace import ActivationMoments, Cell, Compression, Draws, Ensemble, init, rollout
 from pesn.systems import cart_pole, chaotic
 from pesn.systems.trajectories import Trajectories
 
@@ -121,46 +126,30 @@ def monte_carlo(seed: int, steps: int = 50, n_samples: int = 10_000) -> list[dic
         row: dict[str, Any] = {"uncertain": where, "std": size}
         sampled = None
         for form in ("diagonal", "low-rank", "full"):
-            loop = forecaster.loop(("state",))
-            object.__setattr__(loop, "form", form)
-            z = np.hstack([rows, known])
-            change = np.diff(rows, axis=0)[:, loop.learn] / loop.scale
-            h = run(loop.reservoir, z[:300], feedback=change[:300])[0][-1]
-            N, d, p = len(h), loop.size, loop.n_carried
-            units = start(form, h, size * np.eye(N) if where == "h" else np.zeros((0, N)), loop.coupling)
-            belief = loop.enter(units, rows[300], size * np.eye(d) if where == "y" else None, known[300], np.zeros(1))
-            K = np.eye(p, p + N)
-            k = np.zeros(p)
-            k[loop.at_output] = change[299]
-            belief = belief.carry(K, k)
+            loop = replace(forecaster.loop(("state",)), form=form)
+            targets, ahead = loop.dynamics.targets(rows), known[300 : 300 + steps]
+            h = run(loop.reservoir, np.hstack([rows, known])[:300], feedback=targets[:300])[0][-1]
+            N, d = len(h), loop.dynamics.n_columns
+            root = size * np.eye(N) if where == "h" else np.zeros((0, N))
+            state = loop.init(h, root, rows[300], known[300], y_root=size * np.eye(d) if where == "y" else None)
+            state = state.assign(loop.layout["output"], targets[299])
             if sampled is None:
-                sampled = _sample(loop, belief.mean, where, size, known[300 : 300 + steps], n_samples, seed)
-            mean, std = [], []
-            for j in range(steps):
-                belief = loop.emit(loop.drive(belief), known[301 + j], np.zeros(1)).belief
-                mean.append(belief.mean[:d])
-                std.append(np.sqrt(np.maximum(np.diagonal(belief.cov_carried())[:d], 0.0)))
-            row[form] = _holding(np.array(mean), np.array(std), sampled)
+                sampled = _sample(loop, state.mean, where, size, ahead, n_samples, seed)
+            path = rollout(loop.model, state, ahead)
+            row[form] = _holding(path.mean, np.sqrt(np.maximum(np.einsum("kii->ki", path.cov), 0.0)), sampled)
         result.append(row)
     return result
 
 
-def _sample(loop: Any, mean: Array, where: str, size: float, known: Array, n: int, seed: int) -> Array:
-    """The same loop, one state for each sample: (n, steps, d)."""
+def _sample(loop: ClosedLoop, mean: Array, where: str, size: float, known: Array, n: int, seed: int) -> Array:
+    """The same loop without bounds, one state for each sample: (n, steps, d)."""
     rng = np.random.default_rng(seed)
-    r, d, p = loop.reservoir, loop.size, loop.n_carried
     x = np.tile(mean, (n, 1))
-    part = slice(0, d) if where == "y" else slice(p, None)
+    part = loop.layout["y" if where == "y" else "units"]
     x[:, part] += size * rng.standard_normal(x[:, part].shape)
-    K, k0, _ = loop.step_map
-    W, C, L = r.W.toarray(), loop.coupling.C, r.leak_rate
-    out = []
-    for u in known:
-        x[:, loop.at_known] = u
-        x[:, p:] = (1.0 - L) * x[:, p:] + L * np.tanh(x[:, :p] @ C.T + x[:, p:] @ W.T + r.bias)
-        x[:, :p] = x @ K.T + k0
-        out.append(x[:, :d].copy())
-    return np.stack(out, axis=1)
+    path = rollout(replace(loop, guard=None).model, Ensemble(x, loop.carried, Draws(rng)), known)
+    assert path.members is not None
+    return np.swapaxes(path.members, 0, 1)
 
 
 # ---------------------------------------------------------------- cold starts
@@ -170,22 +159,12 @@ _CONTEXTS = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 120, 180, 300)
 
 def _deterministic(forecaster: Forecaster, rows: Array, known: Array, h: Array, first: int, horizon: int) -> Array:
     """A plain network: driven by rows first … T − 1 from h (the state before row ``first``), then by its own outputs."""
-    loop = forecaster.loop(("state",))
-    r, d = loop.reservoir, loop.size
-    K, k, _ = loop.step_map
+    loop = replace(forecaster.loop(()), guard=None, form="diagonal")
     T = len(rows) - horizon
-    z = np.hstack([rows, known])
     if first < T:
-        h = run(r, z[first:T], State(h))[0][-1]
-    y, W, out = rows[T - 1], r.W, []
-    for j in range(horizon):
-        if j:
-            h = (1.0 - r.leak_rate) * h + r.leak_rate * np.tanh(r.W_in @ np.concatenate([y, known[T - 1 + j]]) + W @ h + r.bias)
-        x = np.zeros(K.shape[1])
-        x[:d], x[loop.at_known], x[loop.n_carried :] = y, known[T - 1 + j], h
-        y = (K @ x + k)[:d]
-        out.append(y)
-    return np.array(out)
+        h = run(loop.reservoir, np.hstack([rows, known])[first:T], State(h))[0][-1]
+    state = loop.init(h, np.zeros((0, len(h))), rows[T - 1], known[T - 1])
+    return rollout(loop.model, state, known[T - 1 : T - 1 + horizon], moved=True).mean
 
 
 def _lag_map(forecaster: Forecaster, train: list[tuple[Array, Array]], lags: int) -> Any:
@@ -360,22 +339,24 @@ def _gp(found: Task, forecaster: Forecaster, seed: int, rows: int = 400) -> Any:
 
 
 def speed(repeats: int = 40) -> dict[str, float]:
-    """A step of the low-rank belief at N = 1000, k = 40, density 0.1, against samples of the deterministic kernel in turn."""
+    """A step of the low-rank state at N = 1000, k = 40, density 0.1, against samples of the deterministic kernel in turn."""
     rng = np.random.default_rng(0)
     reservoir = draw(1000, 3, 3, density=0.1, rng=0)
     outputs = rng.normal(size=(3, 1000)) / 30.0
-    coupling = Coupling(reservoir, reservoir.W_in, outputs, rank=40)
-    belief = start("low-rank", np.zeros(1000), np.zeros((0, 1000)), coupling).carry(
-        np.zeros((3, 1000)), np.full(3, 0.1), 0.1 * np.eye(3)
-    )
+    compression, carry = Compression(40, orthonormal(outputs.T)), slice(0, 3)
+    matrix = sparse.hstack([sparse.csr_array(reservoir.W_in), reservoir.W], format="csr")
+    units = ActivationMoments(get("tanh"))
+    cell = Cell(slice(3, 1003), matrix, reservoir.bias, reservoir.leak_rate, units, compression)
+    state = init("low-rank", 3, np.zeros(1000), np.zeros((0, 1000)), compression)
+    state = state.assign(carry, np.full(3, 0.1), np.full(3, 0.01))
     K = np.hstack([0.9 * np.eye(3), 0.1 * outputs])
     inputs = rng.normal(size=(1, 3))
     for _ in range(10):
-        belief = belief.through_units(coupling).carry(K, np.zeros(3), 0.01 * np.eye(3))
+        state = state.move(cell).affine(carry, K, np.zeros(3), 0.01 * np.eye(3))
     ours, samples = [], []
     for _ in range(repeats):
         begin = time.perf_counter()
-        belief = belief.through_units(coupling).carry(K, np.zeros(3), 0.01 * np.eye(3))
+        state = state.move(cell).affine(carry, K, np.zeros(3), 0.01 * np.eye(3))
         ours.append(time.perf_counter() - begin)
         begin = time.perf_counter()
         run(reservoir, np.repeat(inputs, 1000, axis=0))  # 1,000 steps of one state cost what one step of 1,000 does
@@ -395,24 +376,19 @@ def stability(form: str, steps: int) -> tuple[float, float]:
     esn = ProbabilisticESN(30, washout=100, random_state=0, process_noise=1e-4, covariance=form, rank=10)
     forecaster = Forecaster(esn, calibrate=False).fit(*found.train[0])
     loop, (y, u) = forecaster.loop(), forecaster.scaled(*found.test[0])
-    units = start(form, np.zeros(30), 0.1 * np.eye(30), loop.coupling)
-    belief: Any = loop.enter(units, y[0], 0.1 * np.eye(loop.size), u[0], np.zeros(1))
+    model, d = loop.model, loop.dynamics.n_columns
+    state = loop.init(np.zeros(30), 0.1 * np.eye(30), y[0], u[0], y_root=0.1 * np.eye(d))
     least, widest = 1.0, 0.0
-    for step in range(steps):
-        now = (step + 1) % len(y)
-        belief = loop.emit(loop.drive(belief), u[now], np.zeros(1)).belief
-        if step % 7 == 0:
-            belief = loop.observe(belief, np.where(np.arange(loop.size) == step % loop.size, np.nan, y[now]))
-        if step % 100 == 99:
-            cov = (
-                belief.cov
-                if isinstance(belief, Full)
-                else belief.factor @ belief.factor.T + np.diag(np.concatenate([np.zeros(belief.carried), belief.own]))
-            )
-            values = np.linalg.eigvalsh(cov)
-            if not (np.isfinite(belief.mean).all() and np.isfinite(values).all()):
-                raise FloatingPointError(f"{form}: not finite after {step + 1} steps")
-            least, widest = min(least, float(values[0] / values[-1])), max(widest, float(np.sqrt(cov.diagonal().max())))
+    for first in range(0, steps, 100):
+        step = np.arange(first, min(first + 100, steps))
+        seen = (step % 7 == 0)[:, None] & (np.arange(d) != step[:, None] % d)
+        observations = np.where(seen, y[(step + 1) % len(y)], np.nan)
+        state = rollout(model, state, u[step % len(y)], observations=observations).state
+        cov = state.covariance_with(slice(0, loop.layout.size))
+        values = np.linalg.eigvalsh(cov)
+        if not (np.isfinite(state.mean).all() and np.isfinite(values).all()):
+            raise FloatingPointError(f"{form}: not finite after {step[-1] + 1} steps")
+        least, widest = min(least, float(values[0] / values[-1])), max(widest, float(np.sqrt(cov.diagonal().max())))
     return least, widest
 
 

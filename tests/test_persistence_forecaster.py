@@ -21,8 +21,11 @@ from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
-from pesn.persistence import load
+from pesn.persistence import load, load_with_note
+from pesn.readout.rls import RLSState
+from pesn.statespace import Dense, LowRank
 
+DATA = Path(__file__).parent / "data"
 T = np.arange(300.0)
 SERIES = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T), np.cumsum(0.1 * np.sin(0.2 * T))])
 KNOWN = np.sin(0.11 * T)[:, None]
@@ -55,7 +58,7 @@ def test_there_and_back(covariance, feedback, horizon, tmp_path):
     again = load(tmp_path / "a")
     assert type(again) is Forecaster
     assert set(vars(again)) == set(vars(model))
-    assert type(again._belief) is type(model._belief)
+    assert type(again._state) is type(model._state)
     assert again.names_ == ["a", "b", "c"]
     for found, expected in zip(again.kinematics, model.kinematics, strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -135,11 +138,27 @@ def test_a_file_of_the_third_format():
     t = np.arange(120.0)
     days = pd.date_range("2024-01-01", periods=123, freq="B", name="day")
     rows = pd.DataFrame({"a": np.sin(0.2 * t), "b": np.cos(0.31 * t)}, index=days[:120])
-    model = load(Path(__file__).parent / "data" / "forecaster-format-3.pesn")
+    model = load(DATA / "forecaster-format-3.pesn")
     pd.testing.assert_index_equal(model.forecast(3).index, days[120:])
     pd.testing.assert_index_equal(model.forecast(2, rows.iloc[:50]).index, days[50:52])
     np.testing.assert_allclose(model.forecast(1).mean, model.forecast(1, rows).mean, atol=0.02)
     assert np.abs(model.forecast(1).mean - [np.sin(0.2 * 120), np.cos(0.31 * 120)]).max() < 0.1
+
+
+@pytest.mark.parametrize(("form", "state", "rls"), [("full", Dense, type(None)), ("low-rank", LowRank, RLSState)])
+def test_a_file_of_the_fourth_format(form, state, rls, tmp_path):
+    """Files that such a version has written, with the forecasts that it made: of y and its running sum, driven by X."""
+    model, made = load_with_note(DATA / f"forecaster-format-4-{form}.pesn")
+    assert (type(model._state), type(model.esn_.rls_)) == (state, rls)
+    y = np.column_stack([SERIES[50:60, 0], SERIES[50:60, 2]])
+    model.save(tmp_path / "now")
+    for one in (model, load(tmp_path / "now")):
+        for name, context in (("last row", None), ("context", (y, KNOWN[50:59]))):
+            mean, cov = (np.array(made[name][part]) for part in ("mean", "cov"))
+            forecast, std = one.forecast(5, context, KNOWN[:5]), np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+            np.testing.assert_allclose(forecast.mean / std, mean / std, rtol=0, atol=1e-6)
+            size = std[:, :, None] * std[:, None]
+            np.testing.assert_allclose(forecast.cov / size, cov / size, rtol=0, atol=1e-6)
 
 
 def attempt(path):
@@ -179,8 +198,8 @@ def replaced(name, **parts):
     return lambda model: setattr(model, name, getattr(model, name)._replace(**parts))
 
 
-def belief(**parts):
-    return lambda model: setattr(model, "_belief", dataclasses.replace(model._belief, **parts))
+def state(**parts):
+    return lambda model: setattr(model, "_state", dataclasses.replace(model._state, **parts))
 
 
 def network(**parts):
@@ -217,11 +236,11 @@ TAMPERED = {
     "time's rule": (lambda f: setattr(f, "_time", TimeIndex("dates", "2024-01-01", "fortnight")), ""),
     "recent": (lambda f: setattr(f, "_recent", np.zeros((0, 3))), "_recent is empty"),
     "recent infinite": (lambda f: setattr(f, "_recent", np.full((2, 3), np.inf)), "_recent is not a finite array"),
-    "no belief": (lambda f: setattr(f, "_belief", None), "_belief is a NoneType"),
-    "belief's size": (belief(carried=3), "_belief is not about these columns"),
-    "belief's mean": (belief(mean=np.zeros(3)), "_belief.mean is not a finite array"),
-    "belief's own": (belief(own=np.full(16, -1.0)), "_belief.own must not be negative"),
-    "belief's factor": (belief(factor=np.zeros(4)), "_belief.factor is not a finite array"),
+    "no state": (lambda f: setattr(f, "_state", None), "_state is a NoneType"),
+    "state's size": (state(carried=3), "_state is not about these columns"),
+    "state's mean": (state(mean=np.zeros(3)), "_state.mean is not a finite array"),
+    "state's own": (state(own=np.full(16, -1.0)), "_state.own must not be negative"),
+    "state's factor": (state(factor=np.zeros(4)), "_state.factor is not a finite array"),
     "method covered": (lambda f: setattr(f, "forecast", 5), "attributes are not those of a Forecaster: forecast"),
 }
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.arguments import FloatArray, as_count, as_covariance, as_real, refuse_negative
-from pesn.linalg import blocks, explain, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
+from pesn.linalg import blocks, condition_root, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
 
 __all__ = ["Gaussian"]
 
@@ -355,7 +355,7 @@ class Gaussian:
             seen = own._columns()
             other = np.zeros((*x.batch_shape, len(rest), 0), seen.dtype) if x._factor is None else x._factor[..., rest, :]
             zero = seen.shape[-1] - other.shape[-1]
-        gain, left = explain(seen, pad(other, zero))
+        gain, left = condition_root(seen, pad(other, zero))
         mean = x._mean[..., rest] + times(gain, innovation)
         if diagonal is None:
             return self._of(mean, cov=outer(left))
@@ -377,7 +377,7 @@ class Gaussian:
             noise = np.sqrt(variances) * np.eye(p, dtype=variances.dtype)
         root = x._columns() if x._cov is None else root_of(x._cov)
         seen = np.concatenate([matrix @ root, np.broadcast_to(noise, (*x.batch_shape, p, p))], axis=-1)
-        gain, left = explain(seen, pad(root, p))
+        gain, left = condition_root(seen, pad(root, p))
         mean = x._mean + times(gain, _innovation("y", y, x._mean @ matrix.T))
         if left.shape[-1] < x.dim and x._cov is None:
             return self._of(mean, np.zeros_like(mean), factor=left)

@@ -9,7 +9,7 @@ import numpy as np
 __all__ = [
     "as_root",
     "blocks",
-    "explain",
+    "condition_root",
     "half_log_determinant",
     "inverse_root",
     "orthonormal",
@@ -76,7 +76,7 @@ def root_of(cov: Any) -> Any:
         return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
-def explain(seen: Any, other: Any) -> tuple[Any, Any]:
+def condition_root(seen: Any, other: Any) -> tuple[Any, Any]:
     """For u = seen·w, x = other·w, w ~ N(0, I): the gain K of E[x | u] = K u and a root of Cov(x | u).
 
     The right singular vectors of ``seen`` turn w so that u hears only its first entries; what x takes from the others
@@ -106,11 +106,12 @@ def orthonormal(B: Any) -> Any:
 
 def inverse_root(S: Any) -> Any:
     """R with R Rᵀ = S⁺ of a covariance, judged on the scale of its own deviations: units of measure must not decide its rank."""
-    std = np.sqrt(np.maximum(np.diagonal(S), 0.0))
+    std = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
-    values, vectors = np.linalg.eigh(symmetric(scale[:, None] * S * scale))
-    live = values > 10.0 * len(values) * float(np.finfo(float).eps)
-    return scale[:, None] * vectors[:, live] / np.sqrt(values[live])
+    values, vectors = np.linalg.eigh(symmetric(scale[..., :, None] * S * scale[..., None, :]))
+    live = values > 10.0 * values.shape[-1] * float(np.finfo(float).eps)
+    inverse = np.divide(1.0, np.sqrt(np.maximum(values, 0.0)), out=np.zeros_like(values), where=live)
+    return scale[..., :, None] * vectors * inverse[..., None, :]
 
 
 def as_root(cov: Any) -> Any:

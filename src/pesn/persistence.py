@@ -40,17 +40,17 @@ from pesn.learning.calibration import LEADS
 from pesn.moments.spline import Mesh
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
-from pesn.reservoir.closed_loop import Errors
+from pesn.reservoir.closed_loop import ErrorModel
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import Start
-from pesn.reservoir.open_loop import parts_of
+from pesn.reservoir.open_loop import state_shapes
 from pesn.reservoir.weights import Reservoir, check
-from pesn.statespace import Diagonal, Full, LowRank
+from pesn.statespace import Dense, Diagonal, LowRank
 
 __all__ = ["load", "load_with_note", "save"]
 
 _RANGE = 3.0  # deviations of y that stand for its range, in a file that does not say it
-FORMAT = 4  # raised when an older pesn could not read what is written; all formats from 1 are read
+FORMAT = 5  # raised when an older pesn could not read what is written; all formats from 1 are read
 LARGEST = 2**32  # bytes of a file
 _MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
 _MOST = {_MANIFEST: 2**12, _SCHEMA: 2**24, _NOTE: 2**24}  # bytes of JSON: read, it takes many times as many
@@ -61,7 +61,7 @@ _MODELS = (
 )
 _RECORDS = tuple(
     f"{record.__module__}.{record.__qualname__}"
-    for record in (Diagonal, Errors, Full, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State, TimeIndex)
+    for record in (Dense, Diagonal, ErrorModel, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State, TimeIndex)
 )
 _MOVED = {  # classes by the names that older formats have for them
     f"pesn.{old}": f"pesn.{new}"
@@ -70,11 +70,11 @@ _MOVED = {  # classes by the names that older formats have for them
         ("probabilistic_esn.ProbabilisticESN", "esn.probabilistic.ProbabilisticESN"),
         ("forecasting.Forecaster", "forecasting.forecaster.Forecaster"),
         ("beliefs.diagonal.Diagonal", "statespace.diagonal.Diagonal"),
-        ("beliefs.full.Full", "statespace.dense.Full"),
+        ("beliefs.full.Full", "statespace.dense.Dense"),
         ("beliefs.low_rank.LowRank", "statespace.low_rank.LowRank"),
         ("dating.Clock", "forecasting.time_index.TimeIndex"),
         ("drawing.Reservoir", "reservoir.weights.Reservoir"),
-        ("filtering.Errors", "reservoir.closed_loop.Errors"),
+        ("filtering.Errors", "reservoir.closed_loop.ErrorModel"),
         ("readout.Readout", "readout.ridge.Readout"),
         ("reservoir.State", "reservoir.drive.State"),
         ("rls.RLSState", "readout.rls.RLSState"),
@@ -272,7 +272,8 @@ def _complete(model: Any, found: int) -> None:
 
     In format 1 networks started from zero or a Gaussian, without process noise. Up to format 2 nothing was said on the way,
     and forecasters knew neither X's names nor dates, and took their target from the parameter. Up to format 3 a frame's own
-    numbering was not told from numbers that somebody chose; of X only the last row was kept, and of y no range.
+    numbering was not told from numbers that somebody chose; of X only the last row was kept, and of y no range. Up to format 4
+    a forecaster's state went by another name, and units were tanh units, connected at random.
     """
     own = vars(model)
     if found == 1 and "readout_" in own:
@@ -284,8 +285,8 @@ def _complete(model: Any, found: int) -> None:
         if "errors_" in own:
             for name, value in (("target_", own.get("target")), ("known_names_", None)):
                 own.setdefault(name, value)
-        for inside in [part for part in (own.get("esn"), own.get("esn_")) if part is not None]:
-            _complete(inside, found)
+    for inside in [part for part in (own.get("esn"), own.get("esn_")) if hasattr(part, "n_units")]:
+        _complete(inside, found)
     if found < 4 and "errors_" in own:
         time = own.pop("_clock", None)
         numbered = isinstance(time, TimeIndex) and (time.kind, time.step) == ("numbers", 1)
@@ -294,6 +295,11 @@ def _complete(model: Any, found: int) -> None:
             usual, recent, last = own["usual_"], own["_recent"], own.pop("_last_known")
             model._recent_known = np.vstack([np.full((len(recent) - 1, len(last)), np.nan), last])
             model.range_ = usual.y_mean - _RANGE * usual.y_std, usual.y_mean + _RANGE * usual.y_std
+    if found < 5 and "_belief" in own:
+        model._state = own.pop("_belief")
+    if found < 5 and "n_units" in own:
+        own.setdefault("activation", "tanh")
+        own.setdefault("topology", "random")
 
 
 # ---------------------------------------------------------------- what loads must work
@@ -313,7 +319,7 @@ _FITTED: dict[str, dict[str, tuple[type, ...]]] = {
     "EchoStateNetwork": _NETWORK,
     "ProbabilisticESN": {**_NETWORK, "start_": (Start, type(None)), "process_noise_": (float,)},
     "Forecaster": {
-        "errors_": (Errors,),
+        "errors_": (ErrorModel,),
         "scale_": (Scale,),
         "usual_": (Scale,),
         "kinematics_": (tuple,),
@@ -324,7 +330,7 @@ _FITTED: dict[str, dict[str, tuple[type, ...]]] = {
         "_time": (TimeIndex, type(None)),
         "n_columns_": (int,),
         "n_known_": (int,),
-        "_belief": (Diagonal, Full, LowRank),
+        "_state": (Dense, Diagonal, LowRank),
         **dict.fromkeys(("learn_", "rest_", "output_std_", "calibration_", "_recent", "_recent_known"), (np.ndarray,)),
     },
 }
@@ -389,7 +395,7 @@ def _check_network(model: Any) -> None:
         "readout_.weights": (readout.weights, (m, p)),
         "readout_.residual_cov": (readout.residual_cov, (m, m)),
         "readout_.covariance_root": (readout.covariance_root, (p, p)),
-        **{f"state_.{name}": part for name, part in parts_of(state, n, m).items()},
+        **{f"state_.{name}": part for name, part in state_shapes(state, n, m).items()},
     }
     counts = {"readout_.n_samples": (readout.n_samples, rls is None), "_to_wash": (model._to_wash, 0)}
     counts["washout_"] = model.washout_, 0
@@ -481,7 +487,7 @@ def _check_forecaster(model: Any) -> None:
             raise ValueError(f"{name} is not a list of {size} names")
     if model._time is not None:
         _check_time(model._time)
-    _check_belief(model._belief, 2 * d + u + (m if np.any(esn.reservoir_.W_fb) else 0), esn.reservoir_.n_units)
+    _check_state(model._state, 2 * d + u + (m if np.any(esn.reservoir_.W_fb) else 0), esn.reservoir_.n_units)
     _try_forecaster(model)
 
 
@@ -498,19 +504,19 @@ def _check_time(time: TimeIndex) -> None:
     time.ahead(1)
 
 
-def _check_belief(belief: Any, p: int, n: int) -> None:
+def _check_state(state: Any, p: int, n: int) -> None:
     size = p + n
     shapes = {"mean": (size,), "cross": (size, 0), "cov": (size, size), "var": (size,), "own": (n,)}
-    fields = set(type(belief).__dataclass_fields__)
-    if set(vars(belief)) != fields or belief.carried != p:
-        raise ValueError("_belief is not about these columns and units")
+    fields = set(type(state).__dataclass_fields__)
+    if set(vars(state)) != fields or state.carried != p:
+        raise ValueError("_state is not about these columns and units")
     if "factor" in fields:
-        shapes["factor"] = size, np.shape(np.atleast_1d(belief.factor))[-1]
-    _arrays({f"_belief.{name}": (getattr(belief, name), shape) for name, shape in shapes.items() if name in fields})
+        shapes["factor"] = size, np.shape(np.atleast_1d(state.factor))[-1]
+    _arrays({f"_state.{name}": (getattr(state, name), shape) for name, shape in shapes.items() if name in fields})
     if "cov" in fields:
-        _covariance("_belief.cov", belief.cov)
+        _covariance("_state.cov", state.cov)
     for name in fields & {"var", "own"}:
-        refuse_negative(f"_belief.{name}", getattr(belief, name))
+        refuse_negative(f"_state.{name}", getattr(state, name))
 
 
 def _filled(values: Any) -> Any:

@@ -6,11 +6,11 @@ import sys
 
 CALLS = """
 import numpy as np
-import pesn, pesn.reservoir.kernels
+import pesn, pesn.statespace.kernels as kernels
 print("imported", flush=True)
 import sys; print("-", file=sys.stderr)
-pesn.reservoir.kernels.settle(np.eye(2))
-pesn.reservoir.kernels.sparse_times(np.zeros(2, np.uint32), np.zeros(0, np.uint32), np.zeros(0), np.ones((1, 8)), np.ones((1, 8)))
+kernels.symmetrize_psd(np.eye(2)[None])
+kernels.sparse_times(np.zeros(2, np.uint32), np.zeros(0, np.uint32), np.zeros(0), np.ones((1, 1, 8)), np.ones((1, 1, 8)))
 """
 NO_FOLDER = "import numba.core.caching as caching; caching.CacheImpl._locator_classes = []"
 

@@ -1,4 +1,4 @@
-"""Claim: rows are taken as they are or refused by name; scales, kinematics between scaled columns and stretches without gaps are
+"""Claim: rows are taken as they are or refused by name; scales, kinematics between scaled columns and segments without gaps are
 what a plain loop over the rows finds; what is held back is never learnt from."""
 
 import itertools
@@ -9,18 +9,18 @@ import pytest
 
 import pesn
 from pesn.forecasting.dataset import (
-    Piece,
     Scale,
+    Segment,
     as_columns,
     as_kinematics,
     as_matrix,
-    hold_back,
+    drop_short,
     in_scale,
     names_of,
     scale_of,
-    stretches,
+    segments_of,
+    train_validation_split,
     unscaled,
-    worthwhile,
 )
 
 NAN = np.nan
@@ -167,7 +167,7 @@ def test_kinematics_of_nothing_are_empty():
     assert c.shape == (0,)
 
 
-# ---------------------------------------------------------------- stretches
+# ---------------------------------------------------------------- segments
 
 
 def slow_steps(y, u, lengths):
@@ -186,7 +186,7 @@ def slow_steps(y, u, lengths):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("change", [True, False])
-def test_stretches_are_all_the_steps_without_a_gap(seed, change):
+def test_segments_are_all_the_steps_without_a_gap(seed, change):
     rng = np.random.default_rng(seed)
     y, u = rng.normal(size=(80, 3)), rng.normal(size=(80, 2))
     y[rng.random(y.shape) < 0.06] = NAN
@@ -195,33 +195,33 @@ def test_stretches_are_all_the_steps_without_a_gap(seed, change):
     edges = np.cumsum([0, *lengths])
     runs = [slice(a, b) for a, b in itertools.pairwise(edges)]
     learn = np.array([2, 0])
-    found, expected = stretches(y, u, runs, learn, change), slow_steps(y, u, lengths)
+    found, expected = segments_of(y, u, runs, learn, change), slow_steps(y, u, lengths)
     assert len(found) == len(expected) > 3
-    for piece, steps in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(piece.z, np.hstack([y[steps], u[steps]]))
+    for segment, steps in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(segment.z, np.hstack([y[steps], u[steps]]))
         after = y[np.array(steps) + 1]
-        np.testing.assert_array_equal(piece.targets, (after - y[steps] if change else after)[:, learn])
-        np.testing.assert_array_equal(piece.y, np.vstack([y[steps[:1]], after]))
+        np.testing.assert_array_equal(segment.targets, (after - y[steps] if change else after)[:, learn])
+        np.testing.assert_array_equal(segment.y, np.vstack([y[steps[:1]], after]))
 
 
 def test_the_last_known_input_of_a_run_may_be_missing():
     u = np.array([[1.0], [2.0], [NAN]])
-    (piece,) = stretches(np.arange(3.0)[:, None], u, [slice(0, 3)], np.array([0]), True)
-    assert len(piece.z) == 2
+    (segment,) = segments_of(np.arange(3.0)[:, None], u, [slice(0, 3)], np.array([0]), True)
+    assert len(segment.z) == 2
 
 
-def pieces_of(*sizes):
-    """Pieces whose numbers are all different."""
-    pieces, at = [], 0.0
+def segments_like(*sizes):
+    """Segments whose numbers are all different."""
+    segments, at = [], 0.0
     for n in sizes:
         y = at + np.arange(n + 1.0)[:, None]
-        pieces.append(Piece(y[:-1], np.diff(y, axis=0), y))
+        segments.append(Segment(y[:-1], np.diff(y, axis=0), y))
         at += n + 1
-    return pieces
+    return segments
 
 
-def steps_of(pieces):
-    return [value for piece in pieces for value in piece.z.ravel().tolist()]
+def steps_of(segments):
+    return [value for segment in segments for value in segment.z.ravel().tolist()]
 
 
 @pytest.mark.parametrize(
@@ -237,13 +237,13 @@ def steps_of(pieces):
     ],
 )
 def test_what_is_held_back_is_long_enough_and_not_learnt_from(sizes, held):
-    pieces = pieces_of(*sizes)
-    seen, found = hold_back(pieces, 22)
-    assert [len(p.z) for p in found] == held
+    segments = segments_like(*sizes)
+    seen, found = train_validation_split(segments, 22)
+    assert [len(s.z) for s in found] == held
     assert not set(steps_of(seen)) & set(steps_of(found))
-    for piece in (*seen, *found):
-        assert len(piece.y) == len(piece.z) + 1 == len(piece.targets) + 1
-        np.testing.assert_array_equal(piece.y[:-1], piece.z)
+    for segment in (*seen, *found):
+        assert len(segment.y) == len(segment.z) + 1 == len(segment.targets) + 1
+        np.testing.assert_array_equal(segment.y[:-1], segment.z)
 
 
 @pytest.mark.parametrize(
@@ -256,12 +256,12 @@ def test_what_is_held_back_is_long_enough_and_not_learnt_from(sizes, held):
         ((1, 1), ()),
     ],
 )
-def test_short_stretches_are_left_out_where_they_can_be_spared(sizes, kept):
-    assert tuple(len(p.z) for p in worthwhile(pieces_of(*sizes), 2)) == kept
+def test_short_segments_are_left_out_where_they_can_be_spared(sizes, kept):
+    assert tuple(len(s.z) for s in drop_short(segments_like(*sizes), 2)) == kept
 
 
-def test_stretches_within_the_washout_are_left_out():
-    assert [len(p.z) for p in worthwhile(pieces_of(30, 60, 20), 31)] == [60]
+def test_segments_within_the_washout_are_left_out():
+    assert [len(s.z) for s in drop_short(segments_like(30, 60, 20), 31)] == [60]
 
 
 def test_what_varies_by_rounding_alone_is_constant():

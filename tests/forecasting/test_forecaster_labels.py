@@ -7,9 +7,10 @@ import pytest
 from sklearn.base import clone
 
 from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
-from pesn.forecasting.context import Context
-from pesn.forecasting.forecaster import Model
+from pesn.forecasting.context import ContextFilter
+from pesn.forecasting.training import Trained
 from pesn.reservoir.closed_loop import PARTS
+from pesn.statespace import rollout
 
 T = np.arange(400.0)
 ROWS = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T)]) + 0.02 * np.random.default_rng(0).normal(size=(400, 2))
@@ -186,8 +187,8 @@ def test_an_update_is_that_of_loops_made_anew(covariance, monkeypatch):
     fast = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
     slow = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
     fast.update(rows, KNOWN[300:330])
-    anew = lambda loop, readout, errors: slow._loop(PARTS, Model(readout, errors, slow._start))  # noqa: E731
-    monkeypatch.setattr("pesn.reservoir.closed_loop.Loop.moved", anew)
+    anew = lambda loop, readout, errors: slow._loop(PARTS, Trained(readout, errors, slow._start))  # noqa: E731
+    monkeypatch.setattr("pesn.reservoir.closed_loop.ClosedLoop.with_readout", anew)
     slow.update(rows, KNOWN[300:330])
     horizon = 1 if covariance == "diagonal" else 5
     one, other = (each.forecast(horizon, X=KNOWN[:horizon]) for each in (fast, slow))
@@ -196,30 +197,38 @@ def test_an_update_is_that_of_loops_made_anew(covariance, monkeypatch):
     np.testing.assert_allclose(fast.esn_.readout_.weights, slow.esn_.readout_.weights, rtol=0, atol=1e-9)
 
 
+@pytest.fixture
+def filtered(monkeypatch):
+    """How many rows corrected a state, each time that a context was filtered."""
+    rows = []
+
+    def counted(*arguments, observations, **more):
+        rows.append(len(observations))
+        return rollout(*arguments, observations=observations, **more)
+
+    monkeypatch.setattr("pesn.forecasting.context.rollout", counted)
+    return rows
+
+
 @pytest.mark.parametrize("gap", [[40], [0], [100, 140], [395], [330, 385], [369, 370]], ids=str)
-def test_a_gap_long_ago_costs_as_little_as_none(dated, gap, monkeypatch):
+def test_a_gap_long_ago_costs_as_little_as_none(dated, gap, filtered, monkeypatch):
     """Against the twin that corrects by every row there is."""
     context = ROWS.copy()
     context[gap, -1] = np.nan
-    rows = []
-    corrected = Context.corrected
-    monkeypatch.setattr(Context, "corrected", lambda self, loop, b, y, u: rows.append(len(y)) or corrected(self, loop, b, y, u))
     fast = dated.forecast(5, context)
-    assert max(rows) <= 400 - min([379, *(k for k in gap if 330 <= k <= 379)]) + 1
-    monkeypatch.setattr(Context, "_remembered", lambda self, whole: (0, 0))
+    assert max(filtered) <= 400 - min([379, *(k for k in gap if 330 <= k <= 379)]) + 1
+    monkeypatch.setattr(ContextFilter, "_settled", lambda self, complete: (0, 0))
     slow = dated.forecast(5, context)
+    assert max(filtered) == 399
     np.testing.assert_allclose(fast.mean, slow.mean, rtol=0, atol=0.05 * slow.std.min())
     np.testing.assert_allclose(fast.std, slow.std, rtol=0.02)
 
 
-def test_gaps_everywhere_are_all_looked_at(dated, monkeypatch):
-    rows = []
-    corrected = Context.corrected
-    monkeypatch.setattr(Context, "corrected", lambda self, loop, b, y, u: rows.append(len(y)) or corrected(self, loop, b, y, u))
+def test_gaps_everywhere_are_all_looked_at(dated, filtered):
     context = ROWS[:90].copy()
     context[::20, 0] = np.nan
     dated.forecast(1, context)
-    assert max(rows) == 89  # the last one corrects by itself
+    assert max(filtered) == 89  # all but the first, from which it starts
 
 
 # ---------------------------------------------------------------- in a notebook

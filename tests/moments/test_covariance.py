@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from pesn.activations import custom, get, names, piecewise_linear
 from pesn.moments import closed, exact, pairs
-from pesn.moments.covariance import MAX_ORDER, TOLERANCE, choose, covariance, cross, linear_and_rest
+from pesn.moments.covariance import (
+    MAX_ORDER,
+    TOLERANCE,
+    _linear_and_rest,
+    _tanh_at_once,
+    choose,
+    covariance,
+    cross,
+    linear_and_rest,
+)
 
 TANH = get("tanh")
 BARE = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
@@ -549,3 +558,43 @@ def test_a_unit_that_does_not_vary_has_a_gain_and_no_rest():
     assert g[0] == pytest.approx(1.0 - np.tanh(0.5) ** 2, rel=1e-11)
     np.testing.assert_array_equal(rest[0], 0.0)
     assert rest[1, 1] > 0.0
+
+
+# ---------------------------------------------------------------- many matrices at once
+
+
+def _batch(kind, size=6, count=5):
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(count, size, size)) / np.sqrt(size)
+    mean, spread = rng.normal(size=(count, size)), {"small": 1e-4, "large": 30.0, "steep": 4.0}.get(kind, 0.2)
+    cov = spread**2 * root @ np.swapaxes(root, -1, -2)
+    cov = 0.5 * (cov + np.swapaxes(cov, -1, -2))
+    if kind == "zero":
+        cov[0] = 0.0
+        cov[1, 2], cov[1, :, 2] = 0.0, 0.0
+    if kind == "saturated":
+        mean[:, :3] += np.array([8.0, -15.0, 300.0])
+    if kind == "mixed":  # one of them needs a grid that serves no other, or none
+        cov[2] *= 1e4
+    return mean, cov
+
+
+@pytest.mark.parametrize("kind", ["usual", "small", "zero", "large", "steep", "saturated", "mixed"])
+def test_a_batch_of_tanh_is_its_matrices_one_by_one(kind):
+    mean, cov = _batch(kind)
+    g, rest = linear_and_rest("tanh", mean, cov)
+    for k in range(len(mean)):
+        own_g, own_rest = _linear_and_rest(TANH, mean[k], cov[k])
+        np.testing.assert_allclose(g[k], own_g, rtol=1e-9, atol=1e-200)
+        np.testing.assert_allclose(rest[k], own_rest, rtol=1e-6, atol=1e-6 * np.abs(own_rest).max())
+        alone = linear_and_rest("tanh", mean[k], cov[k])
+        np.testing.assert_allclose(g[k], alone[0], rtol=1e-9, atol=1e-200)
+        np.testing.assert_allclose(rest[k], alone[1], rtol=1e-6, atol=1e-6 * np.abs(own_rest).max())
+
+
+def test_which_matrices_go_at_once():
+    """Those that the first orders suffice for and whose units all vary; the others go one by one."""
+    for kind, expected in (("usual", [True] * 5), ("zero", [False, False, True, True, True]), ("large", [False] * 5)):
+        mean, cov = _batch(kind)
+        gains, rests = np.empty(mean.shape), np.empty(cov.shape)
+        assert list(_tanh_at_once(mean, cov, gains, rests)) == expected

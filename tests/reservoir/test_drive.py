@@ -93,7 +93,7 @@ def test_arpack_that_does_not_converge_gives_way(monkeypatch):
 def test_a_seed_gives_the_same_numbers_everywhere():
     drawn = draw(220, 2, 1, input_scaling=0.5 * 2**0.5, feedback_scaling=0.3, rng=42)
     digest = hashlib.sha256()
-    for part in drawn[:-1]:
+    for part in drawn[:6]:
         digest.update(np.round(np.asarray(part, float) * 1e9).astype("<i8").tobytes())
     assert digest.hexdigest()[:16] == "45c8aa634084ba18"
 
@@ -127,7 +127,7 @@ def test_too_few_weights_for_a_cycle_name_the_remedy():
 
 
 def test_a_nilpotent_w_names_the_remedy(monkeypatch):
-    monkeypatch.setattr("pesn.reservoir.weights._largest_modulus", lambda W: 0.0)
+    monkeypatch.setattr("pesn.reservoir.topology._largest_modulus", lambda W: 0.0)
     with pytest.raises(ValueError, match="nilpotent: all its eigenvalues are 0; raise density or n_units"):
         draw(100, 1, 1)
 

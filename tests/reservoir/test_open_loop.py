@@ -1,27 +1,47 @@
 """A reservoir with its readout over uncertain rows.
 
 Claims: where tanh is a line, every form that keeps covariances is the linear recursion for means and covariances, feedback,
-noise and the doubt about the weights included; certain rows are the deterministic run to the bit; a state of any form starts a
-run of any other; the share of process noise is found block by block.
+noise and the leverage included; certain rows are the deterministic run to the bit; the compiled loops are the step-by-step way;
+a state of any form starts a run of any other; a run cut at any row is the whole.
 """
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pesn.activations import get
 from pesn.gaussian import Gaussian
-from pesn.learning.process_noise import best_share
-from pesn.learning.washout import washout_of
+from pesn.learning.process_noise import process_noise
 from pesn.reservoir.drive import State, draw, run
 from pesn.reservoir.initial_state import learn
-from pesn.reservoir.open_loop import Begun, Drive, form_of, parts_of, process_noise, state_of, uncertain
+from pesn.reservoir.open_loop import OpenLoop, predict_rows, state_of, state_shapes
+from pesn.statespace import ActivationMoments, Noise, rollout
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
 WEIGHTS = 0.3 * np.random.default_rng(0).standard_normal((2, 15))
 WEIGHTS[:, 0] = 0.0
 TINY = 1e-4  # deviations for which tanh(x) = x up to 1e-8 of them
+FORMS = ["full", "low-rank", "diagonal"]
+
+
+def a_loop(form="full", reservoir=RESERVOIR, weights=WEIGHTS, **options):
+    return OpenLoop(reservoir, weights, ActivationMoments(get("tanh")), form, **options)
+
+
+def zero(var=None):
+    """A state at 0, with variances of the units."""
+    return State(np.zeros(12), None if var is None else np.full(12, var), np.zeros(2), None if var is None else np.zeros(2))
+
+
+def uncertain(state):
+    return any(part is not None and bool(np.any(part)) for part in (state.var, state.output_var, state.cov, state.own))
+
+
+def step_by_step(loop, *args, **options):
+    return rollout(replace(loop.model, fast=None), *args, **options)
 
 
 def linear(z, var, noise):
@@ -52,32 +72,106 @@ def test_where_tanh_is_a_line_it_is_the_linear_recursion(form, rank, noise):
     z, var = TINY * rng.standard_normal((15, 2)), TINY**2 * rng.uniform(0.0, 1.0, (15, 2))
     var[5:8] = 0.0
     root = rng.standard_normal((15, 15))
-    drive = Drive(RESERVOIR, WEIGHTS, form, noise=noise, doubt_root=root, rank=rank)
-    passed = drive.run(z, var, State(np.zeros(12), None, np.zeros(2), None), until=-1.0)
+    loop = a_loop(form, process_noise=process_noise(None, 0.0, noise, 12), weights_root=root, rank=rank)
+    path, end = predict_rows(loop, z, var, zero())
     outputs, cov, features, mean, last = linear(z, var, noise)
-    np.testing.assert_allclose(passed.outputs, outputs, atol=1e-7 * TINY)
-    np.testing.assert_allclose(passed.end.mean, mean[2:], atol=1e-7 * TINY)
+    np.testing.assert_allclose(path.mean, outputs, atol=1e-7 * TINY)
+    np.testing.assert_allclose(end.mean, mean[2:], atol=1e-7 * TINY)
+    np.testing.assert_array_equal(path.cov, path.probed["cov"])
     if rank < 14:
-        np.testing.assert_allclose(passed.cov, cov, atol=0.05 * cov.max())
+        np.testing.assert_allclose(path.cov, cov, atol=0.05 * cov.max())
         return
-    np.testing.assert_allclose(passed.cov, cov, atol=1e-6 * cov.max())
-    np.testing.assert_allclose(passed.doubt, np.einsum("ij,tij->t", (root @ root.T)[1:, 1:], features), rtol=1e-6)
-    np.testing.assert_allclose(passed.end.var, np.diagonal(last)[2:], rtol=1e-6)
+    np.testing.assert_allclose(path.cov, cov, atol=1e-6 * cov.max())
+    np.testing.assert_allclose(path.probed["leverage"], np.einsum("ij,tij->t", (root @ root.T)[1:, 1:], features), rtol=1e-6)
+    np.testing.assert_allclose(end.var, np.diagonal(last)[2:], rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
+# ---------------------------------------------------------------- compiled loops
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_certain_rows_are_the_deterministic_run_to_the_bit(form):
     z = np.random.default_rng(2).standard_normal((30, 2))
-    drive, start = Drive(RESERVOIR, WEIGHTS, form), State(np.zeros(12), np.zeros(12), np.zeros(2), np.zeros(2))
+    loop, start = a_loop(form), zero(0.0)
     states, outputs, end = run(RESERVOIR, z, readout=WEIGHTS)
-    passed = drive.run(z, np.zeros((30, 2)), start)
-    np.testing.assert_array_equal(passed.means, states)
-    np.testing.assert_array_equal(passed.outputs, outputs)
-    np.testing.assert_array_equal(passed.end.mean, end.mean)
-    assert not passed.cov.any()
-    assert not uncertain(passed.end)
+    path, after = predict_rows(loop, z, np.zeros((30, 2)), start)
+    np.testing.assert_array_equal(path.probed["units"], states)
+    np.testing.assert_array_equal(path.mean, outputs)
+    np.testing.assert_array_equal(after.mean, end.mean)
+    assert not path.cov.any()
+    assert not path.probed["cov"].any()
+    assert not uncertain(after)
     taught, _, _ = run(RESERVOIR, z, feedback=np.ones((30, 2)))
-    np.testing.assert_array_equal(drive.run(z, None, start, np.ones((30, 2))).means, taught)
+    np.testing.assert_array_equal(predict_rows(loop, z, None, start, clamp=np.ones((30, 2)))[0].probed["units"], taught)
+
+
+def same(one, other, tolerance):
+    """Two paths, in all that they hold."""
+    pairs = [(getattr(one, name), getattr(other, name)) for name in ("mean", "cov", "left")]
+    pairs += [(one.state.mean, other.state.mean), (one.state.variances(), other.state.variances())]
+    for found, expected in ((one.parts, other.parts), (one.probed, other.probed)):
+        assert found.keys() == expected.keys()
+        pairs += [(found[name], expected[name]) for name in found]
+    for a, b in pairs:
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("clamped", [False, True])
+@pytest.mark.parametrize("leverage", [False, True])
+def test_the_deterministic_loop_is_the_step_by_step_way(form, clamped, leverage):
+    rng = np.random.default_rng(2)
+    z, clamp = rng.standard_normal((30, 2)), rng.standard_normal((30, 2)) if clamped else None
+    loop = a_loop(form, weights=rng.standard_normal((2, 15)), weights_root=np.eye(15) if leverage else None)
+    state = loop.init(0.1 * rng.standard_normal(12), output=rng.standard_normal(2))
+    assert loop.take(state, z, None, clamp).mean.shape == (30, 2)
+    same(rollout(loop.model, state, z, clamp=clamp), step_by_step(loop, state, z, clamp=clamp), 1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("clamped", [False, True])
+@pytest.mark.parametrize("certain", [False, True])
+def test_the_diagonal_loop_is_the_step_by_step_way(noise, clamped, certain):
+    """Within 1e-8, as far as the compiled moments go."""
+    rng = np.random.default_rng(2)
+    z, clamp = rng.standard_normal((30, 2)), rng.standard_normal((30, 2)) if clamped else None
+    var = None if certain else rng.uniform(0.0, 0.2, (30, 2))
+    loop = a_loop(
+        "diagonal",
+        weights=rng.standard_normal((2, 15)),
+        process_noise=process_noise(None, 0.0, noise, 12),
+        weights_root=rng.standard_normal((15, 15)),
+    )
+    state = loop.init(0.1 * rng.standard_normal(12), 0.3 * np.eye(12), rng.standard_normal(2))
+    assert loop.take(state, z, var, clamp).mean.shape == (30, 2)
+    same(rollout(loop.model, state, z, var, clamp=clamp), step_by_step(loop, state, z, var, clamp=clamp), 1e-7)
+
+
+def test_noise_that_differs_between_units_goes_step_by_step():
+    own = np.linspace(0.0, 0.1, 12)
+    loop = a_loop("diagonal", process_noise=Noise(np.zeros((0, 12)), own))
+    state, z = loop.init(np.zeros(12)), np.random.default_rng(2).standard_normal((5, 2))
+    assert loop.take(state, z, None, None) is None
+    path = rollout(loop.model, state, z[:1])
+    np.testing.assert_allclose(path.state.var[4:], own)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_uncertain_rows_between_certain_ones(form):
+    """The compiled loop, the steps and the compiled loop again: all the same as the steps alone, that stop where these do."""
+    rng = np.random.default_rng(5)
+    z, var = rng.standard_normal((200, 2)), np.zeros((200, 2))
+    var[20:25] = 0.1
+    loop = a_loop(form, weights=np.where(np.arange(15) < 3, WEIGHTS, 0.05 * WEIGHTS), settled=1e-9)
+    path, steps = (
+        way(loop.model if way is rollout else loop, loop.init(np.zeros(12)), z, var) for way in (rollout, step_by_step)
+    )
+    same(path, steps, 1e-7 if form == "diagonal" else 1e-9)
+    assert path.cov[20:25].any()
+    assert path.state.is_certain() == (form != "diagonal")
+
+
+# ---------------------------------------------------------------- states that a user keeps
 
 
 def test_a_start_in_every_form_of_state():
@@ -92,15 +186,15 @@ def test_a_start_in_every_form_of_state():
         State(np.zeros(12), np.diagonal(cov), np.zeros(2), np.zeros(2), dense),
     ]
     for form, tolerance in (("full", 1e-12), ("low-rank", 0.02)):
-        found = [Drive(RESERVOIR, WEIGHTS, form, rank=13).run(z, None, state).cov for state in states]
+        found = [predict_rows(a_loop(form, rank=13), z, None, state)[0].cov for state in states]
         for other in found[1:]:
             np.testing.assert_allclose(other, found[0], atol=tolerance * found[0].max())
     alone = state_of(Gaussian(np.zeros(12), var=own), 2)
     assert alone.cov is None
     for state in (*states, alone):
         assert uncertain(state)
-        assert all(np.shape(part) == shape for part, shape in parts_of(state, 12, 2).values())
-    wrong = [name for name, (part, shape) in parts_of(states[0], 13, 2).items() if np.shape(part) != shape]
+        assert all(np.shape(part) == shape for part, shape in state_shapes(state, 12, 2).values())
+    wrong = [name for name, (part, shape) in state_shapes(states[0], 13, 2).items() if np.shape(part) != shape]
     assert wrong == ["mean", "var", "cov", "own"]
 
 
@@ -108,41 +202,54 @@ def test_independent_units_become_correlated_in_a_low_rank_too():
     big, rng = draw(60, n_inputs=1, n_outputs=1, rng=0), np.random.default_rng(0)
     z, weights = np.sin(0.3 * np.arange(20.0))[:, None], 0.1 * rng.standard_normal((1, 62))
     start = State(np.zeros(60), np.full(60, 0.04), np.zeros(1), np.zeros(1))
-    full, few, paper = (Drive(big, weights, form).run(z, None, start).cov for form in ("full", "low-rank", "diagonal"))
+    full, few, paper = (predict_rows(a_loop(form, big, weights), z, None, start)[0].cov for form in FORMS)
     np.testing.assert_allclose(np.sqrt(few), np.sqrt(full), rtol=0.05)
     assert np.sqrt(paper[-1] / full[-1]) < 0.5
 
 
 def test_a_state_with_its_first_rows_can_be_copied():
-    begun = Begun.after(State(np.zeros(3), None, np.zeros(1)), np.ones((2, 4)))
+    begun = State(np.zeros(3), None, np.zeros(1), rows=np.ones((2, 4)))
     for again in (pickle.loads(pickle.dumps(begun)), copy.deepcopy(begun), copy.copy(begun)):
-        assert type(again) is Begun
+        assert type(again) is State
         np.testing.assert_array_equal(again.rows, begun.rows)
         np.testing.assert_array_equal(again.mean, begun.mean)
 
 
-def test_forms_and_noise():
-    assert [form_of("auto", n, 40) for n in (10, 200, 201)] == ["full", "full", "low-rank"]
-    assert [form_of("low-rank", n, 40) for n in (40, 41)] == ["full", "low-rank"]
-    assert form_of("diagonal", 10, 40) == "diagonal"
-    z = np.random.default_rng(4).standard_normal((500, 2))
-    start = learn([(z, run(RESERVOIR, z)[0], 50)])
-    root = start.stationary()[1]
-    assert process_noise(start, 0.0, 0.0) is None
-    np.testing.assert_allclose(process_noise(start, 0.01, 0.1).cov(), 0.01 * root.T @ root + 0.01 * np.eye(12), atol=1e-12)
-    np.testing.assert_allclose(process_noise(None, 0.0, 0.1, 5).cov(), 0.01 * np.eye(5))
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("first", ["certain", "uncertain", "one certain", "given"])
+@pytest.mark.parametrize("clamped", [False, True])
+def test_rows_cut_anywhere_are_the_whole(form, first, clamped):
+    """While a learned start looks back on the first rows, and after; with a row that goes another way in between."""
+    rng = np.random.default_rng(6)
+    long = rng.standard_normal((600, 2))
+    start = learn([(long, run(RESERVOIR, long)[0], 50)])
+    assert start.lags > 2
+    T = start.lags + 6
+    z, var = rng.standard_normal((T, 2)), np.zeros((T, 2))
+    var[start.lags + 2] = 0.1
+    var[0] = 0.05 * (first == "uncertain")
+    var[1] = 0.05 * (first == "one certain")
+    clamp = rng.standard_normal((T, 2)) if clamped else None
+    loop = a_loop(form, rank=8, weights_root=np.eye(15), settled=1e-12)
+    given = zero(0.04) if first == "given" else zero(0.0)._replace(rows=np.empty((0, 2)))
+    whole, end = predict_rows(loop, z, var, given, start, clamp)
+    for cut in range(T + 1):
+        paths, state = [], given
+        for part in (slice(0, cut), slice(cut, T)):
+            path, state = predict_rows(loop, z[part], var[part], state, start, None if clamp is None else clamp[part])
+            paths += [path] if part.stop > part.start else []
+        for name in ("units", "cov", "leverage"):
+            found = np.concatenate([path.probed[name] for path in paths])
+            np.testing.assert_allclose(found, whole.probed[name], rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(np.concatenate([path.mean for path in paths]), whole.mean, rtol=1e-9, atol=1e-13)
+        assert [part is None for part in state] == [part is None for part in end]
+        for part, other in zip(state_parts(state), state_parts(end), strict=True):
+            np.testing.assert_allclose(part, other, rtol=1e-9, atol=1e-13)
 
 
-def test_the_share_and_the_washout_of_short_and_long_series(monkeypatch):
-    z = np.sin(0.2 * np.arange(1000.0))[:, None] * [1.0, 0.5] + 0.1 * np.random.default_rng(5).standard_normal((1000, 2))
-    targets = np.roll(z, -1, axis=0)
-    start = learn([(z, run(RESERVOIR, z, feedback=targets)[0], 50)])
-    drive = Drive(RESERVOIR, np.zeros((2, 15)), "full", start=start)
-    assert best_share(drive, z[:100], targets[:100], 1e-6, 10) == 0.0  # too few rows to hold any back
-    assert best_share(drive, z, targets, 1e-6, 900) == 0.0
-    share = best_share(drive, z, targets, 1e-6, 50)
-    assert 0.0 <= share < 1.0
-    monkeypatch.setattr("pesn.reservoir.sequences.blocks.__defaults__", (37,))
-    assert best_share(drive, z, targets, 1e-6, 50) == share
-    assert washout_of(RESERVOIR, z[:3], targets[:3], 1e-6) == 0
-    assert 0 < washout_of(RESERVOIR, z, targets, 1e-6) <= 500
+def state_parts(state):
+    """All of a state that has one value: of a factor its covariance."""
+    cov = state.cov if state.own is None else state.cov @ state.cov.T
+    return [
+        part for part in (state.mean, state.var, state.output, state.output_var, cov, state.own, state.rows) if part is not None
+    ]

@@ -31,13 +31,16 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from pesn._support.arguments import FloatArray
 from pesn._support.checks import flag, number, whole_number
 from pesn._support.progress import Steps, shown
+from pesn.activations import Activation, get
 from pesn.esn.validation import check_same_order
-from pesn.learning.washout import washout_of
+from pesn.learning.washout import find_washout
 from pesn.readout.online import begin, go_on, learn
 from pesn.readout.ridge import Gram, Readout, predict, solve
 from pesn.readout.rls import RLSState
 from pesn.reservoir.drive import Reservoir, State, draw, run
 from pesn.reservoir.sequences import Array, Rows, blocks, features, refuse_gaps, refuse_kind, refuse_short, split
+from pesn.reservoir.topology import Topology
+from pesn.statespace import ActivationMoments
 
 __all__ = ["EchoStateNetwork", "all_or_nothing"]
 
@@ -48,7 +51,7 @@ _LARGEST = 1e100  # of a parameter that is squared and summed
 
 
 class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A reservoir of leaky tanh units with a linear readout, for series: rows are time.
+    """A reservoir of leaky units, tanh by default, with a linear readout, for series: rows are time.
 
     h_k = (1 − L) h_{k−1} + L tanh(W_in z_k + W_fb y_{k−1} + W h_{k−1} + bias) + M_e w_k,   y_k = W_out [1, z_k, h_k]
 
@@ -73,6 +76,12 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         the outputs by less than 0.1 % of their deviation, or a tenth of their residuals'; the number is in ``washout_``.
     random_state
         Seed of the weights and the noise. With an integer, fitting the same data again gives the same weights to the bit.
+    activation
+        f of the units: a name (``pesn.activations.names()``) or a :class:`pesn.Activation`. Any but tanh is driven row by row,
+        many times slower.
+    topology
+        How the units are connected: ``"random"``; ``"ring"``, each unit enters the next one; a function (n, rng) that gives W,
+        scaled to ``spectral_radius``; or W itself (N, N), an array or sparse, taken as it is.
     verbose
         Say on standard error how far ``fit`` is: a bar on a terminal, a line a step elsewhere.
 
@@ -110,6 +119,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         rls_delta: float | None = None,
         washout: Any = 0,
         random_state: Any = None,
+        activation: str | Activation = "tanh",
+        topology: Topology = "random",
         verbose: bool = False,
     ) -> None:
         self.n_units = n_units
@@ -125,6 +136,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         self.rls_delta = rls_delta
         self.washout = washout
         self.random_state = random_state
+        self.activation = activation
+        self.topology = topology
         self.verbose = verbose
 
     # ---------------------------------------------------------------- learning
@@ -139,10 +152,26 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
         """
         flag("verbose", self.verbose)
         with shown(self.verbose) as steps:
-            return self._fit(X, y, lengths, steps)
+            return self.fit_in_steps(X, y, lengths, steps)
 
-    def _fit(self, X: Any, y: Any, lengths: Any, steps: Steps) -> Self:
-        """``fit``, seen in these steps."""
+    def fit_in_steps(self, X: Any, y: Any, lengths: Any, steps: Steps) -> Self:
+        """:meth:`fit` as a part of something longer, which shows how far it is: :class:`pesn.Forecaster` fits its network so.
+
+        Parameters
+        ----------
+        X, y
+            Rows (n, d) and what to put out for each of them, (n,) or (n, m).
+        lengths
+            Rows of each of the sequences, one after the other; None: all are one.
+        steps
+            Where each step, with its rows, is announced: "finding the washout", where there is one to find, "driving the
+            reservoir", "least squares" and what a kind of network learns beside. ``verbose`` is not looked at.
+
+        Returns
+        -------
+        Self
+            The network, fitted; where anything fails it is what it was before.
+        """
         with all_or_nothing(self):
             self._check_parameters()
             rows, targets = self._learn_from(X, y, reset=True, least=2)
@@ -331,7 +360,9 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
             return int(self.washout)
         longest = max(sequences, key=lambda rows: rows.stop - rows.start)
         part = slice(longest.start, min(longest.stop, longest.start + _TRIAL))
-        found = washout_of(reservoir, rows.take(part)[0], targets[part], self.ridge)
+        found = find_washout(
+            reservoir, ActivationMoments(get(reservoir.activation)), rows.take(part)[0], targets[part], self.ridge
+        )
         return int(min(found, min(rows.stop - rows.start for rows in sequences) // 2))
 
     def _learn_from(self, X: Any, y: Any, reset: bool, least: int) -> tuple[Rows, Array]:
@@ -415,6 +446,8 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
             input_scaling=self.input_scaling,
             feedback_scaling=self.feedback_scaling,
             bias_scaling=self.bias_scaling,
+            topology=self.topology,
+            activation=self.activation,
             rng=rng,
         )
 

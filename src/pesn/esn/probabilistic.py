@@ -19,16 +19,19 @@ import numpy as np
 from pesn._support.arguments import FloatArray
 from pesn._support.checks import flag, number, whole_number
 from pesn._support.progress import Steps
+from pesn.activations import Activation, get
 from pesn.esn.network import EchoStateNetwork
 from pesn.gaussian import Gaussian
-from pesn.learning.process_noise import best_share
+from pesn.learning.process_noise import form_of, process_noise, search_open_loop
 from pesn.moments import named_method
 from pesn.readout.ridge import predictive_variance
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
 from pesn.reservoir.initial_state import learn as learn_start
-from pesn.reservoir.open_loop import Begun, Drive, form_of, parts_of, state_of
+from pesn.reservoir.open_loop import OpenLoop, predict_rows, state_of, state_shapes
 from pesn.reservoir.sequences import Array, Rows, blocks, features
+from pesn.reservoir.topology import Topology
+from pesn.statespace import ActivationMoments
 
 __all__ = ["ProbabilisticESN"]
 
@@ -49,7 +52,7 @@ class ProbabilisticESN(EchoStateNetwork):
     Parameters
     ----------
     n_units, spectral_radius, leak_rate, density, input_scaling, feedback_scaling, bias_scaling, ridge, forgetting, \
-rls_delta, washout, random_state, verbose
+rls_delta, washout, random_state, activation, topology, verbose
         As in :class:`pesn.EchoStateNetwork`.
     noise
         M_e. No noise is drawn: M_e² enters the variance of every unit at every step, in ``fit`` and in ``predict``.
@@ -98,6 +101,8 @@ rls_delta, washout, random_state, verbose
         rls_delta: float | None = None,
         washout: Any = 0,
         random_state: Any = None,
+        activation: str | Activation = "tanh",
+        topology: Topology = "random",
         covariance: str = "auto",
         rank: int = 40,
         moments: Any = "surface",
@@ -119,6 +124,8 @@ rls_delta, washout, random_state, verbose
             rls_delta=rls_delta,
             washout=washout,
             random_state=random_state,
+            activation=activation,
+            topology=topology,
             verbose=verbose,
         )
         self.covariance = covariance
@@ -192,17 +199,16 @@ rls_delta, washout, random_state, verbose
         n, m = len(rows.mean), self.n_outputs_
         outputs = np.empty((n, m))
         spread = np.empty((n, m, m) if return_cov else (n, m))
-        ends, drive = [], self._driven(self._draws())
+        ends, loop = [], self._open_loop(self._draws())
         for sequence, current in self._starts(lengths, state, n):
             for block in blocks(sequence):
                 z, v = rows.take(block)
-                passed = drive.run(z, v, current, until=self._until())
-                outputs[block], current = passed.outputs, passed.end
+                path, current = predict_rows(loop, z, v, current, self.start_)
+                outputs[block] = path.mean
                 if return_std or return_cov:
-                    parts = predictive_variance(self.readout_, features(z, passed.means), full=True)
-                    cov = (
-                        passed.cov + parts["noise"] + parts["weights"] + passed.doubt[:, None, None] * self.readout_.residual_cov
-                    )
+                    parts = predictive_variance(self.readout_, features(z, path.probed["units"]), full=True)
+                    parts["weights"] += path.probed["leverage"][:, None, None] * self.readout_.residual_cov
+                    cov = path.probed["cov"] + parts["noise"] + parts["weights"]
                     spread[block] = cov if return_cov else np.diagonal(cov, axis1=1, axis2=2)
             ends.append(current)
         result = [self._as_given(outputs, rows)]
@@ -216,25 +222,29 @@ rls_delta, washout, random_state, verbose
 
     # ---------------------------------------------------------------- in its own way
 
-    def _driven(self, rng: Any) -> Drive:
-        """The reservoir with its readout, as ``predict`` drives it."""
-        weights, root = np.asarray(self.readout_.weights, float), np.asarray(self.readout_.covariance_root, float)
-        drive = self._taught(self.reservoir_, rng)
-        return replace(drive, weights=weights, start=self.start_, share=self.process_noise_, doubt_root=root)
+    def _open_loop(self, rng: Any) -> OpenLoop:
+        """The reservoir with its readout, as ``predict`` runs it."""
+        readout = self.readout_
+        noise = process_noise(self.start_, self.process_noise_, self.noise, self.reservoir_.n_units)
+        return replace(
+            self._without_readout(self.reservoir_, rng),
+            weights=np.asarray(readout.weights, float),
+            weights_root=np.asarray(readout.covariance_root, float),
+            process_noise=noise,
+            settled=_SETTLED * float(np.diagonal(readout.residual_cov).min()),
+        )
 
-    def _taught(self, reservoir: Reservoir, rng: Any) -> Drive:
+    def _without_readout(self, reservoir: Reservoir, rng: Any) -> OpenLoop:
         """The reservoir without a readout, as ``fit`` drives it."""
         weights = np.zeros((reservoir.n_outputs, 1 + reservoir.n_inputs + reservoir.n_units))
         form = form_of(self.covariance, reservoir.n_units, self.rank)
-        return Drive(reservoir, weights, form, noise=self.noise, rank=self.rank, moments=self.moments, rng=rng)
+        noise = process_noise(None, 0.0, self.noise, reservoir.n_units)
+        return OpenLoop(reservoir, weights, self.unit_moments(rng), form, self.rank, noise, moments=self.moments, rng=rng)
 
-    def _until(self) -> float:
-        return _SETTLED * float(np.diagonal(self.readout_.residual_cov).min())
-
-    def _passing(self, rng: Any) -> dict[str, Any]:
-        """How moments pass tanh, as a coupling takes it."""
+    def unit_moments(self, rng: Any = None) -> ActivationMoments:
+        """How moments pass the units; ``rng`` draws for "monte-carlo", None: as ``random_state`` says."""
         method, mesh = named_method("moments", self.moments)
-        return {"rank": self.rank, "method": method, "mesh": mesh, "rng": rng}
+        return ActivationMoments(get(self.activation), method, mesh, self._draws() if rng is None else rng)
 
     def _beginning(self) -> State:
         start = self._initial_state(self.reservoir_)
@@ -243,7 +253,7 @@ rls_delta, washout, random_state, verbose
         if self.initial_state == "stationary":
             mean, root = self.start_.stationary()
             return state_of(Gaussian(mean, factor=root.T, var=np.zeros(len(mean))), self.n_outputs_)
-        return Begun.after(start, np.empty((0, self.n_features_in_)))  # the first rows say where
+        return start._replace(rows=np.empty((0, self.n_features_in_)))  # the first rows say where
 
     def _initial_state(self, reservoir: Reservoir) -> State:
         n, m = reservoir.n_units, reservoir.n_outputs
@@ -259,16 +269,16 @@ rls_delta, washout, random_state, verbose
     ) -> tuple[Array, State]:
         # self.noise, also where none is drawn: here it is variance
         z, v = rows.take(block)
-        passed = self._taught(reservoir, rng).run(z, v, state, targets[block], until=-1.0)
-        return features(z, passed.means), passed.end
+        path, state = predict_rows(self._without_readout(reservoir, rng), z, v, state, clamp=targets[block])
+        return features(z, path.probed["units"]), state
 
     def _draws(self) -> Any:
         # only draws need a seed: to ask for one moves a RandomState on
         return self._rng() if self.moments == "monte-carlo" else None
 
     def _states(self, rows: Rows, block: slice, state: State, rng: Any) -> tuple[Array, State]:
-        passed = self._driven(rng).run(*rows.take(block), state, until=self._until())
-        return passed.means, passed.end
+        path, state = predict_rows(self._open_loop(rng), *rows.take(block), state, self.start_)
+        return path.probed["units"], state
 
     # ---------------------------------------------------------------- learning where to start and how far to trust
 
@@ -290,9 +300,11 @@ rls_delta, washout, random_state, verbose
         self.process_noise_ = 0.0 if self.process_noise == "auto" else float(self.process_noise)
         if self.process_noise == "auto" and np.any(reservoir.W_fb):
             longest = max(sequences, key=lambda rows: rows.stop - rows.start)
-            drive = replace(self._taught(reservoir, 0), start=self.start_)
+            loop = self._without_readout(reservoir, self._draws())
             with steps.step("choosing process noise"):
-                self.process_noise_ = best_share(drive, rows.take(longest)[0], targets[longest], self.ridge, self.washout_)
+                self.process_noise_ = search_open_loop(
+                    loop, self.start_, self.noise, rows.take(longest)[0], targets[longest], self.ridge, self.washout_
+                )
 
     def _begin_online(self) -> None:
         if self.process_noise not in ("auto", 0):
@@ -303,7 +315,7 @@ rls_delta, washout, random_state, verbose
 
     def _refuse_state(self, given: State) -> None:
         super()._refuse_state(given)
-        for name, (part, shape) in parts_of(given, self.reservoir_.n_units, self.n_outputs_).items():
+        for name, (part, shape) in state_shapes(given, self.reservoir_.n_units, self.n_outputs_).items():
             if np.shape(part) != shape:
                 raise ValueError(f"state must be of this network, with {name} of shape {shape}, got {np.shape(part)}")
 

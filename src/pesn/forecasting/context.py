@@ -1,7 +1,8 @@
-"""What a loop knows after the rows that were observed: where it starts, and how each row corrects what came before it."""
+"""The state of a closed loop after the rows that were observed: where it starts, and how each row corrects what came before."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,135 +10,139 @@ import numpy.typing as npt
 
 from pesn.forecasting.dataset import Scale
 from pesn.gaussian import Gaussian
-from pesn.linalg import as_root
-from pesn.reservoir.closed_loop import Loop
+from pesn.linalg import root_of
+from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.sequences import blocks
-from pesn.statespace import Belief, start
+from pesn.statespace import GaussianState, rollout
 
-__all__ = ["FILTERED", "Context"]
+__all__ = ["FILTERED", "ContextFilter"]
 
 Array = npt.NDArray[np.float64]
 FILTERED = 20  # rows at the end of a long context that are filtered; the ones before only drive the units
 
 
-class Context(NamedTuple):
-    """How rows are taken in: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
-    ``washout`` the rows that the units remember, ``usual`` where y and the known inputs lie when they are missing.
+class ContextFilter(NamedTuple):
+    """How a context is filtered: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
+    ``washout`` the rows that the units remember, ``prior`` where y and the known inputs lie when they are missing.
     """
 
     given: Start
     initial_state: Any
     washout: int
-    usual: Scale
+    prior: Scale
 
-    def first(self, loop: Loop, y: Array, u: Array) -> Belief:
-        """Units that have taken in the rows y (l, d) with u (l, n), as the first of a sequence."""
-        u_now, u_var = self.or_usual(u[-1])
-        whole = not (np.isnan(y).any() or np.isnan(u).any())
-        kind = self.initial_state
-        if isinstance(kind, str) and kind == "learned":
-            if not whole:
-                return loop.start_joint(self.given, y[-1], u_now, u_var)
-            mean, root = self.given.given(np.hstack([y, u]))
-            return loop.enter(start(loop.form, mean, root, loop.coupling), y[-1], None, u_now, u_var)
-        n = loop.reservoir.n_units
-        if isinstance(kind, Gaussian):
-            mean, root = np.asarray(kind.mean, float), as_root(np.asarray(kind.cov, float))
-        else:
-            mean, root = self.given.stationary() if kind == "stationary" else (np.zeros(n), np.zeros((0, n)))
-        missing = np.isnan(y[-1])
-        belief = start(loop.form, mean, root, loop.coupling)
-        usual = self.usual
-        y_now, y_root = np.where(missing, usual.y_mean, y[-1]), np.diag(np.where(missing, usual.y_std, 0.0))
-        belief = loop.enter(belief, y_now, y_root, u_now, u_var)
-        return loop.drive(belief)
-
-    def over(self, loop: Loop, y: Array, u: Array) -> Belief:
-        """Units that have taken in the last row of y (T, d) with u (T, n), each row having corrected what came before it.
+    def moved(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+        """Units that have moved by the last row of y (…, T, d) with u (…, T, m), each row having corrected the state before it.
 
         Two starts compete while rows are few: from the first row alone, with all the others to correct it, and from as many
-        rows as the regression of the start takes at once. Both say what they leave open; the smaller is taken.
+        rows as the regression of the start takes at once. The one with the smaller state variance in the next y is taken.
         """
-        T = len(y)
-        if not self.few(T):
-            return self.into_units(loop, self.known(loop, y, u[:-1]), u[-1])
+        if not self.few(y.shape[-2]):
+            return self.move(loop, self.filtered(loop, y, u[..., :-1, :]), u[..., -1, :])
         complete = not (np.isnan(y).any() or np.isnan(u).any())
-        at_once = min(T, self.given.lags) if complete else 1
-        beliefs = [
-            self.corrected(loop, self.first(loop, y[:lags], u[:lags]), y[lags - 1 :], u[lags - 1 :])
-            for lags in {1, max(at_once, 1)}
-        ]
-        return min(beliefs, key=lambda belief: _left_open(loop, belief)) if len(beliefs) > 1 else beliefs[0]
+        at_once = min(len(y), self.given.lags) if complete else 1
+        states = [self._corrected(loop, self._first(loop, y[:n], u[:n]), y[n - 1 :], u[n - 1 :]) for n in {1, max(at_once, 1)}]
+        return min(states, key=lambda state: _state_variance(loop, state)) if len(states) > 1 else states[0]
+
+    def filtered(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+        """The last row of y (…, T, d) known and the units before it, each row having corrected what came before; u (…, T − 1, m).
+
+        Rows before the last 20 only drive the units, up to the last of them that has as many rows without a gap before it as
+        the units remember. A batch must have no gaps.
+        """
+        model, rows = loop.model, y.shape[-2]
+        if rows == 1:  # nothing came before: y and units as they are in the long run
+            mean, root = self.given.stationary()
+            nothing = np.zeros(u.shape[-1])
+            return model.update(loop.init(mean, root, self.prior.y_mean, nothing, y_root=np.diag(self.prior.y_std)), y[0])
+        if self.few(rows):
+            state = self.moved(loop, y[:-1], u)
+            return model.update(model.emit(state, observed=True)[0], y[-1])
+        complete = ~(np.isnan(y[..., :-1, :]).any(axis=-1) | np.isnan(u).any(axis=-1))
+        first, last = self._settled(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - FILTERED, 0)])
+        if last > first:
+            state = self._driven(loop, y[..., first : last + 1, :], u[..., first : last + 1, :])
+        else:
+            state = self._first(loop, y[..., :1, :], u[..., :1, :])
+        mean, var = self.impute_inputs(u[..., last:, :])
+        return rollout(model, state, mean, var, observations=y[..., last + 1 :, :], moved=True).state
 
     def few(self, n_rows: int) -> bool:
         """Whether so few rows are known that the regression of the start may take them in at once, the last one too."""
         return n_rows <= max(2 * self.given.lags, 1)
 
-    def known(self, loop: Loop, y: Array, u: Array) -> Belief:
-        """The last row of y (T, d) known and the units before it, each row having corrected what came before; u (T − 1, n).
+    def move(self, loop: ClosedLoop, state: GaussianState, u: Array) -> GaussianState:
+        """Units that have moved by the row of y that ``state`` knows, together with u (…, m)."""
+        return loop.model.move(loop.model.set_inputs(state, *self.impute_inputs(u)))
 
-        Rows before the last 20 only drive the units, up to the last of them that has as many rows without a gap before it as
-        the units remember.
-        """
-        nothing = np.zeros(u.shape[1])
-        if len(y) == 1:  # nothing came before: y and units as they are in the long run
-            units = start(loop.form, *self.given.stationary(), loop.coupling)
-            belief = loop.enter(units, self.usual.y_mean, np.diag(self.usual.y_std), nothing, nothing)
-            return loop.observe(belief, y[0])
-        if self.few(len(y)):
-            before = self.over(loop, y[:-1], u)
+    def impute_inputs(self, u: Array) -> tuple[Array, Array]:
+        """Scaled known inputs with their variances: where one is missing, as it was in training."""
+        missing = np.isnan(u)
+        return np.where(missing, self.prior.x_mean, u), np.where(missing, np.square(self.prior.x_std), 0.0)
+
+    # ---------------------------------------------------------------- starts
+
+    def _first(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+        """Units that have moved by the rows y (…, l, d) with u (…, l, m), the first of a sequence; a batch has no gaps."""
+        (u_now, u_var), y_now = self.impute_inputs(u[..., -1, :]), y[..., -1, :]
+        batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
+        if isinstance(kind, str) and kind == "learned":
+            if np.isnan(y).any() or np.isnan(u).any():
+                return loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
+            rows = np.concatenate([y, u], axis=-1)
+            means, roots = zip(*(self.given.given(one) for one in _flat(rows)), strict=True)
+            root = np.broadcast_to(roots[0], (*batch, *roots[0].shape))  # which depends on how many rows there are alone
+            return loop.init(np.reshape(means, (*batch, n)), root, y_now, u_now)
+        if isinstance(kind, Gaussian):
+            mean, root = np.asarray(kind.mean, float), root_of(np.asarray(kind.cov, float)).T
         else:
-            whole = np.asarray(~(np.isnan(y[:-1]).any(axis=1) | np.isnan(u).any(axis=1)))
-            first, last = self._remembered(whole[: max(len(y) - FILTERED, 0)])
-            long_ago = last > first
-            belief = self._driven(loop, y[first : last + 1], u[first : last + 1]) if long_ago else self.first(loop, y[:1], u[:1])
-            before = self.corrected(loop, belief, y[last:-1], u[last:])
-        return loop.observe(loop.emit(before, nothing, nothing).belief, y[-1])
+            mean, root = self.given.stationary() if kind == "stationary" else (np.zeros(n), np.zeros((0, n)))
+        mean, root = np.broadcast_to(mean, (*batch, n)), np.broadcast_to(root, (*batch, *root.shape))
+        missing = np.isnan(y_now)
+        y_root = np.diag(np.where(missing, self.prior.y_std, 0.0)) if missing.any() else None
+        known = np.where(missing, self.prior.y_mean, y_now)
+        return loop.model.move(loop.init(mean, root, known, u_now, y_root=y_root, u_var=u_var if u_var.any() else None))
 
-    def _driven(self, loop: Loop, y: Array, u: Array) -> Belief:
-        """Units that have taken in rows without a gap, more than they remember: certain, and much faster than filtered ones."""
-        z, targets = np.hstack([y, u]), loop.targets(y)
+    def _driven(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+        """Units that have moved by rows without a gap, more than they remember: certain, and much faster than filtered ones."""
+        batch = y.shape[:-2]
+        units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
+        mean = np.reshape(units, (*batch, loop.reservoir.n_units))
+        return loop.init(mean, np.zeros((*batch, 0, mean.shape[-1])), y[..., -1, :], u[..., -1, :])
+
+    def _last_units(self, loop: ClosedLoop, y: Array, u: Array) -> Array:
+        z, targets = np.hstack([y, u]), loop.dynamics.targets(y)
         state = State(self.given.given(z[:1])[0], None, targets[0])
         fed = np.vstack([targets[1:], targets[-1:]])  # beside a row, the target that led to it; the last has no row to go with
         for block in blocks(slice(0, len(targets))):
             _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])
-        units = start(loop.form, state.mean, np.zeros((0, len(state.mean))), loop.coupling)
-        return loop.enter(units, y[-1], None, u[-1], np.zeros(u.shape[1]))
+        return np.asarray(state.mean)
 
-    def _remembered(self, whole: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    def _settled(self, complete: npt.NDArray[np.bool_]) -> tuple[int, int]:
         """The last stretch of rows without a gap, first and last row, that is longer than the units remember; (0, 0): none."""
-        gaps = np.flatnonzero(np.concatenate([[True], ~whole, [True]])) - 1
+        gaps = np.flatnonzero(np.concatenate([[True], ~complete, [True]])) - 1
         lengths = np.diff(gaps) - 1
         (enough,) = np.nonzero(lengths > max(self.washout, 1))
         if not len(enough):
             return 0, 0
         return int(gaps[enough[-1]] + 1), int(gaps[enough[-1] + 1] - 1)
 
-    def corrected(self, loop: Loop, belief: Belief, y: Array, u: Array) -> Belief:
-        """Units that have taken in y[0], then each further row of y (T, d) with u (T, n), corrected by it first."""
-        for k in range(1, len(y)):
-            belief = loop.drive(loop.observe(loop.emit(belief, *self.or_usual(u[k])).belief, y[k]))
-        return belief
-
-    def into_units(self, loop: Loop, belief: Belief, u: Array) -> Belief:
-        """Units that have taken in the row of y that ``belief`` is about, together with u (n,)."""
-        p = loop.n_carried
-        K, k, root = np.eye(p, len(belief.mean)), np.zeros(p), np.zeros((p, len(u)))
-        K[loop.at_known] = 0.0
-        k[loop.at_known], var = self.or_usual(u)
-        root[loop.at_known] = np.diag(np.sqrt(var))
-        return loop.drive(belief.carry(K, k, root))
-
-    def or_usual(self, u: Array) -> tuple[Array, Array]:
-        """Scaled known inputs with their variances: where one is missing, as it was in training."""
-        missing = np.isnan(u)
-        return np.where(missing, self.usual.x_mean, u), np.where(missing, np.square(self.usual.x_std), 0.0)
+    def _corrected(self, loop: ClosedLoop, state: GaussianState, y: Array, u: Array) -> GaussianState:
+        """From units that have moved by y[0]: by each further row of y (T, d) with u (T, m), which has corrected them first."""
+        if len(y) == 1:
+            return state
+        mean, var = self.impute_inputs(u[:-1])
+        state = rollout(loop.model, state, mean, var, observations=y[1:], moved=True).state
+        return self.move(loop, state, u[-1])
 
 
-def _left_open(loop: Loop, belief: Belief) -> float:
+def _flat(rows: Array) -> Array:
+    return rows.reshape(math.prod(rows.shape[:-2]), *rows.shape[-2:])  # not −1: there may be no columns
+
+
+def _state_variance(loop: ClosedLoop, state: GaussianState) -> float:
     """The variance that the state leaves in the next y, in units of the errors that the model makes anyway."""
-    nothing = np.zeros(belief.carried)[loop.at_known]
     usual = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
-    return float(np.sum(loop.emit(belief, nothing, nothing).parts["state"] / usual))
+    return float(np.sum(loop.model.emit(state, observed=True)[1].parts["state"] / usual))

@@ -1,9 +1,9 @@
-"""Series as a forecaster takes them: rows with gaps, columns to learn, kinematics, scales, stretches to learn from.
+"""Series as a forecaster takes them: rows with gaps, columns to learn, kinematics, scales, segments to learn from.
 
 >>> import numpy as np
 >>> rows = as_matrix("y", [1.0, 2.0, np.nan, 4.0, 5.0, 7.0])
->>> found = stretches(rows, np.zeros((6, 0)), [slice(0, 6)], np.array([0]), change=True)
->>> [piece.targets.ravel().tolist() for piece in found]     # two stretches; the first has one change
+>>> found = segments_of(rows, np.zeros((6, 0)), [slice(0, 6)], np.array([0]), change=True)
+>>> [segment.targets.ravel().tolist() for segment in found]     # two segments; the first has one change
 [[1.0], [1.0, 2.0]]
 """
 
@@ -17,19 +17,19 @@ import numpy.typing as npt
 from pesn.gaussian import Gaussian
 
 __all__ = [
-    "Piece",
     "Scale",
+    "Segment",
     "as_columns",
     "as_kinematics",
     "as_matrix",
-    "hold_back",
+    "drop_short",
     "in_scale",
     "names_of",
     "refuse_far",
     "scale_of",
-    "stretches",
+    "segments_of",
+    "train_validation_split",
     "unscaled",
-    "worthwhile",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -46,8 +46,16 @@ class Scale(NamedTuple):
     x_mean: Array
     x_std: Array
 
+    def apply(self, y: Array, known: Array) -> tuple[Array, Array]:
+        """y and the known inputs in units of it."""
+        return (y - self.y_mean) / self.y_std, (known - self.x_mean) / self.x_std
 
-class Piece(NamedTuple):
+    def undo(self, y: Array) -> Array:
+        """y as it was."""
+        return y * self.y_std + self.y_mean
+
+
+class Segment(NamedTuple):
     """A stretch of training rows without gaps, scaled: network inputs (n, d + u), targets (n, m), y of rows 0 … n."""
 
     z: Array
@@ -196,26 +204,26 @@ def in_scale(kinematics: tuple[Array, Array, Array], scale: Scale, learn: Any, r
     return A * scale.y_std / own, B * scale.y_std[learn] / own, (c + A @ mean + B @ mean[learn] - mean[rest]) / own[:, 0]
 
 
-def hold_back(pieces: list[Piece], least: int) -> tuple[list[Piece], list[Piece]]:
+def train_validation_split(segments: list[Segment], least: int) -> tuple[list[Segment], list[Segment]]:
     """Rows to learn from and rows to judge by: the last fifth of the runs, one at least, of ``least`` rows or more each.
 
     Rows of a run that was learnt from are easier than those of a run unseen. Only where there are fewer than three runs, or the
     last ones hold less than a tenth or more than half of the rows, is it the last fifth of each of them.
     """
-    n = len(pieces) - max(len(pieces) // 5, 1)
-    seen, held = pieces[:n], [p for p in pieces[n:] if len(p.z) >= least]
-    share = sum(len(p.z) for p in held) / max(sum(len(p.z) for p in pieces), 1)
-    if len(pieces) >= 3 and 0.1 <= share <= 0.5:
+    n = len(segments) - max(len(segments) // 5, 1)
+    seen, held = segments[:n], [p for p in segments[n:] if len(p.z) >= least]
+    share = sum(len(p.z) for p in held) / max(sum(len(p.z) for p in segments), 1)
+    if len(segments) >= 3 and 0.1 <= share <= 0.5:
         return seen, held
-    cuts = [len(p.z) - len(p.z) // 5 for p in pieces]
-    seen = [Piece(p.z[:k], p.targets[:k], p.y[: k + 1]) for p, k in zip(pieces, cuts, strict=True)]
-    held = [Piece(p.z[k:], p.targets[k:], p.y[k:]) for p, k in zip(pieces, cuts, strict=True)]
+    cuts = [len(p.z) - len(p.z) // 5 for p in segments]
+    seen = [Segment(p.z[:k], p.targets[:k], p.y[: k + 1]) for p, k in zip(segments, cuts, strict=True)]
+    held = [Segment(p.z[k:], p.targets[k:], p.y[k:]) for p, k in zip(segments, cuts, strict=True)]
     return seen, [p for p in held if len(p.z) >= least]
 
 
-def stretches(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Piece]:
-    """The stretches of rows (n, d) and known inputs (n, u) without a gap, of one step or more, in order."""
-    pieces = []
+def segments_of(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Segment]:
+    """The segments of rows (n, d) and known inputs (n, u) without a gap, of one step or more, in order."""
+    segments = []
     for one in runs:
         y, u = rows[one], known[one]
         whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
@@ -224,17 +232,17 @@ def stretches(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[n
         for first, last in zip(edges[::2], edges[1::2], strict=True):
             after = y[first + 1 : last + 1, learn]
             targets = after - y[first:last, learn] if change else after
-            pieces.append(Piece(np.hstack([y[first:last], u[first:last]]), targets, y[first : last + 1]))
-    return pieces
+            segments.append(Segment(np.hstack([y[first:last], u[first:last]]), targets, y[first : last + 1]))
+    return segments
 
 
-def worthwhile(pieces: list[Piece], least: int) -> list[Piece]:
+def drop_short(segments: list[Segment], least: int) -> list[Segment]:
     """Those of ``least`` steps or more, without the shortest that hold a twentieth of the steps together.
 
     A washout is never longer than half of the shortest stretch: two gaps close to each other must not decide it for all.
     Stretches half as long as the longest stay.
     """
-    kept = [p for p in pieces if len(p.z) >= least]
+    kept = [p for p in segments if len(p.z) >= least]
     sizes = np.sort([len(p.z) for p in kept])
     if not len(sizes):
         return kept

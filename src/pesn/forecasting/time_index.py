@@ -136,7 +136,8 @@ class TimeIndex(NamedTuple):
             right = np.concatenate([[True], (np.abs(gaps - np.rint(gaps)) <= _EVEN) & (gaps > 0.5)])
         return np.where(right & (steps <= most), steps, -1).astype(np.int64)
 
-    def _keeps(self, index: Any, most: int) -> bool:
+    def keeps(self, index: Any, most: int) -> bool:
+        """Whether every label of ``index`` is a place on it, of ``most`` at the most, and the last one its own."""
         try:
             return bool((self.places(index, most) >= 0).all()) and self.label() == index[-1]
         except (ValueError, OverflowError):  # zones and rules of one's own have no text that says them
@@ -176,10 +177,10 @@ def time_index(index: Any, step: Any = None) -> TimeIndex | None:
     if kind == "dates":
         zone, unit = None if index.tz is None else str(index.tz), str(index.unit)
     new = TimeIndex(kind, _plain(kind, index[-1]), None, name, zone, unit or "ns")
-    if step is not None and new._replace(step=step)._keeps(index, most_steps(len(index))):
+    if step is not None and new._replace(step=step).keeps(index, most_steps(len(index))):
         return new._replace(step=step)
     strictly = int(MOST_MISSING * len(index)) - 1
-    return next((time for own in _steps(kind, index) if (time := new._replace(step=own))._keeps(index, strictly)), None)
+    return next((time for own in _steps(kind, index) if (time := new._replace(step=own)).keeps(index, strictly)), None)
 
 
 def most_steps(rows: int) -> int:

@@ -14,30 +14,30 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LEADS", "SHARES", "factors", "search"]
+__all__ = ["LEADS", "SCALES", "factors", "search"]
 
 Array = npt.NDArray[np.float64]
 LEADS = 20  # steps ahead by which forecasts are judged
-_SHARES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-SHARES = len(_SHARES)  # that a search tries at most
+_SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+SCALES = len(_SCALES)  # that a search tries at most
 _KNOTS = np.array([1, 2, 3, 5, 8, 13, LEADS])
 _PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
 
 
 def search(score: Callable[[float], Array]) -> float:
-    """The share of process noise with the best score, CRPS (origins, leads, m): every lead and column counts alike.
+    """The scale of process noise with the best score, CRPS (origins, leads, m): every lead and column counts alike.
 
-    Larger shares are tried until one is worse.
+    Larger scales are tried until one is worse.
     """
     best, best_value, unit = 0.0, np.inf, None
-    for share in _SHARES:
-        value = np.mean(score(share), axis=0)
+    for scale in _SCALES:
+        value = np.mean(score(scale), axis=0)
         if unit is None:
             unit = np.where(value > 0.0, value, 1.0)
         mean = float(np.mean(value / unit))
         if mean >= best_value:
             break
-        best, best_value = share, mean
+        best, best_value = scale, mean
     return best
 
 

@@ -1,4 +1,4 @@
-"""Process noise: its share of the units' own covariance, chosen by free runs into held-back rows."""
+"""Process noise: what is added to the units at each step, as a share of their own covariance, chosen by held-back forecasts."""
 
 from __future__ import annotations
 
@@ -10,42 +10,60 @@ import numpy.typing as npt
 from pesn.learning.calibration import LEADS, search
 from pesn.metrics import crps_gaussian
 from pesn.readout.ridge import Gram, solve
-from pesn.reservoir.drive import State, run
-from pesn.reservoir.open_loop import Drive
+from pesn.reservoir.drive import run
+from pesn.reservoir.initial_state import Start
+from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.sequences import blocks, features
+from pesn.statespace import Noise, init, rollout
 
-__all__ = ["best_share"]
+__all__ = ["form_of", "process_noise", "search_open_loop"]
 
 Array = npt.NDArray[np.float64]
+LARGEST_FULL = 200  # units up to which the full covariance is about as quick as the low-rank one
 _MOST_ORIGINS = 24  # held-back free runs by which process noise is chosen
 
 
-def best_share(drive: Drive, z: Array, targets: Array, ridge: float, washout: int) -> float:
-    """The share with the best CRPS of free runs over 20 rows, started in the last fifth, of a readout fitted to the rest."""
+def form_of(covariance: str, n_units: int, rank: int) -> str:
+    """The form that ``covariance`` asks for; with as many columns as units there is nothing to compress."""
+    if covariance == "auto":
+        covariance = "full" if n_units <= LARGEST_FULL else "low-rank"
+    return "full" if covariance == "low-rank" and rank >= n_units else covariance
+
+
+def process_noise(given: Start | None, scale: float, noise: float, n_units: int = 0) -> Noise | None:
+    """``scale`` times the units' covariance in the long run, and ``noise``² for each of them; None where there is neither."""
+    if scale == 0.0 and noise == 0.0:
+        return None
+    n = n_units if given is None else given.n_states
+    root = np.zeros((0, n)) if scale == 0.0 or given is None else np.sqrt(scale) * given.stationary()[1]
+    if len(root) > n:
+        root = np.linalg.qr(root, mode="r")
+    return Noise(root, np.full(n, noise**2))
+
+
+def search_open_loop(loop: OpenLoop, start: Start, noise: float, z: Array, targets: Array, ridge: float, washout: int) -> float:
+    """The scale with the best CRPS of free runs over 20 rows, started in the last fifth, of a readout fitted to the rest."""
     n, first = len(z), len(z) - len(z) // 5
     if n - first < 2 * LEADS or first - washout < 2:
         return 0.0
     origins = np.linspace(first, n - LEADS - 1, min((n - first) // LEADS, _MOST_ORIGINS)).astype(int)
-    gram = Gram(drive.weights.shape[1], targets.shape[1])
-    starts: list[State] = []
-    state = None
+    gram, units, state = Gram(loop.weights.shape[1], targets.shape[1]), [], None
     for block in blocks(slice(0, n)):
-        states, _, state = run(drive.reservoir, z[block], state, feedback=targets[block])
+        states, _, state = run(loop.reservoir, z[block], state, feedback=targets[block])
         seen = slice(max(washout - block.start, 0), max(first - block.start, 0))
         gram.add(features(z[block], states)[seen], targets[block][seen])
-        inside = origins[(origins >= block.start) & (origins < block.stop)]
-        starts += [State(states[k - block.start].copy(), None, targets[k], None) for k in inside]
+        units += [states[k - block.start].copy() for k in origins[(origins >= block.start) & (origins < block.stop)]]
     readout = solve(gram, ridge)
-    noise = np.diagonal(readout.residual_cov)
+    residual_var = np.diagonal(readout.residual_cov)
+    ahead = origins[:, None] + np.arange(1, LEADS + 1)
 
-    def score(share: float) -> Array:
-        free = replace(drive, weights=np.asarray(readout.weights, float), share=share, doubt_root=None)
-        result = []
-        for k, origin in zip(origins, starts, strict=True):
-            ahead = slice(k + 1, k + 1 + LEADS)
-            passed = free.run(z[ahead], None, origin)
-            std = np.sqrt(np.diagonal(passed.cov, axis1=1, axis2=2) + noise)
-            result.append(crps_gaussian(targets[ahead], passed.outputs, std))
-        return np.array(result)
+    def score(scale: float) -> Array:
+        noisy = process_noise(start, scale, noise)
+        free = replace(loop, weights=np.asarray(readout.weights, float), process_noise=noisy, weights_root=None)
+        nothing = np.zeros((len(origins), 0, loop.reservoir.n_units))
+        from_origins = init(free.form, free.carried, np.array(units), nothing, free.compression)
+        path = rollout(free.model, from_origins.assign(free.layout["output"], targets[origins]), z[ahead])
+        std = np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1) + residual_var)
+        return np.asarray(crps_gaussian(targets[ahead], path.mean, std))
 
     return search(score)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pesn.gaussian import Gaussian
+from pesn.learning.process_noise import form_of
 from pesn.readout.ridge import Gram, solve
 from pesn.reservoir.drive import run
-from pesn.reservoir.open_loop import Drive, form_of, state_of
+from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.sequences import features
 from pesn.reservoir.weights import Reservoir
+from pesn.statespace import UnitMoments, rollout
 
-__all__ = ["washout_of"]
+__all__ = ["find_washout"]
 
 Array = npt.NDArray[np.float64]
 
 
-def washout_of(reservoir: Reservoir, z: Array, targets: Array, ridge: float, tolerance: float = 1e-3) -> int:
-    """Rows until the start no longer matters: until it moves the outputs by less than ``tolerance`` of the targets' deviation.
+def find_washout(
+    reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: float, tolerance: float = 1e-3
+) -> int:
+    """Rows until the start moves the outputs by less than ``tolerance`` of the targets' deviation.
 
     Or by less than a tenth of what the readout leaves unexplained: more could not be seen in noisy data.
 
@@ -37,6 +40,7 @@ def washout_of(reservoir: Reservoir, z: Array, targets: Array, ridge: float, tol
     root = (states[half:] - mean) / np.sqrt(max(len(z) - half - 1, 1))
     if len(root) > root.shape[1]:
         root = np.linalg.qr(root, mode="r")
-    start = state_of(Gaussian(mean, factor=root.T, var=np.zeros(len(mean))), targets.shape[1])
-    drive = Drive(reservoir, weights, form_of("auto", reservoir.n_units, Drive.rank))
-    return len(drive._steps(z[:half], None, targets, drive._belief(start), 1.0).outputs)
+    loop = OpenLoop(reservoir, weights, units, form_of("auto", reservoir.n_units, OpenLoop.rank), settled=1.0)
+    path = rollout(loop.model, loop.init(mean, root), z[:half], clamp=targets[:half])
+    settled = np.flatnonzero(np.diagonal(path.cov, axis1=1, axis2=2).max(axis=1) <= 1.0)
+    return int(settled[0]) + 1 if len(settled) else half

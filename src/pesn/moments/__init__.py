@@ -7,6 +7,7 @@ np.float64(0.992664065)
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -60,13 +61,13 @@ class MomentMethod:
     """
 
     def __init__(self, activation: str | Activation, method: str = "surface", **options: Any) -> None:
-        self.activation, self.method = get(activation), method
+        self.activation, self.method = activation if isinstance(activation, Activation) else get(activation), method
         self.options = {name: value for name, value in options.items() if name in _OPTIONS.get(method, ())}
         if method == "spline-raw":
             self.options["raw"] = True
 
     def __call__(self, mean: Any, var: Any, order: int = 2) -> tuple[Any, ...]:  # noqa: D102
-        module = import_module(f"pesn.moments.{_METHODS[self.method]}")
+        module = _module(_METHODS[self.method])
         if self.method != "surface":  # the surface reads float32 as it is; every other method computes in float64
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
         results: tuple[Any, ...] = module.moments(self.activation, mean, var, order, **self.options)
@@ -76,7 +77,12 @@ class MomentMethod:
 
     def gain(self, mean: Any, var: Any) -> Any:
         """E[f′(z)]: the surface's, whatever the method."""
-        return import_module("pesn.moments.surface").gain(self.activation, mean, var)
+        return _module("surface").gain(self.activation, mean, var)
+
+
+@lru_cache
+def _module(name: str) -> Any:
+    return import_module(f"pesn.moments.{name}")
 
 
 def moments(

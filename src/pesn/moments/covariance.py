@@ -43,6 +43,7 @@ Array = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH
+_TANH = get("tanh")
 _STAGES = (10, 24, MAX_ORDER)  # coefficients are computed up to these orders, the later ones only where they are needed
 _FURTHER = (320, 1280)  # and up to these where nothing else serves and the bound is above _FINE
 _MOST_CLOSED = 8192  # and up to this where they are closed: cheaper than Plackett's integrals
@@ -161,6 +162,28 @@ def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatAr
     True
     """
     record = activation if isinstance(activation, Activation) else get(activation)  # at every step of a loop
+    size, batch = mean.shape[-1], mean.shape[:-1]
+    means, covs = mean.reshape(-1, size), cov.reshape(-1, size, size)
+    gains, rests = np.empty(means.shape), np.empty(covs.shape)
+    served = np.zeros(len(means), bool)
+    if record is _TANH and means.size:
+        served = _tanh_at_once(np.ascontiguousarray(means, float), np.ascontiguousarray(covs, float), gains, rests)
+    for k in () if served.all() else np.flatnonzero(~served):
+        gains[k], rests[k] = _linear_and_rest(record, means[k], covs[k])
+    return gains.reshape(*batch, size), rests.reshape(*batch, size, size)
+
+
+def _tanh_at_once(means: Array, covs: Array, gains: Array, rests: Array) -> npt.NDArray[np.bool_]:
+    """All of a batch that the first few orders suffice for, in one compiled call; which of them (B,)."""
+    found = mehler.tanh_basis(means, covs, _STAGES[0])
+    if found is None:
+        return np.zeros(len(means), bool)
+    served: npt.NDArray[np.bool_] = mehler.tanh_rests(means, covs, *found, TOLERANCE, gains, rests)
+    return served
+
+
+def _linear_and_rest(record: Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
+    """Of one matrix, at any order that it needs."""
     problem = _Problem(record, mean, cov)
     order, coefficients, out_var = problem.series(None, _plan(record, "auto"))
     deviation = np.sqrt(out_var)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,11 @@ from scipy import special
 
 from pesn._support.jit import jit
 from pesn.activations import Activation, Reduction
-from pesn.activations.smooth import SINE
+from pesn.activations.smooth import SINE, TANH
 from pesn.moments import exact
 from pesn.moments.scaled_tanh import as_scaled_tanh
 
-__all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "project", "series"]
+__all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "project", "series", "tanh_basis", "tanh_rests"]
 
 Array = npt.NDArray[np.float64]
 
@@ -135,15 +136,27 @@ def grid_of(record: Activation, mean: Array, std: Array) -> tuple[float, float] 
     """Spacing and reach of the trapezoid rule in x, one for all units; None where it does not serve."""
     if record.kinks:
         return None
-    widest = float(std.max()) / record.scale
+    size = np.abs(mean)
+    with np.errstate(over="ignore"):
+        return _grid(record, float(std.max()), float(size.max()), float(np.max(size / std)))
+
+
+def _grid(record: Activation, std: float, mean: float, ratio: float) -> tuple[float, float] | None:
+    """From the largest deviation, the largest |mean| and the largest of their ratios, |mean|/std."""
+    widest = std / record.scale
     # φ h_80 holds frequencies up to √80 + 6 = 2π/0.42, f(m + sx) those up to 2π · 5s. In steps of √2, so that bases are shared.
     spacing = 0.4 if widest <= 0.5 else 0.4 * 2.0 ** (-0.5 * math.ceil(2.0 * math.log2(2.0 * widest)))
     # Saturated units: a squared difference that falls as e^{−4z} (or as a Gaussian) moves the integrand's mass outwards.
-    size = np.abs(mean)
-    tilt = 4.0 * widest * (1.0 if is_tanh(record) else max(1.0, min(float(size.max()) / record.scale, 40.0)))
-    with np.errstate(over="ignore"):
-        reach = 10.0 + 2.0 * math.ceil(0.5 * min(tilt, float(np.max(size / std))))
+    tilt = 4.0 * widest * (1.0 if is_tanh(record) else max(1.0, min(mean / record.scale, 40.0)))
+    reach = 10.0 + 2.0 * math.ceil(0.5 * min(tilt, ratio))
     return (spacing, reach) if 2.0 * reach / spacing < _MOST_NODES else None
+
+
+def tanh_basis(mean: Array, cov: Array, count: int) -> tuple[float, Array] | None:
+    """Spacing and basis (count + 1, K) of the grid that serves tanh of all of a batch, (B, D) and (B, D, D); None: none does."""
+    std, ratio = _extremes(mean, cov)
+    grid = _grid(TANH, std, 0.0, ratio) if std > 0.0 else None
+    return None if grid is None else (grid[0], _basis(*grid, count)[1])
 
 
 @lru_cache(maxsize=32)
@@ -196,6 +209,18 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
         for k in range(half):
             total += basis[0, k] * ((there[k] - shift) ** 2 + (back[k] - shift) ** 2)
         var[i] = total
+
+
+@jit()
+def _extremes(mean: Array, cov: Array) -> tuple[float, float]:
+    """The largest deviation and the largest |mean|/deviation of all that vary."""
+    widest, ratio = 0.0, 0.0
+    for b in range(mean.shape[0]):
+        for i in range(mean.shape[1]):
+            if cov[b, i, i] > 0.0:
+                std = math.sqrt(cov[b, i, i])
+                widest, ratio = max(widest, std), max(ratio, abs(mean[b, i]) / std)
+    return widest, ratio
 
 
 @jit()
@@ -271,3 +296,62 @@ def series(correlation: Array, c: Array, deviation: Array, variance: Array, out:
                 value = buffer[j] * deviation[i] * deviation[first + j]
                 out[i, first + j] = value
                 out[first + j, i] = value
+
+
+@jit()
+def tanh_rests(mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array) -> Any:
+    """E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D) of a batch; which of them (B,) the orders of ``basis`` suffice for.
+
+    What :func:`pesn.moments.covariance.linear_and_rest` does in steps, for means (B, D) and covariances (B, D, D) with variances
+    above 0 that one grid serves; where it does not suffice nothing is said.
+    """
+    batch, size = mean.shape
+    count = basis.shape[0] - 1
+    served = np.zeros(batch, np.bool_)
+    std, factor, var, deviation, own = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    c, terms = np.empty((size, count + 1)), np.empty((count, size))
+    correlation = np.empty((size, size))
+    remainder = np.empty(count)
+    for b in range(batch):
+        live = True
+        for i in range(size):
+            live = live and cov[b, i, i] > 0.0
+            std[i] = math.sqrt(max(cov[b, i, i], 0.0))
+            factor[i] = 1.0 / std[i] if std[i] > 0.0 else 0.0
+        if not live:
+            continue
+        largest, _, _, fault = correlate(cov[b], std, 2.220446049250313e-16, correlation)
+        if fault:
+            continue
+        _tanh_projections(mean[b], std, factor, spacing, basis, c, var)
+        remainder[:] = 0.0
+        for i in range(size):
+            # c_n/s and Var/v: in units of the output's deviation
+            scale, total = 1.0 / math.sqrt(var[i]) if var[i] > 0.0 else 0.0, 0.0
+            for n in range(count):
+                terms[n, i] = c[i, n + 1] * scale
+                total += terms[n, i] * terms[n, i]
+            if total > 1.0:  # rounding must not leave a negative remainder
+                for n in range(count):
+                    terms[n, i] /= math.sqrt(total)
+            left = 1.0
+            for n in range(count):
+                left -= terms[n, i] * terms[n, i]
+                if scale > 0.0:
+                    remainder[n] = max(remainder[n], left)
+            deviation[i] = math.sqrt(var[i]) * std[i]
+            gains[b, i] = c[i, 1]
+        order, power = 0, largest
+        for n in range(count):
+            power *= largest
+            if power * remainder[n] <= tolerance:
+                order = n + 1
+                break
+        if order == 0:
+            continue
+        for i in range(size):
+            own[i] = max(1.0 - terms[0, i] * terms[0, i], 0.0) * deviation[i] * deviation[i]
+            terms[0, i] = 0.0
+        series(correlation, terms[:order], deviation, own, rests[b])
+        served[b] = True
+    return served

@@ -40,7 +40,8 @@ class State(NamedTuple):
     """Where a run stopped: hidden state and last output, each with its variance, which is None for a deterministic run.
 
     ``cov``, where covariances are kept: of [output, units], (m + N, m + N); or, with ``own`` (N,), its factor F (m + N, k): the
-    covariance is then F Fᵀ + diag(0, own).
+    covariance is then F Fᵀ + diag(0, own). ``rows`` (k, d): the rows of a sequence so far, while they are fewer than a learned
+    start looks back on.
     """
 
     mean: Array
@@ -49,6 +50,7 @@ class State(NamedTuple):
     output_var: Array | None = None
     cov: Array | None = None
     own: Array | None = None
+    rows: Array | None = None
 
 
 def run(
@@ -186,6 +188,8 @@ class _Job:
         return kernels.Weights(*rows, _frozen(r.W_in.T), _frozen(r.W_fb.T), _frozen(r.bias), float(r.leak_rate))
 
     def run(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
+        if self.reservoir.activation != "tanh":
+            return self._row_by_row(rng)
         kernels = import_module("pesn.reservoir.kernels")  # here, not above: it brings numba
         shape = len(self.inputs), self.reservoir.n_units
         states = rng.standard_normal(shape) if self.noise and rng is not None else np.empty(shape)
@@ -193,12 +197,30 @@ class _Job:
         kernels.drive(self._weights(kernels), self.inputs, *self._loop(kernels), h, y, states, outputs)
         return states, None if self.readout is None else outputs, State(h, None, y, None)
 
+    def _row_by_row(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
+        """The same for any activation: the compiled loop knows tanh alone."""
+        r, L, f = self.reservoir, self.reservoir.leak_rate, get(self.reservoir.activation)
+        W, h, y = r.W, self.h, self.y
+        states, outputs = np.empty((len(self.inputs), r.n_units)), np.empty(self._shape)
+        entering = self.inputs @ r.W_in.T + r.bias
+        for k, a in enumerate(entering):
+            a = a + W @ h + (r.W_fb @ y if len(self.teacher) or self.readout is not None else 0.0)
+            h = (1.0 - L) * h + L * np.asarray(f(a))
+            if self.noise and rng is not None:
+                h = h + self.noise * rng.standard_normal(len(h))
+            states[k] = h
+            if self.readout is not None:
+                y = outputs[k] = self.readout @ np.concatenate([[1.0], self.inputs[k], h])
+            if len(self.teacher):
+                y = self.teacher[k]
+        return states, None if self.readout is None else outputs, State(h.copy(), None, y.copy(), None)
+
     def run_gaussian(
         self, var: Array, method: str, mesh: Any, rng: np.random.Generator
     ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
         refuse_negative("state.var", self.h_var)
         refuse_negative("state.output_var", self.y_var)
-        if method != "surface":
+        if method != "surface" or self.reservoir.activation != "tanh":
             states, outputs, h, y = self._step_by_step(var, method, mesh, rng)
         else:
             states, outputs, h, y = self._in_turn(var)
@@ -250,7 +272,7 @@ class _Job:
         states, outputs = np.empty((2, len(self.inputs), r.n_units)), np.empty((2, len(self.inputs), r.n_outputs))
         h, v, y, y_var = self.h, self.h_var, self.y, self.y_var
         fed = bool(len(self.teacher)) or self.readout is not None
-        moments = MomentMethod("tanh", method, mesh=mesh, rng=rng)
+        moments = MomentMethod(get(r.activation), method, mesh=mesh, rng=rng)
         for k, (z, z_var) in enumerate(zip(self.inputs, var, strict=True)):
             a, a_var = r.W_in @ z + W @ h + r.bias, r.W_in**2 @ z_var + W.power(2) @ v
             if fed:

@@ -1,92 +1,291 @@
-"""A reservoir with its readout over rows that may be uncertain; how long a start is felt, how far a free run can be trusted.
-
-The deterministic and the diagonal run of :mod:`pesn.reservoir.drive` are single compiled loops; where covariances are kept, each
-step is a handful of matrix products on a :class:`~pesn.statespace.Belief` over [z, y, h]: inputs, outputs fed back, units.
+"""A reservoir with its readout over given rows, as a state-space model: x = [z, o, h], inputs, the last outputs, the units.
 
 >>> import numpy as np
->>> from pesn.reservoir.drive import State, draw
->>> reservoir = draw(50, n_inputs=1, n_outputs=1, feedback_scaling=0.2, rng=0)
->>> drive = Drive(reservoir, np.full((1, 52), 0.1), "full")
->>> passed = drive.run(np.zeros((20, 1)), np.full((20, 1), 0.01), State(np.zeros(50)))
->>> passed.means.shape, passed.cov.shape, bool(np.all(passed.cov > 0.0))
-((20, 50), (20, 1, 1), True)
+>>> from pesn.activations import get
+>>> from pesn.reservoir.weights import draw
+>>> from pesn.statespace import ActivationMoments, rollout
+>>> loop = OpenLoop(draw(50, 1, 1, feedback_scaling=0.2, rng=0), np.full((1, 52), 0.1), ActivationMoments(get("tanh")))
+>>> path = rollout(loop.model, loop.init(np.zeros(50)), np.zeros((20, 1)), np.full((20, 1), 0.01))
+>>> path.mean.shape, path.cov.shape, bool(np.all(path.cov > 0.0))
+((20, 1), (20, 1, 1), True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from pesn.gaussian import Gaussian
-from pesn.linalg import as_root, outer
-from pesn.moments import named_method
+from pesn.linalg import orthonormal, outer, root_of
 from pesn.reservoir.drive import State, run, run_gaussian
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.sequences import features
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import Belief, Coupling, Diagonal, Full, LowRank, Noise
-from pesn.statespace import start as start_belief
+from pesn.statespace import (
+    Cell,
+    Compression,
+    Dense,
+    Diagonal,
+    GaussianState,
+    LowRank,
+    Noise,
+    Path,
+    StateSpaceModel,
+    UnitMoments,
+    concatenate,
+    init,
+    rollout,
+)
+from pesn.statespace.layout import Layout
 
-__all__ = [
-    "Begun",
-    "Drive",
-    "Passed",
-    "form_of",
-    "parts_of",
-    "process_noise",
-    "state_of",
-    "uncertain",
-]
+__all__ = ["OpenLoop", "predict_rows", "state_of", "state_shapes"]
 
 Array = npt.NDArray[np.float64]
-LARGEST_FULL = 200  # units up to which the full covariance is about as quick as the low-rank one
 
 
-def form_of(covariance: str, n_units: int, rank: int) -> str:
-    """The form that ``covariance`` asks for; with as many columns as units there is nothing to compress."""
-    if covariance == "auto":
-        covariance = "full" if n_units <= LARGEST_FULL else "low-rank"
-    return "full" if covariance == "low-rank" and rank >= n_units else covariance
+@dataclass(frozen=True, eq=False)
+class OpenLoop:
+    """A reservoir with its readout.
 
+    Parameters
+    ----------
+    reservoir, weights
+        W_out (m, 1 + d + N).
+    units
+        How moments pass the units.
+    form, rank
+        Of the covariance: one of :data:`pesn.statespace.FORMS`; columns of a low-rank factor.
+    process_noise
+        Added to the units at each step; None: nothing.
+    weights_root
+        (1 + d + N, …), a root of A⁻¹ of the readout's weights: :attr:`Path.probed` then holds "leverage", tr(A⁻¹ Cov b).
+    settled
+        The variance of outputs below which the state passes for certain, unless it is diagonal; None: it never does.
+    moments
+        The name of the method by which moments pass: the compiled loop of the diagonal form takes it.
+    """
 
-def process_noise(given: Start | None, share: float, noise: float, n_units: int = 0) -> Noise | None:
-    """``share`` of the units' covariance in the long run, and ``noise``² for each of them; None where there is neither."""
-    if share == 0.0 and noise == 0.0:
+    reservoir: Reservoir
+    weights: Array
+    units: UnitMoments
+    form: str = "full"
+    rank: int = 40
+    process_noise: Noise | None = None
+    weights_root: Array | None = None
+    settled: float | None = None
+    moments: Any = "surface"
+    rng: Any = None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of x."""
+        r = self.reservoir
+        return Layout.of(inputs=r.n_inputs, output=len(self.weights), units=r.n_units)
+
+    @property
+    def carried(self) -> int:
+        """The length of [z, o]."""
+        return int(self.layout["units"].start)
+
+    @cached_property
+    def model(self) -> StateSpaceModel:
+        """The state-space model."""
+        at, d = self.layout, self.reservoir.n_inputs
+        K, k = np.zeros((self.carried, at.size)), np.zeros(self.carried)
+        K[at["output"], at["inputs"]], K[at["output"], at["units"]] = self.weights[:, 1 : 1 + d], self.weights[:, 1 + d :]
+        k[at["output"]] = self.weights[:, 0]
+        settles = self.process_noise is None and self.form != "diagonal"  # whose compiled loop is as quick either way
+        return StateSpaceModel(
+            (self.cell,), K, k, at["inputs"], at["output"], self.process_noise,
+            probe=self._probe, fast=self, settled=self.settled if settles else None,
+        )  # fmt: skip
+
+    @cached_property
+    def cell(self) -> Cell:
+        """The units: how z, the outputs and the units enter them."""
+        r = self.reservoir
+        matrix = sparse.hstack([sparse.csr_array(np.hstack([r.W_in, r.W_fb])), r.W], format="csr")
+        return Cell(self.layout["units"], matrix, np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
+
+    @cached_property
+    def compression(self) -> Compression:
+        """What a low-rank factor must not lose: all that the readout sees of the units."""
+        return Compression(self.rank, orthonormal(self.weights[:, 1 + self.reservoir.n_inputs :].T))
+
+    def init(self, mean: Array, root: Array | None = None, output: Array | None = None) -> GaussianState:
+        """Units of this mean (N,) and root (r, N), None for certain ones; the last outputs (m,), None: 0."""
+        root = np.zeros((0, len(mean))) if root is None else root
+        state = init(self.form, self.carried, mean, root, self.compression)
+        return state if output is None else state.assign(self.layout["output"], output)
+
+    # ---------------------------------------------------------------- states that a user keeps
+
+    def from_state(self, state: State) -> GaussianState:
+        """In the form of this loop, whatever the form that the state was left in."""
+        at, m, N = self.layout, len(self.weights), self.reservoir.n_units
+        output = np.zeros(m) if state.output is None else state.output
+        mean = np.concatenate([np.zeros(self.reservoir.n_inputs), output, state.mean])
+        whole: Any = {"mean": mean, "carried": self.carried, "cross": np.zeros((len(mean), 0))}
+        known = slice(at["output"].start, at.size)
+        if self.form == "diagonal" or state.cov is None:
+            var = np.zeros(at.size)
+            var[at["output"]] = 0.0 if state.output_var is None else state.output_var
+            var[at["units"]] = 0.0 if state.var is None else state.var
+            if self.form == "diagonal":
+                return Diagonal(**whole, var=var)
+            if self.form == "full":
+                return Dense(**whole, cov=np.diag(var))
+            # all columns: they are cut after a step, when it shows which last
+            return LowRank(**whole, factor=np.diag(np.sqrt(var))[:, known], own=np.zeros(N))
+        if self.form == "full":
+            cov = np.zeros((at.size, at.size))
+            cov[known, known] = state.cov if state.own is None else outer(state.cov) + np.diag(np.pad(state.own, (m, 0)))
+            return Dense(**whole, cov=cov)
+        columns = root_of(state.cov) if state.own is None else state.cov
+        factor = np.zeros((at.size, columns.shape[1]))
+        factor[known] = columns
+        own = np.zeros(N) if state.own is None else state.own
+        return LowRank(**whole, factor=factor, own=own)
+
+    def to_state(self, state: GaussianState) -> State:
+        """What a user keeps of it: all but the inputs, which the next row replaces."""
+        units, output, var = self.layout["units"], self.layout["output"], state.variances()
+        kept = slice(output.start, None)
+        cov, own = None, None
+        if isinstance(state, Dense):
+            cov = state.cov[kept, kept]
+        elif isinstance(state, LowRank):
+            cov, own = state.factor[kept], state.own
+        if not var[kept].any() and self.process_noise is None:
+            return State(state.mean[units], None, state.mean[output], None)
+        return State(state.mean[units], var[units], state.mean[output], var[output], cov, own)
+
+    def _probe(self, state: GaussianState) -> dict[str, Array]:
+        at = self.layout
+        found = {"units": state.mean[..., at["units"]], "cov": state.covariance_after(self.model.K[at["output"]])}
+        if self._inverse is not None:
+            found["leverage"] = state.trace(self._inverse)
+        return found
+
+    @cached_property
+    def _inverse(self) -> Array | None:
+        """A⁻¹ over x, of which o is no feature; the constant is certain."""
+        if self.weights_root is None:
+            return None
+        everywhere = np.arange(self.layout.size)
+        places = np.concatenate([everywhere[self.layout["inputs"]], everywhere[self.layout["units"]]])
+        result = np.zeros((self.layout.size,) * 2)
+        result[np.ix_(places, places)] = outer(self.weights_root[1:])
+        return result
+
+    # ---------------------------------------------------------------- compiled
+
+    def take(self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None) -> Path | None:
+        """Rows that nothing makes uncertain, to the bit those of the deterministic network; or variances alone."""
+        n = inputs.shape[-2]
+        if state.mean.ndim > 1 or not n:
+            return None
+        certain = n if input_var is None or not input_var.any() else int(np.argmax(input_var.any(axis=1)))
+        if self.process_noise is None and certain and state.is_certain():
+            return self._deterministic(state, inputs[:certain], None if clamp is None else clamp[:certain])
+        if isinstance(state, Diagonal) and (self.process_noise is None or _one_variance(self.process_noise)):
+            return self._diagonal(state, inputs, input_var, clamp)
         return None
-    n = n_units if given is None else given.n_states
-    root = np.zeros((0, n)) if share == 0.0 or given is None else np.sqrt(share) * given.stationary()[1]
-    if len(root) > n:
-        root = np.linalg.qr(root, mode="r")
-    return Noise(root, np.full(n, noise**2))
+
+    def _deterministic(self, state: GaussianState, z: Array, clamp: Array | None) -> Path:
+        at, m = self.layout, len(self.weights)
+        start = State(state.mean[at["units"]], None, state.mean[at["output"]], None)
+        units, outputs, end = run(self.reservoir, z, start, feedback=clamp, readout=self.weights)
+        nothing = np.zeros((len(z), m, m))
+        assert outputs is not None  # there was a readout
+        after = self.init(end.mean, None, end.output)
+        return self._path(outputs, nothing, units, np.zeros(len(z)), after)
+
+    def _diagonal(self, state: Diagonal, z: Array, z_var: Array | None, clamp: Array | None) -> Path:
+        at = self.layout
+        start = State(*(part[rows] for rows in (at["units"], at["output"]) for part in (state.mean, state.var)))
+        noise = 0.0 if self.process_noise is None else float(np.sqrt(self.process_noise.diagonal[0]))
+        options: Any = {"feedback": clamp, "readout": self.weights, "noise": noise, "moments": self.moments, "rng": self.rng}
+        units, var, outputs, end = run_gaussian(self.reservoir, z, z_var, start, **options)
+        assert outputs is not None
+        b_var = features(np.zeros_like(z) if z_var is None else z_var, var)
+        b_var[:, 0] = 0.0  # the constant is certain
+        cov = np.einsum("ip,np,jp->nij", self.weights, b_var, self.weights, optimize=True)
+        leverage = np.zeros(len(z)) if self.weights_root is None else b_var @ np.sum(np.square(self.weights_root), axis=1)
+        after = self.from_state(end)
+        return self._path(outputs[0], cov, units, leverage, after)
+
+    def _path(self, outputs: Array, cov: Array, units: Array, leverage: Array, after: GaussianState) -> Path:
+        probed = {"units": units, "cov": cov} | ({} if self.weights_root is None else {"leverage": leverage})
+        var = np.diagonal(cov, axis1=-2, axis2=-1)
+        parts = {"state": var, "noise": 0.0 * var, "weights": 0.0 * var}
+        kept = var[..., None] * np.eye(len(self.weights))  # all that a diagonal state keeps
+        return Path(outputs, kept, parts, np.zeros(outputs.shape, bool), after, None, probed)
 
 
-# ---------------------------------------------------------------- where a run stands
+def predict_rows(
+    loop: OpenLoop, z: Array, var: Array | None, state: State, start: Start | None = None, clamp: Array | None = None
+) -> tuple[Path, State]:
+    """Rows z (T, d) with variances (T, d), None for certain ones, from a state that a user keeps; and the state after them.
+
+    ``clamp`` (T, m) takes the place of the network's own outputs where they are fed back. Where ``state.rows`` is not None the
+    sequence has just begun, and the first rows say by ``start`` where the units are.
+    """
+    paths = []
+    while state.rows is not None and len(z):
+        assert start is not None
+        seen, certain = state.rows, var is None or not var[0].any()
+        if not certain and len(seen):
+            state = state._replace(rows=None)
+            break
+        rows = np.vstack([seen, z[:1]])
+        units = start.given(rows) if certain else _units_behind(start, z[0], np.zeros_like(z[0]) if var is None else var[0])
+        begun = loop.init(*units).assign(loop.layout["inputs"], z[0], None if var is None else var[0])
+        paths.append(rollout(loop.model, begun, z[:1], clamp=None if clamp is None else clamp[:1], moved=True))
+        state = loop.to_state(paths[-1].state)
+        if certain and len(rows) < max(start.lags, 1) and state.var is not None:
+            state = state._replace(rows=rows)
+        z, var, clamp = z[1:], None if var is None else var[1:], None if clamp is None else clamp[1:]
+    if len(z) or not paths:
+        paths.append(rollout(loop.model, loop.from_state(state), z, var, clamp=clamp))
+        state = loop.to_state(paths[-1].state) if len(z) else state
+    return concatenate(paths), state
 
 
-class Begun(State):
-    """A state after fewer rows of a sequence than a learned start looks back on, together with these ``rows`` (k, d)."""
-
-    rows: Array
-
-    @classmethod
-    def after(cls, state: State, rows: Array) -> Begun:
-        """``state`` with the rows that led to it."""
-        begun = cls(*state)
-        begun.rows = rows
-        return begun
+def _one_variance(noise: Noise) -> bool:
+    """Whether all units have noise of one variance, each its own."""
+    return not len(noise.root) and bool(np.all(noise.diagonal == noise.diagonal[0]))
 
 
-def uncertain(state: State) -> bool:
-    """Whether anything in ``state`` has a variance."""
-    return any(part is not None and bool(np.any(part)) for part in (state.var, state.output_var, state.cov, state.own))
+def _units_behind(start: Start, z: Array, var: Array) -> tuple[Array, Array]:
+    """Mean (N,) and root of the units behind an uncertain row, by linear regression."""
+    mean, root = start.joint()
+    d = len(z)
+    both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
+    seen = both.observe(np.eye(d, len(mean)), z, var).marginal(np.arange(d, len(mean)))
+    return np.asarray(seen.mean, float), root_of(np.asarray(seen.cov, float)).T
 
 
-def parts_of(state: State, n_units: int, n_outputs: int) -> dict[str, tuple[Any, tuple[int, ...]]]:
+def state_of(units: Gaussian, n_outputs: int) -> State:
+    """Units (N,) as a state to start from, every covariance between them kept; the outputs are 0."""
+    mean, var = np.array(units.mean, float), np.array(units.var, float)
+    state = State(mean, var, np.zeros(n_outputs), np.zeros(n_outputs))
+    if units.diagonal is not None and units.factor is None:
+        return state
+    if units.factor is None:
+        root = root_of(np.asarray(units.cov, float))
+    else:
+        own = np.diag(np.sqrt(units.diagonal))
+        root = np.hstack([units.factor, own[:, own.any(axis=0)]])
+    return state._replace(cov=np.vstack([np.zeros((n_outputs, root.shape[1])), root]), own=np.zeros(len(mean)))
+
+
+def state_shapes(state: State, n_units: int, n_outputs: int) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """All that ``state`` holds, each part with the shape that it should have."""
     n, m = n_units, n_outputs
     width = m + n if state.own is None else np.shape(np.atleast_1d(np.asarray(state.cov)))[-1]
@@ -97,228 +296,3 @@ def parts_of(state: State, n_units: int, n_outputs: int) -> dict[str, tuple[Any,
         for name, shape in shapes.items()
         if name in needed or getattr(state, name) is not None
     }
-
-
-def state_of(units: Gaussian, n_outputs: int) -> State:
-    """Units (N,) as a state to start from, every covariance between them kept; the outputs are 0."""
-    mean, var = np.array(units.mean, float), np.array(units.var, float)
-    state = State(mean, var, np.zeros(n_outputs), np.zeros(n_outputs))
-    if units.diagonal is not None and units.factor is None:
-        return state
-    if units.factor is None:
-        root = as_root(np.asarray(units.cov, float)).T
-    else:
-        own = np.diag(np.sqrt(units.diagonal))
-        root = np.hstack([units.factor, own[:, own.any(axis=0)]])
-    return state._replace(cov=np.vstack([np.zeros((n_outputs, root.shape[1])), root]), own=np.zeros(len(mean)))
-
-
-class Passed(NamedTuple):
-    """What T rows gave: means of the units (T, N); the outputs' (T, m), and their covariance ``cov`` (T, m, m) from the state.
-
-    ``doubt`` (T,) is tr(A⁻¹ Cov b), for the variance of the readout's weights; ``end`` is the state after the last row.
-    """
-
-    means: Array
-    outputs: Array
-    cov: Array
-    doubt: Array
-    end: State
-
-
-@dataclass(frozen=True, eq=False)
-class Drive:
-    """A reservoir with its readout ``weights`` (m, 1 + d + N), in one form of belief.
-
-    ``start`` is what is known of the units behind the first rows; ``share`` of their covariance in the long run and ``noise``²
-    are added to the units at each step. ``doubt_root`` (1 + d + N, …) is a root of A⁻¹ of the readout's weights, for ``doubt``.
-    ``rank``, ``moments`` and ``rng`` are as in :class:`pesn.statespace.Coupling`.
-    """
-
-    reservoir: Reservoir
-    weights: Array
-    form: str
-    start: Start | None = None
-    share: float = 0.0
-    noise: float = 0.0
-    doubt_root: Array | None = None
-    rank: int = 40
-    moments: Any = "surface"
-    rng: Any = None
-
-    def run(self, z: Array, var: Array | None, state: State, feedback: Array | None = None, until: float = 0.0) -> Passed:
-        """Rows z (T, d) with variances (T, d), None for certain ones; ``feedback`` (T, m) takes the place of the own outputs.
-
-        Rows that nothing makes uncertain are one compiled loop, to the bit that of the deterministic network. The state passes
-        for certain once no output's variance from it exceeds ``until`` and nothing more is added to it. Which way a row goes
-        depends on the state before it and on its own variance alone: not on how a run was cut.
-        """
-        parts: list[Passed] = []
-        row = 0
-        while row < len(z):
-            var_left, fed_left = (None if part is None else part[row:] for part in (var, feedback))
-            parts.append(self._some(z[row:], var_left, fed_left, state, until if self._quiet else -1.0))
-            row, state = row + len(parts[-1].outputs), parts[-1].end
-        if len(parts) == 1:
-            return parts[0]
-        means, outputs, cov, doubt = (np.concatenate(part) for part in list(zip(*parts, strict=True))[:-1])
-        return Passed(means, outputs, cov, doubt, state)
-
-    def _some(self, z: Array, var: Array | None, feedback: Array | None, state: State, until: float) -> Passed:
-        """As many of the rows as go one way, and at least one."""
-        certain = len(z) if var is None or not var.any() else int(np.argmax(var.any(axis=1)))
-        if isinstance(state, Begun) and (certain or not len(state.rows)):
-            return self._first(z, var, state, certain, until)
-        if self._quiet and certain and not uncertain(state):
-            return self._certain(z[:certain], None if feedback is None else feedback[:certain], state)
-        if self.form == "diagonal" and self.share == 0.0:
-            return self._diagonal(z, var, feedback, state)
-        return self._steps(z, var, feedback, self._belief(state), until)
-
-    # ---------------------------------------------------------------- the ways
-
-    def _certain(self, z: Array, feedback: Array | None, state: State) -> Passed:
-        states, outputs, end = run(self.reservoir, z, state, feedback=feedback, readout=self.weights)
-        assert outputs is not None  # there was a readout
-        m = len(self.weights)
-        return Passed(states, outputs, np.zeros((len(z), m, m)), np.zeros(len(z)), end)
-
-    def _diagonal(self, z: Array, var: Array | None, feedback: Array | None, state: State) -> Passed:
-        options = {"feedback": feedback, "readout": self.weights, "noise": self.noise, "moments": self.moments, "rng": self.rng}
-        means, unit_var, outputs, end = run_gaussian(self.reservoir, z, var, state, **options)
-        assert outputs is not None
-        b_var = features(np.zeros_like(z) if var is None else var, unit_var)
-        b_var[:, 0] = 0.0  # the constant is certain
-        cov = np.einsum("ip,np,jp->nij", self.weights, b_var, self.weights, optimize=True)
-        doubt = 0.0 if self.doubt_root is None else b_var @ np.sum(np.square(self.doubt_root), axis=1)
-        return Passed(means, outputs[0], cov, doubt + np.zeros(len(z)), end)
-
-    def _first(self, z: Array, var: Array | None, state: Begun, certain: int, until: float) -> Passed:
-        """The first rows of a sequence, the units behind them as the start knows them; the last rows of all are enough."""
-        assert self.start is not None
-        lags, seen = max(self.start.lags, 1), state.rows
-        if certain:
-            rows = np.vstack([seen, z[: min(certain, lags - len(seen))]])
-            known = [self.start.given(rows[: k + 1]) for k in range(len(seen), len(rows))]
-        else:
-            known = [_units_behind(self.start, z[0], np.zeros_like(z[0]) if var is None else var[0])]
-        n = len(known)
-        passed = self._steps(z[:n], None if var is None else var[:n], None, self._belief(state), until, known)
-        rows = np.vstack([seen, z[: len(passed.outputs)]])
-        if certain and len(rows) < lags and passed.end.var is not None:
-            return passed._replace(end=Begun.after(passed.end, rows))
-        return passed
-
-    def _steps(
-        self,
-        z: Array,
-        var: Array | None,
-        feedback: Array | None,
-        belief: Belief,
-        until: float,
-        known: Sequence[tuple[Array, Array]] = (),
-    ) -> Passed:
-        """Step by step, up to the first row where no output's variance from the state exceeds ``until``.
-
-        ``known`` are means (N,) and roots (r, N) of the units after the first rows, from elsewhere than the row before.
-        """
-        T, d, m = len(z), z.shape[1], len(self.weights)
-        enter, leave, hold = self._maps
-        means, outputs, cov, doubt = np.empty((T, self.reservoir.n_units)), np.empty((T, m)), np.empty((T, m, m)), np.zeros(T)
-        for k in range(T):
-            root = None
-            if var is not None and var[k].any():
-                root = np.zeros((d + m, d))
-                root[:d] = np.diag(np.sqrt(var[k]))
-            if k < len(known):
-                belief = start_belief(self.form, *known[k], self.coupling).carry(hold[:, m:], np.zeros(m))
-            belief = belief.carry(enter, np.concatenate([z[k], np.zeros(m)]), root)
-            if k >= len(known):
-                belief = belief.through_units(self.coupling, 0.0, self._noise)
-            means[k] = belief.mean[belief.units]
-            if self._inverse is not None:
-                doubt[k] = belief.trace(self._inverse)
-            cov[k] = belief.cov_of(leave)
-            belief = belief.carry(leave, self.weights[:, 0])
-            outputs[k] = belief.mean[:m]
-            if feedback is not None:
-                belief = belief.carry(hold, feedback[k])
-            if np.diagonal(cov[k]).max(initial=0.0) <= until:
-                end = State(belief.mean[m:], None, belief.mean[:m], None)
-                return Passed(means[: k + 1], outputs[: k + 1], cov[: k + 1], doubt[: k + 1], end)
-        return Passed(means, outputs, cov, doubt, self._state(belief))
-
-    # ---------------------------------------------------------------- states and beliefs over [y, h]
-
-    def _belief(self, state: State) -> Belief:
-        """In the form of this drive, whatever the form that the state was left in."""
-        m, N = len(self.weights), self.reservoir.n_units
-        output = np.zeros(m) if state.output is None else state.output
-        whole: Any = {"mean": np.concatenate([output, state.mean]), "carried": m, "cross": np.zeros((m + N, 0))}
-        if self.form == "diagonal" or state.cov is None:
-            var = np.concatenate([np.zeros(n) if v is None else v for n, v in ((m, state.output_var), (N, state.var))])
-            if self.form == "diagonal":
-                return Diagonal(**whole, var=var)
-            if self.form == "full":
-                return Full(**whole, cov=np.diag(var))
-            # all columns: they are cut after a step, when it shows which last
-            return LowRank(**whole, factor=np.diag(np.sqrt(var)), own=np.zeros(N))
-        if self.form == "full":
-            return Full(**whole, cov=state.cov if state.own is None else outer(state.cov) + np.diag(np.pad(state.own, (m, 0))))
-        if state.own is None:
-            return LowRank(**whole, factor=as_root(state.cov).T, own=np.zeros(N))
-        return LowRank(**whole, factor=state.cov, own=state.own)
-
-    def _state(self, belief: Belief) -> State:
-        m, mean, var = len(self.weights), belief.mean, belief.variances()
-        cov, own = None, None
-        if isinstance(belief, Full):
-            cov = belief.cov
-        elif isinstance(belief, LowRank):
-            cov, own = belief.factor, belief.own
-        return State(mean[m:], var[m:], mean[:m], var[:m], cov, own)
-
-    # ---------------------------------------------------------------- made when they are needed: certain rows need none of them
-
-    @property
-    def _quiet(self) -> bool:
-        return self.share == 0.0 and self.noise == 0.0
-
-    @cached_property
-    def coupling(self) -> Coupling:
-        """How z and the outputs enter the units."""
-        r, (method, mesh) = self.reservoir, named_method("moments", self.moments)
-        C, seen = np.hstack([r.W_in, r.W_fb]), self.weights[:, 1 + r.n_inputs :]
-        return Coupling(r, C, seen, rank=self.rank, method=method, mesh=mesh, rng=self.rng)
-
-    @cached_property
-    def _noise(self) -> Noise | None:
-        return process_noise(self.start, self.share, self.noise, self.reservoir.n_units)
-
-    @cached_property
-    def _maps(self) -> tuple[Array, Array, Array]:
-        """[y, h] → [z, y], z to be added; [z, y, h] → the output, without its constant; [y, h] → nothing."""
-        d, m, N = self.reservoir.n_inputs, len(self.weights), self.reservoir.n_units
-        enter = np.vstack([np.zeros((d, m + N)), np.eye(m, m + N)])
-        leave = np.hstack([self.weights[:, 1 : 1 + d], np.zeros((m, m)), self.weights[:, 1 + d :]])
-        return enter, leave, np.zeros((m, m + N))
-
-    @cached_property
-    def _inverse(self) -> Array | None:
-        """A⁻¹ over [z, y, h], of which y is no feature; the constant is certain."""
-        if self.doubt_root is None:
-            return None
-        d, m, N = self.reservoir.n_inputs, len(self.weights), self.reservoir.n_units
-        places = np.concatenate([np.arange(d), np.arange(d + m, d + m + N)])
-        result = np.zeros((d + m + N, d + m + N))
-        result[np.ix_(places, places)] = outer(self.doubt_root[1:])
-        return result
-
-
-def _units_behind(given: Start, z: Array, var: Array) -> tuple[Array, Array]:
-    """Mean (N,) and root of the units behind an uncertain row, by linear regression."""
-    mean, root = given.joint()
-    d = len(z)
-    both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
-    seen = both.observe(np.eye(d, len(mean)), z, var).marginal(np.arange(d, len(mean)))
-    return np.asarray(seen.mean, float), as_root(np.asarray(seen.cov, float))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,17 +16,17 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
+from pesn.activations import Activation, get, names
+from pesn.reservoir.topology import Topology, connect, sparse_rows
 
 __all__ = ["Reservoir", "Seed", "check", "draw"]
 
 Array = npt.NDArray[Any]
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 
-_DENSE = 200  # units up to which all eigenvalues are found: as fast as ARPACK there
-
 
 class Reservoir(NamedTuple):
-    """The fixed weights: W (N, N) in compressed rows, W_in (N, d), W_fb (N, m), bias (N,), the leak rate L."""
+    """The fixed weights: W (N, N) in compressed rows, W_in (N, d), W_fb (N, m), bias (N,), the leak rate L; the activation."""
 
     indptr: Array
     indices: Array
@@ -36,6 +35,7 @@ class Reservoir(NamedTuple):
     W_fb: Array
     bias: Array
     leak_rate: float
+    activation: str | Activation = "tanh"
 
     @property
     def n_units(self) -> int:
@@ -55,7 +55,7 @@ class Reservoir(NamedTuple):
     @property
     def W(self) -> Any:
         """W as a SciPy sparse array."""
-        return _sparse(self.indptr, self.indices, self.data)
+        return sparse_rows(self.indptr, self.indices, self.data)
 
 
 def draw(
@@ -69,9 +69,11 @@ def draw(
     input_scaling: float = 0.5,
     feedback_scaling: float = 0.0,
     bias_scaling: float = 0.2,
+    topology: Topology = "random",
+    activation: str | Activation = "tanh",
     rng: Seed = None,
 ) -> Reservoir:
-    """A random reservoir.
+    """A random reservoir, or one whose units are connected as ``topology`` says (:func:`pesn.reservoir.topology.connect`).
 
     W has exactly round(density · N²) non-zero weights, uniform on both sides of 0, shared evenly among the rows. One
     random cycle through all units is among them, so that every unit reaches every other. W is scaled by r / max|λ|, which
@@ -99,60 +101,15 @@ def draw(
     W_in = input_scaling / math.sqrt(max(n_inputs, 1)) * uniform(n_units, n_inputs)
     W_fb = feedback_scaling * uniform(n_units, n_outputs)
     bias = bias_scaling * uniform(n_units)
-    indptr, indices = _pattern(int(n_units), float(density), generator)
-    data = uniform(len(indices))
-    radius = _largest_modulus(_sparse(indptr, indices, data))
-    if not radius > 1e-12:
-        raise ValueError(f"density {density} leaves W nilpotent: all its eigenvalues are 0; raise density or n_units")
-    return Reservoir(indptr, indices, data * (spectral_radius / radius), W_in, W_fb, bias, float(leak_rate))
+    W = connect(topology, int(n_units), spectral_radius=spectral_radius, density=float(density), rng=generator)
+    rows = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.asarray(W.data, np.float64)
+    return Reservoir(*rows, W_in, W_fb, bias, float(leak_rate), kept_activation(activation))
 
 
-def _pattern(n: int, density: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    n_weights = round(density * n * n)
-    if n_weights < n:
-        raise ValueError(
-            f"density {density} leaves W nilpotent or disconnected: a cycle through its {n} units needs {n} weights, it has "
-            f"{n_weights}; raise density to {math.ceil(1e6 / n) / 1e6:g}"
-            + (f" or n_units to {math.ceil(1.0 / density)}" if density > 1e-6 else "")
-        )
-    # Only rng.random, whose stream is the same everywhere; sorting it gives the permutations and the subsets.
-    cycle = np.argsort(rng.random(n))
-    after = np.empty(n, np.int64)
-    after[cycle] = np.roll(cycle, 1)
-    counts = np.full(n, n_weights // n)
-    counts[np.argsort(rng.random(n))[: n_weights % n]] += 1
-    columns = []
-    for unit, count in enumerate(counts):
-        keys = rng.random(n)
-        keys[after[unit]] = -1.0
-        columns.append(np.sort(np.argpartition(keys, count - 1)[:count]))
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32), np.concatenate(columns).astype(np.uint32)
-
-
-def _sparse(indptr: Array, indices: Array, data: Array) -> Any:
-    n = len(indptr) - 1
-    return import_module("scipy.sparse").csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=(n, n))
-
-
-def _largest_modulus(W: Any) -> float:
-    """max|λ|: ARPACK from a fixed start, its answer checked; all eigenvalues where W is small or ARPACK does not converge."""
-    n = W.shape[0]
-    if W.nnz == n:  # the cycle alone, a circle of eigenvalues too ill-conditioned for any solver: in closed form
-        return float(np.exp(np.mean(np.log(np.abs(W.data)))))
-    if n > _DENSE:
-        linalg = import_module("scipy.sparse.linalg")
-        start = np.random.default_rng(0).random(n) - 0.5
-        try:
-            # several at a time: the largest are often pairs of nearly the same modulus, and one alone could be the wrong one
-            values, vectors = linalg.eigs(W, k=6, which="LM", v0=start, ncv=60, maxiter=150, tol=0)
-        except linalg.ArpackError:
-            pass
-        else:
-            top = np.argmax(np.abs(values))
-            value, vector = values[top], vectors[:, top]
-            if np.linalg.norm(W @ vector - value * vector) <= 1e-12 * abs(value):
-                return float(abs(value))
-    return float(np.abs(np.linalg.eigvals(W.toarray())).max())
+def kept_activation(activation: str | Activation) -> str | Activation:
+    """A shipped activation by its name, which a file can hold; one's own as it is."""
+    record = get(activation)
+    return record.name if record.name in names() and get(record.name) is record else record
 
 
 def check(reservoir: Reservoir) -> None:
@@ -179,3 +136,4 @@ def check(reservoir: Reservoir) -> None:
         if np.ndim(getattr(reservoir, name)) != 2 or len(getattr(reservoir, name)) != n:
             raise ValueError(f"{name} must have shape ({n}, …), got {np.shape(getattr(reservoir, name))}")
     number("leak_rate", reservoir.leak_rate, 0.0, 1.0, "(]")
+    get(reservoir.activation)

@@ -1,26 +1,13 @@
-"""What is known of a reservoir and of what it is coupled with: one Gaussian over x = [c, h], in three forms.
+"""State-space models over joint Gaussians: a state in four forms, the moves that change it, one model, one loop over time.
 
-h (N,) are the units; c (p,) whatever is *carried* along with them because they are correlated with it: inputs, fed-back
-outputs, the states of a closed loop. Three moves make every recursion:
+x = [c, h] is one Gaussian: c what is *carried* by affine maps (inputs, outputs fed back, the states of a closed loop), h what
+cells move. Four moves make every recursion:
 
-- ``through_units``: h ← (1 − L) h + L tanh(C c + W h + offset). Means and variances pass tanh by :func:`pesn.moments`. With
-  g = E[tanh′], Stein's identity makes Cov(tanh a, x) = g Cov(a, x) exact, so that x moves by the linear map
-  T: h ← (1 − L) h + L g (C c + W h), and what is left, Cov tanh a − g Cov(a) g, is uncorrelated with all the rest;
-- ``carry``: c ← K x + k + noise, an affine map, exact; h stays;
-- ``observe``: some entries of c become known.
-
-The forms: :class:`Full`, a dense covariance with Mehler's series between the units; :class:`LowRank`, F Fᵀ + diag(D) with F of
-p + k columns; :class:`Diagonal`, variances alone, as in the paper.
-
->>> import numpy as np
->>> from pesn.reservoir.drive import draw
->>> reservoir = draw(50, n_inputs=1, n_outputs=1, rng=0)
->>> coupled = Coupling(reservoir, reservoir.W_in)
->>> belief = start("full", np.zeros(50), np.zeros((0, 50)))
->>> belief = belief.carry(np.zeros((1, 50)), np.array([0.3]), np.array([[0.1]]))  # an input 0.3 ± 0.1
->>> belief = belief.through_units(coupled)
->>> bool(np.all(belief.variances()[1:] > 0.0))
-True
+- ``move``: h ← (1 − L) h + L f(A x + b). Means and variances pass f by :func:`pesn.moments`. With g = E[f′], Stein's identity
+  makes Cov(f(a), x) = g Cov(a, x) exact, so that x moves by the linear map T: h ← (1 − L) h + L g A x, and what is left,
+  Cov f(a) − g Cov(a) g, is uncorrelated with all the rest;
+- ``affine``: x[rows] ← K x + k + noise, exact; ``assign``: x[rows] ← values;
+- ``condition``: some entries of x are observed, with or without noise.
 """
 
 from __future__ import annotations
@@ -31,29 +18,71 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.linalg import outer
-from pesn.statespace.cell import Coupling, Noise
-from pesn.statespace.dense import Full
+from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.dense import Dense
 from pesn.statespace.diagonal import Diagonal
-from pesn.statespace.low_rank import LowRank, cut
-from pesn.statespace.state import Belief
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.layout import Layout
+from pesn.statespace.low_rank import LowRank, truncate
+from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
+from pesn.statespace.scan import Path, concatenate, rollout
+from pesn.statespace.state import GaussianState
+from pesn.statespace.units import ActivationMoments, SquareMoments, UnitMoments
 
-__all__ = ["FORMS", "Belief", "Coupling", "Diagonal", "Full", "LowRank", "Noise", "start"]
+__all__ = [
+    "FORMS",
+    "ActivationMoments",
+    "Cell",
+    "Compression",
+    "Dense",
+    "Diagonal",
+    "Draws",
+    "Emission",
+    "Ensemble",
+    "GaussianState",
+    "Layout",
+    "LowRank",
+    "Noise",
+    "Path",
+    "SquareMoments",
+    "StateSpaceModel",
+    "StepInfo",
+    "UnitMoments",
+    "concatenate",
+    "init",
+    "rollout",
+]
 
 Array = npt.NDArray[np.float64]
 FORMS = ("diagonal", "full", "low-rank")
 
 
-def start(form: str, mean: Array, root: Array, coupling: Coupling | None = None, exact: Array | None = None) -> Belief:
-    """A belief about the units alone (p = 0): ``mean`` (N,) and Cov(h) = rootᵀ root, ``root`` (r, N).
+def init(
+    form: str, carried: int, mean: Array, root: Array, compression: Compression | None = None, exact: Array | None = None
+) -> GaussianState:
+    """A state whose first ``carried`` entries are 0 and certain: the others have ``mean`` (…, N), Cov(h) = rootᵀ root (…, r, N).
 
-    ``form`` is one of :data:`FORMS`; "low-rank" needs the ``coupling`` for its rank and for the outputs. Like the outputs, the
-    rows of ``exact`` (s, N) keep their covariances with all units, whatever the rank.
+    ``form`` is one of :data:`FORMS`; "low-rank" needs ``compression``. Like what is read out, the rows of ``exact`` (s, N) keep
+    their covariances with all of h, whatever the rank.
     """
-    nothing: Any = {"mean": np.array(mean, float), "carried": 0, "cross": np.zeros((len(mean), 0))}
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
+    *batch, n = mean.shape
+    total = carried + n
+    whole = np.zeros((*batch, total))
+    whole[..., carried:] = mean
+    shared: Any = {"mean": whole, "carried": carried, "cross": np.zeros((*batch, total, 0))}
+    columns = np.swapaxes(root, -1, -2)
     if form == "full":
-        return Full(**nothing, cov=outer(root.T))
+        cov = np.zeros((*batch, total, total))
+        cov[..., carried:, carried:] = outer(columns)
+        return Dense(**shared, cov=cov)
     if form == "diagonal":
-        return Diagonal(**nothing, var=np.sum(np.square(root), axis=0))
-    assert coupling is not None
-    factor, own = cut(np.ascontiguousarray(root.T), np.zeros(len(mean)), 0, coupling, exact)
-    return LowRank(**nothing, factor=factor, own=own)
+        var = np.zeros((*batch, total))
+        var[..., carried:] = np.sum(np.square(root), axis=-2)
+        return Diagonal(**shared, var=var)
+    assert compression is not None
+    factor, own = truncate(np.ascontiguousarray(columns), np.zeros((*batch, n)), 0, compression, exact)
+    padded = np.zeros((*batch, total, factor.shape[-1]))
+    padded[..., carried:, :] = factor
+    return LowRank(**shared, factor=padded, own=own)

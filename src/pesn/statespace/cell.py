@@ -1,117 +1,147 @@
-"""The units with what enters them, and the noise that is added to them."""
+"""Every nonlinearity of the package is one move: x[rows] ← (1 − L) x[rows] + L f(A x + b), f entry by entry."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pesn.activations import get
-from pesn.linalg import orthonormal, outer
-from pesn.moments import MomentMethod
+from pesn.linalg import outer
+from pesn.statespace.units import UnitMoments
 
-__all__ = ["TANH", "Coupling", "Noise"]
+__all__ = ["Cell", "Compression", "Noise", "SparseRows"]
 
 Array = npt.NDArray[np.float64]
-TANH = get("tanh")
 
 
-class Coupling:
-    """The units with what enters them: a = C c + W h + offset. ``outputs`` (m, N): how the readout sees the units.
+class SparseRows:
+    """A sparse matrix laid out for products with many columns: unsigned indices."""
 
-    ``rank`` and ``products`` are of :class:`LowRank`: the columns of its factor, and how many of them are multiplied with each
-    other for tanh's second order. ``method`` and ``mesh`` say how moments pass tanh.
+    def __init__(self, matrix: Any) -> None:
+        rows = sparse.csr_array(matrix)
+        self.shape: tuple[int, int] = rows.shape
+        self._rows = rows.indptr.astype(np.uint32), rows.indices.astype(np.uint32), np.ascontiguousarray(rows.data, float)
+
+    def __matmul__(self, x: Array) -> Array:
+        """The product with x (…, n, s): (…, rows, s)."""
+        from pesn.statespace.kernels import sparse_times  # here, not above: it brings numba
+
+        *batch, n, s = x.shape
+        count, rows = math.prod(batch), self.shape[0]
+        if count > 1 and s < 8:  # narrow ones side by side
+            side = np.moveaxis(x.reshape(count, n, s), 0, 1).reshape(n, count * s)
+            return np.moveaxis((self @ side).reshape(rows, count, s), 1, 0).reshape(*batch, rows, s)
+        out = np.empty((count, rows, s))
+        sparse_times(*self._rows, np.ascontiguousarray(x).reshape(count, n, s), out)
+        return out.reshape(*batch, rows, s)
+
+
+@dataclass(frozen=True, eq=False)
+class Compression:
+    """How a factor is kept small: the ``rank`` of its columns, and what must lose nothing beside c.
+
+    ``basis`` (N, s): an orthonormal basis of the directions in h that are read out, each within the rows of one cell where there
+    are several: what is read out of one stays while another moves. ``products``: how many of the widest
+    columns are multiplied with each other for the second order of the activation.
     """
 
-    def __init__(
-        self,
-        reservoir: Any,
-        C: Array,
-        outputs: Array | None = None,
-        *,
-        rank: int = 40,
-        products: int = 4,
-        method: str = "surface",
-        mesh: Any = None,
-        rng: Any = None,
-    ) -> None:
-        self.leak, self.bias = float(reservoir.leak_rate), np.asarray(reservoir.bias, float)
-        self.W, self.C = reservoir.W, np.ascontiguousarray(C)
-        self.rank, self.products = rank, products
-        self.outputs = np.zeros((0, reservoir.n_units)) if outputs is None else outputs
-        self.basis = orthonormal(self.outputs.T)  # of what the readout sees
-        self._method = MomentMethod(TANH, method, mesh=mesh, rng=rng)
-        self._entering = _unsigned(sparse.hstack([sparse.csr_array(self.C), self.W], format="csr"))
-        self._rows, self._columns = _unsigned(self.W), _unsigned(self.W.T.tocsr())
-        self.squares, self.diagonal = self.W.power(2), self.W.diagonal()
-        self.exact = method in ("surface", "exact")  # else a method may see less variance than there is
+    rank: int
+    basis: Array
+    products: int = 4
 
-    def enter(self, *x: Array) -> Array:
-        """C c + W h for the columns of x (p + N, s), or of several side by side."""
-        return self.enter_padded(*x)[:, : sum(part.shape[1] for part in x)]
 
-    def enter_padded(self, *x: Array) -> Array:
-        """The same with columns of zeros up to a multiple of 8, contiguous: numba compiles once for each layout."""
-        return _product(self._entering, x)
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """x[rows] ← (1 − L) x[rows] + L f(A x + b) of a state x (n,): a layer of units, or products of its entries.
 
-    def times(self, x: Array) -> Array:
-        """W x for the columns of x (N, s)."""
-        return _product(self._rows, (x,))[:, : x.shape[1]]
+    Parameters
+    ----------
+    rows
+        The entries of x that move, r of them.
+    matrix
+        A (r, n), sparse.
+    bias
+        b (r,).
+    leak
+        L in (0, 1].
+    units
+        f, and how means and variances pass it.
+    compression
+        How the factor of a low-rank state is kept small; other forms need none.
+    """
 
-    def times_transposed(self, x: Array) -> Array:
-        """Wᵀ x."""
-        return _product(self._columns, (x,))[:, : x.shape[1]]
+    rows: slice
+    matrix: Any
+    bias: Array
+    leak: float
+    units: UnitMoments
+    compression: Compression | None = None
 
-    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of tanh of the pre-activations."""
-        if not var.any():
-            return np.tanh(mean), var
-        unit, unit_var = self._method(mean, var)
-        return unit, unit_var
+    @cached_property
+    def enter(self) -> SparseRows:
+        """A, for products."""
+        return SparseRows(self.matrix)
 
-    def gain(self, mean: Array, var: Array) -> Array:
-        """E[tanh′] of the pre-activations."""
-        g: Array = self._method.gain(mean, var)
-        return g
+    @cached_property
+    def squares(self) -> SparseRows:
+        """A∘A, for variances of independent entries."""
+        return SparseRows(sparse.csr_array(self.matrix).power(2))
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """How each entry enters itself, A[i, rows[i]]."""
+        return np.asarray(sparse.csr_array(self.matrix)[:, self.rows].diagonal())
+
+    def matrix_of(self, first: int) -> SparseRows:
+        """A for the entries of x from ``first`` on."""
+        return self._parts(first)[0]
+
+    def transposed_of(self, first: int) -> SparseRows:
+        """Its transpose."""
+        return self._parts(first)[1]
+
+    def squares_of(self, first: int) -> SparseRows:
+        """Its entries squared."""
+        return self._parts(first)[2]
+
+    def _parts(self, first: int) -> tuple[SparseRows, SparseRows, SparseRows]:
+        if first not in self._made:
+            part = sparse.csr_array(sparse.csr_array(self.matrix)[:, first:])
+            self._made[first] = SparseRows(part), SparseRows(part.T), SparseRows(part.power(2))
+        return self._made[first]
+
+    @cached_property
+    def _made(self) -> dict[int, tuple[SparseRows, SparseRows, SparseRows]]:
+        return {}
+
+    def __call__(self, x: Array) -> Array:
+        """The move on certain states x (…, n)."""
+        moved = x.copy()
+        entering = (self.enter @ x.reshape(-1, x.shape[-1]).T).T.reshape(*x.shape[:-1], -1) + self.bias
+        moved[..., self.rows] = (1.0 - self.leak) * x[..., self.rows] + self.leak * self.units.activation(entering)
+        return moved
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """A covariance between the units, added at each step: ``root`` (r, N) with Q = rootᵀ root, and ``diagonal`` (N,)."""
+    """A covariance added to the entries that a cell moves, at each step: Q = rootᵀ root + diag(diagonal).
+
+    ``root`` (k, r), ``diagonal`` (r,).
+    """
 
     root: Array
     diagonal: Array
 
     def cov(self) -> Array:
-        """Q as a matrix (N, N)."""
+        """Q (r, r)."""
         return outer(self.root.T) + np.diag(self.diagonal)  # type: ignore[no-any-return]
 
     def variances(self) -> Array:
         """The diagonal of Q."""
         result: Array = np.sum(np.square(self.root), axis=0) + self.diagonal
         return result
-
-
-def _unsigned(W: Any) -> tuple[Array, Array, Array]:
-    return W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.ascontiguousarray(W.data, float)
-
-
-def _product(rows: tuple[Array, Array, Array], parts: tuple[Array, ...]) -> Array:
-    """W x, the columns of x given in parts, and zeros behind them: each row on a line of the cache and of whole vectors."""
-    width = sum(part.shape[1] for part in parts)
-    x, out = (_lines(n, -8 * (-width // 8)) for n in (len(parts[0]), len(rows[0]) - 1))
-    np.concatenate(parts, axis=1, out=x[:, :width])
-    x[:, width:] = 0.0
-    import_module("pesn.statespace.kernels").sparse_times(*rows, x, out)
-    return out
-
-
-def _lines(n: int, width: int) -> Array:
-    """An empty array (n, width) that begins on a line of the cache."""
-    room = np.empty(n * width + 7)
-    skip = -(room.ctypes.data // 8) % 8
-    return room[skip : skip + n * width].reshape(n, width)

@@ -1,105 +1,111 @@
-"""Beliefs with every covariance."""
+"""Every covariance."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from importlib import import_module
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn.linalg import as_root, inverse_root
-from pesn.moments.covariance import linear_and_rest
-from pesn.statespace.cell import TANH, Coupling, Noise
-from pesn.statespace.state import Belief
+from pesn.linalg import inverse_root, root_of, transpose
+from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
 
-__all__ = ["Full"]
+__all__ = ["Dense"]
 
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Full(Belief):
-    """With a dense covariance ``cov`` (p + N, p + N): nothing is left out but what a Gaussian cannot hold."""
+class Dense(GaussianState):
+    """With a dense covariance ``cov`` (…, n, n): nothing is left out but what a Gaussian cannot hold."""
 
     cov: Array
 
     def variances(self) -> Array:  # noqa: D102
-        return np.maximum(np.diagonal(self.cov), 0.0)
+        return np.maximum(np.diagonal(self.cov, axis1=-2, axis2=-1), 0.0)
 
-    def cov_carried(self) -> Array:  # noqa: D102
-        return self.cov[: self.carried, : self.carried]
+    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+        return self.cov[..., rows]
 
-    def cov_of(self, K: Array) -> Array:  # noqa: D102
-        cov: Array = K @ self.cov @ K.T
-        import_module("pesn.statespace.kernels").settle(cov)
-        return cov
+    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+        return _mended(K @ self.cov @ transpose(K))[0]
 
-    def draw(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
-        result: Array = self.mean + rng.standard_normal((n, len(self.mean))) @ as_root(self.cov)
-        return result
+    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
+        return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))  # type: ignore[no-any-return]
 
-    def with_carried(self, rows: slice) -> Array:  # noqa: D102
-        return self.cov[:, : self.carried][:, rows]
+    def trace(self, A: Array) -> Array:  # noqa: D102
+        n = self.cov.shape[-1]
+        return np.maximum(self.cov.reshape(*self.cov.shape[:-2], n * n) @ A.ravel(), 0.0)
 
-    def trace(self, A: Array) -> float:  # noqa: D102
-        return max(float(np.vdot(A, self.cov)), 0.0)
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
+        from pesn.statespace.kernels import move_dense  # here, not above: it brings numba
 
-    def _through(self, coupling: Coupling, offset: Array, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        p, cov, kernels = self.carried, self.cov, import_module("pesn.statespace.kernels")
-        into = coupling.enter_padded(cov, self.mean[:, None])  # Cov(a, x), and behind it C c + W h of the mean
-        a, pre = into[:, len(cov)] + offset, coupling.enter_padded(into[:, : len(cov)].T)
-        var = kernels.settle(pre)
-        unit, unit_var = coupling.moments(a, var)
-        if not var.any():
-            g, rest = 1.0 - unit * unit, np.zeros((len(a), len(a)))
-        else:
-            g, rest = linear_and_rest(TANH, a, pre[:, : len(a)])
-            if not coupling.exact:
-                rest = _rescaled(rest, unit_var - g * g * var)
-        new = np.empty_like(cov)
-        kernels.move(cov, into, pre, rest, g, coupling.leak, new)
+        cov, units = self.cov, cell.units
+        mean, into = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias, cell.enter @ cov  # of a, and Cov(a, x)
+        pre, var = _mended(cell.enter @ transpose(into))
+        unit, unit_var = units.moments(mean, var)
+        gain, rest = units.linear_and_rest(mean, pre)
+        if not units.exact:
+            rest = _with_diagonal(rest, unit_var - gain * gain * var)
+        new = np.empty(cov.shape)
+        move_dense(*(flat(a) for a in (cov, into, pre, rest)), flat(gain, 1), cell.rows.start, cell.leak, flat(new))
         if noise is not None:
-            new[p:, p:] += noise.cov()
-        return unit, g, {"cov": new}
+            new[..., cell.rows, cell.rows] += noise.cov()
+        return unit, gain, {"cov": new}
 
-    def carry(self, K: Array, k: Array, noise_root: Array | None = None) -> Full:  # noqa: D102
-        h, q = self.units, len(k)
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
+        from pesn.statespace.kernels import affine_dense  # here, not above: it brings numba
+
         moved = K @ self.cov
-        own = moved @ K.T
+        own = moved @ transpose(K)
         if noise_root is not None:
-            own += noise_root @ noise_root.T
-        # rounding must not make a covariance larger than the deviations allow: where these nearly vanish, that would grow
-        std = np.sqrt(import_module("pesn.statespace.kernels").settle(own))
-        parts = self._carried(K, k, std)
-        held = parts.pop("held")[:, None]
-        most = std[:, None] * np.sqrt(self.variances()[h])
-        new = np.empty((q + len(self.mean) - self.carried,) * 2)
-        new[:q, :q], new[:q, q:] = held * own * held.T, held * np.clip(moved[:, h], -most, most)
-        new[q:, :q], new[q:, q:] = new[:q, q:].T, self.cov[h, h]
-        return replace(self, cov=new, **parts)
+            own = own + noise_root @ transpose(noise_root)
+        new, factor = np.empty(self.cov.shape), np.empty(own.shape[:-1])
+        affine_dense(flat(self.cov), flat(moved), flat(own), rows.start, FARTHEST, flat(new), flat(factor, 1))
+        return self._replaced(cov=new, **self._affine_mean_and_cross(rows, K, k, factor))
 
-    def observe(self, values: Array) -> Full:  # noqa: D102
-        (seen,) = np.nonzero(~np.isnan(values))
-        rows = self.cov[seen]
-        S = rows[:, seen]
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> Dense:  # noqa: D102
+        new = self.cov.copy()
+        new[..., rows, :], new[..., :, rows] = 0.0, 0.0
+        if var is not None:
+            places = np.arange(rows.start, rows.stop)
+            new[..., places, places] = var
+        return self._replaced(cov=new, **self._assigned_mean_and_cross(rows, values))
+
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Dense:  # noqa: D102
+        told = observed(rows, values, noise_cov)
+        between = self.cov[..., told.seen, :]
+        S = told.of(between[..., told.seen])
+        if told.noise is not None:
+            S = S + told.noise
         root = inverse_root(S)
-        gain = (root @ (root.T @ rows)).T
-        mean = self.mean + gain @ (values[seen] - self.mean[seen])
-        mean[seen] = values[seen]
-        # Joseph's form: (I − G H) Cov (I − G H)ᵀ, multiplied out
-        joint = gain @ rows
-        cov = self.cov - joint - joint.T + gain @ S @ gain.T
-        cov[seen], cov[:, seen] = 0.0, 0.0
-        import_module("pesn.statespace.kernels").settle(cov)
-        return replace(self, mean=mean, cov=cov, cross=self._cross_given(seen, gain))
+        gain = transpose(root @ (transpose(root) @ between))
+        # Joseph's form: (I − G H) Cov (I − G H)ᵀ + G R Gᵀ, multiplied out
+        joint = gain @ between
+        cov, _ = _mended(self.cov - joint - transpose(joint) + gain @ S @ transpose(gain))
+        known = told.exact[..., None]
+        cov[..., told.seen, :] = np.where(known, 0.0, cov[..., told.seen, :])
+        cov[..., :, told.seen] = np.where(transpose(known), 0.0, cov[..., :, told.seen])
+        return self._replaced(cov=cov, **self._conditioned_mean_and_cross(told, gain))
 
 
-def _rescaled(rest: Array, own: Array) -> Array:
+def _mended(cov: Array) -> tuple[Array, Array]:
+    """``cov``, made a covariance again after rounding, in place where it can be; and its variances."""
+    from pesn.statespace.kernels import symmetrize_psd  # here, not above: it brings numba
+
+    cov = np.ascontiguousarray(cov)
+    return cov, symmetrize_psd(flat(cov)).reshape(cov.shape[:-1])
+
+
+def _with_diagonal(rest: Array, own: Array) -> Array:
     """``rest`` with the diagonal max(own, 0): a congruence, so that it stays positive semi-definite."""
-    before = np.diagonal(rest)
-    ratio = np.sqrt(np.divide(np.maximum(own, 0.0), before, out=np.zeros_like(own), where=before > 0.0))
-    result: Array = rest * ratio[:, None] * ratio
-    np.fill_diagonal(result, np.maximum(own, 0.0))
+    own = np.maximum(own, 0.0)
+    before = np.diagonal(rest, axis1=-2, axis2=-1)
+    ratio = np.sqrt(np.divide(own, before, out=np.zeros_like(own), where=before > 0.0))
+    result: Array = rest * ratio[..., :, None] * ratio[..., None, :]
+    places = np.arange(own.shape[-1])
+    result[..., places, places] = own
     return result

@@ -1,15 +1,17 @@
-"""Beliefs with variances alone."""
+"""Variances alone, every covariance dropped: the paper's form."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn.statespace.cell import Coupling, Noise
-from pesn.statespace.state import Belief
+from pesn.gaussian import Gaussian
+from pesn.linalg import times, transpose
+from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.state import GaussianState, observed, within_reach
 
 __all__ = ["Diagonal"]
 
@@ -17,50 +19,70 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Diagonal(Belief):
-    """With variances ``var`` (p + N,) alone, every covariance dropped: the paper's form. Observing teaches nothing of h."""
+class Diagonal(GaussianState):
+    """With variances ``var`` (…, n) alone. An observation tells of nothing else; its noise, too, has variances alone."""
 
     var: Array
 
     def variances(self) -> Array:  # noqa: D102
         return self.var
 
-    def cov_carried(self) -> Array:  # noqa: D102
-        return np.diag(self.var[: self.carried])
-
-    def cov_of(self, K: Array) -> Array:  # noqa: D102
-        cov: Array = (K * self.var) @ K.T  # what is made of the same units is correlated, independent though they are
-        return cov
-
-    def draw(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
-        result: Array = self.mean + rng.standard_normal((n, len(self.mean))) * np.sqrt(self.var)
+    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+        places = np.arange(rows.start, rows.stop)
+        result = np.zeros((*self.var.shape, len(places)))
+        result[..., places, places - rows.start] = self.var[..., rows]
         return result
 
-    def with_carried(self, rows: slice) -> Array:  # noqa: D102
-        return np.diag(self.var)[:, : self.carried][:, rows]
+    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+        return self.var[..., rows, None] * np.eye(rows.stop - rows.start)
 
-    def trace(self, A: Array) -> float:  # noqa: D102
-        return float(np.diagonal(A) @ self.var)
+    def marginal(self, rows: slice) -> Gaussian:  # noqa: D102
+        return Gaussian(self.mean[..., rows], var=self.var[..., rows])
 
-    def _through(self, coupling: Coupling, offset: Array, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        p, L = self.carried, coupling.leak
-        var = np.square(coupling.C) @ self.var[:p] + coupling.squares @ self.var[p:]
-        a = coupling.enter(self.mean[:, None])[:, 0] + offset
-        unit, unit_var = coupling.moments(a, var)
-        own = (1.0 - L) ** 2 * self.var[p:] + L * L * np.maximum(unit_var, 0.0)
+    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+        result: Array = (K * self.var[..., None, :]) @ transpose(K)
+        return result  # made of the same entries, rows of K x are correlated
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
+        return self.mean[..., None, :] + draws * np.sqrt(self.var)[..., None, :]
+
+    def trace(self, A: Array) -> Array:  # noqa: D102
+        return np.asarray(self.var @ np.diagonal(A))
+
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
+        rows, L = cell.rows, cell.leak
+        mean = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias
+        var = (cell.squares @ self.var[..., None])[..., 0]
+        unit, unit_var = cell.units.moments(mean, var)
+        own = (1.0 - L) ** 2 * self.var[..., rows] + L * L * np.maximum(unit_var, 0.0)
         own += 0.0 if noise is None else noise.variances()
-        return unit, coupling.gain(a, var), {"var": np.concatenate([self.var[:p], own])}
+        new = self.var.copy()
+        new[..., rows] = own
+        return unit, cell.units.gain(mean, var), {"var": new}
 
-    def carry(self, K: Array, k: Array, noise_root: Array | None = None) -> Diagonal:  # noqa: D102
-        new = np.square(K) @ self.var
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Diagonal:  # noqa: D102
+        own = times(np.square(K), self.var)
         if noise_root is not None:
-            new += np.sum(np.square(noise_root), axis=1)
-        parts = self._carried(K, k, np.sqrt(new))
-        new = new * np.square(parts.pop("held"))
-        return replace(self, var=np.concatenate([new, self.var[self.units]]), **parts)
+            own = own + np.sum(np.square(noise_root), axis=-1)
+        factor = within_reach(np.sqrt(own))
+        var = self.var.copy()
+        var[..., rows] = own * np.square(factor)
+        return self._replaced(var=var, **self._affine_mean_and_cross(rows, K, k, factor))
 
-    def observe(self, values: Array) -> Diagonal:  # noqa: D102
-        (seen,) = np.nonzero(~np.isnan(values))
-        mean, var = self.mean.copy(), self.var.copy()
-        mean[seen], var[seen] = values[seen], 0.0
-        return replace(self, mean=mean, var=var, cross=self._cross_given(seen, np.eye(len(mean))[:, seen]))
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> Diagonal:  # noqa: D102
+        new = self.var.copy()
+        new[..., rows] = 0.0 if var is None else var
+        return self._replaced(var=new, **self._assigned_mean_and_cross(rows, values))
+
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Diagonal:  # noqa: D102
+        told = observed(rows, values, noise_cov)
+        noise = 0.0 if told.noise is None else np.diagonal(told.noise, axis1=-2, axis2=-1)
+        var = self.var[..., told.seen]
+        total = var + noise
+        share = np.where(told.here, np.divide(var, total, out=np.ones_like(total), where=total > 0.0), 0.0)
+        gain = np.zeros((*self.mean.shape, len(told.seen)))
+        gain[..., told.seen, np.arange(len(told.seen))] = share
+        new = self.var.copy()
+        new[..., told.seen] = np.where(told.here, share * noise, var)
+        return self._replaced(var=new, **self._conditioned_mean_and_cross(told, gain))

@@ -1,8 +1,7 @@
-"""Compiled pieces of the closed forms: sparse products with many columns, a full covariance after a move, rounding repaired."""
+"""Compiled pieces of the closed forms: sparse products with many columns, a dense covariance after a move, rounding repaired."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numba
@@ -15,7 +14,7 @@ from numba.extending import intrinsic
 
 from pesn._support.jit import jit
 
-__all__ = ["move", "settle", "sparse_times"]
+__all__ = ["affine_dense", "move_cross", "move_dense", "sparse_times", "symmetrize_psd"]
 
 Array = npt.NDArray[Any]
 
@@ -67,63 +66,133 @@ def _row_times(n: int) -> Any:
     return plainly if numba.config.DISABLE_JIT else compiled
 
 
-_row_times_32, _row_times_16, _row_times_8 = _row_times(32), _row_times(16), _row_times(8)
+_row_times_32, _row_times_16, _row_times_8, _row_times_1 = (_row_times(n) for n in (32, 16, 8, 1))
 
 
 @jit()
 def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
-    """Out = W x for a matrix x of many columns, their number a multiple of 8; fastest where rows begin a line of the cache."""
-    width = x.shape[1]
-    for i in range(indptr.size - 1):
-        start, stop, column = indptr[i], indptr[i + 1], 0
-        while column + 32 <= width:
-            _row_times_32(indices, data, start, stop, x, column, out, i)
-            column += 32
-        if column + 16 <= width:
-            _row_times_16(indices, data, start, stop, x, column, out, i)
-            column += 16
-        if column + 8 <= width:
-            _row_times_8(indices, data, start, stop, x, column, out, i)
+    """Out (B, r, s) = W x for x (B, n, s)."""
+    width = x.shape[2]
+    for b in range(x.shape[0]):
+        this, into = x[b], out[b]
+        for i in range(indptr.size - 1):
+            start, stop, column = indptr[i], indptr[i + 1], 0
+            while column + 32 <= width:
+                _row_times_32(indices, data, start, stop, this, column, into, i)
+                column += 32
+            if column + 16 <= width:
+                _row_times_16(indices, data, start, stop, this, column, into, i)
+                column += 16
+            if column + 8 <= width:
+                _row_times_8(indices, data, start, stop, this, column, into, i)
+                column += 8
+            if column < width and width >= 8:  # the last eight, some of them once more
+                _row_times_8(indices, data, start, stop, this, width - 8, into, i)
+                column = width
+            while column < width:
+                _row_times_1(indices, data, start, stop, this, column, into, i)
+                column += 1
 
 
 @jit()
-def settle(cov: Array) -> Array:
-    """The diagonal of ``cov``, which is made symmetric, no variance negative and no correlation beyond 1: what rounding left.
-
-    ``cov`` (n, n) may have columns to spare behind it.
-    """
-    n = len(cov)
-    var, std = np.empty(n), np.empty(n)
-    for i in range(n):
-        var[i] = 0.0 if cov[i, i] < 0.0 else cov[i, i]  # a NaN stays one
-        std[i] = math.sqrt(var[i])
-    for i in range(n):
-        cov[i, i] = var[i]
-        for j in range(i + 1, n):
-            value, most = 0.5 * cov[i, j] + 0.5 * cov[j, i], std[i] * std[j]
-            value = -most if value < -most else value
-            value = most if value > most else value
-            cov[i, j] = value
-            cov[j, i] = value
+def symmetrize_psd(cov: Array) -> Array:
+    """Variances (B, n) of ``cov`` (B, n, n), mended in place: symmetric, no variance negative, no correlation beyond 1."""
+    batch, n = cov.shape[0], cov.shape[1]
+    var = np.empty((batch, n))
+    std = np.empty(n)
+    for b in range(batch):
+        for i in range(n):
+            var[b, i] = max(cov[b, i, i], 0.0)
+            std[i] = np.sqrt(var[b, i])
+        for i in range(n):
+            cov[b, i, i] = var[b, i]
+            for j in range(i + 1, n):
+                value, most = 0.5 * cov[b, i, j] + 0.5 * cov[b, j, i], std[i] * std[j]
+                value = min(max(value, -most), most)
+                cov[b, i, j] = value
+                cov[b, j, i] = value
     return var
 
 
 @jit()
-def move(cov: Array, into: Array, pre: Array, rest: Array, g: Array, leak: float, new: Array) -> None:
-    """Cov(x) after the units have moved: into = Cov(a, x), pre = Cov(a); of c nothing changes."""
-    p, keep = len(cov) - len(g), 1.0 - leak
-    for i in range(p):
-        for j in range(p):
-            new[i, j] = cov[i, j]
-    for i in range(len(g)):
-        slope = leak * g[i]
-        for j in range(p):
-            value = keep * cov[p + i, j] + slope * into[i, j]
-            new[p + i, j] = value
-            new[j, p + i] = value
-        for j in range(i, len(g)):
-            other = leak * g[j]
-            linear = keep * (keep * cov[p + i, p + j] + slope * into[i, p + j] + other * into[j, p + i])
-            value = linear + slope * pre[i, j] * other + leak * leak * rest[i, j]
-            new[p + i, p + j] = value
-            new[p + j, p + i] = value
+def move_dense(cov: Array, into: Array, pre: Array, rest: Array, gain: Array, first: int, leak: float, new: Array) -> None:
+    """Cov(x) (B, n, n) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``: into = Cov(a, x), pre = Cov(a).
+
+    ``rest`` is Cov f(a) − g Cov(a) g, what is not linear in a.
+    """
+    batch, n, size, keep = cov.shape[0], cov.shape[1], gain.shape[1], 1.0 - leak
+    last = first + size
+    for b in range(batch):
+        for i in range(n):
+            if i < first or i >= last:
+                for j in range(n):
+                    new[b, i, j] = cov[b, i, j]
+        for i in range(size):
+            row, slope = first + i, leak * gain[b, i]
+            for j in range(first):
+                value = keep * cov[b, row, j] + slope * into[b, i, j]
+                new[b, row, j] = value
+                new[b, j, row] = value
+            for j in range(last, n):
+                value = keep * cov[b, row, j] + slope * into[b, i, j]
+                new[b, row, j] = value
+                new[b, j, row] = value
+            for j in range(i, size):
+                other = leak * gain[b, j]
+                linear = keep * (keep * cov[b, row, first + j] + slope * into[b, i, first + j] + other * into[b, j, row])
+                value = linear + slope * pre[b, i, j] * other + leak * leak * rest[b, i, j]
+                new[b, row, first + j] = value
+                new[b, first + j, row] = value
+
+
+@jit()
+def move_cross(cross: Array, into: Array, gain: Array, first: int, leak: float, new: Array) -> None:
+    """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``: into = Cov(a, past)."""
+    batch, n, width = cross.shape
+    last, keep = first + gain.shape[1], 1.0 - leak
+    for b in range(batch):
+        for i in range(n):
+            if first <= i < last:
+                slope = leak * gain[b, i - first]
+                for j in range(width):
+                    new[b, i, j] = keep * cross[b, i, j] + slope * into[b, i - first, j]
+            else:
+                for j in range(width):
+                    new[b, i, j] = cross[b, i, j]
+
+
+@jit()
+def affine_dense(cov: Array, moved: Array, own: Array, first: int, farthest: float, new: Array, factor: Array) -> None:
+    """Cov(x) (B, n, n) after x[rows] ← K x + noise, rows from ``first``: moved = K Cov(x) (B, r, n), own = Cov(K x + noise).
+
+    Rounding must not make a covariance larger than the deviations allow: where these nearly vanish, that would grow. ``factor``
+    (B, r) brings deviations beyond ``farthest`` back to it.
+    """
+    batch, n, size = cov.shape[0], cov.shape[1], own.shape[1]
+    last, std, deviation = first + size, np.empty(n), np.empty(size)
+    for b in range(batch):
+        for j in range(n):
+            std[j] = np.sqrt(max(cov[b, j, j], 0.0))
+        for i in range(size):
+            deviation[i] = np.sqrt(max(own[b, i, i], 0.0))
+            factor[b, i] = min(1.0, farthest / max(deviation[i], 1.0))
+        for i in range(n):
+            if i < first or i >= last:
+                for j in range(n):
+                    new[b, i, j] = cov[b, i, j]
+        for i in range(size):
+            row = first + i
+            for j in range(n):
+                most = deviation[i] * std[j]
+                value = factor[b, i] * min(max(moved[b, i, j], -most), most)
+                new[b, row, j] = value
+                new[b, j, row] = value
+        for i in range(size):
+            row = first + i
+            new[b, row, row] = factor[b, i] * max(own[b, i, i], 0.0) * factor[b, i]
+            for j in range(i + 1, size):
+                most = deviation[i] * deviation[j]
+                value = 0.5 * own[b, i, j] + 0.5 * own[b, j, i]
+                value = factor[b, i] * min(max(value, -most), most) * factor[b, j]
+                new[b, row, first + j] = value
+                new[b, first + j, row] = value

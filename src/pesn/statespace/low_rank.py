@@ -1,163 +1,262 @@
-"""Beliefs with the covariances that a factor of few columns can hold."""
+"""The covariances that a factor of few columns can hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn.linalg import explain, inverse_root, outer, symmetric
-from pesn.statespace.cell import Coupling, Noise
-from pesn.statespace.state import Belief
+from pesn.linalg import condition_root, inverse_root, outer, symmetric, transpose
+from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.state import GaussianState, observed, within_reach
 
-__all__ = ["LowRank", "cut"]
+__all__ = ["LowRank"]
 
 Array = npt.NDArray[np.float64]
 _SKETCH = 8  # directions in which what the units have to themselves is followed
 
 
 @dataclass(frozen=True, eq=False)
-class LowRank(Belief):
-    """With Cov(x) = F Fᵀ + diag(0, D): ``factor`` F (p + N, k) and ``own`` D (N,), what each unit has to itself.
+class LowRank(GaussianState):
+    """With Cov(x) = F Fᵀ + diag(0, D): ``factor`` F (…, n, k) and ``own`` D (…, N), what each entry of h has to itself.
 
-    A step makes F Fᵀ ← T F Fᵀ Tᵀ + M, where M = T D Tᵀ + tanh's rest + noise is known by its products with a few directions V,
-    the readout's among them. Nyström's formula G Gᵀ = M V (Vᵀ M V)⁻¹ Vᵀ M never exceeds M and agrees with it on V: G is appended
-    to F, what its diagonal lacks is the new D. Of tanh's rest, Mehler's second order is F's own: ρ² is made of the products of
-    two columns. F is then turned and cut to its widest columns; of c and of the readout's rows nothing is cut, and
-    every unit keeps its variance. So D has no share in what the readout sees, and in :meth:`carry` a row of K over the
-    units must be one that the readout's rows make up. A step costs one sparse product with k columns and O(N k²).
+    A move makes F Fᵀ ← T F Fᵀ Tᵀ + M, where M = T D Tᵀ + the activation's rest + noise is known by its products with a few
+    directions V, those read out among them. Nyström's formula G Gᵀ = M V (Vᵀ M V)⁻¹ Vᵀ M never exceeds M and agrees with it
+    on V: G is appended to F, what its diagonal lacks is the new D. Of the activation's rest, Mehler's second order is F's own:
+    ρ² is made of the products of two columns. F is then turned and cut to its widest columns; of c and of what is read out
+    nothing is cut, and every entry keeps its variance. So D has no share in what is read out, and in :meth:`affine` a row
+    of K over h must be one that the basis of the cell's ``compression`` makes up. A cell moves entries of h alone, at the cost
+    of one sparse product with k columns and O(N k²).
     """
 
     factor: Array
     own: Array
 
     def variances(self) -> Array:  # noqa: D102
-        var: Array = np.einsum("ij,ij->i", self.factor, self.factor)
-        var[self.units] += self.own
+        var: Array = np.einsum("...ij,...ij->...i", self.factor, self.factor)
+        var[..., self.carried :] += self.own
         return var
 
-    def cov_carried(self) -> Array:  # noqa: D102
-        return outer(self.factor[: self.carried])  # type: ignore[no-any-return]
-
-    def cov_of(self, K: Array) -> Array:  # noqa: D102
-        return outer(K @ self.factor)  # type: ignore[no-any-return]
-
-    def draw(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
-        result: Array = self.mean + rng.standard_normal((n, self.factor.shape[1])) @ self.factor.T
-        result[:, self.units] += rng.standard_normal((n, len(self.own))) * np.sqrt(self.own)
+    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+        result: Array = self.factor @ transpose(self.factor[..., rows, :])
+        p = self.carried
+        inside = np.arange(max(rows.start, p), rows.stop)
+        result[..., inside, inside - rows.start] += self.own[..., inside - p]
         return result
 
-    def with_carried(self, rows: slice) -> Array:  # noqa: D102
-        return self.factor @ self.factor[: self.carried][rows].T
+    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+        result: Array = outer(self.factor[..., rows, :])
+        inside = np.arange(max(rows.start, self.carried), rows.stop)
+        result[..., inside - rows.start, inside - rows.start] += self.own[..., inside - self.carried]
+        return result
 
-    def trace(self, A: Array) -> float:  # noqa: D102
-        return max(float(np.vdot(A @ self.factor, self.factor) + np.diagonal(A)[self.units] @ self.own), 0.0)
+    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+        return outer(K @ self.factor)  # type: ignore[no-any-return]
 
-    def _through(self, coupling: Coupling, offset: Array, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        p, L, F, D = self.carried, coupling.leak, self.factor, self.own
-        into = coupling.enter(F, self.mean[:, None])
-        a, into = into[:, -1] + offset, into[:, :-1]
-        spread = coupling.squares @ D
-        var = np.einsum("ij,ij->i", into, into) + spread
-        unit, unit_var = coupling.moments(a, var)
-        g = coupling.gain(a, var)
-        # where the variance is small its difference has no digits left, and its leading term, (tanh″ v)²/2, is all there is
-        rest = np.where(var < 1e-8, 2.0 * np.square(unit * g * var), unit_var - g * g * var)
+    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        fresh = rng.standard_normal((*self.mean.shape[:-1], n, self.factor.shape[-1])) @ transpose(self.factor)
+        result: Array = self.mean[..., None, :] + fresh
+        result[..., self.carried :] += (
+            rng.standard_normal((*result.shape[:-1], self.own.shape[-1])) * np.sqrt(self.own)[..., None, :]
+        )
+        return result
+
+    def trace(self, A: Array) -> Array:  # noqa: D102
+        p = self.carried
+        linear = np.einsum("...ij,...ij->...", A @ self.factor, self.factor)
+        return np.asarray(np.maximum(linear + self.own @ np.diagonal(A)[p:], 0.0))
+
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
+        p, L, F, D, rows, compression = self.carried, cell.leak, self.factor, self.own, cell.rows, cell.compression
+        if compression is None:
+            raise ValueError("compression must be given to a cell that moves a low-rank state, got None")
+        if rows.start < p:
+            raise ValueError(f"rows of a cell must be entries of h, from {p} on, where the form is low-rank, got {rows}")
+        into = cell.enter @ np.concatenate([F, self.mean[..., None]], axis=-1)
+        mean, into = into[..., -1] + cell.bias, into[..., :-1]
+        spread = (cell.squares_of(p) @ D[..., None])[..., 0]
+        var = np.einsum("...ij,...ij->...i", into, into) + spread
+        unit, unit_var = cell.units.moments(mean, var)
+        g, curvature = cell.units.slopes(mean, var)
+        # where the variance is small its difference has no digits left, and its leading term, (f″ v)²/2, is all there is;
+        # unless f has a kink: then the difference is of the order of v itself
+        rest = np.where((var < 1e-8) & cell.units.smooth, 0.5 * np.square(curvature * var), unit_var - g * g * var)
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
-        if coupling.products and total.sum() > 1e-4 * L * L * unit_var.sum():
-            second = _second_order(into, rest, L * _curvature(coupling, a, var, g), coupling.products)
-            rest = np.maximum(total - np.einsum("ij,ij->i", second, second), 0.0)
-        slope = (L * g)[:, None]
-        into *= slope
+        large = total.sum(axis=-1) > 1e-4 * L * L * unit_var.sum(axis=-1)
+        if compression.products and large.any():
+            second = large[..., None, None] * _second_order(into, rest, L * curvature, compression.products)
+            rest = np.maximum(total - np.einsum("...ij,...ij->...i", second, second), 0.0)
+        slope = (L * g)[..., None]
+        into = slope * into
         if L < 1.0:
-            into += (1.0 - L) * F[p:]
-        # the diagonal of T D Tᵀ, T = (1 − L) I + L g W
-        own = (L * g) ** 2 * spread + (2.0 * (1.0 - L) * L * g * coupling.diagonal + (1.0 - L) ** 2) * D
+            into += (1.0 - L) * F[..., rows, :]
+        mine = slice(rows.start - p, rows.stop - p)
+        # the diagonal of T D Tᵀ, T = (1 − L) I + L g A
+        own = (L * g) ** 2 * spread + (2.0 * (1.0 - L) * L * g * cell.diagonal + (1.0 - L) ** 2) * D[..., mine]
         own = np.maximum(own, 0.0) + total + (0.0 if noise is None else noise.variances())
 
         def times(V: Array) -> Array:
-            result: Array = rest[:, None] * V
+            """M V for directions V (…, r, s) among the rows that move: (…, N, s), for D ties what moves to what stays."""
+            product, result = np.zeros((*D.shape, V.shape[-1])), rest[..., None] * V
             if second is not None:
-                result += second @ (second.T @ V)
+                result += second @ (transpose(second) @ V)
             if D.any():
-                back = D[:, None] * ((1.0 - L) * V + coupling.times_transposed(slope * V))
-                result += (1.0 - L) * back + slope * coupling.times(back)
+                back = cell.transposed_of(p) @ (slope * V)
+                back[..., mine, :] += (1.0 - L) * V
+                back *= D[..., None]
+                result += (1.0 - L) * back[..., mine, :] + slope * (cell.matrix_of(p) @ back)
+                product[...] = back
             if noise is not None:
                 result += noise.root.T @ (noise.root @ V) + noise.diagonal[:, None] * V
-            return result
+            product[..., mine, :] = result
+            return product
 
-        columns = [into]
+        left = D.copy()
+        left[..., mine] = own
+        G = np.zeros((*D.shape, 0))
         if own.any():
-            V = _directions(into, coupling, p)
-            G, own = _nystroem(times(V), V, own)
-            columns.append(G)
-        factor = np.empty((len(F), sum(part.shape[1] for part in columns)))
-        factor[:p, : F.shape[1]], factor[:p, F.shape[1] :] = F[:p], 0.0
-        np.concatenate(columns, axis=1, out=factor[p:])
-        factor, own = cut(factor, own, p, coupling)
-        return unit, g, {"factor": factor, "own": own}
+            V = _directions(into, compression, p, mine)
+            Y = times(V)
+            G = Y @ inverse_root(transpose(V) @ Y[..., mine, :])  # G Gᵀ = Y (Vᵀ Y)⁻¹ Yᵀ
+            left = np.maximum(left - np.einsum("...ij,...ij->...i", G, G), 0.0)
+        factor = np.zeros((*F.shape[:-1], F.shape[-1] + G.shape[-1]))
+        factor[..., : F.shape[-1]] = F
+        factor[..., rows, : F.shape[-1]], factor[..., p:, F.shape[-1] :] = into, G
+        factor, left = truncate(factor, left, p, compression)
+        return unit, g, {"factor": factor, "own": left}
 
-    def carry(self, K: Array, k: Array, noise_root: Array | None = None) -> LowRank:  # noqa: D102
-        h, q, width = self.units, len(k), self.factor.shape[1]
-        fresh = np.zeros((q, 0)) if noise_root is None else noise_root[:, noise_root.any(axis=0)]
-        F = np.empty((q + len(self.own), width + fresh.shape[1]))
-        F[:q, :width], F[:q, width:], F[q:, :width], F[q:, width:] = K @ self.factor, fresh, self.factor[h], 0.0
-        parts = self._carried(K, k, np.sqrt(np.einsum("ij,ij->i", F[:q], F[:q])))
-        F[:q] *= parts.pop("held")[:, None]
-        return replace(self, factor=F, **parts)
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> LowRank:  # noqa: D102
+        own = K @ self.factor
+        fresh = np.zeros((*own.shape[:-1], 0)) if noise_root is None else noise_root
+        fresh = np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1]))
+        fresh = _packed(fresh)
+        own = np.concatenate([own, fresh], axis=-1)
+        factor = within_reach(np.sqrt(np.einsum("...ij,...ij->...i", own, own)))
+        parts = self._affine_mean_and_cross(rows, K, k, factor)
+        F = np.concatenate([self.factor, np.zeros((*self.mean.shape, fresh.shape[-1]))], axis=-1)
+        F[..., rows, :] = factor[..., None] * own
+        return self._replaced(factor=_packed(F), own=self._without_own(rows), **parts)
 
-    def observe(self, values: Array) -> LowRank:  # noqa: D102
-        (seen,) = np.nonzero(~np.isnan(values))
-        gain, factor = explain(self.factor[seen], self.factor)
-        mean = self.mean + gain @ (values[seen] - self.mean[seen])
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> LowRank:  # noqa: D102
+        F = self.factor.copy()
+        F[..., rows, :] = 0.0
+        if var is not None and np.any(var):
+            places = np.arange(rows.start, rows.stop)
+            fresh = np.zeros((*self.mean.shape, len(places)))
+            fresh[..., places, np.arange(len(places))] = np.sqrt(var)
+            F = np.concatenate([F, fresh], axis=-1)
+        return self._replaced(factor=_packed(F), own=self._without_own(rows), **self._assigned_mean_and_cross(rows, values))
+
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> LowRank:  # noqa: D102
+        if self.mean.ndim == 1:
+            return self._conditioned(rows, values, noise_cov)
+        # states that miss the same entries at once: they are turned as each would be alone
+        batch, r = self.mean.shape[:-1], values.shape[-1]
+        values = np.broadcast_to(values, (*batch, r))
+        patterns, which = np.unique(np.isnan(values).reshape(-1, r), axis=0, return_inverse=True)
+        if len(patterns) <= 1:
+            return self._conditioned(rows, values, noise_cov)
+        noise = None if noise_cov is None else np.broadcast_to(noise_cov, (*batch, r, r))
+        groups = [which.reshape(batch) == i for i in range(len(patterns))]
+        done = [
+            self._with(itemgetter(here))._conditioned(rows, values[here], None if noise is None else noise[here])
+            for here in groups
+        ]
+        factor = np.zeros((*self.mean.shape, max(group.factor.shape[-1] for group in done)))
+        result = self._with(np.empty_like, factor=factor)
+        for here, group in zip(groups, done, strict=True):
+            result.mean[here], result.cross[here], result.own[here] = group.mean, group.cross, group.own
+            factor[here, :, : group.factor.shape[-1]] = group.factor
+        return result
+
+    def _conditioned(self, rows: slice, values: Array, noise_cov: Array | None) -> LowRank:
+        """Where all states miss the same entries."""
+        told = observed(rows, values, noise_cov)
+        F, own, p = self.factor, self.own, self.carried
+        inside = told.seen[told.seen >= p]
+        if own[..., inside - p].any():  # what these entries have to themselves turns into columns, for it is observed, too
+            spread = np.zeros((*self.mean.shape, len(inside)))
+            spread[..., inside, np.arange(len(inside))] = np.sqrt(own[..., inside - p])
+            F, own = np.concatenate([F, spread], axis=-1), own.copy()
+            own[..., inside - p] = 0.0
+        seen = F[..., told.seen, :]
+        if noise_cov is not None:  # columns of the noise, which x has no part in
+            noise = told.noise_root()
+            seen = np.concatenate([seen, np.broadcast_to(noise, (*seen.shape[:-1], noise.shape[-1]))], axis=-1)
+            F = np.concatenate([F, np.zeros((*F.shape[:-1], noise.shape[-1]))], axis=-1)
+        gain, factor = condition_root(seen, F)
         factor = np.ascontiguousarray(factor)
-        mean[seen], factor[seen] = values[seen], 0.0
-        return replace(self, mean=mean, factor=factor, cross=self._cross_given(seen, gain))
+        factor[..., told.seen, :] = np.where(told.exact[..., None], 0.0, factor[..., told.seen, :])
+        return self._replaced(factor=_packed(factor), own=own, **self._conditioned_mean_and_cross(told, gain))
+
+    def _with(self, change: Callable[[Array], Array], factor: Array | None = None) -> LowRank:
+        """With another batch of all arrays."""
+        factor = _packed(change(self.factor)) if factor is None else factor
+        return self._replaced(mean=change(self.mean), cross=change(self.cross), own=change(self.own), factor=factor)
+
+    def _without_own(self, rows: slice) -> Array:
+        """``own`` where x[rows] is something new, all of which is in the factor."""
+        p = self.carried
+        if rows.stop <= p:
+            return self.own
+        own = self.own.copy()
+        own[..., max(rows.start - p, 0) : rows.stop - p] = 0.0
+        return own
 
 
-def cut(F: Array, own: Array, p: int, coupling: Coupling, exact: Array | None = None) -> tuple[Array, Array]:
-    """F turned and cut to its widest columns, what is cut off in ``own``; c and the outputs lose nothing.
+def _packed(F: Array) -> Array:
+    """F (…, n, k) without columns of zeros: those of each state come first, in their order, as many as any of the batch has."""
+    live = F.any(axis=-2)
+    if live.all():
+        return F
+    order = np.argsort(~live, axis=-1, kind="stable")[..., : live.sum(axis=-1).max(initial=0)]
+    return np.take_along_axis(F, order[..., None, :], axis=-1)
+
+
+def truncate(F: Array, own: Array, p: int, compression: Compression, exact: Array | None = None) -> tuple[Array, Array]:
+    """F turned and cut to its widest columns, what is cut off in ``own``; c, the basis and rows ``exact`` over h lose nothing.
 
     As many are left as the rank says, but not before there are half as many again: to cut costs as much as to have them.
     """
-    rank = coupling.rank
+    rank = compression.rank
     width = max(rank, p + rank // 2)
-    if F.shape[1] <= width + rank // 2:
+    F = _packed(F)
+    count = F.any(axis=-2).sum(axis=-1)
+    full = count > width + rank // 2
+    if not full.any():
         return F, own
-    h = F[p:]
-    seen = np.concatenate([F[:p], coupling.basis.T @ h] + ([] if exact is None else [exact @ h]))
-    first = np.linalg.qr(seen.T)[0]
-    gram = h.T @ h
-    # the columns that all of c and the outputs hang on come first; the others by their size, apart from these, which go below 0
-    apart = gram - first @ (first.T @ gram)
-    apart -= (apart @ first + np.trace(gram) * first) @ first.T
+    if not full.all():  # of a batch, each in its time
+        cut, left = truncate(F[full], own[full], p, compression, exact)
+        F, own = F[..., : max(cut.shape[-1], count[~full].max())].copy(), own.copy()
+        F[full], own[full] = 0.0, left
+        F[full, :, : cut.shape[-1]] = cut
+        return F, own
+    h = F[..., p:, :]
+    seen = np.concatenate([F[..., :p, :], compression.basis.T @ h] + ([] if exact is None else [exact @ h]), axis=-2)
+    first = np.linalg.qr(transpose(seen))[0]
+    gram = transpose(h) @ h
+    # the columns that c and the basis hang on come first; the others by their size, apart from these, which go below 0
+    apart = gram - first @ (transpose(first) @ gram)
+    apart -= (apart @ first + np.trace(gram, axis1=-2, axis2=-1)[..., None, None] * first) @ transpose(first)
     _, vectors = np.linalg.eigh(symmetric(apart))
-    turned = F @ np.hstack([first, vectors[:, ::-1][:, : max(width - first.shape[1], 0)]])
-    return turned, own + np.maximum(np.einsum("ij,ij->i", h, h) - np.einsum("ij,ij->i", turned[p:], turned[p:]), 0.0)
+    turned = F @ np.concatenate([first, vectors[..., ::-1][..., : max(width - first.shape[-1], 0)]], axis=-1)
+    lost = np.einsum("...ij,...ij->...i", h, h) - np.einsum("...ij,...ij->...i", turned[..., p:, :], turned[..., p:, :])
+    return turned, own + np.maximum(lost, 0.0)
 
 
-def _directions(moved: Array, coupling: Coupling, p: int) -> Array:
-    """V (N, s): the readout's directions and the widest columns of ``moved``, which come first in it; all, if there is room."""
-    n = len(moved)
-    if coupling.rank >= n + p:
-        return np.eye(n)
-    return np.hstack([coupling.basis, moved[:, p : p + max(_SKETCH - coupling.basis.shape[1], 0)]])
-
-
-def _nystroem(Y: Array, V: Array, diagonal: Array) -> tuple[Array, Array]:
-    """F with F Fᵀ = Y (Vᵀ Y)⁻¹ Yᵀ, and what is left of ``diagonal``; Y = Cov V."""
-    F = Y @ inverse_root(V.T @ Y)
-    return F, np.maximum(diagonal - np.einsum("ij,ij->i", F, F), 0.0)
-
-
-def _curvature(coupling: Coupling, mean: Array, var: Array, g: Array) -> Array:
-    """E[tanh″], the slope of E[tanh′] in the mean."""
-    step = 1e-4 * np.sqrt(1.0 + var)
-    result: Array = (coupling.gain(mean + step, var) - g) / step
-    return result
+def _directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:
+    """V (…, r, s): the basis and the widest columns of ``moved``, which come first in it; all, if there is room."""
+    n = moved.shape[-2]
+    if compression.rank >= n + p:
+        return np.broadcast_to(np.eye(n), (*moved.shape[:-2], n, n))
+    basis = compression.basis[mine]
+    widest = moved[..., p : p + max(_SKETCH - basis.shape[1], 0)]
+    return np.concatenate([np.broadcast_to(basis, (*moved.shape[:-2], *basis.shape)), widest], axis=-1)
 
 
 def _second_order(into: Array, rest: Array, curvature: Array, count: int) -> Array:
@@ -165,10 +264,11 @@ def _second_order(into: Array, rest: Array, curvature: Array, count: int) -> Arr
 
     No row exceeds the ``rest`` that it is a part of.
     """
-    widest = np.argsort(-np.einsum("ij,ij->j", into, into), kind="stable")[:count]
-    i, j = np.triu_indices(len(widest))
-    wide = curvature[:, None] * into[:, widest]
-    columns: Array = wide[:, i] * into[:, widest[j]] * np.where(i == j, np.sqrt(0.5), 1.0)
-    size = np.einsum("ij,ij->i", columns, columns)
-    columns *= np.sqrt(np.divide(rest, size, out=np.ones_like(size), where=size > rest))[:, None]
+    size = np.einsum("...ij,...ij->...j", into, into)
+    widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
+    wide = np.take_along_axis(into, widest[..., None, :], axis=-1)
+    i, j = np.triu_indices(wide.shape[-1])
+    columns: Array = curvature[..., None] * wide[..., i] * wide[..., j] * np.where(i == j, np.sqrt(0.5), 1.0)
+    size = np.einsum("...ij,...ij->...i", columns, columns)
+    columns *= np.sqrt(np.divide(rest, size, out=np.ones_like(size), where=size > rest))[..., None]
     return columns

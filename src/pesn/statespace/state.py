@@ -1,104 +1,215 @@
-"""What every form of a belief has in common: the moves, the means, the covariances with the past."""
+"""A joint Gaussian over the state x = [c, h] of a model, and the moves that every form of it shares.
+
+c are the first ``carried`` entries, what moves by affine maps; h the entries that cells move.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn.statespace.cell import Coupling, Noise
+from pesn.gaussian import Gaussian
+from pesn.linalg import outer, root_of, symmetric, times
+from pesn.statespace.cell import Cell, Noise
 
-__all__ = ["Belief"]
+__all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "within_reach"]
 
 Array = npt.NDArray[np.float64]
-_FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
+FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Belief(ABC):
-    """A Gaussian over x = [c, h]: ``mean`` (p + N,), p = ``carried``.
+class GaussianState(ABC):
+    """A Gaussian over x (n,) with ``mean`` (…, n); leading axes are a batch of independent states.
 
-    ``cross`` (p + N, s) holds the covariances of x with s quantities of the past that :meth:`remember` was told to keep.
+    ``cross`` (…, n, s) holds the covariances of x with s quantities of the past that :meth:`remember` was told to keep.
     """
 
     mean: Array
     carried: int
     cross: Array
 
+    # ---------------------------------------------------------------- what a form knows
+
     @abstractmethod
     def variances(self) -> Array:
-        """Of x, (p + N,)."""
+        """Of x, (…, n)."""
 
     @abstractmethod
-    def cov_carried(self) -> Array:
-        """Of c, (p, p)."""
+    def covariance_with(self, rows: slice) -> Array:
+        """Cov(x, x[rows]), (…, n, r)."""
 
     @abstractmethod
-    def cov_of(self, K: Array) -> Array:
-        """Of K x, (q, q) for K (q, p + N): with all that the form knows of x, though a form may keep less of it once carried."""
+    def covariance_after(self, K: Array) -> Array:
+        """Cov(K x), (…, r, r) for K (…, r, n): with all that the form knows of x, though it may keep less once x[rows] is K x."""
 
     @abstractmethod
-    def draw(self, n: int, rng: np.random.Generator) -> Array:
-        """``n`` samples of x, (n, p + N)."""
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` draws of x, (…, n, n_entries)."""
 
     @abstractmethod
-    def with_carried(self, rows: slice) -> Array:
-        """Cov(x, c[rows]), (p + N, rows)."""
+    def trace(self, A: Array) -> Array:
+        """tr(A Cov(x)) (…) for a symmetric A ≥ 0, (n, n)."""
 
     @abstractmethod
-    def trace(self, A: Array) -> float:
-        """tr(A Cov(x)) for a symmetric A ≥ 0, (p + N, p + N)."""
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
+        """Means (…, r) of f(a), gains (…, r), and the form's own parts after the move."""
 
     @abstractmethod
-    def _through(self, coupling: Coupling, offset: Array, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        """Mean of tanh (N,), gains (N,), and the form's own parts after the step."""
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Self:
+        """x[rows] ← K x + k + noise: K (…, r, n), k (…, r), noise of covariance ``noise_root`` noise_rootᵀ, (…, r, q)."""
 
     @abstractmethod
-    def carry(self, K: Array, k: Array, noise_root: Array | None = None) -> Self:
-        """c ← K x + k + noise, K (p′, p + N); the noise has covariance ``noise_root`` noise_rootᵀ, (p′, r)."""
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> Self:
+        """x[rows] ← values (…, r), independent of all the rest, with variances (…, r); None: certain."""
 
     @abstractmethod
-    def observe(self, values: Array) -> Self:
-        """x given that c[i] = values[i] wherever ``values`` (p,) is not NaN."""
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Self:
+        """x given that x[rows] + noise = values (…, r), of which NaN is missing; ``noise_cov`` (…, r, r), None: no noise.
 
-    def through_units(self, coupling: Coupling, offset: Array | float = 0.0, noise: Noise | None = None) -> Self:
-        """h ← (1 − L) h + L tanh(C c + W h + bias + offset) + noise."""
-        p, L = self.carried, coupling.leak
-        unit, g, parts = self._through(coupling, coupling.bias + offset, noise)
-        mean = np.concatenate([self.mean[:p], (1.0 - L) * self.mean[p:] + L * unit])
+        Each state of a batch may miss other entries. An entry whose noise has no variance takes its value exactly.
+        """
+
+    # ---------------------------------------------------------------- what they share
+
+    def marginal(self, rows: slice) -> Gaussian:
+        """The Gaussian over x[rows]."""
+        return Gaussian(self.mean[..., rows], cov=_semidefinite(self.covariance_of(rows)))
+
+    def covariance_of(self, rows: slice) -> Array:
+        """Cov(x[rows]), (…, r, r)."""
+        return self.covariance_with(rows)[..., rows, :]
+
+    def move(self, cell: Cell, noise: Noise | None = None) -> Self:
+        """x[rows] ← (1 − L) x[rows] + L f(A x + b) + noise, as a cell says."""
+        L, rows = cell.leak, cell.rows
+        unit, gain, parts = self._moved(cell, noise)
+        mean = self.mean.copy()
+        mean[..., rows] = (1.0 - L) * mean[..., rows] + L * unit
         cross = self.cross
-        if cross.shape[1]:
-            moved = (1.0 - L) * cross[p:] + (L * g)[:, None] * coupling.enter(cross)
-            cross = np.concatenate([cross[:p], moved])
-        return replace(self, mean=mean, cross=cross, **parts)
+        if cross.shape[-1]:
+            from pesn.statespace.kernels import move_cross  # here, not above: it brings numba
+
+            cross = np.empty(cross.shape)
+            move_cross(flat(self.cross), flat(cell.enter @ self.cross), flat(gain, 1), rows.start, L, flat(cross))
+        return self._replaced(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
-        """Keep the covariances with what c[rows] is now."""
-        return replace(self, cross=np.hstack([self.cross, self.with_carried(rows)]))
+        """Keep the covariances with what x[rows] is now."""
+        return self._replaced(cross=np.concatenate([self.cross, self.covariance_with(rows)], axis=-1))
 
-    def _carried(self, K: Array, k: Array, std: Array) -> dict[str, Any]:
-        """Mean and cross-covariances after c ← K x + k; ``held`` (p′,) is 1, or what brings a deviation in ``std`` down to 1e100.
+    def covariance_with_past(self, rows: slice) -> Array:
+        """Cov(x[rows], what was remembered), (…, r, s)."""
+        return self.cross[..., rows, :]
+
+    def without_memory(self) -> Self:
+        """The state without the covariances that :meth:`remember` has kept."""
+        return self._replaced(cross=self.cross[..., :0])
+
+    def as_certain(self) -> Self:
+        """The mean, as if it were known."""
+        return self.assign(slice(0, self.mean.shape[-1]), self.mean)
+
+    def is_certain(self) -> bool:
+        """Whether nothing in x has a variance."""
+        return not self.variances().any()
+
+    def _replaced(self, **parts: Any) -> Self:
+        """With other arrays; dataclasses.replace checks what need not be checked at every step."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, **parts)
+        return new
+
+    def _affine_mean_and_cross(self, rows: slice, K: Array, k: Array, factor: Array) -> dict[str, Any]:
+        """Mean and ``cross`` after x[rows] ← K x + k, of which ``factor`` (…, r) brings the deviations within reach.
 
         A loop that diverges stops at 1e100 instead of turning into infinities and NaN: means are cut, deviations scaled,
         and no covariance with the past exceeds what two such deviations allow.
         """
-        h = slice(self.carried, None)
-        held = np.minimum(1.0, _FARTHEST / np.maximum(std, 1.0))
-        mean = np.concatenate([np.clip(K @ self.mean + k, -_FARTHEST, _FARTHEST), self.mean[h]])
-        cross = held[:, None] * np.clip(K @ self.cross, -_FARTHEST * _FARTHEST, _FARTHEST * _FARTHEST)
-        cross = np.concatenate([cross, self.cross[h]])
-        return {"mean": mean, "carried": len(k), "cross": cross, "held": held}
+        mean, cross = self.mean.copy(), self.cross
+        mean[..., rows] = np.minimum(np.maximum(times(K, self.mean) + k, -FARTHEST), FARTHEST)
+        if cross.shape[-1]:
+            moved = factor[..., None] * np.minimum(np.maximum(K @ cross, -(FARTHEST**2)), FARTHEST**2)
+            cross = cross.copy()
+            cross[..., rows, :] = moved
+        return {"mean": mean, "cross": cross}
 
-    def _cross_given(self, seen: npt.NDArray[np.intp], gain: Array) -> Array:
-        """``cross`` after c[seen] became known, x having been corrected by ``gain``."""
-        cross = self.cross - gain @ self.cross[seen]
-        cross[seen] = 0.0
-        return cross
+    def _assigned_mean_and_cross(self, rows: slice, values: Array) -> dict[str, Any]:
+        mean, cross = self.mean.copy(), self.cross
+        mean[..., rows] = values
+        if cross.shape[-1]:
+            cross = cross.copy()
+            cross[..., rows, :] = 0.0
+        return {"mean": mean, "cross": cross}
 
-    @property
-    def units(self) -> slice:
-        """The rows of x that are units."""
-        return slice(self.carried, None)
+    def _conditioned_mean_and_cross(self, told: Observation, gain: Array) -> dict[str, Any]:
+        """After an observation has corrected x by ``gain`` (…, n, s), 0 for what a state misses."""
+        seen = told.seen
+        mean = self.mean + times(gain, np.where(told.here, told.values - self.mean[..., seen], 0.0))
+        cross = self.cross - gain @ self.cross[..., seen, :]
+        mean[..., seen] = np.where(told.exact, told.values, mean[..., seen])
+        cross[..., seen, :] = np.where(told.exact[..., None], 0.0, cross[..., seen, :])
+        return {"mean": mean, "cross": cross}
+
+
+def flat(a: Array, axes: int = 2) -> Array:
+    """All leading axes as one, for a kernel."""
+    if a.ndim == axes:
+        return np.ascontiguousarray(a)[None]
+    event = a.shape[a.ndim - axes :]
+    return np.ascontiguousarray(a).reshape(math.prod(a.shape[: a.ndim - axes]), *event)
+
+
+def within_reach(std: Array) -> Array:
+    """Factors, 1, or what brings a deviation back to 1e100."""
+    return np.minimum(1.0, FARTHEST / np.maximum(std, 1.0))
+
+
+class Observation(NamedTuple):
+    """What an observation tells of a batch: entries ``seen`` (s,) of x, all that any of its states has.
+
+    ``here`` (…, s): which of them a state has; ``values`` (…, s) and ``noise`` (…, s, s) are 0 elsewhere; ``exact`` (…, s):
+    which it has without noise.
+    """
+
+    seen: npt.NDArray[np.intp]
+    here: npt.NDArray[np.bool_]
+    values: Array
+    noise: Array | None
+    exact: npt.NDArray[np.bool_]
+
+    def of(self, cov: Array) -> Array:
+        """``cov`` (…, s, s) without the rows and columns that a state misses: 0 there, they have no part in a pseudo-inverse."""
+        return cov if self.here.all() else np.where(self.here[..., :, None] & self.here[..., None, :], cov, 0.0)
+
+    def noise_root(self) -> Array:
+        """L (…, s, s) with L Lᵀ = noise."""
+        if self.noise is None:
+            return np.zeros((*self.here.shape, 0))
+        apart = np.where(self.here, 0.0, 1.0)[..., None] * np.eye(len(self.seen))  # so that Cholesky serves what is there
+        return np.where(self.here[..., None], root_of(self.noise + apart), 0.0)
+
+
+def observed(rows: slice, values: Array, noise_cov: Array | None) -> Observation:
+    """What ``values`` (…, r) of x[rows], NaN where one is missing, tell through noise of covariance ``noise_cov`` (…, r, r)."""
+    there = ~np.isnan(values)
+    places = np.flatnonzero(there.reshape(-1, there.shape[-1]).any(axis=0))
+    here = there[..., places]
+    told = Observation(places + rows.start, here, np.where(here, values[..., places], 0.0), None, here)
+    if noise_cov is None:
+        return told
+    noise = told.of(noise_cov[..., places[:, None], places])
+    return told._replace(noise=noise, exact=here & (np.diagonal(noise, axis1=-2, axis2=-1) == 0.0))
+
+
+def _semidefinite(cov: Array) -> Array:
+    """``cov`` (…, r, r) without the negative eigenvalues that rounding left, on the scale of its own deviations."""
+    std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+    scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
+    values, vectors = np.linalg.eigh(symmetric(scale[..., :, None] * cov * scale[..., None, :]))
+    return outer(std[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])  # type: ignore[no-any-return]

@@ -39,17 +39,17 @@ def result():
 
 def by_hand(robot, k, steps, weights):
     """The paper's equations, one number after the other: h, output, velocities, then positions by the trapezoid."""
-    r, loop = robot.loop.reservoir, robot.loop
+    r, dynamics = robot.loop.reservoir, robot.loop.dynamics
     W, L = r.W.toarray(), r.leak_rate
-    A, B, c = loop.kinematics
+    A, B, c = dynamics.kinematics
     h, y, out, path = robot.units[k - 1], robot.rows[k], robot.targets[k - 1], []
     for j in range(steps):
         z = np.concatenate([y, robot.known[k + j]])
         h = (1 - L) * h + L * np.tanh(r.W_in @ z + r.W_fb @ out + W @ h + r.bias)
         out = weights @ np.concatenate([[1.0], z, h])
-        velocities = y[loop.learn] + loop.scale * out
+        velocities = y[dynamics.learned] + dynamics.scale * out
         new = np.empty_like(y)
-        new[loop.learn], new[loop.rest] = velocities, A @ y + B @ velocities + c
+        new[dynamics.learned], new[dynamics.kinematic] = velocities, A @ y + B @ velocities + c
         y = new
         path.append(np.concatenate([y, out]))
     return np.array(path)

@@ -24,10 +24,8 @@ import pesn
 from pesn import paper
 from pesn.paper.claims import CLAIMS
 from pesn.paper.errata import ERRATA
-from pesn.paper.runner import backends as engines
-from pesn.paper.runner import journal
-from pesn.paper.runner import run as reproducing
-from pesn.paper.runner import store as recording
+from pesn.paper.runner import backends, journal, store
+from pesn.paper.runner import run as runner
 
 FAKE = '''
 import os
@@ -114,7 +112,7 @@ def expected(seed=0, units=6):
 
 def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     out = tmp_path / "deep" / "out"
-    records = reproducing.reproduce([], out, quick=True, seed=3)
+    records = runner.reproduce([], out, quick=True, seed=3)
     assert [record["name"] for record in records] == ["one", "two"]
     assert sorted(os.listdir(out)) == ["index.html", "one", "results.json", "two"]
     files = ["frame.csv", "result.json", "table-table-1-bound.csv", "values.png", "values.svg"]
@@ -153,9 +151,9 @@ def test_strict_json():
         "c": (np.int64(2), None, True),
         "d": pd.DataFrame({"x": [1]}),
     }
-    assert recording.plain(value) == {"a": None, "b 1": [1.0, "inf"], "c": [2, None, True], "d": [{"x": 1}]}
+    assert store.plain(value) == {"a": None, "b 1": [1.0, "inf"], "c": [2, None, True], "d": [{"x": 1}]}
     with pytest.raises(ValueError, match="JSON"):
-        recording.to_json(float("nan"))
+        store.to_json(float("nan"))
 
 
 # Kept and made again
@@ -165,12 +163,12 @@ def test_the_same_settings_are_not_run_again_others_are(fakes, tmp_path):
     out = tmp_path / "out"
     seen = []
 
-    class Watch(reproducing.Watch):
+    class Watch(runner.Watch):
         def finished(self, record, reused):
             seen.append((record["name"], record["seed"], reused))
 
     def run(**options):
-        reproducing.reproduce(["one"], out, watch=Watch(), **({"quick": True} | options))
+        runner.reproduce(["one"], out, watch=Watch(), **({"quick": True} | options))
         return len(calls(fakes))
 
     assert run() == 6
@@ -196,35 +194,35 @@ def test_digest_knows_parameters_and_code(fakes):
     from pesn.paper.result import Settings
 
     settings = Settings(True, 0, {"a": 1, "b": [0.5]})
-    same = reproducing._digest(fake_one, settings)
-    assert reproducing._digest(fake_one, Settings(True, 0, {"b": (0.5,), "a": np.int64(1)})) == same
+    same = runner._digest(fake_one, settings)
+    assert runner._digest(fake_one, Settings(True, 0, {"b": (0.5,), "a": np.int64(1)})) == same
     others = [
-        reproducing._digest(fake_two, settings),
-        reproducing._digest(fake_one, Settings(True, 0, {"a": 1, "b": [0.25]})),
-        reproducing._digest(fake_one, Settings(True, 1, settings.parameters)),
-        reproducing._digest(fake_one, Settings(False, 0, settings.parameters)),
+        runner._digest(fake_two, settings),
+        runner._digest(fake_one, Settings(True, 0, {"a": 1, "b": [0.25]})),
+        runner._digest(fake_one, Settings(True, 1, settings.parameters)),
+        runner._digest(fake_one, Settings(False, 0, settings.parameters)),
     ]
     Path(fake_one.__file__).write_text(FAKE + "\n# changed")
-    others.append(reproducing._digest(fake_one, settings))
+    others.append(runner._digest(fake_one, settings))
     assert len({same, *others}) == 6
 
 
 def test_after_an_error_the_finished_units_and_items_are_kept(fakes, tmp_path):
     out = tmp_path / "out"
-    reproducing.reproduce(["two"], out, quick=True)
+    runner.reproduce(["two"], out, quick=True)
     kept = (out / "two" / "result.json").read_bytes()
     (fakes / "calls").unlink()
     (fakes / "fail").touch()
-    with pytest.raises(reproducing.ItemError, match=r"one failed: ZeroDivisionError: made to fail \(.*fake_one.py:\d+\)"):
-        reproducing.reproduce(["one"], out, quick=True)
+    with pytest.raises(runner.ItemError, match=r"one failed: ZeroDivisionError: made to fail \(.*fake_one.py:\d+\)"):
+        runner.reproduce(["one"], out, quick=True)
     assert (out / "two" / "result.json").read_bytes() == kept
     assert not (out / "one").exists()
     assert len(calls(fakes)) == 4
     (fakes / "fail").unlink()
     progress = []
-    watch = reproducing.Watch()
+    watch = runner.Watch()
     watch.units = lambda done, total: progress.append((done, total))
-    reproducing.reproduce(["one"], out, quick=True, watch=watch)
+    runner.reproduce(["one"], out, quick=True, watch=watch)
     assert len(calls(fakes)) == 7  # three were kept, the fourth failed
     assert progress == [(3, 6), (4, 6), (5, 6), (6, 6)]
     np.testing.assert_array_equal(numbers(out), expected())
@@ -236,9 +234,9 @@ def test_killed_and_started_again(fakes, tmp_path):
     out = tmp_path / "out"
     (fakes / "wait").touch()
     code = (
-        "from pesn import paper, reproducing\n"
+        "from pesn import paper\nfrom pesn.paper.runner import run as runner\n"
         "paper.ITEMS = {'one': 'fake_one', 'two': 'fake_two'}\n"
-        f"reproducing.reproduce([], {str(out)!r}, quick=True)"
+        f"runner.reproduce([], {str(out)!r}, quick=True)"
     )
     paths = os.pathsep.join([str(fakes), str(Path(pesn.__file__).parents[1])])
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
@@ -253,7 +251,7 @@ def test_killed_and_started_again(fakes, tmp_path):
     kept = next((out / ".cache" / "one").glob("*/1-*"))
     kept.write_bytes(kept.read_bytes() + b"\x10\0\0")  # and while it kept a unit
     (fakes / "wait").unlink()
-    reproducing.reproduce([], out, quick=True)
+    runner.reproduce([], out, quick=True)
     done = [line.split()[1] for line in calls(fakes)]
     assert len(done) == 3 + 4 + 6  # two units of the first item were kept
     np.testing.assert_array_equal(numbers(out), expected())
@@ -275,8 +273,8 @@ def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes
     """At the very path, by the very name, with a right checksum."""
     out, trace, other = tmp_path / "out", tmp_path / "trace", tmp_path / "other"
     (fakes / "fail").touch()
-    with pytest.raises(reproducing.ItemError):
-        reproducing.reproduce(["one"], out, quick=True)
+    with pytest.raises(runner.ItemError):
+        runner.reproduce(["one"], out, quick=True)
     place = next((out / ".cache" / "one").glob("*/1-*"))
     other.write_text("mine")
     records = {
@@ -295,7 +293,7 @@ def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes
         os.mkfifo(place) if kind == "pipe" else place.symlink_to(other)
     (fakes / "fail").unlink()
     (fakes / "calls").unlink()
-    reproducing.reproduce(["one"], out, quick=True)
+    runner.reproduce(["one"], out, quick=True)
     assert not trace.exists()
     assert other.read_text() == "mine"
     assert len(calls(fakes)) == 6  # all were computed again
@@ -315,7 +313,7 @@ def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes
 )
 def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file, content):
     out = tmp_path / "out"
-    reproducing.reproduce([], out, quick=True)
+    runner.reproduce([], out, quick=True)
     page = (out / "index.html").read_bytes()
     damaged = out / "one" / file
     if content is None:
@@ -324,9 +322,9 @@ def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file
         damaged.write_text(damaged.read_text(encoding="utf-8").replace('"seed": 0', '"seed": 1'), encoding="utf-8")
     else:
         damaged.write_bytes(content)
-    reproducing.reproduce(["two"], out, quick=True)  # does not stop at what is not asked for
+    runner.reproduce(["two"], out, quick=True)  # does not stop at what is not asked for
     assert "one" not in {record["name"] for record in json.loads((out / "results.json").read_text(encoding="utf-8"))}
-    reproducing.reproduce([], out, quick=True)
+    runner.reproduce([], out, quick=True)
     assert len((out / "index.html").read_bytes()) == pytest.approx(len(page), abs=200)  # times differ
     np.testing.assert_array_equal(numbers(out), expected())
 
@@ -335,36 +333,36 @@ def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder", "elsewhere", "deep"])
 def test_records_that_lead_out_of_their_folder_are_not_followed(fakes, tmp_path, kind):
     out = tmp_path / "out"
-    (record,) = reproducing.reproduce(["one"], out, quick=True)
+    (record,) = runner.reproduce(["one"], out, quick=True)
     place = out / "one"
     if kind == "elsewhere":
         (out / "frame.csv").write_bytes((place / "frame.csv").read_bytes())
         record["files"]["../frame.csv"] = record["files"]["frame.csv"]
         written = {key: value for key, value in record.items() if key != "checksum"}
-        record["checksum"] = recording._checksum(recording.to_json(written).encode())
-        (place / "result.json").write_text(recording.to_json(record), encoding="utf-8")
+        record["checksum"] = store._checksum(store.to_json(written).encode())
+        (place / "result.json").write_text(store.to_json(record), encoding="utf-8")
     elif kind == "deep":
         (place / "result.json").write_text("[" * 200_000, encoding="utf-8")
     else:
         (place / "values.png").unlink()
         make = {"device": lambda path: path.symlink_to("/dev/zero"), "pipe": os.mkfifo, "folder": os.mkdir}[kind]
         make(place / "values.png")
-    assert recording.finished(place) is None
-    reproducing.reproduce(["one"], out, quick=True)
-    assert recording.finished(place) is not None
+    assert store.finished(place) is None
+    runner.reproduce(["one"], out, quick=True)
+    assert store.finished(place) is not None
 
 
 def test_a_result_without_its_record_is_made_again(fakes, tmp_path):
     """Its files are known from results.json, which has all records; a file that is not among them stays."""
     out = tmp_path / "out"
-    reproducing.reproduce([], out, quick=True)
+    runner.reproduce([], out, quick=True)
     (out / "one" / "result.json").unlink()
     (out / "one" / "thesis.tex").write_text("mine")
     with pytest.raises(OSError, match="one is in the way"):
-        reproducing.reproduce(["one"], out, quick=True)
+        runner.reproduce(["one"], out, quick=True)
     (out / "one" / "thesis.tex").unlink()
-    reproducing.reproduce(["one"], out, quick=True)
-    assert recording.finished(out / "one") is not None
+    runner.reproduce(["one"], out, quick=True)
+    assert store.finished(out / "one") is not None
     np.testing.assert_array_equal(numbers(out), expected())
 
 
@@ -373,10 +371,10 @@ def test_a_page_of_someone_elses_is_left_alone(fakes, tmp_path):
     out.mkdir()
     (out / "index.html").write_text("mine")
     with pytest.raises(OSError, match=r"index\.html is in the way, and is no page of results"):
-        reproducing.reproduce(["one"], out, quick=True)
+        runner.reproduce(["one"], out, quick=True)
     assert os.listdir(out) == ["index.html"]
     with pytest.raises(ValueError, match="folder must be the path of a folder, got ''"):
-        reproducing.reproduce(["one"], "", quick=True)
+        runner.reproduce(["one"], "", quick=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes as /proc shows them")
@@ -386,13 +384,13 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
     code = (
         "import os, time\n"
         "from pathlib import Path\n"
-        "from pesn import engines\n"
+        "from pesn.paper.runner import backends\n"
         "def unit(i, wait):\n"
         f"    (Path({str(tmp_path)!r}) / str(os.getpid())).touch()\n"
         "    time.sleep(600) if wait else sum(range(10**13))\n"
         "def main(wait):\n"
-        "    with engines.connected(jobs=2):\n"
-        "        engines.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
+        "    with backends.connected(jobs=2):\n"
+        "        backends.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
     )
     source = tmp_path / "source"
     source.mkdir()
@@ -441,7 +439,7 @@ def until(condition, seconds=60.0):
 def test_a_folder_that_is_a_file(fakes, tmp_path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(OSError, match=r"cannot write to .*out: File exists"):
-        reproducing.reproduce(["one"], tmp_path / "out", quick=True)
+        runner.reproduce(["one"], tmp_path / "out", quick=True)
     assert (tmp_path / "out").read_text() == "mine"
     assert calls(fakes) == []
 
@@ -458,7 +456,7 @@ def test_what_is_no_result_stays(fakes, tmp_path, kind):
     else:
         (out / "one").symlink_to(tmp_path)
     with pytest.raises(OSError, match=r"cannot write to .*out: one is in the way"):
-        reproducing.reproduce([], out, quick=True)
+        runner.reproduce([], out, quick=True)
     assert os.listdir(out) == ["one"]
     assert calls(fakes) == []
 
@@ -471,16 +469,16 @@ def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
         raise OSError(28, "No space left on device")
 
     out = tmp_path / "out"
-    reproducing.reproduce(["two"], out, quick=True)
+    runner.reproduce(["two"], out, quick=True)
     with monkeypatch.context() as patch:
         if where == "figure":
             patch.setattr(matplotlib.figure.Figure, "savefig", full)
         else:
             patch.setattr(journal.Journal, "add", lambda *_: keep(full))
         with pytest.raises(OSError, match=r"cannot write to .*out: No space left on device"):
-            reproducing.reproduce([], out, quick=True)
+            runner.reproduce([], out, quick=True)
     assert sorted(set(os.listdir(out)) - {".cache"}) == ["index.html", "results.json", "two"]
-    reproducing.reproduce([], out, quick=True)
+    runner.reproduce([], out, quick=True)
     np.testing.assert_array_equal(numbers(out), expected())
 
 
@@ -492,20 +490,20 @@ def keep(action):
 @pytest.mark.skipif(os.name != "posix", reason="locks as POSIX has them")
 def test_one_run_at_a_time(fakes, tmp_path):
     out = tmp_path / "out"
-    with reproducing._held(out), pytest.raises(OSError, match="another run is writing to it"):
-        reproducing.reproduce(["one"], out, quick=True)
-    reproducing.reproduce(["one"], out, quick=True)
+    with runner._held(out), pytest.raises(OSError, match="another run is writing to it"):
+        runner.reproduce(["one"], out, quick=True)
+    runner.reproduce(["one"], out, quick=True)
 
 
 def test_wrong_arguments(fakes, tmp_path):
     with pytest.raises(ValueError, match=r"item must be one of one, two, got 'ones'; did you mean 'one'\?"):
-        reproducing.reproduce(["ones"], tmp_path / "out")
+        runner.reproduce(["ones"], tmp_path / "out")
     with pytest.raises(TypeError, match="item must be a name, got 3"):
         paper.get(3)
     with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
-        reproducing.reproduce(["one"], tmp_path / "out", seed=-1)
+        runner.reproduce(["one"], tmp_path / "out", seed=-1)
     with pytest.raises(ValueError, match="jobs must be 1 or more, got 0"):
-        reproducing.reproduce(["one"], tmp_path / "out", jobs=0)
+        runner.reproduce(["one"], tmp_path / "out", jobs=0)
     assert not (tmp_path / "out").exists()
 
 
@@ -516,7 +514,7 @@ def test_in_this_process_and_in_two_others(fakes, tmp_path):
     truth = expected(seed=5)
     (fakes / "calls").unlink()
     for jobs in (1, 2):
-        reproducing.reproduce(["one"], tmp_path / f"out{jobs}", quick=True, seed=5, jobs=jobs)
+        runner.reproduce(["one"], tmp_path / f"out{jobs}", quick=True, seed=5, jobs=jobs)
         np.testing.assert_array_equal(numbers(tmp_path / f"out{jobs}"), truth)
     processes = [int(line.split()[0]) for line in calls(fakes)]
     assert set(processes[:6]) == {os.getpid()}
@@ -590,14 +588,14 @@ def test_on_a_cluster_by_tls_with_certificates(cluster, certificates, fakes, tmp
     address, workers = cluster("tls")
     truth = expected()
     (fakes / "calls").unlink()
-    reproducing.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
+    runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
     np.testing.assert_array_equal(numbers(tmp_path / "out"), truth)
     assert {int(line.split()[0]) for line in calls(fakes)} <= {worker.pid for worker in workers}
-    monkeypatch.setattr(engines, "WAIT", 3.0)
+    monkeypatch.setattr(backends, "WAIT", 3.0)
     certificates("another authority's")
     for wrong, reason in ((address, "within 3 s, or it and this machine's"), (address.replace("tls", "tcp"), "within 3 s$")):
         with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {wrong} {reason}"):
-            reproducing.reproduce(["two"], tmp_path / "out", quick=True, scheduler=wrong)
+            runner.reproduce(["two"], tmp_path / "out", quick=True, scheduler=wrong)
 
 
 def test_tls_without_certificates(certificates, tmp_path):
@@ -610,7 +608,7 @@ def test_tls_without_certificates(certificates, tmp_path):
     ]:
         certificates(key)
         with config.set({f"distributed.comm.tls.{key}": file}), pytest.raises(ValueError, match=message):
-            engines._refuse_without_certificates()
+            backends._refuse_without_certificates()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX has them")
@@ -618,7 +616,7 @@ def test_on_a_cluster_with_a_worker_killed(cluster, fakes, tmp_path):
     address, workers = cluster("tcp")
     truth = expected()
     (fakes / "calls").unlink()
-    reproducing.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
+    runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
     np.testing.assert_array_equal(numbers(tmp_path / "out"), truth)
     assert {int(line.split()[0]) for line in calls(fakes)} <= {worker.pid for worker in workers}
     (fakes / "calls").unlink()
@@ -632,7 +630,7 @@ def test_on_a_cluster_with_a_worker_killed(cluster, fakes, tmp_path):
 
     killer = threading.Thread(target=kill_one_at_work)
     killer.start()
-    reproducing.reproduce(["two"], tmp_path / "out", quick=True, scheduler=address)
+    runner.reproduce(["two"], tmp_path / "out", quick=True, scheduler=address)
     killer.join()
     assert sorted(worker.poll() is None for worker in workers) == [False, True]
     assert len(calls(fakes)) > 6  # the unit that was at work was done again
@@ -642,14 +640,14 @@ def test_on_a_cluster_with_a_worker_killed(cluster, fakes, tmp_path):
 @pytest.mark.parametrize("kind", ["dead", "mute"])
 def test_a_scheduler_that_does_not_answer(fakes, tmp_path, monkeypatch, kind):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "WAIT", 1.0)
+    monkeypatch.setattr(backends, "WAIT", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         if kind == "dead":
             server.close()
         start = time.monotonic()
         with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address} within 1 s"):
-            reproducing.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
+            runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
     assert time.monotonic() - start < 8.0
     assert calls(fakes) == []
 
@@ -658,7 +656,7 @@ def test_a_scheduler_that_does_not_answer(fakes, tmp_path, monkeypatch, kind):
 def test_no_address(fakes, tmp_path, address):
     pytest.importorskip("distributed")
     with pytest.raises(ValueError, match="scheduler must be an address such as"):
-        reproducing.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
+        runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
 
 
 def test_workers_with_other_versions_are_refused(monkeypatch):
@@ -670,7 +668,7 @@ def test_workers_with_other_versions_are_refused(monkeypatch):
             return {"tcp://a:1": {**function(), "numpy": "1.0"}}
 
     with pytest.raises(ConnectionError, match=r"worker tcp://a:1 has numpy 1\.0, here is"):
-        engines._refuse_strangers(Client(), "tcp://b:2")
+        backends._refuse_strangers(Client(), "tcp://b:2")
 
 
 # Errata

@@ -80,7 +80,7 @@ def _obtained(found: Study, rows: int, steps: int) -> list[str]:
     from pesn.paper.items import prediction_verdicts as verdicts
     from pesn.paper.items.prediction import steps_until
 
-    d, multi = found.robot.loop.size, found.multi["before"]
+    d, multi = found.robot.n_states, found.multi["before"]
     good = [((one.inside("diagonal") >= 0.9) & (one.inside("diagonal") <= 0.99))[:, :d].all(axis=1) for one in multi]
     wide = np.array([one.ratio("diagonal")[:, :d] for one in multi])
     kept = int(np.median([steps_until(one) for one in good]))

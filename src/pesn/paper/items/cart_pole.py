@@ -89,7 +89,7 @@ def _obtained(found: Study, steps: int) -> list[str]:
     from pesn.paper.items import prediction_study as studies
     from pesn.paper.items import prediction_verdicts as verdicts
 
-    d, multi, single = found.robot.loop.size, found.multi["before"], found.single["never"]
+    d, multi, single = found.robot.n_states, found.multi["before"], found.single["never"]
     wide = np.array([one.ratio("diagonal")[:, :d] for one in multi])
     ratio = single.ratio("diagonal")[:, :d]
     return [

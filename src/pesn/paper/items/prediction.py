@@ -11,7 +11,7 @@ the weights are given for each step, so that every method uses the same ones. Al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from pesn import Forecaster, Mesh, ProbabilisticESN
 from pesn._support.arguments import FloatArray
+from pesn.activations import get
 from pesn.readout.online import go_on
 from pesn.readout.online import learn as learn_online
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
-from pesn.reservoir.closed_loop import Loop
+from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
-from pesn.statespace import start
+from pesn.statespace import ActivationMoments, Draws, Ensemble, GaussianState, StateSpaceModel, init
 from pesn.systems.trajectories import Trajectories
 
 __all__ = [
@@ -81,7 +82,7 @@ class Robot:
     learnt from the rows before ``first``. ``units`` (T − 1, N): the network's, after it has taken in each row.
     """
 
-    loop: Loop
+    loop: ClosedLoop
     rows: Array
     known: Array
     targets: Array
@@ -89,6 +90,11 @@ class Robot:
     first: int
     mean: Array
     width: Array  # (d + m,), of the states and of the changes
+
+    @property
+    def n_states(self) -> int:
+        """d."""
+        return self.loop.dynamics.n_columns
 
     def features(self, k: int) -> Array:
         """[1, z, h] of row k, (1, p)."""
@@ -99,11 +105,12 @@ def forecaster_of(trajectories: Trajectories, positions: Sequence[int], velociti
                   train_rows: int, calibrate: bool) -> Forecaster:  # fmt: skip
     """Trained on all runs but the last, and on the first ``train_rows`` rows of the last."""
     d = trajectories.states.shape[1]
+    esn = ProbabilisticESN(**network)
     # the paper's weights do not shrink with the number of inputs
-    scaling = network.get("input_scaling", 0.5) * (d + trajectories.inputs.shape[1]) ** 0.5
+    esn.set_params(input_scaling=esn.input_scaling * (d + trajectories.inputs.shape[1]) ** 0.5)
     n = sum(trajectories.lengths[:-1]) + train_rows
     forecaster = Forecaster(
-        ProbabilisticESN(**{**network, "input_scaling": scaling}),
+        esn,
         learn=list(velocities),
         kinematics=kinematics(d, positions, velocities, trajectories.dt),
         calibrate=calibrate,
@@ -114,16 +121,16 @@ def forecaster_of(trajectories: Trajectories, positions: Sequence[int], velociti
 
 def learn(trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: dict[str, Any],
           train_rows: int) -> Robot:  # fmt: skip
-    """The network alone, without what makes its forecasts honest: its own loop is what is sampled."""
+    """The network alone, without what makes its forecasts honest, nor bounds: its own loop is what is sampled."""
     forecaster = forecaster_of(trajectories, positions, velocities, {**network, "process_noise": 0.0}, train_rows, False)
-    loop = forecaster.loop(("state",))
-    run_ = trajectories[len(trajectories) - 1]
+    loop = replace(forecaster.loop(("state",)), guard=None)
+    run_, dynamics = trajectories[len(trajectories) - 1], loop.dynamics
     rows, known = forecaster.scaled(run_.states, run_.inputs)
-    targets = np.diff(rows, axis=0)[:, loop.learn] / loop.scale
+    targets = dynamics.targets(rows)
     units, _, _ = run(loop.reservoir, np.hstack([rows, known])[:-1], feedback=targets)
     scale = forecaster.scale_
-    width = np.concatenate([scale.y_std, loop.scale * scale.y_std[loop.learn]])
-    mean = np.concatenate([scale.y_mean, np.zeros(len(loop.learn))])
+    width = np.concatenate([scale.y_std, dynamics.scale * scale.y_std[dynamics.learned]])
+    mean = np.concatenate([scale.y_mean, np.zeros(len(dynamics.learned))])
     return Robot(loop, rows, known, targets, units, train_rows, mean, width)
 
 
@@ -146,13 +153,13 @@ def updated(robot: Robot, rows: Sequence[int], delta: float | None, forgetting: 
 
 
 class Case(NamedTuple):
-    """A stretch to predict: from x (p + N,) over the steps of ``known`` (T + 1, u), states and units in error by deviations.
+    """A stretch to predict: from x (n,) over the steps of ``known`` (T + 1, u), states and units in error by deviations.
 
     ``weights`` (T, m, F), or (m, F) where they stay. ``rows`` (T, d) and ``outputs`` (T, m) are true, and single steps go on from
     them; None: the network goes on from its own.
     """
 
-    loop: Loop
+    loop: ClosedLoop
     x: Array
     known: Array
     weights: FloatArray
@@ -161,37 +168,36 @@ class Case(NamedTuple):
     rows: Array | None = None
     outputs: Array | None = None
 
-    def maps(self) -> list[tuple[Array, Array]]:
-        """(K, k) of c ← K x + k for each step, the controls of the next row in k."""
-        result: list[tuple[Array, Array]] = []
+    def predicted(self, state: GaussianState, loop: ClosedLoop) -> Iterator[GaussianState]:
+        """The state after each step, from one over x; ``loop`` says how moments pass the units."""
+        at, var = loop.layout, np.full(loop.dynamics.n_columns, self.std**2)
         for j in range(len(self.known) - 1):
-            if self.weights.ndim == 3 or not result:
-                weights = self.weights[j] if self.weights.ndim == 3 else self.weights
-                K, constant = affine(self.loop, weights)
-            k = constant.copy()
-            k[self.loop.at_known] = self.known[j + 1]
-            result.append((K, k))
-        return result
+            if self.weights.ndim == 3 or not j:
+                model = model_of(loop, self.weights[j] if self.weights.ndim == 3 else self.weights)
+            if j and self.rows is not None:
+                assert self.outputs is not None
+                state = state.assign(at["y"], self.rows[j - 1], var).assign(at["output"], self.outputs[j - 1])
+            state, _ = model.predict(state, self.known[j])
+            yield state
 
     @property
     def shown(self) -> npt.NDArray[np.intp]:
         """Where the states and the network's outputs are in x."""
-        loop = self.loop
-        return np.concatenate([np.arange(loop.size), np.arange(loop.n_carried)[loop.at_output]])
+        at, everywhere = self.loop.layout, np.arange(self.loop.layout.size)
+        return np.concatenate([everywhere[at["y"]], everywhere[at["output"]]])
 
 
-def affine(loop: Loop, weights: FloatArray) -> tuple[Array, Array]:
-    """(K, k) of the loop with other weights."""
-    K, k, _ = replace(loop, readout=loop.readout._replace(weights=weights)).step_map
-    return K, k
+def model_of(loop: ClosedLoop, weights: FloatArray) -> StateSpaceModel:
+    """The loop's model with other weights of its readout."""
+    return loop.with_readout(loop.readout._replace(weights=weights), loop.errors).model
 
 
 def _start(robot: Robot, k: int) -> Array:
-    """x (p + N,) before row k is taken in: the units have seen every row before it."""
-    loop = robot.loop
-    x = np.zeros(loop.n_carried + robot.units.shape[1])
-    x[: loop.size], x[loop.at_known], x[loop.at_output] = robot.rows[k], robot.known[k], robot.targets[k - 1]
-    x[loop.n_carried :] = robot.units[k - 1]
+    """x (n,) before row k is taken in: the units have seen every row before it."""
+    at = robot.loop.layout
+    x = np.zeros(at.size)
+    x[at["y"]], x[at["inputs"]], x[at["output"]] = robot.rows[k], robot.known[k], robot.targets[k - 1]
+    x[at["units"]] = robot.units[k - 1]
     return x
 
 
@@ -210,24 +216,15 @@ def multi_step(robot: Robot, k: int, steps: int, std: float, weights: FloatArray
 def carried(case: Case, name: str) -> tuple[Array, Array]:
     """Mean and deviation (T, d + m) of the states and of the outputs, in closed form; ``name`` of :data:`FORMS`."""
     form, (method, mesh) = FORMS[name]["form"], FORMS[name]["moments"]
-    loop = replace(case.loop, form=form, options={**case.loop.options, "method": method, "mesh": mesh})
-    p, d, shown = loop.n_carried, loop.size, case.shown
-    N = len(case.x) - p
-    error = np.zeros((p, d))
-    error[:d] = case.std * np.eye(d)
-    units = case.unit_std * np.eye(N) if case.unit_std else np.zeros((0, N))
-    belief = start(form, case.x[p:], units, loop.coupling).carry(np.zeros((p, N)), case.x[:p], error)
-    means, stds = [], []
-    for j, (K, k) in enumerate(case.maps()):
-        belief = belief.through_units(loop.coupling).carry(K, k)
-        means.append(belief.mean[shown])
-        stds.append(np.sqrt(np.maximum(belief.variances()[shown], 0.0)))
-        if case.rows is not None:
-            assert case.outputs is not None
-            true = np.zeros(p)
-            true[:d], true[loop.at_known], true[loop.at_output] = case.rows[j], case.known[j + 1], case.outputs[j]
-            belief = belief.carry(np.zeros((p, p + N)), true, error)
-    return np.array(means), np.array(stds)
+    loop = replace(case.loop, form=form, units=ActivationMoments(get("tanh"), method, mesh))
+    at, p, shown = loop.layout, loop.carried, case.shown
+    y, units = case.x[at["y"]], case.x[at["units"]]
+    state = init(form, p, units, np.zeros((0, len(units)))).assign(slice(0, p), case.x[:p])
+    state = state.assign(at["y"], y, np.full(len(y), case.std**2))
+    state = state.assign(at["units"], units, np.full(len(units), case.unit_std**2))
+    moments = [(after.mean[shown], after.variances()[shown]) for after in case.predicted(state, loop)]
+    mean, var = (np.array(part) for part in zip(*moments, strict=True))
+    return mean, np.sqrt(np.maximum(var, 0.0))
 
 
 class Samples(NamedTuple):
@@ -245,49 +242,32 @@ class Samples(NamedTuple):
         return result
 
 
+class Pairs(Draws):
+    """Normal numbers in pairs of opposite sign, which takes most of the chance out of a mean."""
+
+    def normal(self, members: int, size: int) -> Array:
+        """(members, size)."""
+        half = self.rng.standard_normal(((members + 1) // 2, size))
+        return np.concatenate([half, -half])[:members]
+
+
 def sample(case: Case, bands: Array, n: int, seed: int) -> Samples:
-    """The same loop with n deterministic networks, each from errors of its own; ``bands`` (b, 2, T, d + m): lower and upper.
-
-    Errors come in pairs of opposite sign, which takes most of the chance out of the mean.
-    """
-    rng = np.random.default_rng(seed)
-    loop, p, d, shown = case.loop, case.loop.n_carried, case.loop.size, case.shown
-
-    def errors(std: float, size: int) -> Array:
-        half = std * rng.standard_normal(((n + 1) // 2, size))
-        return np.concatenate([half, -half])[:n]
-
+    """The same loop with n deterministic networks, each from errors of its own; ``bands`` (b, 2, T, d + m): lower and upper."""
+    draws, at, shown = Pairs(np.random.default_rng(seed)), case.loop.layout, case.shown
     x = np.tile(case.x, (n, 1))
-    x[:, :d] += errors(case.std, d)
+    x[:, at["y"]] += case.std * draws.normal(n, case.loop.dynamics.n_columns)
     if case.unit_std:
-        x[:, p:] += errors(case.unit_std, x.shape[1] - p)
-    move = mover(loop)
+        x[:, at["units"]] += case.unit_std * draws.normal(n, case.loop.reservoir.n_units)
     mean, square = np.empty((2, len(case.known) - 1, len(shown)))
     inside = np.empty((len(bands), *mean.shape))
-    for j, (K, k) in enumerate(case.maps()):
-        move(x, K, k)
-        now = x[:, shown]
+    for j, state in enumerate(case.predicted(Ensemble(x, case.loop.carried, draws), case.loop)):
+        assert isinstance(state, Ensemble)
+        now = state.members[:, shown]
         mean[j] = now.mean(axis=0)
         square[j] = np.sum(np.square(now - mean[j]), axis=0)
         for i, (low, high) in enumerate(bands):
             inside[i, j] = np.sum((now >= low[j]) & (now <= high[j]), axis=0)
-        if case.rows is not None:
-            assert case.outputs is not None
-            x[:, :d], x[:, loop.at_output] = case.rows[j] + errors(case.std, d), case.outputs[j]
     return Samples(n, mean, square, inside)
-
-
-def mover(loop: Loop) -> Any:
-    """A function that moves x (n, p + N) one step on, in place: the network's own equations, sample by sample."""
-    r, p = loop.reservoir, loop.n_carried
-    C, W, L = loop.coupling.C.T.copy(), r.W.toarray().T.copy(), r.leak_rate
-
-    def move(x: Array, K: Array, k: Array) -> None:
-        unit = np.tanh(x[:, :p] @ C + x[:, p:] @ W + r.bias)
-        x[:, p:] = (1.0 - L) * x[:, p:] + L * unit
-        x[:, :p] = x @ K.T + k
-
-    return move
 
 
 def merged(parts: Sequence[Samples]) -> Samples:
@@ -304,20 +284,20 @@ def free_run(robot: Robot, k: int, steps: int, readout: Readout, rls: RLSState |
     With ``rls`` the weights are updated inside the forecast with the true rows to come, as Algorithm 3 prints it: no forecast.
     """
     loop, case = robot.loop, multi_step(robot, k, steps, 0.0, readout.weights)
-    move, x, d, p = mover(loop), case.x[None].copy(), loop.size, loop.n_carried
-    used, means = [], []
+    at, p, dynamics = loop.layout, loop.carried, loop.dynamics
+    certain = init("diagonal", p, case.x[at["units"]], np.zeros((0, loop.reservoir.n_units)))
+    state, used, means = certain.assign(slice(0, p), case.x[:p]), [], []
     for j in range(steps):
-        K, constant = affine(loop, readout.weights)
+        model = model_of(loop, readout.weights)
         used.append(readout.weights)
-        before = x[0].copy()
-        constant = constant.copy()
-        constant[loop.at_known] = robot.known[k + j + 1]
-        move(x, K, constant)
-        means.append(x[0, case.shown])
+        state = model.move(model.set_inputs(state, robot.known[k + j]))
+        y, h = state.mean[at["y"]], state.mean[at["units"]]
+        state, _ = model.emit(state)
+        means.append(state.mean[case.shown])
         if rls is not None:
-            b = np.concatenate([[1.0], before[:d], robot.known[k + j], x[0, p:]])
-            target = (robot.rows[k + j + 1] - before[:d])[loop.learn] / loop.scale
-            _, readout, rls = learn_online(readout, rls, b[None], target[None], forgetting)
+            b = np.concatenate([[1.0], y, robot.known[k + j], h])
+            target = dynamics.targets(np.array([y, robot.rows[k + j + 1]]))
+            _, readout, rls = learn_online(readout, rls, b[None], target, forgetting)
     return np.array(means), np.array(used)
 
 

@@ -71,7 +71,7 @@ def _bands(ax: Axes, t: Any, one: Compared, i: int, robot: Robot, forms: Sequenc
 
 
 def _truth(ax: Axes, robot: Robot, rows: npt.NDArray[np.intp], i: int, dt: float) -> None:
-    d = robot.loop.size
+    d = robot.n_states
     true = robot.rows[rows, i] if i < d else robot.targets[rows - 1, i - d]
     ax.plot((rows - robot.first) * dt, true * robot.width[i] + robot.mean[i], color="black", linewidth=0.8,
             marker=".", markersize=3.0 if len(rows) < 40 else 0.0, label="truth")  # fmt: skip
@@ -132,7 +132,7 @@ def draw_updating(found: Study, chosen: Sequence[int], names: Sequence[str], uni
 def draw_agreement(found: Study, steps: int) -> Figure:
     """By step: how far the means are from Monte Carlo's, and how large deviations are beside its; median and range."""
     figure, axes = _figure(1, 2, 3.4)
-    d, t = found.robot.loop.size, np.arange(1, steps + 1)
+    d, t = found.robot.n_states, np.arange(1, steps + 1)
     some = found.multi["before"]
     for form in FORMS:
         for ax, what in zip(axes[0], ("off", "ratio"), strict=True):

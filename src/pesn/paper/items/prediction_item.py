@@ -143,7 +143,7 @@ def verdicts(item: str, found: Study, velocities: Sequence[int]) -> list[Verdict
     from pesn.paper.items import prediction_study as studies
     from pesn.paper.items import prediction_verdicts as judge
 
-    d, single, multi = found.robot.loop.size, found.single["never"], found.multi["before"]
+    d, single, multi = found.robot.n_states, found.single["never"], found.multi["before"]
     every = [one.ratio("diagonal").ravel() for some in studies.pooled(found).values() for one in some]
     off, ratio = single.off("diagonal"), single.ratio("diagonal")
     means = {form: studies.leaving(multi, form, d)[0] for form in ("diagonal", "full")}

@@ -154,7 +154,7 @@ def _errors(
     robot: Robot, origins: list[int], steps: int, delta: float, forgetting: float, wanted: Sequence[str] = tuple(WEIGHTS)
 ) -> dict[str, Array]:
     """|prediction − truth| of free runs from exactly known rows, by the way of having weights."""
-    d = robot.loop.size
+    d = robot.n_states
     errors: dict[str, list[Array]] = {name: [] for name in wanted}
     for k, (readout, rls) in zip(origins, prediction.updated(robot, origins, delta, forgetting), strict=True):
         truth = robot.rows[k + 1 : k + 1 + steps]
@@ -209,7 +209,7 @@ def agreement(found: Study) -> pd.DataFrame:
     """One line for each comparison and form: how far closed form and samples agree on the states and on their changes."""
     import pandas as pd
 
-    d, lines = found.robot.loop.size, []
+    d, lines = found.robot.n_states, []
     for name, some in pooled(found).items():
         for form in FORMS:
             ratio = np.array([one.ratio(form) for one in some])
@@ -276,7 +276,7 @@ def coverage_table(found: Study, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.Da
     """Share of what came inside the 2σ bands: fair forecasts with every error counted, and the state's part alone."""
     import pandas as pd
 
-    d, robot, lines = found.robot.loop.size, found.robot, []
+    d, robot, lines = found.robot.n_states, found.robot, []
     for (form, way), (mean, std, truth) in found.fair.items():
         inside, off = np.abs(truth - mean) <= 2.0 * std, np.abs(truth - mean) / robot.width[:d]
         lines.append(_covered(f"pesn.Forecaster, weights {way}", form, inside, off, steps))

@@ -1,0 +1,62 @@
+"""The way of a closed loop over the next rows as a forecast's means and covariances: calibrated, bounded, in the units of y."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.forecasting.arguments import Columns
+from pesn.forecasting.futures import Futures
+from pesn.learning.calibration import LEADS
+from pesn.reservoir.closed_loop import ClosedLoop
+from pesn.statespace import GaussianState, rollout
+
+__all__ = ["look_ahead"]
+
+Array = npt.NDArray[np.float64]
+_WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
+_log = logging.getLogger("pesn.forecasting")
+
+
+def look_ahead(
+    loop: ClosedLoop, state: GaussianState, u: Array, u_var: Array, columns: Columns, calibration: Array, joint: bool
+) -> dict[str, Any]:
+    """Mean, covariances and parts, as :class:`pesn.Forecast` takes them.
+
+    Parameters
+    ----------
+    state
+        After the last row known, the units moved by it and by u[0].
+    u, u_var
+        Inputs (h, m) and their variances.
+    calibration
+        Factors (20,) of the deviations; none makes one larger than three of those in training.
+    joint
+        Whether covariances between all rows are kept; else futures are drawn by the loop itself.
+    """
+    path = rollout(loop.model, state, u, u_var, moved=True, joint=joint)
+    if path.left.any():
+        step, column = np.argwhere(path.left)[0]
+        name = f"y{column}" if columns.names is None else columns.names[column]
+        _log.warning("the forecast of %s left the range of training at step %d of %d: held there", name, step + 1, len(u))
+    std = np.sqrt(np.einsum("kii->ki", path.cov))
+    factor = calibration[np.minimum(np.arange(len(u)), LEADS - 1)][:, None] * np.ones_like(std)
+    most = np.divide(_WIDEST * columns.prior.y_std, std, out=np.ones_like(std), where=std > 0.0)
+    factor = np.minimum(factor, np.maximum(most, 1.0))
+    mean, scale = columns.scale.undo(path.mean), columns.scale.y_std
+    result: dict[str, Any] = {
+        "mean": mean,
+        "joint": None,
+        "parts": {name: part * np.square(factor) for name, part in path.parts.items()},
+        "scale": scale,
+    }
+    if path.joint is None:
+        paths = Futures(loop, state, u, u_var, mean, std * factor * scale)
+        return {**result, "cov": path.cov * factor[:, :, None] * factor[:, None], "paths": paths}
+    joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
+    over_time *= joint_factor[:, None]  # in place: it is the largest array of all
+    over_time *= joint_factor
+    return {**result, "joint": over_time}

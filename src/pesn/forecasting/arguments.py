@@ -1,0 +1,126 @@
+"""What a fitted forecaster is given, as it works with it: names checked, rows laid out by their labels, in scaled units.
+
+>>> import numpy as np
+>>> scale = Scale(np.array([10.0]), np.array([2.0]), np.zeros(0), np.ones(0))
+>>> columns = Columns(["level"], None, scale, Scale(np.zeros(1), np.ones(1), np.zeros(0), np.ones(0)))
+>>> columns.context([12.0, np.nan, 8.0], None).y.ravel()
+array([ 1., nan, -1.])
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.checks import flag, whole_number
+from pesn.forecasting.alignment import align, rows_ahead
+from pesn.forecasting.dataset import Scale, as_matrix, names_of, refuse_far
+from pesn.forecasting.time_index import TimeIndex
+from pesn.reservoir.closed_loop import PARTS
+
+__all__ = ["Columns", "Rows", "check_parts", "check_size"]
+
+Array = npt.NDArray[np.float64]
+_JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
+_MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
+_MOST_NUMBERS = 10_000_000  # covariances within the rows of a forecast
+
+
+class Rows(NamedTuple):
+    """Scaled y (T, d) and X, with gaps where steps are missing, and when the last row was."""
+
+    y: Array
+    known: Array
+    time: TimeIndex | None
+
+
+class Columns(NamedTuple):
+    """The columns of y (d) and X (u) in training: their names, None where they had none, the scale that the network works in,
+    and where they lay in it (``prior``).
+    """
+
+    names: list[str] | None
+    known_names: list[str] | None
+    scale: Scale
+    prior: Scale
+
+    @property
+    def n_known(self) -> int:
+        """u."""
+        return len(self.scale.x_mean)
+
+    def more(self, y: Any, X: Any, after: TimeIndex | None) -> Rows:
+        """Rows that go on ``after`` those seen, with X (T, u)."""
+        self._check_names("y", y)
+        self._check_names("X", X, "X")
+        rows = as_matrix("y", y, None, len(self.scale.y_mean))
+        if X is None and self.n_known:
+            raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
+        layout = align(y, X, [slice(0, len(rows))], after=after)
+        known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known)
+        rows, known = self._near("y", rows, "X", known)
+        return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
+
+    def context(self, context: Any, time: TimeIndex | None) -> Rows:
+        """Of y or (y, X), with X (T − 1, u); ``time`` is that of the rows seen."""
+        given = context if isinstance(context, tuple) else (context, None)
+        if len(given) != 2:
+            raise ValueError(f"context must be y or (y, X), got a tuple of {len(given)}")
+        self._check_names("context", given[0])
+        y = as_matrix("context", given[0], None, len(self.scale.y_mean))
+        layout = align(*given, [slice(0, len(y))], learnt=time, names=("context", "X of context"), shorter=1)
+        if given[1] is None:
+            if self.n_known and len(y) > 1:
+                raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known)}, got y alone")
+            known = np.zeros((len(y) - 1, self.n_known))
+        else:
+            self._check_names("X of context", given[1], "X")
+            known = as_matrix("X of context", given[1], layout.n_inputs, self.n_known)
+        y, known = self._near("context", y, "X of context", known)
+        return Rows(layout.place(y), layout.place_inputs(known), layout.time)
+
+    def ahead(self, X: Any, horizon: int, time: TimeIndex | None) -> Array:
+        """Scaled X (horizon, u), NaN where it is missing, after a last row at ``time``."""
+        if X is None:
+            if self.n_known:
+                expected = f"of shape {(horizon, self.n_known)}, as X was in fit; NaN where it is not known"
+                raise ValueError(f"X must be given, {expected}")
+            return np.zeros((horizon, 0))
+        self._check_names("X", X, "X")
+        rows = rows_ahead(X, time, horizon)
+        known = as_matrix("X", X, horizon if rows is None else None, self.n_known)
+        known = ((known if rows is None else known[rows]) - self.scale.x_mean) / self.scale.x_std
+        refuse_far("X", known, self.prior.x_mean, self.prior.x_std)
+        return known
+
+    def _near(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
+        """Scaled; refused where they are too far from all that was learnt from: nothing could be said about them."""
+        y, known = self.scale.apply(y, known)
+        refuse_far(of_y, y, self.prior.y_mean, self.prior.y_std)
+        refuse_far(of_x, known, self.prior.x_mean, self.prior.x_std)
+        return y, known
+
+    def _check_names(self, argument: str, values: Any, of: str = "y") -> None:
+        found, expected = names_of(values), self.names if of == "y" else self.known_names
+        if found is not None and expected is not None and found != expected:
+            raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")
+
+
+def check_size(horizon: Any, joint: Any, d: int) -> bool:
+    """Whether the covariance of all rows is kept; a TypeError or ValueError where a forecast of d columns would be too large."""
+    whole_number("horizon", horizon, 1)
+    if joint is not None:
+        flag("joint", joint)
+    most = _MOST_JOINT // d if joint else _MOST_NUMBERS // d**2
+    if horizon > max(most, 1):
+        kept = " and joint=True" if joint else ""
+        raise ValueError(f"horizon must be {most} or less with {d} columns of y{kept}, got {horizon!r}")
+    return bool(horizon * d <= _JOINT if joint is None else joint)
+
+
+def check_parts(parts: Any) -> None:
+    """A ValueError where they are not some of those that a variance has."""
+    if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
+        raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")

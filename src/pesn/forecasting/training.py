@@ -1,0 +1,95 @@
+"""What is learnt for a drawn reservoir from segments of rows: its readout, how it errs in one step, where a sequence starts."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.dataset import Segment, drop_short
+from pesn.learning.error_model import learn_errors
+from pesn.readout.ridge import Gram, Readout, predict, solve
+from pesn.reservoir.closed_loop import Dynamics, ErrorModel
+from pesn.reservoir.drive import run
+from pesn.reservoir.initial_state import Start
+from pesn.reservoir.initial_state import learn as learn_start
+from pesn.reservoir.sequences import blocks, features
+
+__all__ = ["Trained", "one_step_errors", "to_learn_from", "train"]
+
+Array = npt.NDArray[np.float64]
+_ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
+
+
+class Trained(NamedTuple):
+    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts."""
+
+    readout: Readout
+    errors: ErrorModel
+    start: Start
+
+
+def to_learn_from(segments: list[Segment], washout: Any, width: Array) -> tuple[list[Segment], Array]:
+    """Those long enough for the ``washout``, with targets in units of their deviation, and this deviation (m,).
+
+    ``width`` (m,) is the deviation of the columns of y that the targets are of.
+    """
+    counted = isinstance(washout, Integral)
+    kept = drop_short(segments, int(washout) + 1 if counted else 2)
+    if sum(len(s.z) - (max(int(washout), 0) if counted else 0) for s in kept) < 4:  # fewer leave no errors to learn from
+        raise ValueError(
+            "y must have at least 5 rows in a row without gaps (with those of X) to learn from, after the washout of "
+            f"{washout!r}, got fewer"
+        )
+    std = np.std(np.vstack([s.targets for s in kept]), axis=0)
+    # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long
+    std = np.where(std > _ROUNDING * width, std, 1.0)
+    return [s._replace(targets=s.targets / std) for s in kept], std
+
+
+def train(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment]) -> Trained:
+    """Readout, errors and start of a fitted network's reservoir, from these rows alone."""
+    reservoir = esn.reservoir_
+    gram = Gram(1 + reservoir.n_inputs + reservoir.n_units, len(dynamics.learned))
+    kept: list[tuple[Array, Array, int]] = []
+    for segment in segments:
+        states, _, _ = run(reservoir, segment.z, feedback=segment.targets)
+        washed = min(esn.washout_, len(states) // 2)
+        gram.add(features(segment.z[washed:], states[washed:]), segment.targets[washed:])
+        kept.append((segment.z, states, washed))
+    readout = solve(gram, esn.ridge)
+    residuals = [
+        _errors(readout, dynamics, segment, states, slice(0, len(states)))
+        for segment, (_, states, _) in zip(segments, kept, strict=True)
+    ]
+    return Trained(readout, _learn(esn, readout, dynamics, residuals), learn_start(kept))
+
+
+def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: list[Segment]) -> ErrorModel:
+    """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet."""
+    residuals = []
+    for segment in segments:
+        state, parts = None, []
+        for block in blocks(slice(0, len(segment.z))):
+            states, _, state = run(esn.reservoir_, segment.z[block], state, feedback=segment.targets[block])
+            parts.append(_errors(readout, dynamics, segment, states, block))
+        residuals.append(np.concatenate(parts))
+    return _learn(esn, readout, dynamics, residuals)
+
+
+def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, states: Array, block: slice) -> Array:
+    """Errors of one step (n, d) in a block of a segment's rows, from the states (n, N) there."""
+    wrong = segment.targets[block] - predict(readout, features(segment.z[block], states))
+    return dynamics.errors(wrong, segment.y[block.start : block.stop + 1])
+
+
+def _learn(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, residuals: list[Array]) -> ErrorModel:
+    """From residuals (n, d) of segments, their washout left out."""
+    residuals = [e[min(esn.washout_, len(e) - 1) :] for e in residuals]
+    inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(dynamics.n_columns, -1))[dynamics.learned]
+    outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
+    ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > 0.0)
+    return learn_errors(residuals, float(max(np.median(ratio), 1.0)))

@@ -1,0 +1,67 @@
+"""A bound on y in a loop: outside the training range nothing was learnt, and a loop may run away."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.statespace.state import GaussianState
+
+__all__ = ["Bounds"]
+
+Array = npt.NDArray[np.float64]
+_WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
+
+
+class Bounds(NamedTuple):
+    """y, the first d entries of x, as its long run allows: ``center`` and ``width`` (d,), mean and deviation there; its range.
+
+    - Beyond twice the deviation of y in training, y's deviation is cut to it, and its mean drawn in as an observation that
+      leaves this deviation would: by the square of the factor, and into the training range widened by this deviation.
+    - A mean farther out than the range's own width, and than it was before the step, has left: it is brought back into
+      the range widened by its deviation, which is then not less than in training, where ``widen`` is True.
+
+    Kinematics are known everywhere, and what they add up goes on beyond every range: the mean of a ``kinematic`` column (d,)
+    follows them, and its deviation may be half its distance from the mean in training. So may those of every column in a row
+    that will be observed: it says more than the range does.
+    """
+
+    center: Array
+    width: Array
+    low: Array
+    high: Array
+    kinematic: npt.NDArray[np.bool_]
+    widen: bool = True
+
+    def __call__(
+        self, state: GaussianState, before: Array, observed: bool = False
+    ) -> tuple[GaussianState, Array, npt.NDArray[np.bool_]]:
+        """The state, bounded; the factors (…, d) by which the deviations of y were made smaller; and the columns that had left.
+
+        ``before`` (…, d) are the means of y before the step; ``observed``: whether a row will correct it.
+        """
+        d = len(self.center)
+        rows = slice(0, d)
+        mean, var = state.mean[..., rows], np.diagonal(state.covariance_of(rows), axis1=-2, axis2=-1)
+        std, away = np.sqrt(np.maximum(var, 0.0)), mean - self.center
+        reach = np.maximum(self.high - self.low, _WIDEST * self.width)
+        if (std <= _WIDEST * self.width).all() and (mean >= self.low - reach).all() and (mean <= self.high + reach).all():
+            return state, np.ones(mean.shape), np.zeros(mean.shape, bool)
+        anywhere = self.kinematic | observed
+        widest = np.where(anywhere, np.maximum(_WIDEST * self.width, 0.5 * np.abs(away)), _WIDEST * self.width)
+        factor = np.minimum(1.0, widest / np.maximum(std, self.width))
+        outside = (mean < np.minimum(self.low - reach, before)) | (mean > np.maximum(self.high + reach, before))
+        left = outside & ~anywhere
+        if np.all(factor == 1.0) and not left.any():
+            return state, factor, left
+        drawn = self.center + factor**2 * away
+        std = factor * std
+        added = np.where(left, np.sqrt(np.maximum(np.square(self.width) - np.square(std), 0.0)), 0.0) * self.widen
+        std = np.hypot(std, added)
+        inside = np.clip(drawn, self.low - std, self.high + std)
+        K, root = np.zeros((*factor.shape, state.mean.shape[-1])), np.zeros((*factor.shape, d))
+        K[..., np.arange(d), np.arange(d)], root[..., np.arange(d), np.arange(d)] = factor, added
+        held = (left | (factor < 1.0)) & ~anywhere
+        return state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root), factor, left

@@ -1,0 +1,146 @@
+"""The model: how a joint Gaussian over x = [c, h] moves from one row to the next, and what is reported and observed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.state import GaussianState
+
+__all__ = ["Emission", "EmissionNoise", "FastPath", "Guard", "StateSpaceModel", "StepInfo"]
+
+Array = npt.NDArray[np.float64]
+
+
+class Emission(NamedTuple):
+    """Noise added to c in one step: a ``root`` (…, p, q) of its covariance, and what it adds to the variances of y.
+
+    ``noise`` (…, d) is the model's own error, ``total`` (…, d) that and the error of its weights.
+    """
+
+    root: Array
+    noise: Array
+    total: Array
+
+
+class EmissionNoise(Protocol):
+    """The noise of a step, which may depend on the state: how little training rows say about it."""
+
+    def __call__(self, state: GaussianState) -> Emission:
+        """From the state before c moves."""
+
+
+class Guard(Protocol):
+    """A bound on what is reported: a loop must not leave for ever."""
+
+    def __call__(
+        self, state: GaussianState, before: Array, observed: bool = False
+    ) -> tuple[GaussianState, Array, npt.NDArray[np.bool_]]:
+        """The state, bounded; the factors (…, d) by which the deviations of y were made smaller; the columns that had left.
+
+        ``before`` (…, d) are the means of y before the step; ``observed``: whether a row will correct what is reported.
+        """
+
+
+class StepInfo(NamedTuple):
+    """What a step says of y beside the state that it leaves: ``mean`` (…, d), ``cov`` (…, d, d), variances (…, d) by part.
+
+    ``left`` (…, d): columns whose mean had left the bounds and was brought back. ``probed``: what the model's probe has found in
+    the state that y was read from.
+    """
+
+    mean: Array
+    cov: Array
+    parts: dict[str, Array]
+    left: npt.NDArray[np.bool_]
+    probed: dict[str, Array]
+
+
+class FastPath(Protocol):
+    """A compiled loop over rows that need no covariance."""
+
+    def take(self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None) -> Any:
+        """As many of the first rows as it serves, as a :class:`pesn.statespace.Path`; None where it serves none."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateSpaceModel:
+    """One step: x[inputs] ← u; h by the cells, with process noise; then c ← K x + k + emission noise, guarded.
+
+    Parameters
+    ----------
+    cells
+        The moves of h, in their order; process noise is added by the first.
+    K, k
+        (p, n) and (p,): what is carried, from all of x.
+    inputs, outputs
+        The entries of c that hold the known inputs, and those that are reported and observed, y.
+    process_noise, emission_noise, guard
+        None where there is none.
+    probe
+        What to record of the state that outputs are read from, by name.
+    fast, settled
+        A compiled loop for rows that it can serve; and the variance of y below which a state passes for certain.
+    """
+
+    cells: tuple[Cell, ...]
+    K: Array
+    k: Array
+    inputs: slice
+    outputs: slice
+    process_noise: Noise | None = None
+    emission_noise: EmissionNoise | None = None
+    guard: Guard | None = None
+    probe: Callable[[GaussianState], dict[str, Array]] | None = None
+    fast: FastPath | None = None
+    settled: float | None = None
+    carry: slice = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "carry", slice(0, len(self.k)))
+
+    def set_inputs(self, state: GaussianState, u: Array, u_var: Array | None = None) -> GaussianState:
+        """x[inputs] ← u (…, m), with variances where they are uncertain."""
+        return state.assign(self.inputs, u, u_var) if u.shape[-1] else state
+
+    def move(self, state: GaussianState) -> GaussianState:
+        """The cells, in their order."""
+        for i, cell in enumerate(self.cells):
+            state = state.move(cell, None if i else self.process_noise)
+        return state
+
+    def emit(self, state: GaussianState, observed: bool = False) -> tuple[GaussianState, StepInfo]:
+        """The next y and all that is carried with it; ``observed``: whether a row of it will correct the state."""
+        emission = None if self.emission_noise is None else self.emission_noise(state)
+        probed = {} if self.probe is None else self.probe(state)
+        before = state.mean[..., self.outputs]
+        state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
+        factor, left = None, np.zeros(before.shape, bool)
+        if self.guard is not None:
+            state, factor, left = self.guard(state, before, observed)
+        cov = state.covariance_of(self.outputs)
+        total = np.diagonal(cov, axis1=-2, axis2=-1)
+        fresh = noise = np.zeros_like(total)
+        if emission is not None:  # errors of two columns may cancel in a third
+            scale = 1.0 if factor is None else np.square(factor)
+            fresh = np.minimum(scale * emission.total, total)
+            noise = np.minimum(scale * emission.noise, fresh)
+        parts = {"state": total - fresh, "noise": noise, "weights": fresh - noise}
+        return state, StepInfo(state.mean[..., self.outputs], cov, parts, left, probed)
+
+    def predict(self, state: GaussianState, u: Array, u_var: Array | None = None) -> tuple[GaussianState, StepInfo]:
+        """One step from a state that has seen y and nothing after it."""
+        return self.emit(self.move(self.set_inputs(state, u, u_var)))
+
+    def update(self, state: GaussianState, y: Array, noise_cov: Array | None = None) -> GaussianState:
+        """Given y (…, d), of which NaN is missing; measured with noise of covariance (d, d), None: without."""
+        return state if np.isnan(y).all() else state.condition(self.outputs, y, noise_cov)
+
+    def clamp(self, state: GaussianState, y: Array) -> GaussianState:
+        """Teacher forcing: y takes the place of the outputs, and nothing is learnt from it."""
+        return state.assign(self.outputs, y)

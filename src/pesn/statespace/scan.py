@@ -1,0 +1,156 @@
+"""The only loop over time: open-loop prediction, teacher forcing, filtering and forecasting are calls of :func:`rollout`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.statespace.diagonal import Diagonal
+from pesn.statespace.ensemble import Ensemble
+from pesn.statespace.model import StateSpaceModel
+from pesn.statespace.state import GaussianState
+
+__all__ = ["Path", "concatenate", "rollout"]
+
+Array = npt.NDArray[np.float64]
+
+
+class Path(NamedTuple):
+    """What T rows gave: of y the ``mean`` (…, T, d), ``cov`` (…, T, d, d), variances by part (…, T, d); the last state.
+
+    ``left`` (…, T, d): where a mean had left the bounds and was brought back. ``joint`` (…, T, d, T, d), where it was asked for,
+    holds the covariances of y between any two rows; ``probed`` what the model's probe has found; ``members`` (…, T, M, d) the
+    futures of an ensemble's members.
+    """
+
+    mean: Array
+    cov: Array
+    parts: dict[str, Array]
+    left: npt.NDArray[np.bool_]
+    state: GaussianState
+    joint: Array | None
+    probed: dict[str, Array]
+    members: Array | None = None
+
+
+def rollout(
+    model: StateSpaceModel,
+    state: GaussianState,
+    inputs: Array,
+    input_var: Array | None = None,
+    *,
+    observations: Array | None = None,
+    clamp: Array | None = None,
+    moved: bool = False,
+    joint: bool = False,
+) -> Path:
+    """Predict T rows, one after the other.
+
+    Rows that the model's fast path serves go by a compiled loop. Which way a row goes depends on the state before it and on its
+    own inputs alone: not on how a run was cut. States of a batch go the same way, and pass for certain when all of them do.
+
+    Parameters
+    ----------
+    state
+        Where to start; its leading axes are a batch.
+    inputs, input_var
+        Known inputs (…, T, m) of each step, with variances where they are uncertain.
+    observations
+        y (…, T, d), NaN where it is missing: each row corrects the state after it was predicted (filtering).
+    clamp
+        y (…, T, d) that takes the place of what was predicted, and corrects nothing (teacher forcing).
+    moved
+        Whether the first row's inputs are in the state already and its cells have moved, as after a start that was learnt
+        with them.
+    joint
+        Keep the covariances between all rows, T² d² numbers.
+    """
+    paths: list[Path] = []
+    row, steps = 0, inputs.shape[-2]
+    fast = None if joint or observations is not None else model.fast
+    while row < steps or not paths:
+        left: list[Any] = [None if a is None else a[..., row:, :] for a in (inputs, input_var, observations, clamp)]
+        path = None if fast is None or moved else fast.take(state, left[0], left[1], clamp=left[3])
+        if path is None:
+            path = _steps(
+                model, state, left[0], left[1], observations=left[2], clamp=left[3], moved=moved, joint=joint,
+                stops=fast is not None,
+            )  # fmt: skip
+        paths.append(path)
+        row, state, moved = row + path.mean.shape[-2], path.state, False
+    return concatenate(paths)
+
+
+def _steps(
+    model: StateSpaceModel, state: GaussianState, inputs: Any, input_var: Array | None, *,
+    observations: Array | None, clamp: Array | None, moved: bool, joint: bool, stops: bool,
+) -> Path:  # fmt: skip
+    """One after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop to go on."""
+    steps, (d, y) = inputs.shape[-2], (model.outputs.stop - model.outputs.start, model.outputs)
+    batch, older = state.mean.shape[:-1], state.cross.shape[-1]
+    mean, cov, left = np.empty((*batch, steps, d)), np.empty((*batch, steps, d, d)), np.zeros((*batch, steps, d), bool)
+    between, std = np.zeros((*batch, steps, d, steps, d)) if joint else None, np.empty((*batch, steps, d))
+    parts: dict[str, Array] = {}
+    probed: dict[str, Array] = {}
+    members: list[Array] = []
+    all_of: Any = (slice(None),) * len(batch)
+    k = 0
+    for k in range(steps):
+        if k or not moved:
+            state = model.set_inputs(state, inputs[..., k, :], None if input_var is None else input_var[..., k, :])
+            state = model.move(state)
+        state, info = model.emit(state, observations is not None)
+        mean[..., k, :], cov[..., k, :, :], left[..., k, :] = info.mean, info.cov, info.left
+        if isinstance(state, Ensemble):
+            members.append(state.members[..., y])
+        for into, values in ((parts, info.parts), (probed, info.probed)):
+            for name, value in values.items():
+                if name not in into:
+                    into[name] = np.empty((*batch, steps, *value.shape[len(batch) :]))
+                into[name][(*all_of, k)] = value
+        if between is not None:
+            between[..., k, :, k, :] = info.cov
+            # what has dropped its covariances in a row cannot have them right between rows
+            if not isinstance(state, Diagonal):
+                # where variances nearly vanish, rounding of larger numbers must not make a covariance that no deviations allow
+                std[..., k, :] = np.sqrt(np.maximum(_diagonal(info.cov), 0.0))
+                most = std[..., k, :, None, None] * std[..., None, :k, :]
+                past = np.clip(state.covariance_with_past(y)[..., older:].reshape(*batch, d, k, d), -most, most)
+                between[..., k, :, :k, :] = past
+                state = state.remember(y)
+        if observations is not None:
+            state = model.update(state, observations[..., k, :])
+        if clamp is not None:
+            state = model.clamp(state, clamp[..., k, :])
+        if model.settled is not None and _diagonal(info.cov).max(initial=0.0) <= model.settled:
+            state = state.as_certain()
+            if stops:
+                break
+    if between is not None:  # the upper triangle: what lies after a row
+        for k in range(steps):
+            between[..., :k, :, k, :] = np.moveaxis(between[..., k, :, :k, :], -3, -1)
+    done = (*all_of, slice(0, k + 1 if steps else 0))
+    parts, probed = ({name: value[done] for name, value in found.items()} for found in (parts, probed))
+    futures = np.stack(members, axis=len(batch)) if members else None
+    return Path(mean[done], cov[done], parts, left[done], state, between, probed, futures)
+
+
+def _diagonal(a: Array) -> Array:
+    return np.diagonal(a, axis1=-2, axis2=-1)
+
+
+def concatenate(paths: list[Path]) -> Path:
+    """One path of several, one after the other in time."""
+    if len(paths) == 1:
+        return paths[0]
+    time = paths[0].mean.ndim - 2
+    mean, cov, left = (np.concatenate([getattr(path, name) for path in paths], axis=time) for name in ("mean", "cov", "left"))
+    parts, probed = (
+        {name: np.concatenate([getattr(path, kind)[name] for path in paths], axis=time) for name in getattr(paths[0], kind)}
+        for kind in ("parts", "probed")
+    )
+    members = [path.members for path in paths if path.members is not None]
+    futures = np.concatenate(members, axis=time) if members else None
+    return Path(mean, cov, parts, left, paths[-1].state, None, probed, futures)

@@ -1,0 +1,93 @@
+"""How mean and variance pass a nonlinearity, entry by entry: an activation with its method, resolved once; and the square."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn.activations import Activation
+from pesn.moments import MomentMethod
+
+__all__ = ["ActivationMoments", "SquareMoments", "UnitMoments"]
+
+Array = npt.NDArray[np.float64]
+
+
+class UnitMoments(Protocol):
+    """An elementwise f, and what the moves need of f(a) for Gaussian a."""
+
+    smooth: bool  # whether f′ is continuous: then Cov f(a) − g Cov(a) g is of second order in Cov(a)
+    exact: bool  # whether ``moments`` is; else a method may see another variance than ``linear_and_rest``
+
+    def activation(self, x: Array) -> Array:
+        """f(x)."""
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of f(a), of the shape of ``mean``."""
+
+    def gain(self, mean: Array, var: Array) -> Array:
+        """E[f′(a)]: Cov(x, f(a)) = Cov(x, a) E[f′(a)] for all x jointly Gaussian with a (Stein)."""
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """E[f′(a)] and E[f″(a)]."""
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """E[f′(a)] (…, r) and Cov f(a) − g Cov(a) g (…, r, r), from the mean (…, r) and covariance (…, r, r) of a."""
+
+
+class ActivationMoments:
+    """An activation's moments by one of the methods of :func:`pesn.moments`.
+
+    ``rng`` is a generator for "monte-carlo", which draws anew at every call.
+    """
+
+    def __init__(self, activation: Activation, method: str = "surface", mesh: Any = None, rng: Any = None) -> None:
+        self.record = activation
+        self.exact, self.smooth = method in ("surface", "exact"), not activation.kinks
+        self._method = MomentMethod(activation, method, mesh=mesh, rng=rng)
+
+    def activation(self, x: Array) -> Array:  # noqa: D102
+        return np.asarray(self.record(x))
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        if not var.any():
+            return self.activation(mean), var
+        unit, unit_var = self._method(np.ravel(mean), np.ravel(var))
+        return unit.reshape(mean.shape), unit_var.reshape(mean.shape)
+
+    def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
+        return np.asarray(self._method.gain(np.ravel(mean), np.ravel(var))).reshape(mean.shape)
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        scale = self.record.scale if self.smooth else 0.0  # a kink is as sharp as a is certain
+        step = 1e-4 * np.sqrt(np.where(var > 0.0, scale**2 + var, 1.0))
+        here, beside = self.gain(np.stack([mean, mean + step]), np.stack([var, var]))  # at once: to enter costs more
+        return here, (beside - here) / step
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+        from pesn.moments.covariance import linear_and_rest  # here, not above: it brings numba
+
+        return linear_and_rest(self.record, mean, cov)
+
+
+class SquareMoments:
+    """f(a) = a²: E = m² + v, gain 2m, Cov(a_i², a_j²) = 4 m_i m_j S_ij + 2 S_ij²; Mehler's series ends at the second order."""
+
+    exact = smooth = True
+
+    def activation(self, x: Array) -> Array:  # noqa: D102
+        return np.square(x)
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        return np.square(mean) + var, 4.0 * np.square(mean) * var + 2.0 * np.square(var)
+
+    def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
+        return 2.0 * mean + 0.0 * var
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        return self.gain(mean, var), np.full(np.shape(mean), 2.0)
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+        return 2.0 * mean, 2.0 * np.square(cov)

@@ -1,0 +1,120 @@
+"""Claim: a bound cuts deviations, draws means in, and brings back what has left; kinematics go on. A batch is its states."""
+
+import numpy as np
+import pytest
+
+from pesn.statespace.guard import Bounds
+
+CENTER, WIDTH = np.array([0.5, -1.0]), np.array([1.0, 2.0])
+LOW, HIGH = CENTER - 1.5 * WIDTH, CENTER + 1.5 * WIDTH  # so that a mean has left beyond 4.5 widths
+FORMS = ("full", "low-rank", "diagonal")
+
+
+def bounds(kinematic=(False, False), **options):
+    return Bounds(CENTER, WIDTH, LOW, HIGH, np.array(kinematic), **options)
+
+
+def state_of(kit, form, away, std):
+    """y at so many widths from its mean in training, with so many as its deviation, correlated with h."""
+    state = kit.some(kit.world(), form)
+    K = np.zeros((2, 10))
+    if form != "diagonal":
+        K[:, :2] = np.diag(0.6 * np.asarray(std) * WIDTH / np.sqrt(state.variances()[:2]))
+    else:
+        K[:, :2] = np.diag(0.6 * np.asarray(std) * WIDTH / np.sqrt(state.var[:2]))
+    k = CENTER + np.asarray(away) * WIDTH - K[:, :2] @ state.mean[:2]
+    return state.affine(slice(0, 2), K, k, np.diag(0.8 * np.asarray(std) * WIDTH))
+
+
+def of(state):
+    return (state.mean[..., :2] - CENTER) / WIDTH, np.sqrt(state.variances()[..., :2]) / WIDTH
+
+
+def test_the_states_of_these_tests(kit):
+    for form in FORMS:
+        mean, std = of(state_of(kit, form, (1.0, -2.0), (0.7, 3.0)))
+        kit.close(mean, np.array([1.0, -2.0]), 1e-12)
+        kit.close(std, np.array([0.7, 3.0]), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_within_is_left_alone(kit, form):
+    state = state_of(kit, form, (4.4, -4.4), (0.1, 2.0))
+    same, factor, left = bounds()(state, CENTER)
+    assert same is state
+    np.testing.assert_array_equal(factor, 1.0)
+    assert not left.any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_deviation_is_cut_to_twice_that_of_training_and_the_mean_drawn_in(kit, form):
+    state = state_of(kit, form, (3.0, -1.0), (8.0, 1.5))
+    bound, factor, left = bounds()(state, CENTER)
+    mean, std = of(bound)
+    kit.close(factor, np.array([0.25, 1.0]), 1e-12)
+    kit.close(std, np.array([2.0, 1.5]), 1e-12)
+    kit.close(mean, np.array([3.0 / 16.0, -1.0]), 1e-12)  # by the square of the factor
+    assert not left.any()
+    if form != "diagonal":  # a linear map of y, with all that is correlated with it
+        kit.close(bound.covariance_with(slice(0, 2))[2:], factor * state.covariance_with(slice(0, 2))[2:], 1e-12)
+    np.testing.assert_array_equal(bound.mean[2:], state.mean[2:])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_mean_that_is_drawn_in_ends_within_a_deviation_of_the_range(kit, form):
+    state = state_of(kit, form, (4.4, 0.0), (2.05, 1.0))
+    mean, std = of(bounds()(state, CENTER)[0])
+    kit.close(std, np.array([2.0, 1.0]), 1e-12)
+    kit.close(mean, np.array([3.5, 0.0]), 1e-12)  # 4.4 (2/2.05)² is 4.2
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("widen", [True, False])
+def test_a_mean_that_has_left_is_brought_back(kit, form, widen):
+    """As wide as y was in training, or as it was: into the range widened by that."""
+    state = state_of(kit, form, (7.0, -7.0), (0.6, 1.2))
+    bound, factor, left = bounds(widen=widen)(state, CENTER)
+    mean, std = of(bound)
+    np.testing.assert_array_equal(factor, 1.0)
+    assert left.all()
+    kit.close(std, np.array([1.0 if widen else 0.6, 1.2]), 1e-12)
+    kit.close(mean, np.array([2.5 if widen else 2.1, -2.7]), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_mean_that_was_farther_out_is_on_its_way_back(kit, form):
+    state = state_of(kit, form, (7.0, -7.0), (0.5, 0.5))
+    bound, _, left = bounds()(state, CENTER + np.array([7.5, -6.5]) * WIDTH)
+    np.testing.assert_array_equal(left, [False, True])
+    kit.close(of(bound)[0], np.array([7.0, -2.5]), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_kinematics_go_on_beyond_every_range(kit, form):
+    state = state_of(kit, form, (30.0, 30.0), (14.0, 20.0))
+    bound, factor, left = bounds((True, True))(state, CENTER)
+    mean, std = of(bound)
+    assert not left.any()
+    kit.close(std, np.array([14.0, 15.0]), 1e-12)  # half the distance
+    kit.close(factor, np.array([1.0, 0.75]), 1e-12)
+    kit.close(mean, np.array([30.0, 30.0 * 0.75**2]), 1e-12)
+    near = bounds((True, True))(state_of(kit, form, (1.0, 0.0), (4.0, 1.0)), CENTER)[0]
+    kit.close(of(near)[1], np.array([2.0, 1.0]), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_is_its_states(kit, form):
+    """One of each kind: within, too wide, left, both, and on its way back."""
+    places = [((1.0, 0.0), (1.0, 1.0)), ((1.0, 0.0), (9.0, 1.0)), ((7.0, 0.0), (0.5, 3.0)), ((9.0, -9.0), (5.0, 1.0))]
+    places.append(((6.0, 50.0), (0.1, 30.0)))
+    states = [state_of(kit, form, *place) for place in places]
+    before = CENTER + WIDTH * np.array([[0.0, 0.0]] * 4 + [[6.5, 0.0]])
+    for guard in (bounds(), bounds((False, True)), bounds((True, False), widen=False)):
+        batch = kit.batch_of(states, (5,))
+        together, factor, left = guard(batch, before)
+        for i, state in enumerate(states):
+            alone, its_factor, its_left = guard(state, before[i])
+            kit.close(together.mean[i], alone.mean, 1e-12)
+            kit.close(kit.cov_of(together)[i], kit.cov_of(alone), 1e-12)
+            kit.close(factor[i], its_factor, 1e-13)
+            np.testing.assert_array_equal(left[i], its_left)

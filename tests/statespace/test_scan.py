@@ -1,0 +1,304 @@
+"""Claim: one loop over time; a batch is its paths, a run cut in two the whole, and covariances between rows those of samples."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pesn.linalg import orthonormal
+from pesn.statespace import FORMS, Cell, Compression, Emission, Noise, Path, StateSpaceModel, concatenate, init, rollout
+
+N, TOTAL = 6, 9  # x = [y (2), u (1), units (6)]
+ROOT = 0.1 * np.array([[1.0, 0.0], [0.5, 1.0], [0.0, 0.0]])
+
+
+def compression_of(K, rank=30):
+    return Compression(rank, orthonormal(K[:2, 3:].T), 4)
+
+
+def model_of(kit, units=None, seed=0, rank=30, **options):
+    """A loop: y enters the units, and is read out of them."""
+    rng = np.random.default_rng(seed)
+    A = 0.5 * rng.normal(size=(N, TOTAL)) * (rng.random((N, TOTAL)) < 0.6)
+    K = np.zeros((3, TOTAL))
+    K[:2, :2], K[:2, 3:], K[2, 2] = 0.3 * np.eye(2), 0.4 * rng.normal(size=(2, N)), 1.0
+    units, compression = units or kit.world(N).cell.units, compression_of(K, rank)
+    cell = Cell(slice(3, TOTAL), sparse.csr_array(A), 0.2 * rng.normal(size=N), 0.8, units, compression)
+    var = np.sum(ROOT**2, axis=1)[:2]
+    given = {
+        "process_noise": Noise(0.05 * rng.normal(size=(2, N)), np.full(N, 1e-3)),
+        "emission_noise": lambda _: Emission(ROOT, var, var),
+    }
+    return StateSpaceModel((cell,), K, np.array([0.1, -0.1, 0.0]), slice(2, 3), slice(0, 2), **{**given, **options})
+
+
+def state_of(model, form="full", spread=0.5, seed=1):
+    rng, (cell,) = np.random.default_rng(seed), model.cells
+    return init(form, 3, 0.3 * rng.normal(size=N), spread * rng.normal(size=(8, N)) / np.sqrt(N), cell.compression)
+
+
+def same(kit, a, b, tolerance=1e-12):
+    np.testing.assert_array_equal(a.left, b.left)
+    for name in ("mean", "cov", "joint"):
+        one, other = getattr(a, name), getattr(b, name)
+        assert (one is None) == (other is None)
+        if one is not None:
+            kit.close(one, other, tolerance)
+    for kind in ("parts", "probed"):
+        one, other = getattr(a, kind), getattr(b, kind)
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            kit.close(value, other[key], tolerance)
+    kit.close(a.state.mean, b.state.mean, tolerance)
+    kit.close(kit.cov_of(a.state), kit.cov_of(b.state), tolerance)
+
+
+def sampled(model, state, inputs, kit, count=100_000):
+    """Outputs (count, T, 2) of the model as a program: one sample after the other."""
+    rng, x, rows = np.random.default_rng(5), kit.samples_of(state, count), []
+    noise = model.process_noise
+    for u in inputs:
+        x[:, 2] = u[0]
+        x = model.cells[0](x)
+        x[:, 3:] += rng.standard_normal((count, 2)) @ noise.root + rng.standard_normal((count, N)) * np.sqrt(noise.diagonal)
+        x[:, :3] = x @ model.K.T + model.k + rng.standard_normal((count, 2)) @ ROOT.T
+        rows.append(x[:, :2].copy())
+    return np.stack(rows, axis=1)
+
+
+# ---------------------------------------------------------------- covariances between rows
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank"])
+def test_joint_covariances_against_samples(kit, form):
+    model = model_of(kit)
+    state, inputs = state_of(model, form, 0.3), np.linspace(-1.0, 1.0, 5)[:, None]
+    path = rollout(model, state, inputs, joint=True)
+    y = sampled(model, state, inputs, kit)
+    cov = np.cov(y.reshape(len(y), -1).T)
+    np.testing.assert_allclose(path.mean, y.mean(axis=0), atol=0.02 * y.std())
+    np.testing.assert_allclose(path.joint.reshape(10, 10), cov, atol=0.03 * np.diag(cov).max())
+    joint = path.joint.reshape(10, 10)
+    kit.close(joint, joint.T, 1e-13)
+    assert np.linalg.eigvalsh(joint)[0] > 0.0
+    for k in range(5):
+        kit.close(path.joint[k, :, k], path.cov[k], 1e-14)
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank"])
+@pytest.mark.parametrize("older", [False, True])
+def test_joint_covariances_are_those_of_a_longer_state(kit, form, older):
+    """Linear units: y_k is a linear map of where it starts and of all noise. What a state remembers already is left alone."""
+    model = model_of(kit, kit.LinearUnits())
+    state = state_of(model, form)
+    L, A, steps = 0.8, model.cells[0].matrix.toarray(), 5
+    T, U = np.eye(TOTAL), np.eye(TOTAL)
+    T[3:] = L * A
+    T[3:, 3:] += (1 - L) * np.eye(N)
+    U[2] = 0.0
+    M = np.eye(TOTAL)
+    M[:3] = model.K
+    E = np.zeros((TOTAL, 3))
+    E[:3, :2] = ROOT
+    q = np.zeros((TOTAL, 2 + N))
+    q[3:] = np.hstack([model.process_noise.root.T, np.diag(np.sqrt(model.process_noise.diagonal))])
+    values, vectors = np.linalg.eigh(kit.cov_of(state))
+    S, rows = vectors * np.sqrt(np.maximum(values, 0.0)), []  # a root of all: of the start, then of each step's noise
+    for _ in range(steps):
+        S = np.hstack([M @ T @ U @ S, M @ q, E])
+        rows.append(S[:2])
+    wide = [np.pad(row, ((0, 0), (0, S.shape[1] - row.shape[1]))) for row in rows]
+    expected = np.stack([np.stack([a @ b.T for b in wide]) for a in wide])  # (T, T, 2, 2)
+    start = state.remember(slice(3, 5)) if older else state
+    path = rollout(model, start, np.zeros((steps, 1)), joint=True)
+    kit.close(path.joint, np.swapaxes(expected, 1, 2), 1e-10)
+    assert path.state.cross.shape[-1] == 2 * steps + (2 if older else 0)
+
+
+def test_joint_covariances_of_members(kit):
+    model = model_of(kit)
+    state, inputs = state_of(model, spread=0.3), np.linspace(-1.0, 1.0, 4)[:, None]
+    path = rollout(model, kit.ensemble_of(state, 20_000, sobol=False), inputs, joint=True)
+    closed = rollout(model, state, inputs, joint=True)
+    np.testing.assert_allclose(path.joint, closed.joint, atol=0.05 * np.abs(closed.joint).max())
+    y = path.state.past  # whole futures
+    kit.close(path.joint.reshape(8, 8), np.cov(y.T), 1e-11)
+    assert "cross" not in vars(path.state)
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_a_path_keeps_the_futures_of_members(kit, shape):
+    """Whole ones, row after row: mean, covariance, and covariances between rows are theirs. Closed forms have none."""
+    model, inputs = model_of(kit), np.linspace(-1.0, 1.0, 4)[:, None]
+    states = [kit.ensemble_of(state_of(model, seed=i), 50, seed=i, sobol=False) for i in range(int(np.prod(shape)))]
+    path = rollout(model, kit.batch_of(states, shape), inputs, joint=True)
+    assert path.members.shape == (*shape, 4, 50, 2)
+    np.testing.assert_array_equal(path.members[..., -1, :, :], path.state.members[..., :2])
+    kit.close(path.members.mean(axis=-2), path.mean, 1e-13)
+    for index in np.ndindex(*shape):
+        futures = np.moveaxis(path.members[index], 1, 0).reshape(50, 8)
+        np.testing.assert_array_equal(futures, path.state.past[index])
+        kit.close(np.cov(futures.T), path.joint[index].reshape(8, 8), 1e-11)
+    assert rollout(model, state_of(model), inputs).members is None
+
+
+# ---------------------------------------------------------------- batches and cuts
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+@pytest.mark.parametrize("kind", ["forecast", "filter", "clamp"])
+def test_a_batch_of_rollouts_is_the_rollouts_one_by_one(kit, form, shape, kind):
+    probe = lambda state: {"size": np.sum(state.mean**2, axis=-1), "units": state.mean[..., 3:]}  # noqa: E731
+    model = model_of(kit, rank=4, probe=probe)
+    count, rng = int(np.prod(shape)), np.random.default_rng(0)
+    states = [state_of(model, form, 0.2 + 0.1 * i, seed=i) for i in range(count)]
+    inputs, var, y = rng.normal(size=(*shape, 9, 1)), 0.1 * rng.random((*shape, 9, 1)), rng.normal(size=(*shape, 9, 2))
+    y[rng.random(y.shape) < 0.3] = np.nan if kind == "filter" else 0.0
+    names = {"forecast": {}, "filter": {"observations": y}, "clamp": {"clamp": y}}[kind]
+    batch = rollout(model, kit.batch_of(states, shape), inputs, var, joint=kind == "forecast", **names)
+    assert batch.mean.shape == (*shape, 9, 2)
+    for index, state in zip(np.ndindex(*shape), states, strict=True):
+        mine = {name: value[index] for name, value in names.items()}
+        alone = rollout(model, state, inputs[index], var[index], joint=kind == "forecast", **mine)
+        kit.close(batch.mean[index], alone.mean, 1e-9)
+        kit.close(batch.cov[index], alone.cov, 1e-9)
+        if kind == "forecast":
+            kit.close(batch.joint[index], alone.joint, 1e-9)
+        for key, value in (alone.parts | alone.probed).items():
+            kit.close((batch.parts | batch.probed)[key][index], value, 1e-8)
+        kit.close(batch.state.mean[index], alone.state.mean, 1e-9)
+
+
+def test_the_same_rows_for_all_of_a_batch(kit):
+    model = model_of(kit)
+    states = [state_of(model, seed=i) for i in range(3)]
+    inputs, y = np.ones((5, 1)), np.random.default_rng(0).normal(size=(3, 5, 2))
+    batch = rollout(model, kit.batch_of(states, (3,)), inputs, observations=y)
+    for i, state in enumerate(states):
+        kit.close(batch.mean[i], rollout(model, state, inputs, observations=y[i]).mean, 1e-10)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_cut_in_two_is_the_whole(kit, form):
+    model, rng = model_of(kit), np.random.default_rng(0)
+    state, inputs, y = state_of(model, form), rng.normal(size=(9, 1)), rng.normal(size=(9, 2))
+    whole = rollout(model, state, inputs, observations=y)
+    first = rollout(model, state, inputs[:4], observations=y[:4])
+    second = rollout(model, first.state, inputs[4:], observations=y[4:])
+    kit.close(np.concatenate([first.mean, second.mean]), whole.mean, 1e-13)
+    kit.close(np.concatenate([first.cov, second.cov]), whole.cov, 1e-13)
+    both = concatenate([first, second])
+    same(kit, both, whole)
+    assert both.state is second.state
+    nothing = rollout(model, state, inputs[:0])
+    assert nothing.mean.shape == (0, 2)
+    assert nothing.state is state
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_first_row_that_has_moved_already(kit, form):
+    model = model_of(kit)
+    state, inputs = state_of(model, form), np.random.default_rng(0).normal(size=(4, 1))
+    moved = model.move(model.set_inputs(state, inputs[0]))
+    same(kit, rollout(model, moved, inputs, moved=True, joint=True), rollout(model, state, inputs, joint=True))
+
+
+def test_clamped_outputs_teach_nothing(kit):
+    """Without variance it is teacher forcing as a program; with it, what is clamped is certain, the units are not corrected."""
+    model = model_of(kit, process_noise=None, emission_noise=None)
+    rng = np.random.default_rng(0)
+    inputs, y = rng.normal(size=(6, 1)), rng.normal(size=(6, 2))
+    state = state_of(model, spread=0.0)
+    path = rollout(model, state, inputs, clamp=y)
+    x = state.mean
+    for k in range(6):
+        x = model.cells[0](np.concatenate([x[:2], inputs[k], x[3:]]))
+        read = model.K @ x + model.k
+        np.testing.assert_allclose(path.mean[k], read[:2], rtol=1e-12)
+        x = np.concatenate([y[k], read[2:], x[3:]])
+    assert not path.cov.any()
+    noisy = model_of(kit)
+    start = state_of(noisy)
+    one = rollout(noisy, start, inputs[:1], clamp=y[:1])
+    free = rollout(noisy, start, inputs[:1])
+    np.testing.assert_array_equal(one.state.mean[:2], y[0])
+    np.testing.assert_array_equal(one.state.mean[3:], free.state.mean[3:])
+    np.testing.assert_array_equal(one.state.cov[3:, 3:], free.state.cov[3:, 3:])
+    assert not one.state.cov[:2].any()
+
+
+# ---------------------------------------------------------------- a compiled loop
+
+
+class Stub:
+    """A loop for certain states and inputs: means alone, two rows at a time."""
+
+    def __init__(self, model, most=2):
+        self.model, self.most, self.rows = model, most, 0
+
+    def take(self, state, inputs, input_var, clamp):
+        if not state.is_certain() or input_var is not None or clamp is not None or not inputs.shape[-2]:
+            return None
+        count, means = min(self.most, inputs.shape[-2]), []
+        for k in range(count):
+            state, info = self.model.predict(state, inputs[..., k, :])
+            means.append(info.mean)
+        self.rows += count
+        mean = np.stack(means, axis=-2)
+        zero = np.zeros(mean.shape)
+        parts = {"state": zero, "noise": zero, "weights": zero}
+        return Path(mean, np.zeros((*mean.shape, 2)), parts, np.zeros(mean.shape, bool), state, None, {})
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_settled_states_pass_for_certain_and_go_the_fast_way(kit, form, shape):
+    model = model_of(kit, process_noise=None, emission_noise=None, settled=1e-3)
+    model = replace(model, cells=(replace(model.cells[0], matrix=0.3 * model.cells[0].matrix),))  # forgets where it started
+    states = [state_of(model, form, 0.4, seed=i) for i in range(int(np.prod(shape)))]
+    state, inputs = kit.batch_of(states, shape), np.random.default_rng(0).normal(size=(12, 1))
+    stub = Stub(model)
+    path, plain = rollout(replace(model, fast=stub), state, inputs), rollout(model, state, inputs)
+    assert 0 < stub.rows < 12
+    same(kit, path, plain)
+    var = np.diagonal(path.cov, axis1=-2, axis2=-1)
+    settled = np.flatnonzero(np.max(var.reshape(-1, 12, 2), axis=(0, 2)) <= 1e-3)[0]
+    assert stub.rows == 11 - settled
+    assert var[..., settled, :].any()
+    assert not var[..., settled + 1 :, :].any()
+    assert path.state.is_certain()
+    before = rollout(replace(model, settled=None), state, inputs[: settled + 1])
+    kit.close(path.mean[..., : settled + 1, :], before.mean, 1e-13)
+    after = rollout(replace(model, settled=None), before.state.as_certain(), inputs[settled + 1 :])
+    kit.close(path.mean[..., settled + 1 :, :], after.mean, 1e-13)
+    joint = rollout(replace(model, fast=stub), state, inputs, joint=True)
+    kit.close(joint.mean, path.mean, 1e-13)
+    kit.close(joint.cov, path.cov, 1e-13)
+    assert joint.joint.shape == (*shape, 12, 2, 12, 2)
+    assert not joint.joint[..., settled + 1 :, :, :, :].any()
+
+
+def test_a_loop_that_serves_nothing_is_asked_and_passed_over(kit):
+    model = model_of(kit)
+    stub = Stub(model)
+    state, inputs = state_of(model), np.ones((5, 1))
+    same(kit, rollout(replace(model, fast=stub), state, inputs), rollout(model, state, inputs))
+    assert stub.rows == 0
+    y = np.full((5, 2), np.nan)
+    y[2] = 0.1
+    certain = state.as_certain()
+    same(
+        kit, rollout(replace(model, fast=stub), certain, inputs, observations=y), rollout(model, certain, inputs, observations=y)
+    )
+    assert stub.rows == 0
+
+
+def test_a_certain_start_goes_the_fast_way_at_once(kit):
+    model = model_of(kit, process_noise=None, emission_noise=None)
+    stub = Stub(model, 5)
+    state = state_of(model, spread=0.0)
+    path = rollout(replace(model, fast=stub), state, np.ones((7, 1)))
+    assert stub.rows == 7
+    same(kit, path, rollout(model, state, np.ones((7, 1))))
