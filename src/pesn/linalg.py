@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "as_root",
     "blocks",
     "condition_root",
     "half_log_determinant",
@@ -112,8 +111,3 @@ def inverse_root(S: Any) -> Any:
     live = values > 10.0 * values.shape[-1] * float(np.finfo(float).eps)
     inverse = np.divide(1.0, np.sqrt(np.maximum(values, 0.0)), out=np.zeros_like(values), where=live)
     return scale[..., :, None] * vectors * inverse[..., None, :]
-
-
-def as_root(cov: Any) -> Any:
-    """R with cov = Rᵀ R."""
-    return np.ascontiguousarray(root_of(cov).T)

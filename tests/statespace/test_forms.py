@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pesn.linalg import as_root
+from pesn.linalg import root_of
 from pesn.moments import moments
 from pesn.reservoir.drive import draw, run
 from pesn.statespace import FORMS, Cell, LowRank, Noise, init
@@ -107,7 +107,7 @@ def test_a_cut_factor_keeps_variances_outputs_and_all_that_is_carried(kit, rank)
         kit.close(cut.factor @ seen, complete.factor @ all_seen, 1e-12)
         mean, cov = kit.twin(cut.mean, kit.cov_of(cut), world.cell, "none")
         cut = cut.move(world.cell)
-        complete = LowRank(mean, p, cut.cross, as_root(0.5 * (cov + cov.T)).T, np.zeros(n))
+        complete = LowRank(mean, p, cut.cross, root_of(0.5 * (cov + cov.T)), np.zeros(n))
 
 
 def test_noise_of_the_units_is_added_in_every_form(kit):

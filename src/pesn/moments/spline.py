@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,7 +124,8 @@ def _run(spline: Spline, mean: Array, var: Array, order: int, scale: float) -> A
     # One type of array only, so that one compilation serves views and read-only input too.
     mean, var = (np.require(x, np.float64, ["C", "W", "A"]) for x in (mean, var))
     out = np.empty((order, mean.size))
-    kernel = import_module("pesn.moments.spline_kernel")
+    from pesn.moments import spline_kernel as kernel  # here, not above: it brings numba
+
     kernel.fill(mean, var, order, spline, *kernel.rules(max(order, 2)), scale, out)
     return out
 

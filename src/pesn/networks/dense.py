@@ -124,8 +124,9 @@ def _activate(activation: Activation, z: Gaussian, method: str | tuple[str, Any]
     unit = _unit_moments(activation, z, method)
     if covariance == "diagonal":
         return Gaussian(unit.mean, var=unit.var)
-    between = import_module("pesn.moments.covariance")  # here, not above: it brings numba
-    return Gaussian._of(unit.mean, cov=between.covariance(activation, z.mean, z.cov, var=unit.var))
+    from pesn.moments.covariance import covariance as between  # here, not above: it brings numba
+
+    return Gaussian._of(unit.mean, cov=between(activation, z.mean, z.cov, var=unit.var))
 
 
 def _unit_moments(activation: Activation, z: Gaussian, method: str | tuple[str, Any]) -> Moments:

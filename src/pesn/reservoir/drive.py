@@ -19,7 +19,6 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,7 +189,8 @@ class _Job:
     def run(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
         if self.reservoir.activation != "tanh":
             return self._row_by_row(rng)
-        kernels = import_module("pesn.reservoir.kernels")  # here, not above: it brings numba
+        from pesn.reservoir import kernels  # here, not above: it brings numba
+
         shape = len(self.inputs), self.reservoir.n_units
         states = rng.standard_normal(shape) if self.noise and rng is not None else np.empty(shape)
         outputs, h, y = np.empty(self._shape), self.h.copy(), self.y.copy()
@@ -231,7 +231,9 @@ class _Job:
 
         Which of the two a row gets depends on the state before it and its own variance alone: not on how a run was cut.
         """
-        kernels = import_module("pesn.reservoir.kernels")
+        from pesn.moments import tables
+        from pesn.reservoir import kernels
+
         net, (fed, _, readout, noise) = self._weights(kernels), self._loop(kernels)
         n_rows = len(self.inputs)
         var, blurred = _frozen(var), np.asarray(var.any(axis=1))
@@ -241,7 +243,7 @@ class _Job:
         while row < n_rows:
             rest = slice(row, n_rows)
             if noise > 0.0 or h[1].any() or y[1].any() or blurred[row]:
-                surface = import_module("pesn.moments.tables").load(get("tanh"), None)
+                surface = tables.load(get("tanh"))
                 # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
                 new, out = (a if row == 0 else np.empty((2, *a[0, rest].shape)) for a in (states, outputs))
                 both, given = h.T.copy(), (self.inputs[rest], var[rest], fed, self.teacher[rest], readout, noise)

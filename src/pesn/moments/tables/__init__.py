@@ -184,11 +184,11 @@ def is_shipped(activation: Activation) -> bool:
     return _SHIPPED_RECORDS.get(base.name) is base
 
 
-def load(activation: Activation, error_of: Callable[[Activation, Surface], float]) -> Surface | None:
+def load(activation: Activation, error_of: Callable[[Activation, Surface], float] | None = None) -> Surface | None:
     """The surface of an activation: shipped, or built at first use.
 
-    A surface built here is kept where its error, as a multiple of what is tolerated, is at most 1. ``None`` stands for an
-    activation without an accurate surface.
+    A surface built here is kept where its error, as a multiple of what is tolerated, is at most 1; a shipped one needs no
+    ``error_of``. ``None`` stands for an activation without an accurate surface.
     """
     with _lock:
         if activation not in _loaded:
@@ -196,7 +196,7 @@ def load(activation: Activation, error_of: Callable[[Activation, Surface], float
         return _loaded[activation]
 
 
-def _make(activation: Activation, error_of: Callable[[Activation, Surface], float]) -> Surface | None:
+def _make(activation: Activation, error_of: Callable[[Activation, Surface], float] | None) -> Surface | None:
     if activation.reduction is not None:
         base, input_scale, output_scale, offset = activation.reduction
         surface = load(base, error_of)
@@ -205,6 +205,7 @@ def _make(activation: Activation, error_of: Callable[[Activation, Surface], floa
         with resources.files(__name__).joinpath(f"{activation.name}.npz").open("rb") as file, np.load(file) as data:
             n_t, n_q = (int(n) for n in data["cells"])
             return _empty(activation, n_t, n_q)._replace(moments=data["moments"], gains=data["gains"])
+    assert error_of is not None  # given wherever a surface may have to be built
     _notice.warning("building the surface of %s: once, a few seconds", activation.name)
     for n_t, n_q in _CELLS:
         surface = build(activation, n_t, n_q)
