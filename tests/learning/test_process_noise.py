@@ -11,7 +11,8 @@ from pesn.learning import process_noise as module
 from pesn.learning.calibration import LEADS
 from pesn.learning.process_noise import form_of, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
-from pesn.readout.ridge import Gram, solve
+from pesn.readout.gram import Gram
+from pesn.readout.ridge import solve
 from pesn.reservoir.drive import State, draw, run
 from pesn.reservoir.initial_state import learn
 from pesn.reservoir.open_loop import OpenLoop, predict_rows

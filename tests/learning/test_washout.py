@@ -5,7 +5,8 @@ import pytest
 
 from pesn.activations import get
 from pesn.learning.washout import find_washout
-from pesn.readout.ridge import Gram, predict, solve
+from pesn.readout.gram import Gram
+from pesn.readout.ridge import predict, solve
 from pesn.reservoir.drive import State, draw, run
 from pesn.reservoir.sequences import features
 from pesn.statespace import ActivationMoments

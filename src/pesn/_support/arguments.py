@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FloatArray", "as_count", "as_covariance", "as_real", "broadcast_moments", "refuse_negative", "result_dtype"]
+__all__ = [
+    "FloatArray",
+    "as_count",
+    "as_covariance",
+    "as_real",
+    "as_rows",
+    "broadcast_moments",
+    "refuse_negative",
+    "result_dtype",
+]
 
 FloatArray = npt.NDArray[np.floating[Any]]
 _FLOATS = np.dtype(np.float64), np.dtype(np.float32)  # as dtypes, which compare ten times as fast as types
@@ -111,3 +120,11 @@ def as_covariance(argument: str, cov: Any, shape: tuple[int, ...]) -> FloatArray
     c = 0.5 * c + 0.5 * np.swapaxes(c, -1, -2)
     result: FloatArray = c
     return result
+
+
+def as_rows(argument: str, value: Any, columns: int) -> FloatArray:
+    """``value`` as finite real numbers in rows (n, columns); a wrong entry is named by its row and column."""
+    rows = as_real(argument, value)
+    if rows.ndim != 2 or rows.shape[1] != columns:
+        raise ValueError(f"{argument} must have shape (rows, {columns}), got {rows.shape}")
+    return rows

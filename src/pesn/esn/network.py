@@ -35,7 +35,7 @@ from pesn.activations import Activation, get
 from pesn.esn.validation import check_same_order
 from pesn.learning.washout import find_washout
 from pesn.readout.online import begin, go_on, learn
-from pesn.readout.ridge import Gram, Readout, predict, solve
+from pesn.readout.ridge import Readout, least_squares, predict, solve
 from pesn.readout.rls import RLSState
 from pesn.reservoir.drive import Reservoir, State, draw, run
 from pesn.reservoir.sequences import Array, Rows, blocks, features, refuse_gaps, refuse_kind, refuse_short, split
@@ -185,7 +185,7 @@ class EchoStateNetwork(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeatures
                 self.washout_ = self._washout(reservoir, rows, targets, sequences)
             refuse_short(sequences, self.washout_)
             start = state = self._initial_state(reservoir)
-            gram = Gram(1 + reservoir.n_inputs + reservoir.n_units, reservoir.n_outputs)
+            gram = least_squares(1 + reservoir.n_inputs + reservoir.n_units, reservoir.n_outputs, self.ridge)
             with steps.step("driving the reservoir", len(targets), "rows") as advance:
                 for sequence in sequences:
                     state = start

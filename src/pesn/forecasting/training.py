@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
 from pesn.learning.error_model import learn_errors
-from pesn.readout.ridge import Gram, Readout, predict, solve
+from pesn.readout.ridge import Readout, least_squares, predict, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
@@ -53,7 +53,7 @@ def to_learn_from(segments: list[Segment], washout: Any, width: Array) -> tuple[
 def train(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment]) -> Trained:
     """Readout, errors and start of a fitted network's reservoir, from these rows alone."""
     reservoir = esn.reservoir_
-    gram = Gram(1 + reservoir.n_inputs + reservoir.n_units, len(dynamics.learned))
+    gram = least_squares(1 + reservoir.n_inputs + reservoir.n_units, len(dynamics.learned), esn.ridge)
     kept: list[tuple[Array, Array, int]] = []
     for segment in segments:
         states, _, _ = run(reservoir, segment.z, feedback=segment.targets)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pesn.learning.calibration import LEADS, search
 from pesn.metrics import crps_gaussian
-from pesn.readout.ridge import Gram, solve
+from pesn.readout.ridge import least_squares, solve
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.open_loop import OpenLoop
@@ -47,7 +47,7 @@ def search_open_loop(loop: OpenLoop, start: Start, noise: float, z: Array, targe
     if n - first < 2 * LEADS or first - washout < 2:
         return 0.0
     origins = np.linspace(first, n - LEADS - 1, min((n - first) // LEADS, _MOST_ORIGINS)).astype(int)
-    gram, units, state = Gram(loop.weights.shape[1], targets.shape[1]), [], None
+    gram, units, state = least_squares(loop.weights.shape[1], targets.shape[1], ridge), [], None
     for block in blocks(slice(0, n)):
         states, _, state = run(loop.reservoir, z[block], state, feedback=targets[block])
         seen = slice(max(washout - block.start, 0), max(first - block.start, 0))

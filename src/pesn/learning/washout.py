@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.learning.process_noise import form_of
-from pesn.readout.ridge import Gram, solve
+from pesn.readout.ridge import least_squares, solve
 from pesn.reservoir.drive import run
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.sequences import features
@@ -32,7 +32,9 @@ def find_washout(
     if half < 2:
         return 0
     states, _, _ = run(reservoir, z, feedback=targets)
-    gram = Gram(1 + z.shape[1] + states.shape[1], targets.shape[1]).add(features(z[half:], states[half:]), targets[half:])
+    gram = least_squares(1 + z.shape[1] + states.shape[1], targets.shape[1], ridge).add(
+        features(z[half:], states[half:]), targets[half:]
+    )
     readout = solve(gram, ridge)
     small = np.maximum(tolerance * np.std(targets[half:], axis=0), 0.1 * np.sqrt(np.diagonal(readout.residual_cov)))
     weights = np.asarray(readout.weights, float) / np.where(small > 0.0, small, 1.0)[:, None]

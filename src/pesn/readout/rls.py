@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import FloatArray, as_real
+from pesn._support.arguments import FloatArray, as_real, as_rows
 from pesn._support.jit import jit
-from pesn.readout.ridge import Readout, as_rows
+from pesn.readout.ridge import Readout
 
 __all__ = ["RLSState", "rls_start", "rls_update", "rotation"]
 
