@@ -16,6 +16,8 @@ from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.gaussian import Gaussian
 from pesn.metrics import crps_gaussian
+from pesn.moments import gain, moments
+from pesn.moments.covariance import covariance as unit_covariance
 from pesn.moments.spline import Mesh
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import Start
@@ -155,6 +157,41 @@ def test_std_is_the_root_of_the_diagonal_of_cov_and_grows_with_the_input():
     assert (wider > std).all()
     residual = np.sqrt(np.diagonal(esn.readout_.residual_cov))
     assert (std >= residual).all()
+
+
+@FORMS
+def test_parts_add_up_and_that_of_the_state_is_the_papers_own(covariance):
+    """W Σ_b Wᵀ, with Σ_b of [1, z, h] by hand: one uncertain row after a certain start, Cov(z, h) by Stein."""
+    X, y = series(200, m=2)
+    options = {"feedback_scaling": 0.3, "noise": 0.02, "process_noise": 0, "initial_state": "zero", "random_state": 0}
+    esn = ProbabilisticESN(20, covariance=covariance, rank=40, **options).fit(X, y)
+    blurred = Gaussian(X[:60], var=np.full((60, 2), 0.3))
+    whole = esn.predict(blurred, return_cov=True)[1]
+    each = {name: esn.predict(blurred, return_cov=True, parts=(name,))[1] for name in ("state", "noise", "weights")}
+    np.testing.assert_allclose(sum(each.values()), whole, rtol=1e-12)
+    std = esn.predict(blurred, return_std=True, parts=["state"])[1]
+    np.testing.assert_allclose(std**2, np.diagonal(each["state"], axis1=1, axis2=2), rtol=1e-9)
+    assert (esn.predict(blurred, return_std=True, parts=())[1] == 0.0).all()
+
+    W, R, root = esn.readout_.weights, esn.readout_.residual_cov, esn.readout_.covariance_root
+    net, L = esn.reservoir_, esn.leak_rate
+    a, S = net.W_in @ X[0] + net.bias, 0.3 * net.W_in @ net.W_in.T
+    b, features = np.concatenate([[1.0], X[0], L * moments("tanh", a, np.diag(S)).mean]), np.zeros((23, 23))
+    features[1:3, 1:3], features[1:3, 3:] = 0.3 * np.eye(2), 0.3 * L * net.W_in.T * gain("tanh", a, np.diag(S))
+    features[3:, 1:3], features[3:, 3:] = features[1:3, 3:].T, L**2 * unit_covariance("tanh", a, S) + 0.02**2 * np.eye(20)
+    if covariance == "diagonal":
+        features = np.diag(np.diag(features))
+    np.testing.assert_allclose(each["state"][0], W @ features @ W.T, rtol=1e-6)
+    np.testing.assert_allclose(each["noise"], np.broadcast_to(R, whole.shape))
+    leverage = np.sum(np.square(b @ root)) + np.trace(root.T @ features @ root)
+    np.testing.assert_allclose(each["weights"][0], leverage * R, rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", ["state", ("luck",), None, 3])
+def test_parts_that_a_variance_has_not_are_refused(wrong):
+    X, y = series(60)
+    with pytest.raises(ValueError, match="parts must be some of state, noise, weights, in a tuple or list, got"):
+        ProbabilisticESN(10, random_state=0).fit(X, y).predict(X, parts=wrong)
 
 
 # ---------------------------------------------------------------- starts

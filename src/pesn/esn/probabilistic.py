@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -24,7 +25,7 @@ from pesn.esn.network import EchoStateNetwork
 from pesn.gaussian import Gaussian
 from pesn.learning.process_noise import form_of, process_noise, search_open_loop
 from pesn.moments import named_method
-from pesn.readout.ridge import predictive_variance
+from pesn.readout.ridge import PARTS, check_parts, predictive_variance
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
 from pesn.reservoir.initial_state import learn as learn_start
@@ -143,6 +144,8 @@ rls_delta, washout, random_state, activation, topology, verbose
         lengths: Any = None,
         state: Any = None,
         return_state: Literal[False] = False,
+        *,
+        parts: Collection[str] = PARTS,
     ) -> FloatArray: ...
     @overload
     def predict(
@@ -153,6 +156,8 @@ rls_delta, washout, random_state, activation, topology, verbose
         lengths: Any = None,
         state: Any = None,
         return_state: Literal[False] = False,
+        *,
+        parts: Collection[str] = PARTS,
     ) -> tuple[FloatArray, FloatArray]: ...
     @overload
     def predict(
@@ -164,6 +169,7 @@ rls_delta, washout, random_state, activation, topology, verbose
         lengths: Any = None,
         state: Any = None,
         return_state: Literal[False] = False,
+        parts: Collection[str] = PARTS,
     ) -> tuple[FloatArray, FloatArray]: ...
     @overload
     def predict(
@@ -174,6 +180,8 @@ rls_delta, washout, random_state, activation, topology, verbose
         lengths: Any = None,
         state: Any = None,
         return_state: bool = False,
+        *,
+        parts: Collection[str] = PARTS,
     ) -> Any: ...
 
     def predict(
@@ -184,12 +192,28 @@ rls_delta, washout, random_state, activation, topology, verbose
         lengths: Any = None,
         state: Any = None,
         return_state: bool = False,
+        *,
+        parts: Collection[str] = PARTS,
     ) -> Any:
-        """Mean of the outputs for each row of X, an array or a Gaussian a row: ``Gaussian(mean=(n, d), var=(n, d))``.
+        """Mean of the outputs for each row of X, with its uncertainty where it is asked for.
 
-        Only the variances of X are used. With ``return_std`` (mean, std), each in the shape of y; with ``return_cov``
-        (mean, cov), cov (n, m, m) between the outputs of a row. ``return_state`` adds the state at the end, last.
+        Parameters
+        ----------
+        X
+            Rows (n, d), or a Gaussian a row: ``Gaussian(mean=(n, d), var=(n, d))``, of which the variances alone are used.
+        return_std, return_cov
+            Whether the deviations, in the shape of y, or the covariances (n, m, m) between the outputs of a row come second.
+        lengths
+            The rows of each sequence, where X holds several one after the other.
+        state
+            Where to start: what ``return_state`` gave, or ``state_``; None: as ``initial_state`` says.
+        return_state
+            Whether the state at the end comes last, with ``lengths`` a list of them.
+        parts
+            The parts of the variance that are wanted, which add up: "state", the paper's W_out Σ_b W_outᵀ with Σ_b of [1, z, h];
+            "noise", R of the residuals; "weights", R (bᵀ A⁻¹ b + tr(A⁻¹ Σ_b)) of the readout's weights.
         """
+        check_parts(parts)
         for name, value in (("return_std", return_std), ("return_cov", return_cov), ("return_state", return_state)):
             flag(name, value)
         if return_std and return_cov:
@@ -206,9 +230,10 @@ rls_delta, washout, random_state, activation, topology, verbose
                 path, current = predict_rows(loop, z, v, current, self.start_)
                 outputs[block] = path.mean
                 if return_std or return_cov:
-                    parts = predictive_variance(self.readout_, features(z, path.probed["units"]), full=True)
-                    parts["weights"] += path.probed["leverage"][:, None, None] * self.readout_.residual_cov
-                    cov = path.probed["cov"] + parts["noise"] + parts["weights"]
+                    found = predictive_variance(self.readout_, features(z, path.probed["units"]), full=True)
+                    found["state"] = path.probed["cov"]
+                    found["weights"] += path.probed["leverage"][:, None, None] * self.readout_.residual_cov
+                    cov = sum((found[name] for name in PARTS if name in parts), np.zeros((1, m, m)))
                     spread[block] = cov if return_cov else np.diagonal(cov, axis1=1, axis2=2)
             ends.append(current)
         result = [self._as_given(outputs, rows)]

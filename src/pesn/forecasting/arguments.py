@@ -18,9 +18,8 @@ from pesn._support.checks import flag, whole_number
 from pesn.forecasting.alignment import align, rows_ahead
 from pesn.forecasting.dataset import Scale, as_matrix, names_of, refuse_far
 from pesn.forecasting.time_index import TimeIndex
-from pesn.reservoir.closed_loop import PARTS
 
-__all__ = ["Columns", "Rows", "check_parts", "check_size"]
+__all__ = ["Columns", "Rows", "check_size"]
 
 Array = npt.NDArray[np.float64]
 _JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
@@ -118,9 +117,3 @@ def check_size(horizon: Any, joint: Any, d: int) -> bool:
         kept = " and joint=True" if joint else ""
         raise ValueError(f"horizon must be {most} or less with {d} columns of y{kept}, got {horizon!r}")
     return bool(horizon * d <= _JOINT if joint is None else joint)
-
-
-def check_parts(parts: Any) -> None:
-    """A ValueError where they are not some of those that a variance has."""
-    if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
-        raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")

@@ -26,7 +26,7 @@ from pesn.esn.network import all_or_nothing
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
-from pesn.forecasting.arguments import Columns, check_parts, check_size
+from pesn.forecasting.arguments import Columns, check_size
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.dataset import (
     Scale,
@@ -48,7 +48,8 @@ from pesn.forecasting.time_index import TimeIndex
 from pesn.forecasting.training import Trained, one_step_errors, to_learn_from, train
 from pesn.learning.calibration import LEADS
 from pesn.learning.process_noise import form_of, process_noise
-from pesn.reservoir.closed_loop import PARTS, ClosedLoop, Dynamics
+from pesn.readout.ridge import PARTS, check_parts
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.sequences import split
 from pesn.statespace import GaussianState

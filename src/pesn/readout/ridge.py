@@ -25,11 +25,23 @@ from pesn.linalg import outer, symmetric
 from pesn.readout.factor import Factor, Solution, ridge_path
 from pesn.readout.gram import Gram
 
-__all__ = ["GRID", "Readout", "Ridge", "choose_ridge", "least_squares", "predict", "predictive_variance", "solve"]
+__all__ = [
+    "GRID",
+    "PARTS",
+    "Readout",
+    "Ridge",
+    "check_parts",
+    "choose_ridge",
+    "least_squares",
+    "predict",
+    "predictive_variance",
+    "solve",
+]
 
 Ridge = float | tuple[float, float]  # one penalty, or two: on the linear features and on all others
 GRID = tuple(10.0**k for k in range(-15, 1, 2))  # the ridges that are tried where one is to be chosen
 
+PARTS = ("state", "noise", "weights")  # of the variance of a prediction: :func:`predictive_variance`
 _CHUNK = 4096  # rows at a time
 _PRECISE = 1e-9  # the ridge below which a Gram matrix loses digits that the rows have
 
@@ -207,3 +219,9 @@ def predictive_variance(
     noise = noise if full else np.diagonal(noise)
     spread = doubt[:, None, None] if full else doubt[:, None]
     return {"state": state, "noise": np.broadcast_to(noise, state.shape).copy(), "weights": spread * noise}
+
+
+def check_parts(parts: Any) -> None:
+    """A ValueError where ``parts`` are not some of those that a variance has."""
+    if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
+        raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")

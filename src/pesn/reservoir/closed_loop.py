@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pesn.linalg import condition_root, orthonormal, root_of, symmetric
-from pesn.readout.ridge import Readout
+from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import Cell, Compression, Emission, GaussianState, Noise, StateSpaceModel, UnitMoments, init
 from pesn.statespace.layout import Layout
@@ -37,7 +37,6 @@ from pesn.statespace.model import Guard
 __all__ = ["PARTS", "ClosedLoop", "Dynamics", "ErrorModel"]
 
 Array = npt.NDArray[np.float64]
-PARTS = ("state", "noise", "weights")
 
 
 class ErrorModel(NamedTuple):
@@ -94,7 +93,7 @@ class ClosedLoop:
     process_noise
         Added to the units at each step; None: nothing.
     parts
-        The parts of the variance that are kept, of :data:`PARTS`.
+        The parts of the variance that are kept, of :data:`pesn.readout.ridge.PARTS`.
     guard
         A bound on y; None: it may go anywhere.
     """
