@@ -14,9 +14,9 @@ from sklearn.base import (
 )
 from sklearn.metrics import r2_score
 
-from pesn._support.arguments import FloatArray
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
+from pesn._support.types import FloatArray
 from pesn.activations import Activation
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState

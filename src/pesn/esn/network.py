@@ -15,10 +15,10 @@ from typing import Any, Literal, Self, final, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.arguments import FloatArray
 from pesn._support.checks import flag
 from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
+from pesn._support.types import FloatArray
 from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.esn.parameters import check_network, draw_reservoir, generator

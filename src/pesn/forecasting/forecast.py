@@ -113,9 +113,8 @@ class Forecast:
         if (joint is None) == (cov is None):
             raise ValueError(f"joint or cov must be given, and not both, got {'neither' if joint is None else 'both'}")
         unit = check_scale(scale, m.shape[1])
-        name, given = ("joint", joint) if cov is None else ("cov", cov)
-        shape = (m.size, m.size) if cov is None else (*m.shape, m.shape[1])
-        c = np.asarray(as_real(name, given), np.float64)
+        name, shape = ("joint", (m.size, m.size)) if cov is None else ("cov", (*m.shape, m.shape[1]))
+        c = np.asarray(as_real(name, joint if cov is None else cov), np.float64)  # type: ignore[arg-type]  # one of them is given
         if c.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, as mean has {m.size} entries, got {c.shape}")
         stack, var = check_cov(name, c if c.ndim == 3 else c[None], m / unit, columns)

@@ -139,7 +139,7 @@ class Noise:
 
     def cov(self) -> Array:
         """Q (r, r)."""
-        return outer(self.root.T) + np.diag(self.diagonal)  # type: ignore[no-any-return]
+        return outer(self.root.T) + np.diag(self.diagonal)
 
     def variances(self) -> Array:
         """The diagonal of Q."""
