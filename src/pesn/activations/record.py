@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-
-from pesn._support.types import AnyArray
 
 __all__ = ["Activation", "Difference", "Function", "Reduction", "Tail", "slope_integral"]
 
@@ -86,17 +83,17 @@ class Activation:
     reduction: Reduction | None = None
     recipe: tuple[Callable[..., Activation], tuple[Any, ...]] | None = None
 
-    def __reduce__(self) -> str | tuple[object, ...]:
+    def __reduce__(self) -> Any:
         return self.recipe or super().__reduce__()
 
-    def __deepcopy__(self, memo: object) -> Activation:
+    def __deepcopy__(self, memo: Any) -> Activation:
         return self
 
-    def __call__(self, z: npt.ArrayLike) -> AnyArray:
+    def __call__(self, z: Any) -> Any:
         """f(z)."""
         return self.value(z)
 
-    def difference(self, m: npt.ArrayLike, d: npt.ArrayLike) -> AnyArray:
+    def difference(self, m: Any, d: Any) -> Any:
         """f(m + d) − f(m), keeping its relative accuracy where d is small or f saturated (arrays that broadcast)."""
         m, d = np.broadcast_arrays(np.asarray(m, dtype=float), np.asarray(d, dtype=float))
         z = m + d
@@ -122,7 +119,7 @@ class Activation:
 _SLOPE_NODES, _SLOPE_WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
-def slope_integral(derivative: Function, m: AnyArray, d: AnyArray) -> AnyArray:
+def slope_integral(derivative: Function, m: Any, d: Any) -> Any:
     """f(m+d) − f(m) = d ∫₀¹ f′(m + t d) dt: no cancellation, however small d is."""
     slopes = derivative(m[..., None] + d[..., None] * (0.5 + 0.5 * _SLOPE_NODES))
     return d * (slopes @ (0.5 * _SLOPE_WEIGHTS))

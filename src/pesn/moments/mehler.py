@@ -11,23 +11,25 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from pesn._support.jit import jit
-from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import SINE, TANH
 from pesn.moments import exact
 from pesn.moments.scaled_tanh import as_scaled_tanh
 
-__all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "project", "series", "tanh_basis", "tanh_rests"]
+__all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "mirror", "project", "series", "tanh_basis", "tanh_rests"]
 
+Array = npt.NDArray[np.float64]
 
 HIGH = 80  # up to this order one grid serves all units; beyond it every unit has its own panels
 
 _MOST_NODES = 2000
 _CHUNK = 128
 _TOGETHER = 16
+_FEW_ORDERS = 10  # up to which to look for where a sum may begin costs more than it saves
 
 
 def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Array, Array | None]:
@@ -154,7 +156,7 @@ def _grid(record: Activation, std: float, mean: float, ratio: float) -> tuple[fl
 def tanh_basis(mean: Array, cov: Array, count: int) -> tuple[float, Array] | None:
     """Spacing and basis (count + 1, K) of the grid that serves tanh of all of a batch, (B, D) and (B, D, D); None: none does."""
     std, ratio = _extremes(mean, cov)
-    grid = _grid(TANH, std, 0.0, ratio) if std > 0.0 else None
+    grid = _grid(TANH, std, 0.0, ratio)
     return None if grid is None else (grid[0], _basis(*grid, count)[1])
 
 
@@ -238,71 +240,93 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
 
 
 @jit()
+def mirror(a: Array) -> None:
+    """The lower triangle from the upper one, in tiles that stay in the cache."""
+    size = a.shape[0]
+    for top in range(0, size, _TOGETHER):
+        for left in range(top, size, _TOGETHER):
+            for i in range(top, min(top + _TOGETHER, size)):
+                for j in range(max(left, i + 1), min(left + _TOGETHER, size)):
+                    a[j, i] = a[i, j]
+
+
+@jit()
 def correlate(cov: Array, std: Array, eps: float, out: Array) -> tuple[float, int, int, int]:
     """Fill the correlations (0 where a deviation is 0); the largest off the diagonal; where and how cov is at fault."""
     size = std.shape[0]
     slack = max(1e-8, 32.0 * eps)
-    inverse = np.zeros(size)
     for i in range(size):
-        if std[i] > 0.0:
-            inverse[i] = 1.0 / std[i]
-    largest = 0.0
-    for i in range(size):
-        out[i, i] = 1.0
         for j in range(i + 1, size):
-            value = cov[i, j]
             # Measured by this pair's own deviations; the second term forgives rounding where one of them is 0.
             product = std[i] * std[j]
             room = slack * product + 32.0 * eps * max(std[i], std[j]) ** 2
-            if abs(value - cov[j, i]) > room:
-                return largest, i, j, 1
-            if abs(value) > product + room:
-                return largest, i, j, 2
-            rho = value * inverse[i] * inverse[j]
-            if abs(rho) > 1.0 - 1e-15:  # collinear but for rounding, to which a steep activation would react with its root
-                rho = 1.0 if rho > 0.0 else -1.0
-            out[i, j] = rho
-            out[j, i] = rho
-            largest = max(largest, abs(rho))
-    return largest, 0, 0, 0
+            if abs(cov[i, j] - cov[j, i]) > room:
+                return 0.0, i, j, 1
+            if abs(cov[i, j]) > product + room:
+                return 0.0, i, j, 2
+    largest = _correlations(cov, std, out)
+    mirror(out)
+    return min(largest, 1.0), 0, 0, 0
+
+
+@jit()
+def _correlations(cov: Array, std: Array, out: Array) -> float:
+    """The upper triangle of the correlations, 0 where a deviation is 0; the largest, which rounding may leave beyond 1."""
+    size = std.shape[0]
+    inverse, most = np.zeros(size), np.zeros(size)  # the largest column by column: so that the loop is vectorised
+    for i in range(size):
+        if std[i] > 0.0:
+            inverse[i] = 1.0 / std[i]
+    for i in range(size):
+        out[i, i] = 1.0
+        for j in range(i + 1, size):
+            rho = cov[i, j] * inverse[i] * inverse[j]
+            most[j] = max(most[j], abs(rho))
+            # collinear but for rounding, to which a steep activation would react with its root
+            out[i, j] = math.copysign(1.0, rho) if abs(rho) > 1.0 - 1e-15 else rho
+    largest = 0.0
+    for i in range(size):
+        largest = max(largest, most[i])
+    return largest
 
 
 @jit()
 def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
     """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units.
 
-    A few units at a time begin where the largest of their |ρ|ⁿ is 1e-18: all but nearly collinear units end early.
+    Where there are many orders, a few units at a time begin where the largest of their |ρ|ⁿ is 1e-18: all but nearly collinear
+    units end early.
     """
     count, size = c.shape
-    buffer = np.empty(_TOGETHER)
+    together = _TOGETHER if count > _FEW_ORDERS else size
+    buffer = np.empty(together)
     for i in range(size):
         out[i, i] = variance[i]
-        for first in range(i + 1, size, _TOGETHER):
-            last = min(first + _TOGETHER, size)
-            rho, width = correlation[i, first:last], last - first
-            largest = 0.0
-            for j in range(width):
-                buffer[j] = 0.0
-                largest = max(largest, abs(rho[j]))
-            terms = count
-            if largest < 1.0:
-                terms = 1 if largest < 1e-18 else int(min(float(count), 1.0 - 41.5 / math.log(largest)))
+        for first in range(i + 1, size, together):
+            last = min(first + together, size)
+            rho, width, terms = correlation[i, first:last], last - first, count
+            buffer[:width] = 0.0
+            if count > _FEW_ORDERS:
+                largest = 0.0
+                for j in range(width):
+                    largest = max(largest, abs(rho[j]))
+                if largest < 1.0:
+                    terms = 1 if largest < 1e-18 else int(min(float(count), 1.0 - 41.5 / math.log(largest)))
             for n in range(terms - 1, -1, -1):
                 own, others = c[n, i], c[n, first:last]
                 for j in range(width):
                     buffer[j] = (buffer[j] + own * others[j]) * rho[j]
             for j in range(width):
-                value = buffer[j] * deviation[i] * deviation[first + j]
-                out[i, first + j] = value
-                out[first + j, i] = value
+                out[i, first + j] = buffer[j] * deviation[i] * deviation[first + j]
+    mirror(out)
 
 
 @jit()
 def tanh_rests(mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array) -> Any:
     """E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D) of a batch; which of them (B,) the orders of ``basis`` suffice for.
 
-    What :func:`pesn.moments.covariance.linear_and_rest` does in steps, for means (B, D) and covariances (B, D, D) with variances
-    above 0 that one grid serves; where it does not suffice nothing is said.
+    What :func:`pesn.moments.covariance.linear_and_rest` does in steps, for means (B, D) and covariances (B, D, D) that one grid
+    serves; where it does not suffice, or a covariance exceeds what the deviations allow, nothing is said.
     """
     batch, size = mean.shape
     count = basis.shape[0] - 1
@@ -312,16 +336,13 @@ def tanh_rests(mean: Array, cov: Array, spacing: float, basis: Array, tolerance:
     correlation = np.empty((size, size))
     remainder = np.empty(count)
     for b in range(batch):
-        live = True
         for i in range(size):
-            live = live and cov[b, i, i] > 0.0
             std[i] = math.sqrt(max(cov[b, i, i], 0.0))
             factor[i] = 1.0 / std[i] if std[i] > 0.0 else 0.0
-        if not live:
+        largest = _correlations(cov[b], std, correlation)
+        if not largest <= 1.0 + 1e-8:
             continue
-        largest, _, _, fault = correlate(cov[b], std, 2.220446049250313e-16, correlation)
-        if fault:
-            continue
+        largest = min(largest, 1.0)
         _tanh_projections(mean[b], std, factor, spacing, basis, c, var)
         remainder[:] = 0.0
         for i in range(size):
@@ -340,6 +361,9 @@ def tanh_rests(mean: Array, cov: Array, spacing: float, basis: Array, tolerance:
                     remainder[n] = max(remainder[n], left)
             deviation[i] = math.sqrt(var[i]) * std[i]
             gains[b, i] = c[i, 1]
+            if std[i] == 0.0:  # it does not vary: f′ itself
+                a = math.exp(-2.0 * abs(mean[b, i]))
+                gains[b, i] = 4.0 * a / ((1.0 + a) * (1.0 + a))
         order, power = 0, largest
         for n in range(count):
             power *= largest

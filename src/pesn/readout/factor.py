@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack, solve_triangular
 
-from pesn._support.arguments import as_rows
-from pesn._support.types import FloatArray
+from pesn._support.arguments import FloatArray, as_rows
 
 __all__ = ["Factor", "Solution", "ridge_path", "triangular"]
 

@@ -240,10 +240,11 @@ class LeverageNoise:
         self._with_noise = "noise" in loop.parts
         self._root_of_innovation = root_of(loop.errors.innovation)
         self._widened = loop.errors.innovation if "weights" in loop.parts else None
-        self._J, self._learned, self._d = loop.step[2], learned, d
+        self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
         rho = np.maximum(loop.errors.persistence[learned], 0.0)
-        self._inflation = (1.0 + rho) / (1.0 - rho)
+        self._inflation = np.zeros(d)
+        self._inflation[learned] = (1.0 + rho) / (1.0 - rho)
         everywhere = np.arange(at.size)
         places = np.concatenate([everywhere[at["y"]], everywhere[at["inputs"]], everywhere[at["units"]]])
         root = np.zeros((1 + at.size, loop.readout.covariance_root.shape[1]))
@@ -253,24 +254,23 @@ class LeverageNoise:
     @cached_property
     def _inverse(self) -> Array:
         """A⁻¹, laid out over x."""
-        return symmetric(self._root[1:] @ self._root[1:].T)
+        return symmetric(self._root[1:] @ self._root[1:].T)  # type: ignore[no-any-return]
 
     def __call__(self, state: GaussianState) -> Emission:
         """From the state that the outputs are read from."""
         J = self._J
         if self._widened is None:
             return Emission(J @ self._root_of_innovation, self._noise, self._noise)
-        grown = np.ones((*state.mean.shape[:-1], self._d))
-        grown[..., self._learned] = np.sqrt(1.0 + self._inflation * self.leverage(state)[..., None])
+        grown = np.sqrt(1.0 + self._inflation * self.leverage(state)[..., None])
         if self._with_noise:  # R ∘ g gᵀ
             root = grown[..., :, None] * self._root_of_innovation
         else:
             root = root_of(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
         new = J @ root
-        both = np.sum(np.square(new[..., : self._d, :]), axis=-1)
-        return Emission(new, np.broadcast_to(self._noise, both.shape), both)
+        both = np.vecdot(new[..., : self._d, :], new[..., : self._d, :])
+        return Emission(new, self._noise, both)
 
     def leverage(self, state: GaussianState) -> Array:
         """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) (…)."""
         b = self._root[0] + state.mean @ self._root[1:]
-        return np.asarray(np.sum(np.square(b), axis=-1) + state.trace(self._inverse))
+        return np.asarray(np.vecdot(b, b) + state.trace(self._inverse))

@@ -20,12 +20,12 @@ Array = npt.NDArray[np.float64]
 
 
 class SparseRows:
-    """A sparse matrix laid out for products with many columns: unsigned indices."""
+    """A sparse matrix laid out for products with many columns: ``rows`` are its compressed rows, with unsigned indices."""
 
     def __init__(self, matrix: Any) -> None:
         rows = sparse.csr_array(matrix)
         self.shape: tuple[int, int] = rows.shape
-        self._rows = rows.indptr.astype(np.uint32), rows.indices.astype(np.uint32), np.ascontiguousarray(rows.data, float)
+        self.rows = rows.indptr.astype(np.uint32), rows.indices.astype(np.uint32), np.ascontiguousarray(rows.data, float)
 
     def __matmul__(self, x: Array) -> Array:
         """The product with x (…, n, s): (…, rows, s)."""
@@ -37,7 +37,7 @@ class SparseRows:
             side = np.moveaxis(x.reshape(count, n, s), 0, 1).reshape(n, count * s)
             return np.moveaxis((self @ side).reshape(rows, count, s), 1, 0).reshape(*batch, rows, s)
         out = np.empty((count, rows, s))
-        sparse_times(*self._rows, np.ascontiguousarray(x).reshape(count, n, s), out)
+        sparse_times(*self.rows, np.ascontiguousarray(x).reshape(count, n, s), out)
         return out.reshape(*batch, rows, s)
 
 
@@ -139,9 +139,17 @@ class Noise:
 
     def cov(self) -> Array:
         """Q (r, r)."""
-        return outer(self.root.T) + np.diag(self.diagonal)
+        return self._cov
 
     def variances(self) -> Array:
         """The diagonal of Q."""
+        return self._variances
+
+    @cached_property  # asked for at every step
+    def _cov(self) -> Array:
+        return outer(self.root.T) + np.diag(self.diagonal)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _variances(self) -> Array:
         result: Array = np.sum(np.square(self.root), axis=0) + self.diagonal
         return result

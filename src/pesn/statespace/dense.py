@@ -34,24 +34,27 @@ class Dense(GaussianState):
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
-        return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))
+        return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))  # type: ignore[no-any-return]
 
     def trace(self, A: Array) -> Array:  # noqa: D102
         n = self.cov.shape[-1]
         return np.maximum(self.cov.reshape(*self.cov.shape[:-2], n * n) @ A.ravel(), 0.0)
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        from pesn.statespace.kernels import move_dense  # here, not above: it brings numba
+        from pesn.statespace.kernels import enter_dense, move_dense  # here, not above: it brings numba
 
-        cov, units = self.cov, cell.units
-        mean, into = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias, cell.enter @ cov  # of a, and Cov(a, x)
-        pre, var = _mended(cell.enter @ transpose(into))
+        units, x_mean, cov = cell.units, flat(self.mean, 1), flat(self.cov)
+        batch, n, r = self.mean.shape[:-1], cov.shape[-1], len(cell.bias)
+        # of a = A x + b: its mean, Cov(a, x), Cov(x, a), Cov(a) and variances
+        mean, into, out_of, pre = (np.empty((len(cov), *shape)) for shape in ((r,), (r, n), (n, r), (r, r)))
+        var = enter_dense(*cell.enter.rows, cell.bias, x_mean, cov, mean, into, out_of, pre)
         unit, unit_var = units.moments(mean, var)
         gain, rest = units.linear_and_rest(mean, pre)
         if not units.exact:
             rest = _with_diagonal(rest, unit_var - gain * gain * var)
         new = np.empty(cov.shape)
-        move_dense(*(flat(a) for a in (cov, into, pre, rest)), flat(gain, 1), cell.rows.start, cell.leak, flat(new))
+        move_dense(cov, into, out_of, pre, rest, gain, cell.rows.start, cell.leak, new)
+        new, unit, gain = new.reshape(self.cov.shape), unit.reshape(*batch, r), gain.reshape(*batch, r)
         if noise is not None:
             new[..., cell.rows, cell.rows] += noise.cov()
         return unit, gain, {"cov": new}
@@ -82,10 +85,13 @@ class Dense(GaussianState):
         if told.noise is not None:
             S = S + told.noise
         root = inverse_root(S)
-        gain = transpose(root @ (transpose(root) @ between))
-        # Joseph's form: (I − G H) Cov (I − G H)ᵀ + G R Gᵀ, multiplied out
-        joint = gain @ between
-        cov, _ = _mended(self.cov - joint - transpose(joint) + gain @ S @ transpose(gain))
+        correction = root @ (transpose(root) @ between)
+        gain = transpose(correction)
+        # Joseph's form: (I − G H) Cov (I − G H)ᵀ + G R Gᵀ, multiplied out: Cov − G (H Cov − S Gᵀ) − Cov Hᵀ Gᵀ, in one product
+        explained = np.concatenate([gain, transpose(between)], axis=-1) @ np.concatenate(
+            [between - S @ correction, correction], axis=-2
+        )
+        cov, _ = _mended(np.subtract(self.cov, explained, out=explained))
         known = told.exact[..., None]
         cov[..., told.seen, :] = np.where(known, 0.0, cov[..., told.seen, :])
         cov[..., :, told.seen] = np.where(transpose(known), 0.0, cov[..., :, told.seen])

@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
         mean, var = state.mean[..., rows], np.diagonal(state.covariance_of(rows), axis1=-2, axis2=-1)
         std, away = np.sqrt(np.maximum(var, 0.0)), mean - self.center
         reach = np.maximum(self.high - self.low, _WIDEST * self.width)
-        if (std <= _WIDEST * self.width).all() and (mean >= self.low - reach).all() and (mean <= self.high + reach).all():
+        if ((std <= _WIDEST * self.width) & (mean >= self.low - reach) & (mean <= self.high + reach)).all():
             return state, np.ones(mean.shape), np.zeros(mean.shape, bool)
         anywhere = self.kinematic | observed
         widest = np.where(anywhere, np.maximum(_WIDEST * self.width, 0.5 * np.abs(away)), _WIDEST * self.width)

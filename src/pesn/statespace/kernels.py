@@ -14,9 +14,10 @@ from numba.extending import intrinsic
 
 from pesn._support.jit import jit
 
-__all__ = ["affine_dense", "move_cross", "move_dense", "sparse_times", "symmetrize_psd"]
+__all__ = ["affine_dense", "enter_dense", "move_cross", "move_dense", "sparse_times", "symmetrize_psd"]
 
 Array = npt.NDArray[Any]
+_TILE = 16
 
 
 def _row_times(n: int) -> Any:
@@ -70,95 +71,130 @@ _row_times_32, _row_times_16, _row_times_8, _row_times_1 = (_row_times(n) for n 
 
 
 @jit()
+def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
+    """Out (r, s) = W x for x (n, s)."""
+    width = x.shape[1]
+    for i in range(indptr.size - 1):
+        start, stop, column = indptr[i], indptr[i + 1], 0
+        while column + 32 <= width:
+            _row_times_32(indices, data, start, stop, x, column, out, i)
+            column += 32
+        if column + 16 <= width:
+            _row_times_16(indices, data, start, stop, x, column, out, i)
+            column += 16
+        if column + 8 <= width:
+            _row_times_8(indices, data, start, stop, x, column, out, i)
+            column += 8
+        if column < width and width >= 8:  # the last eight, some of them once more
+            _row_times_8(indices, data, start, stop, x, width - 8, out, i)
+            column = width
+        while column < width:
+            _row_times_1(indices, data, start, stop, x, column, out, i)
+            column += 1
+
+
+@jit()
 def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
     """Out (B, r, s) = W x for x (B, n, s)."""
-    width = x.shape[2]
     for b in range(x.shape[0]):
-        this, into = x[b], out[b]
-        for i in range(indptr.size - 1):
-            start, stop, column = indptr[i], indptr[i + 1], 0
-            while column + 32 <= width:
-                _row_times_32(indices, data, start, stop, this, column, into, i)
-                column += 32
-            if column + 16 <= width:
-                _row_times_16(indices, data, start, stop, this, column, into, i)
-                column += 16
-            if column + 8 <= width:
-                _row_times_8(indices, data, start, stop, this, column, into, i)
-                column += 8
-            if column < width and width >= 8:  # the last eight, some of them once more
-                _row_times_8(indices, data, start, stop, this, width - 8, into, i)
-                column = width
-            while column < width:
-                _row_times_1(indices, data, start, stop, this, column, into, i)
-                column += 1
+        _rows_times(indptr, indices, data, x[b], out[b])
 
 
 @jit()
 def symmetrize_psd(cov: Array) -> Array:
     """Variances (B, n) of ``cov`` (B, n, n), mended in place: symmetric, no variance negative, no correlation beyond 1."""
     batch, n = cov.shape[0], cov.shape[1]
-    var = np.empty((batch, n))
-    std = np.empty(n)
+    var, std = np.empty((batch, n)), np.empty(n)
     for b in range(batch):
         for i in range(n):
             var[b, i] = max(cov[b, i, i], 0.0)
             std[i] = np.sqrt(var[b, i])
+        for top in range(0, n, _TILE):  # in tiles that stay in the cache
+            for left in range(top, n, _TILE):
+                for i in range(top, min(top + _TILE, n)):
+                    for j in range(max(left, i + 1), min(left + _TILE, n)):
+                        value, most = 0.5 * cov[b, i, j] + 0.5 * cov[b, j, i], std[i] * std[j]
+                        value = min(max(value, -most), most)
+                        cov[b, i, j] = value
+                        cov[b, j, i] = value
         for i in range(n):
             cov[b, i, i] = var[b, i]
-            for j in range(i + 1, n):
-                value, most = 0.5 * cov[b, i, j] + 0.5 * cov[b, j, i], std[i] * std[j]
-                value = min(max(value, -most), most)
-                cov[b, i, j] = value
-                cov[b, j, i] = value
     return var
 
 
 @jit()
-def move_dense(cov: Array, into: Array, pre: Array, rest: Array, gain: Array, first: int, leak: float, new: Array) -> None:
-    """Cov(x) (B, n, n) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``: into = Cov(a, x), pre = Cov(a).
-
-    ``rest`` is Cov f(a) − g Cov(a) g, what is not linear in a.
-    """
-    batch, n, size, keep = cov.shape[0], cov.shape[1], gain.shape[1], 1.0 - leak
-    last = first + size
-    for b in range(batch):
-        for i in range(n):
-            if i < first or i >= last:
-                for j in range(n):
-                    new[b, i, j] = cov[b, i, j]
+def enter_dense(
+    indptr: Array, indices: Array, data: Array, bias: Array, mean: Array, cov: Array, a: Array, into: Array, out_of: Array,
+    pre: Array,
+) -> Array:  # fmt: skip
+    """a = A x + b for x (B, n) with ``mean`` and ``cov``: its mean (B, r), Cov(a, x), Cov(x, a), Cov(a); variances (B, r)."""
+    n, size = cov.shape[1], bias.size
+    for b in range(cov.shape[0]):
         for i in range(size):
-            row, slope = first + i, leak * gain[b, i]
-            for j in range(first):
-                value = keep * cov[b, row, j] + slope * into[b, i, j]
-                new[b, row, j] = value
-                new[b, j, row] = value
-            for j in range(last, n):
-                value = keep * cov[b, row, j] + slope * into[b, i, j]
-                new[b, row, j] = value
-                new[b, j, row] = value
-            for j in range(i, size):
-                other = leak * gain[b, j]
-                linear = keep * (keep * cov[b, row, first + j] + slope * into[b, i, first + j] + other * into[b, j, row])
-                value = linear + slope * pre[b, i, j] * other + leak * leak * rest[b, i, j]
-                new[b, row, first + j] = value
-                new[b, first + j, row] = value
+            total = 0.0
+            for j in range(indptr[i], indptr[i + 1]):
+                total += data[j] * mean[b, indices[j]]
+            a[b, i] = total + bias[i]
+        _rows_times(indptr, indices, data, cov[b], into[b])
+        for top in range(0, size, _TILE):
+            for j in range(n):
+                for i in range(top, min(top + _TILE, size)):
+                    out_of[b, j, i] = into[b, i, j]
+        _rows_times(indptr, indices, data, out_of[b], pre[b])
+    var: Array = symmetrize_psd(pre)
+    return var
 
 
 @jit()
-def move_cross(cross: Array, into: Array, gain: Array, first: int, leak: float, new: Array) -> None:
-    """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``: into = Cov(a, past)."""
-    batch, n, width = cross.shape
-    last, keep = first + gain.shape[1], 1.0 - leak
-    for b in range(batch):
+def move_dense(
+    cov: Array, into: Array, out_of: Array, pre: Array, rest: Array, gain: Array, first: int, leak: float, new: Array
+) -> None:
+    """Cov(x) (B, n, n) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``.
+
+    ``into`` = Cov(a, x), ``out_of`` = Cov(x, a), ``pre`` = Cov(a); ``rest`` is Cov f(a) − g Cov(a) g, what is not linear in a.
+    """
+    n, size, keep = cov.shape[1], gain.shape[1], 1.0 - leak
+    last, square, slope = first + size, leak * leak, np.empty(size)
+    for b in range(cov.shape[0]):
+        for i in range(size):
+            slope[i] = leak * gain[b, i]
         for i in range(n):
             if first <= i < last:
-                slope = leak * gain[b, i - first]
-                for j in range(width):
-                    new[b, i, j] = keep * cross[b, i, j] + slope * into[b, i - first, j]
+                own, k = slope[i - first], i - first
+                for j in range(n):
+                    new[b, i, j] = keep * cov[b, i, j] + own * into[b, k, j]
+                for j in range(size):
+                    linear = keep * (new[b, i, first + j] + slope[j] * out_of[b, i, j])
+                    new[b, i, first + j] = linear + own * pre[b, k, j] * slope[j] + square * rest[b, k, j]
             else:
-                for j in range(width):
-                    new[b, i, j] = cross[b, i, j]
+                for j in range(n):
+                    new[b, i, j] = cov[b, i, j]
+                for j in range(size):
+                    new[b, i, first + j] = keep * cov[b, i, first + j] + slope[j] * out_of[b, i, j]
+        for top in range(first, last, _TILE):  # one half is the other's mirror image, to the last bit
+            for left in range(top, last, _TILE):
+                for i in range(top, min(top + _TILE, last)):
+                    for j in range(max(left, i + 1), min(left + _TILE, last)):
+                        new[b, j, i] = new[b, i, j]
+
+
+@jit()
+def move_cross(
+    indptr: Array, indices: Array, data: Array, cross: Array, gain: Array, first: int, leak: float, new: Array
+) -> None:
+    """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(A x + b), rows from ``first``."""
+    batch, n, width = cross.shape
+    size, keep = gain.shape[1], 1.0 - leak
+    into = np.empty((size, width))
+    for b in range(batch):
+        _rows_times(indptr, indices, data, cross[b], into)
+        for i in range(n):
+            for j in range(width):
+                new[b, i, j] = cross[b, i, j]
+        for i in range(size):
+            slope = leak * gain[b, i]
+            for j in range(width):
+                new[b, first + i, j] = keep * cross[b, first + i, j] + slope * into[i, j]
 
 
 @jit()

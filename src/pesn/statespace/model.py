@@ -120,14 +120,15 @@ class StateSpaceModel:
         probed = {} if self.probe is None else self.probe(state)
         before = state.mean[..., self.outputs]
         state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
-        factor, left = None, np.zeros(before.shape, bool)
+        factor: Array | float = 1.0
+        left = np.zeros(before.shape, bool)
         if self.guard is not None:
             state, factor, left = self.guard(state, before, observed)
         cov = state.covariance_of(self.outputs)
-        total = np.diagonal(cov, axis1=-2, axis2=-1)
-        fresh = noise = np.zeros_like(total)
+        total = cov.diagonal(0, -2, -1)
+        fresh = noise = np.zeros(total.shape)
         if emission is not None:  # errors of two columns may cancel in a third
-            scale = 1.0 if factor is None else np.square(factor)
+            scale = factor * factor
             fresh = np.minimum(scale * emission.total, total)
             noise = np.minimum(scale * emission.noise, fresh)
         parts = {"state": total - fresh, "noise": noise, "weights": fresh - noise}

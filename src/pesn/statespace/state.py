@@ -96,7 +96,7 @@ class GaussianState(ABC):
             from pesn.statespace.kernels import move_cross  # here, not above: it brings numba
 
             cross = np.empty(cross.shape)
-            move_cross(flat(self.cross), flat(cell.enter @ self.cross), flat(gain, 1), rows.start, L, flat(cross))
+            move_cross(*cell.enter.rows, flat(self.cross), flat(gain, 1), rows.start, L, flat(cross))
         return self._replaced(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
@@ -212,4 +212,4 @@ def _semidefinite(cov: Array) -> Array:
     std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
     values, vectors = np.linalg.eigh(symmetric(scale[..., :, None] * cov * scale[..., None, :]))
-    return outer(std[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
+    return outer(std[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])  # type: ignore[no-any-return]

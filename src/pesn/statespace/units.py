@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.types import MomentName, Rng
 from pesn.activations import Activation
 from pesn.moments import MomentMethod
-from pesn.moments.spline import Mesh
 
 __all__ = ["ActivationMoments", "SquareMoments", "UnitMoments"]
 
@@ -45,7 +43,7 @@ class ActivationMoments:
     ``rng`` is a generator for "monte-carlo", which draws anew at every call.
     """
 
-    def __init__(self, activation: Activation, method: MomentName = "surface", mesh: Mesh | None = None, rng: Rng = None) -> None:
+    def __init__(self, activation: Activation, method: str = "surface", mesh: Any = None, rng: Any = None) -> None:
         self.record = activation
         self.exact, self.smooth = method in ("surface", "exact"), not activation.kinks
         self._method = MomentMethod(activation, method, mesh=mesh, rng=rng)
@@ -56,7 +54,7 @@ class ActivationMoments:
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         if not var.any():
             return self.activation(mean), var
-        unit, unit_var = self._method(np.ravel(mean), np.ravel(var))
+        unit, unit_var = self._method(mean.reshape(-1), var.reshape(-1))
         return unit.reshape(mean.shape), unit_var.reshape(mean.shape)
 
     def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102

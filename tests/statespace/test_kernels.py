@@ -1,0 +1,70 @@
+"""Claim: each compiled piece of the dense form is its formula, to rounding, for entries in the middle of x and for a batch."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pesn.statespace import kernels
+from pesn.statespace.cell import SparseRows
+
+FIRST, LEAK = 3, 0.4
+
+
+def _covariances(count, n, rng):
+    root = rng.normal(size=(count, n, n)) / np.sqrt(n)
+    cov = root @ np.swapaxes(root, -1, -2)
+    return 0.5 * (cov + np.swapaxes(cov, -1, -2))
+
+
+@pytest.fixture(scope="module", params=[(1, 5, 9), (3, 40, 45), (2, 7, 60)], ids=str)
+def case(request):
+    """A batch of states of n entries, r of which move."""
+    count, r, n = request.param
+    rng = np.random.default_rng(0)
+    A = sparse.random_array((r, n), density=0.3, rng=rng).toarray()
+    x = rng.normal(size=(count, n)), _covariances(count, n, rng), rng.normal(size=(count, n, 11))
+    return A, rng.normal(size=r), *x
+
+
+def test_what_enters(case):
+    A, bias, mean, cov, _ = case
+    (r, n), count = A.shape, len(cov)
+    a, into, out_of, pre = np.empty((count, r)), np.empty((count, r, n)), np.empty((count, n, r)), np.empty((count, r, r))
+    var = kernels.enter_dense(*SparseRows(A).rows, bias, mean, cov, a, into, out_of, pre)
+    np.testing.assert_allclose(a, mean @ A.T + bias, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(into, A @ cov, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(out_of, np.swapaxes(into, -1, -2))
+    np.testing.assert_allclose(pre, A @ cov @ A.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(pre, np.swapaxes(pre, -1, -2))
+    np.testing.assert_array_equal(var, np.diagonal(pre, axis1=-2, axis2=-1))
+
+
+def test_a_move_is_a_linear_map_and_the_rest(case):
+    A, _, _, cov, cross = case
+    (r, n), rng = A.shape, np.random.default_rng(1)
+    gain, rest = rng.uniform(size=(len(cov), r)), _covariances(len(cov), r, rng)
+    into, new, moved = A @ cov, np.empty(cov.shape), np.empty(cross.shape)
+    out_of, rows = np.ascontiguousarray(np.swapaxes(into, -1, -2)), slice(FIRST, FIRST + r)
+    kernels.move_dense(cov, into, out_of, A @ cov @ A.T, rest, gain, FIRST, LEAK, new)
+    kernels.move_cross(*SparseRows(A).rows, cross, gain, FIRST, LEAK, moved)
+    for b in range(len(cov)):
+        T = np.eye(n)
+        T[rows] = (1.0 - LEAK) * T[rows] + LEAK * gain[b][:, None] * A
+        expected = T @ cov[b] @ T.T
+        expected[rows, rows] += LEAK**2 * rest[b]
+        np.testing.assert_allclose(new[b], expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(new[b], new[b].T)
+        np.testing.assert_allclose(moved[b], T @ cross[b], rtol=1e-12, atol=1e-12)
+
+
+def test_a_covariance_is_mended(case):
+    cov = case[3].copy()
+    rng = np.random.default_rng(2)
+    expected = np.diagonal(cov, axis1=-2, axis2=-1).copy()
+    cov += 1e-14 * rng.normal(size=cov.shape)
+    cov[0, 0, 0] = -1e-18  # with it every covariance of the first entry goes
+    var = kernels.symmetrize_psd(cov)
+    expected[0, 0] = 0.0
+    np.testing.assert_allclose(var, expected, atol=1e-12)
+    np.testing.assert_array_equal(cov, np.swapaxes(cov, -1, -2))
+    np.testing.assert_array_equal(cov[0, 0], 0.0)
