@@ -3,7 +3,7 @@
 >>> import numpy as np
 >>> scale = Scale(np.array([10.0]), np.array([2.0]), np.zeros(0), np.ones(0))
 >>> columns = Columns(["level"], None, scale, Scale(np.zeros(1), np.ones(1), np.zeros(0), np.ones(0)))
->>> columns.context([12.0, np.nan, 8.0], None).y.ravel()
+>>> columns.context([12.0, np.nan, 8.0], None)[0].y.ravel()
 array([ 1., nan, -1.])
 """
 
@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from pesn._support.checks import flag, whole_number
 from pesn.forecasting.alignment import align, rows_ahead
-from pesn.forecasting.dataset import Scale, as_matrix, names_of, refuse_far
+from pesn.forecasting.context import Uncertainty
+from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, names_of, refuse_far
 from pesn.forecasting.time_index import TimeIndex
 
 __all__ = ["Columns", "Rows", "check_size"]
@@ -62,37 +63,61 @@ class Columns(NamedTuple):
         rows, known = self._near("y", rows, "X", known)
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
 
-    def context(self, context: Any, time: TimeIndex | None) -> Rows:
-        """Of y or (y, X), with X (T − 1, u); ``time`` is that of the rows seen."""
+    def context(self, context: Any, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
+        """Of y or (y, X), with X (T − 1, u), either of them a Gaussian a row, by position; ``time`` is that of the rows seen."""
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
             raise ValueError(f"context must be y or (y, X), got a tuple of {len(given)}")
         self._check_names("context", given[0])
-        y = as_matrix("context", given[0], None, len(self.scale.y_mean))
-        layout = align(*given, [slice(0, len(y))], learnt=time, names=("context", "X of context"), shorter=1)
+        d = len(self.scale.y_mean)
+        mean, cov = as_gaussian_rows("context", given[0], None, d)
+        y = as_matrix("context", mean, None, d)
+        layout = align(mean, given[1], [slice(0, len(y))], learnt=time, names=("context", "X of context"), shorter=1)
         if given[1] is None:
             if self.n_known and len(y) > 1:
                 raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known)}, got y alone")
-            known = np.zeros((len(y) - 1, self.n_known))
+            known, known_cov = np.zeros((len(y) - 1, self.n_known)), None
         else:
             self._check_names("X of context", given[1], "X")
-            known = as_matrix("X of context", given[1], layout.n_inputs, self.n_known)
+            mean, known_cov = as_gaussian_rows("X of context", given[1], layout.n_inputs, self.n_known)
+            known = as_matrix("X of context", mean, layout.n_inputs, self.n_known)
         y, known = self._near("context", y, "X of context", known)
-        return Rows(layout.place(y), layout.place_inputs(known), layout.time)
+        y_cov = self._uncertainty("context", cov, y, self.scale.y_std, self.prior.y_std)
+        known_var = layout.place_inputs(self._variances("X of context", known_cov, known))
+        y_cov = layout.place(y_cov.reshape(len(y), d * d)).reshape(-1, d, d)
+        rows = Rows(layout.place(y), layout.place_inputs(known), layout.time)
+        return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # what is missing is not measured with noise
 
-    def ahead(self, X: Any, horizon: int, time: TimeIndex | None) -> Array:
-        """Scaled X (horizon, u), NaN where it is missing, after a last row at ``time``."""
+    def ahead(self, X: Any, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
+        """Scaled X (horizon, u), NaN where it is missing, after a row at ``time``, and its variances, 0 where it is known."""
         if X is None:
             if self.n_known:
                 expected = f"of shape {(horizon, self.n_known)}, as X was in fit; NaN where it is not known"
                 raise ValueError(f"X must be given, {expected}")
-            return np.zeros((horizon, 0))
+            return np.zeros((horizon, 0)), np.zeros((horizon, 0))
         self._check_names("X", X, "X")
         rows = rows_ahead(X, time, horizon)
-        known = as_matrix("X", X, horizon if rows is None else None, self.n_known)
+        mean, cov = as_gaussian_rows("X", X, horizon, self.n_known)
+        known = as_matrix("X", mean, horizon if rows is None else None, self.n_known)
         known = ((known if rows is None else known[rows]) - self.scale.x_mean) / self.scale.x_std
         refuse_far("X", known, self.prior.x_mean, self.prior.x_std)
-        return known
+        return known, self._variances("X", cov, known)
+
+    def _variances(self, name: str, cov: Array | None, known: Array) -> Array:
+        """Scaled variances of X, whose columns must be independent of each other in a row."""
+        scaled = self._uncertainty(name, cov, known, self.scale.x_std, self.prior.x_std)
+        var = np.diagonal(scaled, axis1=-2, axis2=-1)
+        if np.any(scaled != var[..., None] * np.eye(known.shape[1])):
+            raise ValueError(f"{name} must be a Gaussian with variances alone, var=, got covariances between its columns")
+        return var
+
+    def _uncertainty(self, name: str, cov: Array | None, rows: Array, scale: Array, usual: Array) -> Array:
+        """Scaled covariances of ``rows`` (n, d), None: 0; refused where no square could be taken of a deviation."""
+        if cov is None:
+            return np.zeros((*rows.shape, rows.shape[1]))
+        scaled = cov / scale[:, None] / scale
+        refuse_far(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), usual)
+        return scaled
 
     def _near(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
         """Scaled; refused where they are too far from all that was learnt from: nothing could be said about them."""

@@ -10,17 +10,44 @@ import numpy.typing as npt
 
 from pesn.forecasting.dataset import Scale
 from pesn.gaussian import Gaussian
-from pesn.linalg import root_of
+from pesn.linalg import condition_root, root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout
 
-__all__ = ["FILTERED", "ContextFilter"]
+__all__ = ["FILTERED", "ContextFilter", "Uncertainty"]
 
 Array = npt.NDArray[np.float64]
 FILTERED = 20  # rows at the end of a long context that are filtered; the ones before only drive the units
+
+
+class Uncertainty(NamedTuple):
+    """How uncertain the rows of a context are: covariances (T, d, d) of y, variances (T, m) of u; 0 where they are known."""
+
+    y_cov: Array
+    u_var: Array
+
+    @classmethod
+    def none(cls, y: Array, u: Array) -> Uncertainty:
+        """Of rows that are known."""
+        d = y.shape[-1]
+        return cls(np.broadcast_to(0.0, (y.shape[-2], d, d)), np.broadcast_to(0.0, u.shape[-2:]))
+
+    def rows(self, which: slice) -> Uncertainty:
+        """Of some of the rows."""
+        return Uncertainty(self.y_cov[which], self.u_var[which])
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is any."""
+        return bool(self.y_cov.any() or self.u_var.any())
+
+    @property
+    def noise(self) -> Array | None:
+        """Of measured rows of y; None: they are exact."""
+        return self.y_cov if self.y_cov.any() else None
 
 
 class ContextFilter(NamedTuple):
@@ -33,24 +60,30 @@ class ContextFilter(NamedTuple):
     washout: int
     prior: Scale
 
-    def moved(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+    def moved(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
         """Units that have moved by the last row of y (…, T, d) with u (…, T, m), each row having corrected the state before it.
 
         Two starts compete while rows are few: from the first row alone, with all the others to correct it, and from as many
         rows as the regression of the start takes at once. The one with the smaller state variance in the next y is taken.
+        Of uncertain rows the first is as it says, and those after it were measured with noise of their covariance.
         """
+        uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
         if not self.few(y.shape[-2]):
-            return self.move(loop, self.filtered(loop, y, u[..., :-1, :]), u[..., -1, :])
-        complete = not (np.isnan(y).any() or np.isnan(u).any())
+            state = self.filtered(loop, y, u[..., :-1, :], uncertain)
+            return self.move(loop, state, u[..., -1, :], uncertain.u_var[-1])
+        complete = not (np.isnan(y).any() or np.isnan(u).any() or uncertain.exists)
         at_once = min(len(y), self.given.lags) if complete else 1
-        states = [self._corrected(loop, self._first(loop, y[:n], u[:n]), y[n - 1 :], u[n - 1 :]) for n in {1, max(at_once, 1)}]
+        states = []
+        for n in {1, max(at_once, 1)}:
+            first = self._first(loop, y[:n], u[:n], uncertain.rows(slice(0, n)))
+            states.append(self._corrected(loop, first, y[n - 1 :], u[n - 1 :], uncertain.rows(slice(n - 1, None))))
         return min(states, key=lambda state: _state_variance(loop, state)) if len(states) > 1 else states[0]
 
-    def filtered(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+    def filtered(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
         """The last row of y (…, T, d) known and the units before it, each row having corrected what came before; u (…, T − 1, m).
 
-        Rows before the last 20 only drive the units, up to the last of them that has as many rows without a gap before it as
-        the units remember. A batch must have no gaps.
+        Rows before the last 20 only drive the units, up to the last of them that has as many rows before it as the units
+        remember, without a gap and certain. A batch must have no gaps.
         """
         model, rows = loop.model, y.shape[-2]
         if rows == 1:  # nothing came before: y and units as they are in the long run
@@ -60,35 +93,46 @@ class ContextFilter(NamedTuple):
         if self.few(rows):
             state = self.moved(loop, y[:-1], u)
             return model.update(model.emit(state, observed=True)[0], y[-1])
+        uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
         complete = ~(np.isnan(y[..., :-1, :]).any(axis=-1) | np.isnan(u).any(axis=-1))
+        complete &= ~(uncertain.y_cov[: rows - 1].any(axis=(-2, -1)) | uncertain.u_var[: rows - 1].any(axis=-1))
         first, last = self._settled(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - FILTERED, 0)])
         if last > first:
             state = self._driven(loop, y[..., first : last + 1, :], u[..., first : last + 1, :])
         else:
-            state = self._first(loop, y[..., :1, :], u[..., :1, :])
-        mean, var = self.impute_inputs(u[..., last:, :])
-        return rollout(model, state, mean, var, observations=y[..., last + 1 :, :], moved=True).state
+            state = self._first(loop, y[..., :1, :], u[..., :1, :], uncertain.rows(slice(0, 1)))
+        mean, var = self.impute_inputs(u[..., last:, :], uncertain.u_var[last : rows - 1])
+        noise = uncertain.rows(slice(last + 1, None)).noise
+        return rollout(model, state, mean, var, observations=y[..., last + 1 :, :], observation_cov=noise, moved=True).state
 
     def few(self, n_rows: int) -> bool:
         """Whether so few rows are known that the regression of the start may take them in at once, the last one too."""
         return n_rows <= max(2 * self.given.lags, 1)
 
-    def move(self, loop: ClosedLoop, state: GaussianState, u: Array) -> GaussianState:
-        """Units that have moved by the row of y that ``state`` knows, together with u (…, m)."""
-        return loop.model.move(loop.model.set_inputs(state, *self.impute_inputs(u)))
+    def move(self, loop: ClosedLoop, state: GaussianState, u: Array, u_var: Array | float = 0.0) -> GaussianState:
+        """Units that have moved by the row of y that ``state`` knows, together with u (…, m), of variances ``u_var``."""
+        return loop.model.move(loop.model.set_inputs(state, *self.impute_inputs(u, u_var)))
 
-    def impute_inputs(self, u: Array) -> tuple[Array, Array]:
+    def impute_inputs(self, u: Array, u_var: Array | float = 0.0) -> tuple[Array, Array]:
         """Scaled known inputs with their variances: where one is missing, as it was in training."""
         missing = np.isnan(u)
-        return np.where(missing, self.prior.x_mean, u), np.where(missing, np.square(self.prior.x_std), 0.0)
+        return np.where(missing, self.prior.x_mean, u), np.where(missing, np.square(self.prior.x_std), u_var)
 
     # ---------------------------------------------------------------- starts
 
-    def _first(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
-        """Units that have moved by the rows y (…, l, d) with u (…, l, m), the first of a sequence; a batch has no gaps."""
-        (u_now, u_var), y_now = self.impute_inputs(u[..., -1, :]), y[..., -1, :]
+    def _first(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
+        """Units that have moved by the rows y (…, l, d) with u (…, l, m), the first of a sequence; a batch has no gaps.
+
+        Only one row may be uncertain.
+        """
+        y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
+        u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
         batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
         if isinstance(kind, str) and kind == "learned":
+            if uncertainty.exists:
+                z, root = self._uncertain_row(np.concatenate([y_now, u[-1]]), y_cov, uncertainty.u_var[-1])
+                units, both = self.given.given_gaussian(z, root)
+                return loop.init_row(np.concatenate([z, units]), both)
             if np.isnan(y).any() or np.isnan(u).any():
                 return loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
             rows = np.concatenate([y, u], axis=-1)
@@ -102,8 +146,26 @@ class ContextFilter(NamedTuple):
         mean, root = np.broadcast_to(mean, (*batch, n)), np.broadcast_to(root, (*batch, *root.shape))
         missing = np.isnan(y_now)
         y_root = np.diag(np.where(missing, self.prior.y_std, 0.0)) if missing.any() else None
+        if y_cov.any():
+            y_root = root_of(y_cov) if y_root is None else root_of(y_cov + np.square(y_root))
         known = np.where(missing, self.prior.y_mean, y_now)
         return loop.model.move(loop.init(mean, root, known, u_now, y_root=y_root, u_var=u_var if u_var.any() else None))
+
+    def _uncertain_row(self, z: Array, y_cov: Array, u_var: Array) -> tuple[Array, Array]:
+        """Mean (d + m,) and root of z = [y, u]: as it says, and where it is missing, by its regression on what is there."""
+        n, d = len(z), len(y_cov)
+        cov, missing = np.zeros((n, n)), np.isnan(z)
+        cov[:d, :d], cov[d:, d:] = y_cov, np.diag(u_var)
+        if not missing.any():
+            return z, root_of(cov)
+        mean, usual = (part[..., :n] for part in self.given.joint())
+        gain, rest = condition_root(usual.T[~missing], usual.T[missing])
+        own = root_of(cov[np.ix_(~missing, ~missing)])
+        mean[~missing], mean[missing] = z[~missing], mean[missing] + gain @ (z - mean)[~missing]
+        root = np.zeros((n, n))
+        root[~missing, : len(own)], root[missing, : len(own)] = own, gain @ own
+        root[missing, len(own) :] = root_of(rest @ rest.T)
+        return mean, root
 
     def _driven(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Units that have moved by rows without a gap, more than they remember: certain, and much faster than filtered ones."""
@@ -129,13 +191,14 @@ class ContextFilter(NamedTuple):
             return 0, 0
         return int(gaps[enough[-1]] + 1), int(gaps[enough[-1] + 1] - 1)
 
-    def _corrected(self, loop: ClosedLoop, state: GaussianState, y: Array, u: Array) -> GaussianState:
+    def _corrected(self, loop: ClosedLoop, state: GaussianState, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
         """From units that have moved by y[0]: by each further row of y (T, d) with u (T, m), which has corrected them first."""
         if len(y) == 1:
             return state
-        mean, var = self.impute_inputs(u[:-1])
-        state = rollout(loop.model, state, mean, var, observations=y[1:], moved=True).state
-        return self.move(loop, state, u[-1])
+        mean, var = self.impute_inputs(u[:-1], uncertainty.u_var[:-1])
+        noise = uncertainty.rows(slice(1, None)).noise
+        state = rollout(loop.model, state, mean, var, observations=y[1:], observation_cov=noise, moved=True).state
+        return self.move(loop, state, u[-1], uncertainty.u_var[-1])
 
 
 def _flat(rows: Array) -> Array:

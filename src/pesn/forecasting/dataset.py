@@ -20,6 +20,7 @@ __all__ = [
     "Scale",
     "Segment",
     "as_columns",
+    "as_gaussian_rows",
     "as_kinematics",
     "as_matrix",
     "drop_short",
@@ -102,6 +103,28 @@ def as_matrix(name: str, values: Any, n_rows: int | None = None, width: int | No
             f"{name} must be NaN or lie within ±{_LARGEST:g}, got {array[row, column]:g} in row {row}, column {column}"
         )
     return array
+
+
+def as_gaussian_rows(name: str, values: Any, n_rows: int | None, width: int) -> tuple[Any, Array | None]:
+    """Mean (n, width) and covariances (n, width, width) of a Gaussian a row, or of one row; all else as it is, without any.
+
+    >>> mean, cov = as_gaussian_rows("context", Gaussian([1.0, 2.0], var=[0.1, 0.2]), None, 2)
+    >>> mean.shape, cov.shape
+    ((1, 2), (1, 2, 2))
+    """
+    if not isinstance(values, Gaussian):
+        return values, None
+    if type(values) is not Gaussian:
+        raise TypeError(f"{name} must be a pesn.Gaussian of arrays, got a {type(values).__name__}")
+    shape = np.shape(values.mean)
+    whole = len(shape) == 2 and shape[1] == width and n_rows in (None, shape[0])
+    if not whole and not (n_rows in (None, 1) and shape in ((width,), () if width == 1 else (width,))):
+        one = f"({width},) for one row or " if n_rows in (None, 1) else ""
+        rows = "rows" if n_rows is None else n_rows
+        raise ValueError(f"{name} must be a Gaussian with a mean of shape {one}({rows}, {width}), a row a step, got {shape}")
+    n = shape[0] if whole else 1
+    mean, cov = (np.asarray(part, dtype=np.float64) for part in (values.mean, values.cov))
+    return mean.reshape(n, width), cov.reshape(n, width, width)
 
 
 def as_columns(learn: Any, d: int, names: list[str] | None = None) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +27,7 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
 from pesn.forecasting.arguments import Columns, check_size
-from pesn.forecasting.context import FILTERED, ContextFilter
+from pesn.forecasting.context import FILTERED, ContextFilter, Uncertainty
 from pesn.forecasting.dataset import (
     Scale,
     Segment,
@@ -193,17 +193,36 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     # ---------------------------------------------------------------- forecasting
 
     def forecast(
-        self, horizon: int, context: Any = None, X: Any = None, *, parts: Sequence[str] = PARTS, joint: bool | None = None
+        self, horizon: int, context: Any = None, X: Any = None, *, parts: Collection[str] = PARTS, joint: bool | None = None
     ) -> Forecast:
-        """The next ``horizon`` rows after ``context``: recent y, or (y, X) with X one row shorter; one row is enough.
+        """The next ``horizon`` rows after ``context``, or after the last row that ``fit`` or ``update`` has seen.
 
-        Without a context, after the last row seen by ``fit`` or ``update``. ``X`` (horizon, u) is what is known ahead, its first
-        row acting on the last row of the context. NaN is missing: in the context it is conditioned on what is there, in X it is
-        as uncertain as X was in training. ``parts``: the parts of the variance that are wanted, of "state", "noise", "weights".
-        ``joint``: whether the covariance between all rows is kept, of (horizon · d)² numbers; None: up to 4,000 numbers ahead.
-        Without it there is the covariance of each row, memory and time grow with the horizon and no faster, and samples are
-        futures that the network goes through by itself.
-        The result's index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
+        Parameters
+        ----------
+        horizon
+            How many rows.
+        context
+            Recent y (n, d), or (y, X) with X (n − 1, u) one row shorter; one row is enough. NaN is missing: it is conditioned on
+            what is there. y may be a :class:`pesn.Gaussian`, over one row, mean (d,), or a row a step, mean (n, d), with any
+            covariances within a row: the first row is then as uncertain as it says, those after it were measured with noise of
+            their covariance, and what the last one leaves open goes on into the forecast. X may be one with variances.
+        X
+            What is known ahead, (horizon, u), its first row acting on the last row of the context. NaN is as uncertain as X was
+            in training; a :class:`pesn.Gaussian` of mean (horizon, u), with variances, as uncertain as it says, each row on its
+            own. Gaussians have no index: their rows go by position.
+        parts
+            The parts of the variance that are wanted, of "state", "noise", "weights". ("state",) is the paper's own, W Σ_b Wᵀ
+            from step to step: of the start, the inputs and the units, without the model's errors. Where some are left out,
+            deviations are not calibrated.
+        joint
+            Whether the covariance between all rows is kept, of (horizon · d)² numbers; None: up to 4,000 numbers ahead. Without
+            it there is the covariance of each row, memory and time grow with the horizon and no faster, and samples are futures
+            that the network goes through by itself.
+
+        Returns
+        -------
+        Forecast
+            Its index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
         """
         check_is_fitted(self, "esn_")
         keep = check_size(horizon, joint, self.n_columns_)
@@ -211,23 +230,27 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         loop, columns = self.loop(), self._columns
         if context is None:
             y, time = self._recent, self._time
-            ahead = columns.ahead(X, horizon, time)
-            state = self._continued(loop, ahead[0])
+            u, u_var = columns.ahead(X, horizon, time)
+            state = self._continued(loop, u[0], u_var[0])
         else:
-            y, u, time = columns.context(context, self._time)
-            ahead = columns.ahead(X, horizon, time)
-            state = self._context_filter().moved(loop, y, np.vstack([u, ahead[:1]]))
+            (y, known, time), given = columns.context(context, self._time)
+            u, u_var = columns.ahead(X, horizon, time)
+            uncertainty = Uncertainty(given.y_cov, np.vstack([given.u_var, u_var[:1]]))
+            state = self._context_filter().moved(loop, y, np.vstack([known, u[:1]]), uncertainty)
         if "state" not in parts:
             state = state.as_certain()
-        u, u_var = self._context_filter().impute_inputs(ahead)
+        elif "noise" not in parts:
+            state = loop.without_errors(state)
+        u, u_var = self._context_filter().impute_inputs(u, u_var)
         u_var *= "state" in parts
         index, history = None if time is None else time.labels(int(horizon)), self.scale_.undo(y[-3 * int(horizon) :])
-        if set(parts) != set(PARTS):
-            loop = self.loop(parts)
-        result = look_ahead(loop, state, u, u_var, columns, self.calibration_, keep)
+        calibration = self.calibration_
+        if set(parts) != set(PARTS):  # of some of them nothing was compared with rows that were held back
+            loop, calibration = self.loop(parts), np.ones(LEADS)
+        result = look_ahead(loop, state, u, u_var, columns, calibration, keep)
         return Forecast(**result, names=self.names_, index=index, history=history)
 
-    def loop(self, parts: Sequence[str] = PARTS) -> ClosedLoop:
+    def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
         """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
         return self._loop(tuple(parts))
 
@@ -280,12 +303,14 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         )
         return self
 
-    def _continued(self, loop: ClosedLoop, u: Array) -> GaussianState:
+    def _continued(self, loop: ClosedLoop, u: Array, u_var: Array) -> GaussianState:
         """Units that have moved by the last row seen, together with u: as with all rows of its run as a context."""
-        context = self._context_filter()
-        if context.few(len(self._recent)):  # the regression of the start may want the last row, and u, with the others
-            return context.moved(loop, self._recent, np.vstack([self._recent_known[:-1], u]))
-        return context.move(loop, self._state, u)
+        context, y = self._context_filter(), self._recent
+        if context.few(len(y)):  # the regression of the start may want the last row, and u, with the others
+            known, uncertainty = np.vstack([self._recent_known[:-1], u]), np.zeros((len(y), len(u)))
+            uncertainty[-1] = u_var
+            return context.moved(loop, y, known, Uncertainty(np.zeros((*y.shape, y.shape[1])), uncertainty))
+        return context.move(loop, self._state, u, u_var)
 
     # ---------------------------------------------------------------- what is given
 

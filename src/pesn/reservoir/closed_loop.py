@@ -203,6 +203,21 @@ class ClosedLoop:
             noise[at["inputs"], at["inputs"]] = np.diag(np.sqrt(u_var))
         return state.affine(slice(0, p), np.zeros((p, at.size)), k, noise)
 
+    def without_errors(self, state: GaussianState) -> GaussianState:
+        """The model's last error as if it were known: what is left is what y, the inputs and the units leave open."""
+        return state.assign(self.layout["error"], state.mean[..., self.layout["error"]])
+
+    def init_row(self, mean: Array, root: Array) -> GaussianState:
+        """From an uncertain first row: ``mean`` (n_inputs + N,), ``root`` (n_inputs + N, r) of [y, u] and the units after it."""
+        at, d, n = self.layout, self.dynamics.n_columns, self.reservoir.n_inputs
+        # z = [y, u] by its regression on h: z = z' + G (h − mean) + rest; a diagonal state would lose what G says
+        G, rest = condition_root(root[n:], root[:n]) if self.form != "diagonal" else (np.zeros((n, len(mean) - n)), root[:n])
+        state = self.init(mean[n:], root[n:].T, mean[:d], mean[d:n], exact=G)
+        K, k, noise = np.eye(self.carried, at.size), np.zeros(self.carried), np.zeros((self.carried, rest.shape[1]))
+        for block, rows in (("y", slice(0, d)), ("inputs", slice(d, n))):
+            K[at[block], at["units"]], k[at[block]], noise[at[block]] = G[rows], -G[rows] @ mean[n:], rest[rows]
+        return state.affine(slice(0, self.carried), K, k, noise)
+
     def init_joint(self, mean: Array, root: Array, y: Array, u: Array, u_var: Array) -> GaussianState:
         """From a first row of which entries are missing: y and h as they are in the long run, given what is there.
 

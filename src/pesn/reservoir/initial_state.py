@@ -100,6 +100,46 @@ class Start(NamedTuple):
         mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:])
         return mean, self.root[f:, F:] / math.sqrt(max(self.n_samples - f, 1))
 
+    def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
+        """Mean (N,) of the state h after one row z ~ N(mean, root rootᵀ), ``root`` (d, q); and a root (d + N, r) of [z, h].
+
+        :meth:`given` of an uncertain row: features are products of at most two entries, whose means and covariances with z and
+        with each other are known (Isserlis), and the regression is linear in them. What lies too far outside to be followed there
+        has no part in the covariance here, and no state is more uncertain by z than its training range is wide.
+
+        >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
+        >>> mean, root = learn([(z, z * z, 0)], max_lags=1).given_gaussian(np.array([1.0]), np.array([[0.5]]))
+        >>> mean.round(3), (root @ root.T).round(3)                   # E z² = 1.25, Cov(z, z²) = 0.5, Var z² = 1.125
+        (array([1.25]), array([[0.25 , 0.5  ],
+               [0.5  , 1.125]]))
+        """
+        d, F, q = self.n_inputs, self.n_features, root.shape[1]
+        lags = min(self.lags, 1)
+        f = min(F, _n_features(d, lags))
+        near = np.clip(mean, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
+        m, S = _standard(near, self.center, self.spread), _standard(root, np.zeros((d, 1)), self.spread[:, None])
+        features = _features(m[None], d, lags, f)[0]
+        pairs = q * (q + 1) // 2
+        moves = np.zeros((f, q + pairs))  # with w and with the products of any two of w, z = mean + root w
+        moves[1 : 1 + d, :q] = S[: f - 1]
+        if f > 1 + d:
+            (i, j), (a, b) = np.tril_indices(d), np.triu_indices(q)
+            features[1 + d :] += np.sum(S[i] * S[j], axis=1)
+            moves[1 + d :, :q] = m[i, None] * S[j] + m[j, None] * S[i]
+            moves[1 + d :, q:] = (S[i][:, a] * S[j][:, b] + S[i][:, b] * S[j][:, a]) * np.where(a == b, math.sqrt(0.5), 1.0)
+        width = self.high - self.low
+        low, high = self.low - width, self.high + width
+        moves[(features < low[:f]) | (features > high[:f])] = 0.0
+        features = np.clip(features, low[:f], high[:f])
+        weights = solve_triangular(self.root[:f, :f], self.root[:f, F:])
+        state, by_z = np.clip(features @ weights, low[F:], high[F:]), weights.T @ moves
+        std = np.sqrt(np.sum(np.square(by_z), axis=1))
+        by_z *= np.minimum(1.0, np.divide(width[F:], std, out=np.ones_like(std), where=std > 0.0))[:, None]
+        rest = self.root[f:, F:].T / math.sqrt(max(self.n_samples - f, 1))
+        both = np.zeros((d + self.n_states, q + pairs + rest.shape[1]))
+        both[:d, :q], both[d:, : q + pairs], both[d:, q + pairs :] = root, by_z, rest
+        return state, both
+
     def stationary(self) -> tuple[Array, Array]:
         """Mean (N,) and root (r, N) of the state at a row picked at random: cov = rootᵀ root.
 

@@ -42,6 +42,7 @@ def rollout(
     input_var: Array | None = None,
     *,
     observations: Array | None = None,
+    observation_cov: Array | None = None,
     clamp: Array | None = None,
     moved: bool = False,
     joint: bool = False,
@@ -59,6 +60,8 @@ def rollout(
         Known inputs (…, T, m) of each step, with variances where they are uncertain.
     observations
         y (…, T, d), NaN where it is missing: each row corrects the state after it was predicted (filtering).
+    observation_cov
+        (…, T, d, d), the covariance of the noise that each row was measured with; None: without noise.
     clamp
         y (…, T, d) that takes the place of what was predicted, and corrects nothing (teacher forcing).
     moved
@@ -72,11 +75,12 @@ def rollout(
     fast = None if joint or observations is not None else model.fast
     while row < steps or not paths:
         left: list[Any] = [None if a is None else a[..., row:, :] for a in (inputs, input_var, observations, clamp)]
+        noise = None if observation_cov is None else observation_cov[..., row:, :, :]
         path = None if fast is None or moved else fast.take(state, left[0], left[1], clamp=left[3])
         if path is None:
             path = _steps(
-                model, state, left[0], left[1], observations=left[2], clamp=left[3], moved=moved, joint=joint,
-                stops=fast is not None,
+                model, state, left[0], left[1], observations=left[2], observation_cov=noise, clamp=left[3], moved=moved,
+                joint=joint, stops=fast is not None,
             )  # fmt: skip
         paths.append(path)
         row, state, moved = row + path.mean.shape[-2], path.state, False
@@ -85,7 +89,7 @@ def rollout(
 
 def _steps(
     model: StateSpaceModel, state: GaussianState, inputs: Any, input_var: Array | None, *,
-    observations: Array | None, clamp: Array | None, moved: bool, joint: bool, stops: bool,
+    observations: Array | None, observation_cov: Array | None, clamp: Array | None, moved: bool, joint: bool, stops: bool,
 ) -> Path:  # fmt: skip
     """One after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop to go on."""
     steps, (d, y) = inputs.shape[-2], (model.outputs.stop - model.outputs.start, model.outputs)
@@ -121,7 +125,8 @@ def _steps(
                 between[..., k, :, :k, :] = past
                 state = state.remember(y)
         if observations is not None:
-            state = model.update(state, observations[..., k, :])
+            noise = None if observation_cov is None else observation_cov[..., k, :, :]
+            state = model.update(state, observations[..., k, :], noise)
         if clamp is not None:
             state = model.clamp(state, clamp[..., k, :])
         if model.settled is not None and _diagonal(info.cov).max(initial=0.0) <= model.settled:
