@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 import pesn
 from pages import table
+from pesn._support.types import MomentName
 from plain import plain_spline
 
 
@@ -54,7 +55,8 @@ def _method(name: str) -> Callable[..., Any]:
         return lambda mean, var: (np.tanh(mean), 0.0 * var)
     if name == "plain NumPy spline":
         return plain_spline
-    return lambda mean, var: pesn.moments("tanh", mean, var, method=name)[:2]
+    method = cast(MomentName, name)
+    return lambda mean, var: pesn.moments("tanh", mean, var, method=method)[:2]
 
 
 def figures(rounds: int = 9, share: float = 1.0) -> list[Figure]:

@@ -40,7 +40,7 @@ def sample_layers(network: list[pesn.Dense], x: pesn.Gaussian, n: int, rng: Any)
 
 NETWORKS = {"shallow: 5 layers of 5": (5, 5, (0, 1, 2, 3, 4, 5)), "deep: 10 layers of 50": (50, 10, (0, 2, 4, 6, 8, 10))}
 SCALINGS: dict[str, Callable[[int], float]] = {"1/√n": lambda n: n**-0.5, "unit": lambda n: 1.0}
-METHODS = {
+METHODS: dict[str, dict[str, Any]] = {
     "S (spline, diagonal)": {"method": "spline", "covariance": "diagonal"},
     "A (analytic, diagonal)": {"method": "analytic", "covariance": "diagonal"},
     "pesn (full covariance)": {},

@@ -37,7 +37,7 @@ def forecast(ax: Axes) -> None:
 
 def through_tanh(ax: Axes, m: float = 0.6, v: float = 0.5) -> None:
     """Samples of tanh(z), and the mean and deviation that were not sampled."""
-    mean, var, *_ = pesn.moments("tanh", m, v)
+    mean, var = map(float, pesn.moments("tanh", m, v)[:2])
     samples = np.tanh(np.random.default_rng(0).normal(m, np.sqrt(v), 400_000))
     ax.hist(samples, np.linspace(-1, 1, 61).tolist(), density=True, color="0.82")
     ax.axvspan(mean - np.sqrt(var), mean + np.sqrt(var), color=LIGHT, alpha=0.55, lw=0)

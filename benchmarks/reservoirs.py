@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -153,14 +154,15 @@ def fitting(board: Board, series: Array, rounds: int, n: int = 500) -> None:
     inputs, targets, reservoir = series[:-1], series[1:], network(n)
     penalty = RIDGE * len(inputs)
 
-    class Given(EchoStateNetwork):
-        def _draw(self, *_: Any) -> Reservoir:
-            return reservoir
-
     options: dict[str, Any] = {"leak_rate": LEAK, "density": DENSITY, "ridge": RIDGE, "random_state": 0}
     drawn = {"units": n, "lr": LEAK, "sr": 0.9, "rc_connectivity": DENSITY, "seed": 1}
+
+    def on_given_weights() -> EchoStateNetwork:
+        with patch("pesn.esn.network.draw_reservoir", return_value=reservoir):
+            return EchoStateNetwork(n, **options).fit(inputs, targets)
+
     ours: dict[str, Side] = {
-        "ours": lambda: Given(n, **options).fit(inputs, targets),
+        "ours": on_given_weights,
         "ours, drawing": lambda: EchoStateNetwork(n, **options).fit(inputs, targets),
     }
     makers: dict[str, Callable[[], Side]] = {

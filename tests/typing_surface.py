@@ -1,6 +1,6 @@
 """Calls as users write them, with the types that a strict checker must see; it is read by mypy, not run.
 
-What may be a tensor as well as an array (moments, Gaussians), or comes from a library without types (frames), is Any.
+What comes from a library without types (frames) is Any. What is given as an array may be a tensor where tensors went in.
 """
 
 from typing import Any, assert_type
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pesn
-from pesn.metrics import crps_gaussian
+from pesn.metrics import coverage, crps_gaussian
 from pesn.readout.ridge import Readout
 
 Doubles = npt.NDArray[np.float64]
@@ -69,13 +69,24 @@ def uncertainty(weights: Doubles) -> None:
     assert_type(x.affine(weights, [0.0, 0.0]), pesn.Gaussian)
     assert_type(x.condition([0], [1.0]), pesn.Gaussian)
     assert_type(x.dim, int)
-    pesn.propagate([pesn.Dense(weights, activation="tanh"), pesn.Dense(weights)], x, method="exact")
-    found = pesn.moments("tanh", mean=0.3, var=0.5, order=2)
-    assert_type(found, pesn.Moments)
+    assert_type(x.mean, Floats)
+    assert_type(x.interval(0.9), tuple[Floats, Floats])
+    assert_type(x.sample(10, rng=0), Floats)
+    network = [pesn.Dense(weights, activation="tanh"), pesn.Dense(weights)]
     mesh = pesn.choose_mesh("tanh", 1e-3, (-1.0, 1.0), (0.1, 1.0))
+    assert_type(pesn.propagate(network, x, method="exact"), pesn.Gaussian)
+    assert_type(pesn.propagate(network, x, method=("spline", mesh), covariance="diagonal"), pesn.Gaussian)
+    assert_type(pesn.propagate(network, x, return_layers=True), list[pesn.Gaussian])
+    assert_type(pesn.moments("tanh", mean=0.3, var=0.5), pesn.Moments[Floats, None, None])
+    assert_type(pesn.moments("tanh", 0.3, 0.5, order=4, method="spline", mesh=mesh).kurtosis, Floats)
+    mean, var, *_ = pesn.moments("tanh", [0.0, 3.0], 0.2)
+    assert_type(var, Floats)
+    print(mean + var)
+    assert_type(pesn.gain("tanh", 0.3, 0.5), Floats)
     assert_type(mesh, pesn.Mesh)
     assert_type(pesn.error_bound("tanh", 0.0, 1.0, mesh), pesn.ErrorBound)
-    crps_gaussian(weights, weights, weights)
+    assert_type(crps_gaussian(weights, weights, weights), Floats)
+    assert_type(coverage(weights, weights, weights), float)
 
 
 def mistakes(forecaster: pesn.Forecaster, forecast: pesn.Forecast) -> None:
@@ -87,3 +98,6 @@ def mistakes(forecaster: pesn.Forecaster, forecast: pesn.Forecast) -> None:
     forecast.means  # type: ignore[attr-defined]  # noqa: B018
     forecast.mean = np.zeros((1, 1))  # type: ignore[misc]
     pesn.Forcaster()  # type: ignore[attr-defined]
+    pesn.moments("tanh", 0.3, 0.5, method="splin")  # type: ignore[call-overload]
+    pesn.propagate([], pesn.Gaussian(0.0), covariance="ful")  # type: ignore[call-overload]
+    pesn.moments("tanh", 0.3, 0.5).skewness + 1.0  # type: ignore[operator]

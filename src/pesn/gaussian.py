@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import FloatArray, as_count, as_covariance, as_real, refuse_negative
+from pesn._support.arguments import as_count, as_covariance, as_real, refuse_negative
+from pesn._support.types import AnyArray, FloatArray, Rng
 from pesn.linalg import blocks, condition_root, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
 
 __all__ = ["Gaussian"]
@@ -61,16 +62,22 @@ class Gaussian:
     _cov: FloatArray | None
     _factor: FloatArray | None
 
-    def __new__(cls, mean: Any, var: Any = None, cov: Any = None, factor: Any = None) -> Gaussian:
+    def __new__(
+        cls,
+        mean: npt.ArrayLike,
+        var: npt.ArrayLike | None = None,
+        cov: npt.ArrayLike | None = None,
+        factor: npt.ArrayLike | None = None,
+    ) -> Gaussian:
         """Of tensors, or of a ``torch.distributions`` Gaussian: a :class:`pesn.adapters.torch.TensorGaussian`."""
         if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor))):
             cls = import_module("pesn.adapters.torch").TensorGaussian  # here, not above: torch is an extra
         return object.__new__(cls)
 
-    def __getnewargs__(self) -> tuple[Any]:
+    def __getnewargs__(self) -> tuple[AnyArray]:
         return (self._mean,)  # for copy and pickle, which call __new__ and not __init__
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         """From a copy or a pickle: read-only again."""
         self.__dict__.update({name: _read_only(value) for name, value in state.items()})
 
@@ -111,19 +118,25 @@ class Gaussian:
                 raise ValueError(f"factor must have finite squares, got entries up to {np.abs(f).max():.3g}")
 
     def _store(
-        self, mean: Any, diagonal: Any = None, cov: Any = None, factor: Any = None, dtype: npt.DTypeLike | None = None
+        self,
+        mean: AnyArray,
+        diagonal: AnyArray | None = None,
+        cov: AnyArray | None = None,
+        factor: AnyArray | None = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> Gaussian:
         """Keep copies, read-only, broadcast to one batch shape. What comes here is right already."""
         dtype = dtype or mean.dtype
         batch = mean.shape[:-1]
-        try:
-            for part in (cov, factor):
-                batch = batch if part is None else np.broadcast_shapes(batch, part.shape[:-2])
-        except ValueError as error:
-            name, part = ("cov", cov) if cov is not None else ("factor", factor)
-            raise ValueError(f"{name} must have the batch shape of mean, got shapes {part.shape} and {mean.shape}") from error
+        for name, part in (("cov", cov), ("factor", factor)):
+            if part is not None:
+                try:
+                    batch = np.broadcast_shapes(batch, part.shape[:-2])
+                except ValueError as error:
+                    shapes = f"{part.shape} and {mean.shape}"
+                    raise ValueError(f"{name} must have the batch shape of mean, got shapes {shapes}") from error
 
-        def keep(array: Any, event: int) -> FloatArray:
+        def keep(array: AnyArray, event: int) -> FloatArray:
             own = np.array(array, dtype=dtype)
             own.flags.writeable = False
             return np.broadcast_to(own, (*batch, *own.shape[own.ndim - event :]))
@@ -134,11 +147,13 @@ class Gaussian:
         return self
 
     @classmethod
-    def _of(cls, mean: Any, diagonal: Any = None, cov: Any = None, factor: Any = None) -> Gaussian:
+    def _of(
+        cls, mean: AnyArray, diagonal: AnyArray | None = None, cov: AnyArray | None = None, factor: AnyArray | None = None
+    ) -> Gaussian:
         """Without the checks, for results of this module."""
         return object.__new__(cls)._store(mean, diagonal, cov, factor)
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Gaussian does not change, {name} cannot be set; make a new one")
 
     def __repr__(self) -> str:
@@ -166,12 +181,12 @@ class Gaussian:
     # ---------------------------------------------------------------- what it is
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> FloatArray:
         """The mean, (d,) or (n, d)."""
         return self._mean[()]
 
     @cached_property
-    def var(self) -> Any:
+    def var(self) -> FloatArray:
         """The variances, in the shape of the mean."""
         if self._cov is not None:
             return _frozen(np.maximum(np.diagonal(self._cov, axis1=-2, axis2=-1), 0.0))
@@ -181,12 +196,12 @@ class Gaussian:
         return _frozen(self._diagonal + np.sum(np.square(self._factor), axis=-1))
 
     @property
-    def std(self) -> Any:
+    def std(self) -> FloatArray:
         """The standard deviations, in the shape of the mean."""
         return np.sqrt(self.var)
 
     @cached_property
-    def cov(self) -> Any:
+    def cov(self) -> FloatArray:
         """The covariance, (d, d) or (n, d, d)."""
         if self._cov is not None or self._mean.ndim == 0:
             return self.var if self._cov is None else self._cov
@@ -195,12 +210,12 @@ class Gaussian:
         return _frozen(dense if self._factor is None else dense + outer(self._factor))
 
     @property
-    def factor(self) -> Any:
+    def factor(self) -> FloatArray | None:
         """F, where the covariance is kept as F Fᵀ + diag(``diagonal``); else ``None``."""
         return self._factor
 
     @property
-    def diagonal(self) -> Any:
+    def diagonal(self) -> FloatArray | None:
         """The diagonal beside F Fᵀ: all of ``var`` where there is no factor, ``None`` where a full ``cov`` is kept."""
         return self._diagonal
 
@@ -216,7 +231,7 @@ class Gaussian:
 
     # ---------------------------------------------------------------- what one asks of it
 
-    def interval(self, level: float) -> tuple[Any, Any]:
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """The central interval of each coordinate that holds it with probability ``level``: (low, high)."""
         value = as_real("level", level)
         if value.ndim or not 0.0 < value < 1.0:
@@ -224,7 +239,7 @@ class Gaussian:
         reach = self.std * self._mean.dtype.type(-special.ndtri(0.5 * (1.0 - float(value))))
         return self.mean - reach, self.mean + reach
 
-    def sample(self, n: int, rng: Any = None) -> FloatArray:
+    def sample(self, n: int, rng: Rng = None) -> FloatArray:
         """``n`` draws, (n, d) or (n, batch, d); ``rng`` is a seed or a Generator (SPEC 7)."""
         count = as_count("n", n)
         rng, dtype = np.random.default_rng(rng), self._mean.dtype
@@ -239,7 +254,7 @@ class Gaussian:
             result = result + times(self._factor, inner)
         return result
 
-    def logpdf(self, x: npt.ArrayLike) -> Any:
+    def logpdf(self, x: npt.ArrayLike) -> FloatArray:
         """The logarithm of the density at ``x``, (…, d) against the batch; the covariance must be positive definite."""
         point = as_real("x", x)
         if self._mean.ndim and point.shape[-1:] != self._mean.shape[-1:]:
@@ -247,7 +262,7 @@ class Gaussian:
         r = point - self._mean
         if self._mean.ndim == 0:
             r = r[..., None]
-        half_log_det: Any
+        half_log_det: AnyArray
         diagonal = self._vector()._diagonal
         if diagonal is not None and np.all(diagonal > 0.0):
             s = np.sqrt(diagonal)
@@ -268,7 +283,7 @@ class Gaussian:
             square, half_log_det = np.sum(np.square(solve(root, r)), axis=-1), half_log_determinant(root)
         return -0.5 * square - half_log_det - 0.5 * self.dim * math.log(2.0 * math.pi)
 
-    def to_torch(self) -> Any:
+    def to_torch(self) -> Any:  # torch is an extra, and its types are slow to read
         """As a ``torch.distributions`` object: Normal of a scalar, Independent(Normal), (LowRank)MultivariateNormal."""
         return import_module("pesn.adapters.torch").to_distribution(self)
 
@@ -310,15 +325,15 @@ class Gaussian:
         except ValueError as error:
             raise ValueError(f"other must have the batch shape of this one, got {y.batch_shape} and {x.batch_shape}") from error
 
-        def stack(a: Any, b: Any) -> Any:
+        def stack(a: AnyArray, b: AnyArray) -> AnyArray:
             return np.concatenate([np.broadcast_to(a, (*batch, x.dim)), np.broadcast_to(b, (*batch, y.dim))], axis=-1)
 
         mean = stack(x._mean, y._mean)
-        if cross is None and x._cov is None and y._cov is None:
+        if cross is None and x._diagonal is not None and y._diagonal is not None:  # neither keeps a full covariance
             diagonal = stack(x._diagonal, y._diagonal)
             if x._factor is None and y._factor is None:
                 return self._of(mean, diagonal)
-            none: Any = np.empty((1, 0), mean.dtype)
+            none: AnyArray = np.empty((1, 0), mean.dtype)
             first, second = (none if g._factor is None else g._factor for g in (x, y))
             return self._of(mean, diagonal, factor=blocks(batch, x.dim, y.dim, first, second))
         if cross is None:
@@ -330,7 +345,7 @@ class Gaussian:
         dense[..., : x.dim, x.dim :], dense[..., x.dim :, : x.dim] = between, transpose(between)
         return self._of(mean.astype(dense.dtype), cov=as_covariance("cross, with both covariances,", dense, mean.shape[-1:]))
 
-    def marginal(self, indices: Any) -> Gaussian:
+    def marginal(self, indices: npt.ArrayLike | slice) -> Gaussian:
         """The coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
         x = self._vector()
         i = x._positions(indices)
@@ -338,7 +353,7 @@ class Gaussian:
         cov = None if x._cov is None else x._cov[..., i[:, None], i]
         return self._of(x._mean[..., i], diagonal, cov, None if x._factor is None else x._factor[..., i, :])
 
-    def condition(self, indices: Any, values: npt.ArrayLike) -> Gaussian:
+    def condition(self, indices: npt.ArrayLike | slice, values: npt.ArrayLike) -> Gaussian:
         """The other coordinates, given that those of ``indices`` are ``values``."""
         x = self._vector()
         i = x._positions(indices)
@@ -397,7 +412,7 @@ class Gaussian:
             own = own[..., :0]
         return own if self._factor is None else np.concatenate([self._factor, own], axis=-1)
 
-    def _positions(self, indices: Any) -> npt.NDArray[np.intp]:
+    def _positions(self, indices: npt.ArrayLike | slice) -> npt.NDArray[np.intp]:
         index = indices if isinstance(indices, slice) else np.asarray(indices)
         if not isinstance(index, slice) and index.size == 0:
             index = index.astype(np.intp)
@@ -410,22 +425,22 @@ class Gaussian:
 # ---------------------------------------------------------------- what was given, what is handed out
 
 
-def _is_torch(value: Any) -> bool:
+def _is_torch(value: object) -> bool:
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 
-def _read_only(value: Any) -> Any:
+def _read_only(value: object) -> object:
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value.flags.writeable = False
     return value
 
 
-def _frozen(array: Any) -> Any:
+def _frozen(array: AnyArray) -> AnyArray:
     array.flags.writeable = False
     return array[()]
 
 
-def _plus(value: Any, offset: Any) -> Any:
+def _plus(value: AnyArray, offset: AnyArray) -> AnyArray:
     try:
         result = value + offset
     except ValueError as error:
@@ -435,7 +450,7 @@ def _plus(value: Any, offset: Any) -> Any:
     return result
 
 
-def _innovation(name: str, values: Any, expected: Any) -> Any:
+def _innovation(name: str, values: npt.ArrayLike, expected: AnyArray) -> AnyArray:
     given = as_real(name, values)
     if given.shape[-1:] != expected.shape[-1:] and not (given.ndim == 0 and expected.shape[-1] == 1):
         raise ValueError(f"{name} must have {expected.shape[-1]} entries in the last axis, got shape {given.shape}")

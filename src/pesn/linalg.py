@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from pesn._support.types import AnyArray
 
 __all__ = [
     "blocks",
@@ -22,51 +22,51 @@ __all__ = [
 ]
 
 
-def transpose(a: Any) -> Any:
+def transpose(a: AnyArray) -> AnyArray:
     """The last two axes exchanged."""
     return np.swapaxes(a, -1, -2)
 
 
-def times(a: Any, x: Any) -> Any:
+def times(a: AnyArray, x: AnyArray) -> AnyArray:
     """a @ x for vectors in the last axis of x: one product where there is one matrix."""
     return x @ a.T if a.ndim == 2 else (a @ x[..., None])[..., 0]
 
 
-def solve(a: Any, x: Any) -> Any:
+def solve(a: AnyArray, x: AnyArray) -> AnyArray:
     """The solution of a y = x for vectors in the last axis of x."""
     if a.ndim > 2:
         return np.linalg.solve(a, x[..., None])[..., 0]
     return np.linalg.solve(a, x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
 
 
-def symmetric(a: Any) -> Any:
+def symmetric(a: AnyArray) -> AnyArray:
     """The mean of a matrix and its transpose, without overflow."""
     return 0.5 * a + 0.5 * transpose(a)
 
 
-def outer(root: Any) -> Any:
+def outer(root: AnyArray) -> AnyArray:
     """root rootᵀ, symmetric to the last bit."""
     return symmetric(root @ transpose(root))
 
 
-def pad(a: Any, columns: int) -> Any:
+def pad(a: AnyArray, columns: int) -> AnyArray:
     """``a`` with columns of zeros behind it."""
     return np.concatenate([a, np.zeros((*a.shape[:-1], columns), a.dtype)], axis=-1)
 
 
-def blocks(batch: tuple[int, ...], p: int, q: int, a: Any, b: Any) -> Any:
+def blocks(batch: tuple[int, ...], p: int, q: int, a: AnyArray, b: AnyArray) -> AnyArray:
     """[[a, 0], [0, b]] with p and q rows."""
     result = np.zeros((*batch, p + q, a.shape[-1] + b.shape[-1]), np.result_type(a, b))
     result[..., :p, : a.shape[-1]], result[..., p:, a.shape[-1] :] = a, b
     return result
 
 
-def half_log_determinant(root: Any) -> Any:
+def half_log_determinant(root: AnyArray) -> AnyArray:
     """Half the logarithm of the determinant, from a triangular root."""
     return np.sum(np.log(np.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
 
 
-def root_of(cov: Any) -> Any:
+def root_of(cov: AnyArray) -> AnyArray:
     """L with L Lᵀ = cov; by eigenvalues where cov is singular and Cholesky fails."""
     try:
         return np.linalg.cholesky(cov)
@@ -75,7 +75,7 @@ def root_of(cov: Any) -> Any:
         return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
-def condition_root(seen: Any, other: Any) -> tuple[Any, Any]:
+def condition_root(seen: AnyArray, other: AnyArray) -> tuple[AnyArray, AnyArray]:
     """For u = seen·w, x = other·w, w ~ N(0, I): the gain K of E[x | u] = K u and a root of Cov(x | u).
 
     The right singular vectors of ``seen`` turn w so that u hears only its first entries; what x takes from the others
@@ -96,14 +96,14 @@ def condition_root(seen: Any, other: Any) -> tuple[Any, Any]:
     return gain, turned
 
 
-def orthonormal(B: Any) -> Any:
+def orthonormal(B: AnyArray) -> AnyArray:
     """An orthonormal basis (N, s) of the columns of B, scaled first: units must not decide its rank."""
     size = np.sqrt(np.sum(np.square(B), axis=0))
     u, s, _ = np.linalg.svd(B / np.where(size > 0.0, size, 1.0), full_matrices=False)
     return u[:, s > 1e-13 * np.max(s, initial=0.0)]
 
 
-def inverse_root(S: Any) -> Any:
+def inverse_root(S: AnyArray) -> AnyArray:
     """R with R Rᵀ = S⁺ of a covariance, judged on the scale of its own deviations: units of measure must not decide its rank."""
     std = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)

@@ -14,28 +14,52 @@ the better.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import erf, ndtr, ndtri
 
-from pesn._support.arguments import FloatArray, as_covariance, as_real, refuse_negative
+from pesn._support.arguments import as_covariance, as_real, refuse_negative
 from pesn._support.checks import flag, number, whole_number
+from pesn._support.types import AnyArray, Array, FloatArray
 
 __all__ = ["coverage", "crps_ensemble", "crps_gaussian", "entropy", "log_score", "nrmse", "pit", "pit_histogram", "valid_time"]
 
-Array = npt.NDArray[np.float64]
 _LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@overload
+def coverage(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, level: float = 0.95, *, axis: None = None) -> float: ...
+@overload
+def coverage(
+    y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, level: float = 0.95, *, axis: int | tuple[int, ...]
+) -> float | Array: ...
 
 
 def coverage(
     y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, level: float = 0.95, *, axis: int | tuple[int, ...] | None = None
-) -> Any:
+) -> float | Array:
     """The share of ``y`` in the central interval of the Gaussian that should hold ``level`` of it, ends included.
 
-    A float over all of ``y``, or an array over ``axis``: ``axis=0`` gives a share for each column.
+    Parameters
+    ----------
+    y
+        What was observed, any shape.
+    mean, std
+        Of the Gaussians, in the shape of ``y`` or broadcast to it.
+    level
+        What the interval should hold, in (0, 1).
+    axis
+        Axes to average over; None is all, 0 gives a share for each column.
 
+    Returns
+    -------
+    float or array
+        A float over all of ``y``, an array over some of its axes.
+
+    Examples
+    --------
     >>> coverage([0.0, 1.0, 3.0, np.nan], 0.0, 1.0, level=0.9)  # ±1.64
     0.666...
     """
@@ -47,7 +71,7 @@ def coverage(
     return _plain(inside.sum(axis=axis) / _count(y, axis))
 
 
-def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> Any:
+def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> FloatArray:
     """The continuous ranked probability score of N(mean, std²), for each element of ``y``, in the units of ``y``.
 
     ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − mean)/σ (Gneiting and Raftery 2007), and
@@ -68,7 +92,7 @@ def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> 
         return np.where(std > 0.0, score, away).astype(dtype)[()]
 
 
-def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fair: bool = False) -> Any:
+def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fair: bool = False) -> FloatArray:
     """The continuous ranked probability score of ``samples``, n of them along ``axis``, for each element of ``y``.
 
     ``mean |xᵢ − y| − ½ mean |xᵢ − xⱼ|``: the score of the samples' own step function, whose second mean is over all n² pairs.
@@ -106,7 +130,7 @@ def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fa
 
 def log_score(
     y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike | None = None, *, cov: npt.ArrayLike | None = None
-) -> Any:
+) -> FloatArray:
     """The negative log density at ``y``, in nats: of N(mean, std²) element by element, or of N(mean, cov) row by row.
 
     Parameters
@@ -126,7 +150,8 @@ def log_score(
     """
     if (std is None) == (cov is None):
         raise ValueError(f"std or cov must be given, and not both, got {'neither' if std is None else 'both'}")
-    if cov is not None:
+    if std is None:
+        assert cov is not None
         return _log_score_rows(y, mean, cov)
     y, mean, std, dtype = _forecast(y, mean, std)
     with np.errstate(all="ignore"):
@@ -137,7 +162,7 @@ def log_score(
         return np.where(std > 0.0, score, point).astype(dtype)[()]
 
 
-def pit(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> Any:
+def pit(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> FloatArray:
     """The probability that the forecast gave to values below each ``y``: Φ((y − mean)/std), uniform if all forecasts are right.
 
     Where std is 0: 0 below the mean, 1 above it, ½ at it.
@@ -167,7 +192,7 @@ def pit_histogram(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, bin
     return counts / n, edges
 
 
-def nrmse(y: npt.ArrayLike, prediction: npt.ArrayLike, *, axis: int | tuple[int, ...] | None = 0) -> Any:
+def nrmse(y: npt.ArrayLike, prediction: npt.ArrayLike, *, axis: int | tuple[int, ...] | None = 0) -> float | Array:
     """The root mean squared error over ``axis``, divided by the standard deviation of ``y`` over it (with 1/n, not 1/(n − 1)).
 
     1 is the error of the mean of ``y``, and √2 that of a shuffled ``y``. ``axis=0`` gives a number for each column, ``None``
@@ -251,7 +276,7 @@ def entropy(values: npt.ArrayLike, bins: int = 64, range: tuple[float, float] = 
     return float(abs(np.sum(shares * np.log2(shares))))
 
 
-def _log_score_rows(y: Any, mean: Any, cov: Any) -> Any:
+def _log_score_rows(y: npt.ArrayLike, mean: npt.ArrayLike, cov: npt.ArrayLike) -> FloatArray:
     """−log N(y; mean, cov), by Cholesky of the correlations: large and small variances side by side lose nothing."""
     values, dtype = _observed(y)
     if values.ndim == 0:
@@ -280,7 +305,7 @@ def _log_score_rows(y: Any, mean: Any, cov: Any) -> Any:
         return np.where(missing.any(axis=-1), np.nan, score).astype(dtype)[()]
 
 
-def _observed(y: Any) -> tuple[Array, np.dtype[Any]]:
+def _observed(y: npt.ArrayLike) -> tuple[Array, np.dtype[np.floating]]:
     """``y`` in float64, NaN where it is missing, and the precision it came in; infinity and the like are refused."""
     try:
         missing = np.isnan(np.asarray(y)) if not isinstance(y, np.ma.MaskedArray) else None
@@ -293,7 +318,7 @@ def _observed(y: Any) -> tuple[Array, np.dtype[Any]]:
     return values, array.dtype
 
 
-def _forecast(y: Any, mean: Any, std: Any) -> tuple[Array, Array, Array, np.dtype[Any]]:
+def _forecast(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> tuple[Array, Array, Array, np.dtype[np.floating]]:
     """All three in float64 and in the shape of ``y``; float32 as the last only where all came so."""
     values, dtype = _observed(y)
     mean, std = as_real("mean", mean), as_real("std", std)
@@ -303,7 +328,7 @@ def _forecast(y: Any, mean: Any, std: Any) -> tuple[Array, Array, Array, np.dtyp
     return values, mean, std, dtype
 
 
-def _pair(y: Any, prediction: Any) -> tuple[Array, Array]:
+def _pair(y: npt.ArrayLike, prediction: npt.ArrayLike) -> tuple[Array, Array]:
     values, _ = _observed(y)
     prediction = as_real("prediction", prediction)
     if prediction.shape != values.shape:
@@ -322,7 +347,7 @@ def _standardised(away: Array, std: Array) -> Array:
     return np.asarray(away / np.where(std > 0.0, std, 1.0))
 
 
-def _count(y: Array, axis: int | tuple[int, ...] | None) -> Any:
+def _count(y: Array, axis: int | tuple[int, ...] | None) -> AnyArray:
     """How many values were observed along ``axis``; none is an error."""
     count = np.sum(~np.isnan(y), axis=axis)
     if np.size(count) == 0 or not np.all(count):
@@ -331,11 +356,11 @@ def _count(y: Array, axis: int | tuple[int, ...] | None) -> Any:
     return count
 
 
-def _scaled(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, Any]:
+def _scaled(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, AnyArray]:
     """``x`` over the power of 2 above its largest, so that no square overflows and no digit is lost; and the power."""
     power = np.frexp(np.nanmax(np.abs(x), axis=axis, keepdims=True))[1]
     return np.ldexp(x, -power), power
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: AnyArray) -> float | Array:
     return float(value) if np.ndim(value) == 0 else value

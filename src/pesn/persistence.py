@@ -528,7 +528,9 @@ def _filled(values: Any) -> Any:
 
 
 def _try_network(model: Any) -> None:
-    model._check_parameters()
+    from pesn.esn.parameters import check_network, check_probabilistic
+
+    (check_probabilistic if type(model).__name__ == "ProbabilisticESN" else check_network)(model)
     trial = copy.copy(model)
     trial.random_state = 0  # a RandomState would be moved on
     with warnings.catch_warnings():

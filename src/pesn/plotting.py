@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
@@ -81,7 +81,7 @@ def plot_run(
 def plot_forecast(
     forecast: Forecast,
     axes: Axes | Sequence[Axes] | None = None,
-    columns: Any = None,
+    columns: int | str | Sequence[int | str] | None = None,
     level: float | Sequence[float] = (0.5, 0.95),
     truth: npt.ArrayLike | None = None,
 ) -> list[Axes]:
@@ -163,12 +163,13 @@ def plot_forecast(
     return axes
 
 
-def _positions(names: tuple[str, ...], columns: Any) -> list[int]:
+def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] | None) -> list[int]:
     """Columns by name or by position, one or several, as positions."""
     if columns is None:
         return list(range(len(names)))
     chosen = []
-    for column in [columns] if isinstance(columns, (str, Integral)) else list(columns):
+    several: Iterable[object] = columns if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
+    for column in several:
         if isinstance(column, str) and column in names:
             chosen.append(names.index(column))
         elif type(column) is not bool and isinstance(column, Integral) and -len(names) <= int(column) < len(names):

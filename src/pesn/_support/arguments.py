@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import FloatArray
+
 __all__ = [
-    "FloatArray",
     "as_count",
     "as_covariance",
     "as_real",
@@ -20,11 +21,10 @@ __all__ = [
     "result_dtype",
 ]
 
-FloatArray = npt.NDArray[np.floating[Any]]
 _FLOATS = np.dtype(np.float64), np.dtype(np.float32)  # as dtypes, which compare ten times as fast as types
 
 
-def as_real(argument: str, value: Any) -> FloatArray:
+def as_real(argument: str, value: npt.ArrayLike) -> FloatArray:
     """``value`` as a finite real float array: float32 and float64 stay, everything else becomes float64.
 
     >>> as_real("mean", [1, 2])
@@ -51,7 +51,7 @@ def as_real(argument: str, value: Any) -> FloatArray:
     return array
 
 
-def as_count(argument: str, value: Any) -> int:
+def as_count(argument: str, value: SupportsIndex) -> int:
     """``value`` as a number of draws, 0 or more."""
     try:
         count = operator.index(value)
@@ -68,7 +68,7 @@ def refuse_negative(argument: str, var: FloatArray) -> None:
         raise ValueError(f"{argument} must not be negative, got {var[var < 0.0].ravel()[0]}")
 
 
-def broadcast_moments(mean: Any, var: Any) -> tuple[FloatArray, FloatArray]:
+def broadcast_moments(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, checked and broadcast against each other (read-only views, not copies)."""
     mean, var = as_real("mean", mean), as_real("var", var)
     refuse_negative("var", var)
@@ -79,12 +79,12 @@ def broadcast_moments(mean: Any, var: Any) -> tuple[FloatArray, FloatArray]:
     return np.broadcast_to(mean, shape), np.broadcast_to(var, shape)
 
 
-def result_dtype(mean: FloatArray, var: FloatArray) -> np.dtype[Any]:
+def result_dtype(mean: FloatArray, var: FloatArray) -> np.dtype[np.floating]:
     """float32 only where both came as float32."""
     return np.result_type(mean.dtype, var.dtype)
 
 
-def as_covariance(argument: str, cov: Any, shape: tuple[int, ...]) -> FloatArray:
+def as_covariance(argument: str, cov: npt.ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     """``cov`` checked and made symmetric to the last bit; ``shape`` is (d,), or () where there can be none."""
     c = as_real(argument, cov)
     if not shape or c.shape[-2:] != (*shape, *shape):
@@ -122,7 +122,7 @@ def as_covariance(argument: str, cov: Any, shape: tuple[int, ...]) -> FloatArray
     return result
 
 
-def as_rows(argument: str, value: Any, columns: int) -> FloatArray:
+def as_rows(argument: str, value: npt.ArrayLike, columns: int) -> FloatArray:
     """``value`` as finite real numbers in rows (n, columns); a wrong entry is named by its row and column."""
     rows = as_real(argument, value)
     if rows.ndim != 2 or rows.shape[1] != columns:

@@ -8,20 +8,23 @@ ValueError: leak_rate must lie in (0, 1], got 1.5
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["flag", "number", "pandas_index", "whole_number"]
 
 
-def flag(name: str, value: Any) -> None:
+def flag(name: str, value: object) -> None:
     """Refuse what is neither True nor False: an argument in the wrong place would pass for True."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def number(name: str, value: Any, low: float, high: float, ends: str) -> None:
+def number(name: str, value: object, low: float, high: float, ends: str) -> None:
     """Refuse what is not a number between ``low`` and ``high``; ``ends`` says which of the two belong, as in "(]"."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number in {_interval(low, high, ends)}, got {value!r}")
@@ -32,7 +35,7 @@ def number(name: str, value: Any, low: float, high: float, ends: str) -> None:
         raise ValueError(f"{name} must lie in {_interval(low, high, ends)}, got {value!r}")
 
 
-def whole_number(name: str, value: Any, least: int) -> None:
+def whole_number(name: str, value: object, least: int) -> None:
     """Refuse what is not an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be a whole number, {least} or more, got {value!r}")
@@ -40,7 +43,7 @@ def whole_number(name: str, value: Any, least: int) -> None:
         raise ValueError(f"{name} must be {least} or more, got {value!r}")
 
 
-def pandas_index(values: Any) -> Any:
+def pandas_index(values: object) -> pd.Index | None:
     """The index of a pandas object; None of all others."""
     index = getattr(values, "index", None)
     return index if type(index).__module__.partition(".")[0] == "pandas" else None

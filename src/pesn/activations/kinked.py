@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from pesn._support.types import AnyArray
 from pesn.activations.record import Activation, Tail
 
 __all__ = ["elu", "hard_tanh", "leaky_relu", "piecewise_linear", "relu"]
@@ -29,13 +29,13 @@ def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float],
         raise ValueError(f"value_at_first_kink must be finite, got {value_at_first_kink!r}")
     values = np.concatenate([[0.0], np.cumsum(np.diff(kinks) * np.array(slopes[1:-1]))]) + value_at_first_kink
 
-    def value(z: Any) -> Any:
+    def value(z: AnyArray) -> AnyArray:
         z = np.asarray(z)
         piece = np.searchsorted(kinks, z, side="right")
         anchor = np.maximum(piece - 1, 0)
         return values[anchor] + np.asarray(slopes)[piece] * (z - np.asarray(kinks)[anchor])
 
-    def derivative(z: Any) -> Any:
+    def derivative(z: AnyArray) -> AnyArray:
         return np.asarray(slopes)[np.searchsorted(kinks, np.asarray(z), side="right")]
 
     odd = kinks == tuple(-k for k in reversed(kinks)) and slopes == slopes[::-1] and abs(values[0] + values[-1]) == 0.0
@@ -71,7 +71,7 @@ def elu(alpha: float = 1.0) -> Activation:
     if not (math.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha must be a positive finite number, got {alpha!r}")
 
-    def difference(m: Any, d: Any) -> Any:
+    def difference(m: AnyArray, d: AnyArray) -> AnyArray:
         z = m + d
         # What is below 0 moves along the exponential, what is above along the line; d itself where one side holds it all.
         low_m, low_z = np.minimum(m, 0.0), np.minimum(z, 0.0)

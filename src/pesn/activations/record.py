@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+
+from pesn._support.types import AnyArray
 
 __all__ = ["Activation", "Difference", "Function", "Reduction", "Tail", "slope_integral"]
 
@@ -83,17 +86,17 @@ class Activation:
     reduction: Reduction | None = None
     recipe: tuple[Callable[..., Activation], tuple[Any, ...]] | None = None
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str | tuple[object, ...]:
         return self.recipe or super().__reduce__()
 
-    def __deepcopy__(self, memo: Any) -> Activation:
+    def __deepcopy__(self, memo: object) -> Activation:
         return self
 
-    def __call__(self, z: Any) -> Any:
+    def __call__(self, z: npt.ArrayLike) -> AnyArray:
         """f(z)."""
         return self.value(z)
 
-    def difference(self, m: Any, d: Any) -> Any:
+    def difference(self, m: npt.ArrayLike, d: npt.ArrayLike) -> AnyArray:
         """f(m + d) − f(m), keeping its relative accuracy where d is small or f saturated (arrays that broadcast)."""
         m, d = np.broadcast_arrays(np.asarray(m, dtype=float), np.asarray(d, dtype=float))
         z = m + d
@@ -119,7 +122,7 @@ class Activation:
 _SLOPE_NODES, _SLOPE_WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
-def slope_integral(derivative: Function, m: Any, d: Any) -> Any:
+def slope_integral(derivative: Function, m: AnyArray, d: AnyArray) -> AnyArray:
     """f(m+d) − f(m) = d ∫₀¹ f′(m + t d) dt: no cancellation, however small d is."""
     slopes = derivative(m[..., None] + d[..., None] * (0.5 + 0.5 * _SLOPE_NODES))
     return d * (slopes @ (0.5 * _SLOPE_WEIGHTS))

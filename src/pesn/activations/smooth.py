@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy import special
 
+from pesn._support.types import AnyArray
 from pesn.activations.record import Activation, Reduction, Tail, slope_integral
 
 __all__ = ["ERF", "GELU", "IDENTITY", "SIGMOID", "SINE", "SOFTPLUS", "SWISH", "TANH", "softplus", "swish"]
 
 
-def _tanh_difference(m: Any, d: Any) -> Any:
+def _tanh_difference(m: AnyArray, d: AnyArray) -> AnyArray:
     # tanh(z) − tanh(m) = sinh(d)/(cosh(m) cosh(z)), written with exponentials that cannot overflow.
     low, high = np.minimum(m, m + d), np.maximum(m, m + d)
     return np.sign(d) * -2.0 * np.expm1(-2.0 * np.abs(d)) * special.expit(2.0 * high) * special.expit(-2.0 * low)
 
 
-def _sigmoid_difference(m: Any, d: Any) -> Any:
+def _sigmoid_difference(m: AnyArray, d: AnyArray) -> AnyArray:
     return 0.5 * _tanh_difference(0.5 * m, 0.5 * d)
 
 
-def _softplus_difference(m: Any, d: Any) -> Any:
+def _softplus_difference(m: AnyArray, d: AnyArray) -> AnyArray:
     # log((1 + e^z)/(1 + e^m)) = log1p(σ(m) (e^d − 1)); over a longer step the plain difference loses nothing.
     near = np.log1p(special.expit(m) * np.expm1(np.clip(d, -1.0, 1.0)))
     return np.where(np.abs(d) < 1.0, near, np.logaddexp(0.0, m + d) - np.logaddexp(0.0, m))
 
 
-def _erf_difference(m: Any, d: Any) -> Any:
+def _erf_difference(m: AnyArray, d: AnyArray) -> AnyArray:
     # On either side of 0 it is the distance to the nearer limit, erfc, that carries the digits.
     z = m + d
     far = np.where(m + z > 0.0, special.erfc(m) - special.erfc(z), special.erfc(-z) - special.erfc(-m))
@@ -38,43 +38,43 @@ def _erf_difference(m: Any, d: Any) -> Any:
     return far
 
 
-def _swish_difference(m: Any, d: Any) -> Any:
+def _swish_difference(m: AnyArray, d: AnyArray) -> AnyArray:
     return d * special.expit(m + d) + m * _sigmoid_difference(m, d)
 
 
-def _sech2(z: Any) -> Any:
+def _sech2(z: AnyArray) -> AnyArray:
     return 4.0 * special.expit(2.0 * z) * special.expit(-2.0 * z)
 
 
-def _sigmoid_derivative(z: Any) -> Any:
+def _sigmoid_derivative(z: AnyArray) -> AnyArray:
     return special.expit(z) * special.expit(-z)
 
 
-def _softplus(z: Any) -> Any:
+def _softplus(z: AnyArray) -> AnyArray:
     return np.logaddexp(0.0, z)
 
 
-def _swish(z: Any) -> Any:
+def _swish(z: AnyArray) -> AnyArray:
     return z * special.expit(z)
 
 
-def _swish_derivative(z: Any) -> Any:
+def _swish_derivative(z: AnyArray) -> AnyArray:
     return special.expit(z) * (1.0 + z * special.expit(-z))
 
 
-def _normal_pdf(z: Any) -> Any:
+def _normal_pdf(z: AnyArray) -> AnyArray:
     return np.exp(-0.5 * np.square(np.clip(z, -40.0, 40.0))) / math.sqrt(2.0 * math.pi)
 
 
-def _gelu(z: Any) -> Any:
+def _gelu(z: AnyArray) -> AnyArray:
     return z * special.ndtr(z)
 
 
-def _gelu_derivative(z: Any) -> Any:
+def _gelu_derivative(z: AnyArray) -> AnyArray:
     return special.ndtr(z) + z * _normal_pdf(z)
 
 
-def _erf_derivative(z: Any) -> Any:
+def _erf_derivative(z: AnyArray) -> AnyArray:
     return 2.0 / math.sqrt(math.pi) * np.exp(-np.square(np.clip(z, -28.0, 28.0)))
 
 

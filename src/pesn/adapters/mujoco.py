@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
+from pesn._support.types import Array
 from pesn.systems import ardrone as drones
 from pesn.systems import cart_pole as carts
 from pesn.systems import quadrotor
@@ -33,7 +34,6 @@ from pesn.systems.trajectories import Trajectories
 
 __all__ = ["ardrone", "ardrone_mjcf", "cart_pole", "cart_pole_mjcf"]
 
-Array = npt.NDArray[np.float64]
 
 _STEPS = round(SAMPLE_STEP / PHYSICS_STEP)
 # Numbers go in as repr writes them, to the last bit. Nothing touches anything: no contacts, no limits.

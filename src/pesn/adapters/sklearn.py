@@ -18,13 +18,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import special
 from scipy.stats import qmc
+from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -32,29 +31,28 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.arguments import FloatArray
 from pesn._support.checks import whole_number
+from pesn._support.types import Array, FloatArray, NetworkCovariance, Rng
 from pesn.activations import names
 from pesn.gaussian import Gaussian
+from pesn.moments import UnitMethod
 from pesn.networks import dense as networks
 from pesn.networks.dense import Dense
 
 __all__ = ["as_layers", "class_probabilities", "propagate"]
 
-Array = npt.NDArray[np.float64]
 
 _MLPS = (MLPRegressor, MLPClassifier)
 _SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 _KNOWN = (*_MLPS, Pipeline, TransformedTargetRegressor, *_SCALERS, PCA)
 
 
-def propagate(network: Any, x: Gaussian, method: str | tuple[str, Any], covariance: str) -> list[Gaussian]:
+def propagate(network: BaseEstimator, x: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> list[Gaussian]:
     """The Gaussian after each layer of a fitted estimator, for :func:`pesn.propagate`; the output is the last."""
-    result: list[Gaussian] = networks.propagate(as_layers(network), x, method=method, covariance=covariance, return_layers=True)
-    return result
+    return networks.propagate(as_layers(network), x, method=method, covariance=covariance, return_layers=True)
 
 
-def as_layers(estimator: Any) -> list[Dense]:
+def as_layers(estimator: BaseEstimator) -> list[Dense]:
     """A fitted estimator as a list of :class:`pesn.Dense`.
 
     Parameters
@@ -96,7 +94,7 @@ def as_layers(estimator: Any) -> list[Dense]:
     return layers or [before]  # type: ignore[list-item]
 
 
-def class_probabilities(classifier: Any, x: Gaussian, *, n_samples: int = 4096, rng: Any = 0) -> FloatArray:
+def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: int = 4096, rng: Rng = 0) -> FloatArray:
     """Mean class probabilities, E[predict_proba(x)], of a fitted classifier for a Gaussian input.
 
     The mean of ``predict_proba`` over scrambled points of Sobol's sequence, spread as the input is. The logits of a network that
@@ -138,7 +136,7 @@ def class_probabilities(classifier: Any, x: Gaussian, *, n_samples: int = 4096, 
     if n_samples & (n_samples - 1):
         raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
     check_is_fitted(classifier)
-    x = networks._given(x)
+    x = networks.as_gaussian(x)
     names = getattr(classifier, "feature_names_in_", None)
     means = []
     for samples in _samples(x, int(n_samples), rng):
@@ -152,7 +150,7 @@ def class_probabilities(classifier: Any, x: Gaussian, *, n_samples: int = 4096, 
     return result
 
 
-def _samples(x: Gaussian, count: int, rng: Any) -> Iterator[Array]:
+def _samples(x: Gaussian, count: int, rng: Rng) -> Iterator[Array]:
     """(count, d) for each row of x: the same even points, stretched."""
     uniform = qmc.Sobol(x.dim, scramble=True, seed=np.random.default_rng(rng)).random(count)
     points = special.ndtri(uniform + 2.0**-31)  # half a last bit off 0, where the quantile is infinite
@@ -173,7 +171,7 @@ def _samples(x: Gaussian, count: int, rng: Any) -> Iterator[Array]:
 # ---------------------------------------------------------------- estimators, part by part
 
 
-def _parts(estimator: Any, place: str, inverse: bool) -> Iterator[Dense | list[Dense]]:
+def _parts(estimator: BaseEstimator, place: str, inverse: bool) -> Iterator[Dense | list[Dense]]:
     """What x meets, in order: an affine step as one Dense, an MLP as the list of its layers.
 
     Types are compared exactly: a subclass may compute something else.
@@ -209,7 +207,7 @@ def _parts(estimator: Any, place: str, inverse: bool) -> Iterator[Dense | list[D
         )
 
 
-def _mlp(estimator: Any, place: str) -> list[Dense]:
+def _mlp(estimator: BaseEstimator, place: str) -> list[Dense]:
     if type(estimator) is MLPRegressor and estimator.out_activation_ != "identity":
         raise ValueError(
             f"{place}, an MLPRegressor with loss={estimator.loss!r}, ends in {estimator.out_activation_!r}, which is none of "
@@ -222,7 +220,7 @@ def _mlp(estimator: Any, place: str) -> list[Dense]:
     ]
 
 
-def _scaler(scaler: Any, place: str, inverse: bool) -> Dense:
+def _scaler(scaler: BaseEstimator, place: str, inverse: bool) -> Dense:
     """y = gain · x + offset, or its inverse. Constant features have scale_ 1 already."""
     if getattr(scaler, "clip", False) and not inverse:
         raise ValueError(f"{place}, a {_name(scaler)} with clip=True, is not affine; fit it with clip=False")
@@ -242,7 +240,7 @@ def _scaler(scaler: Any, place: str, inverse: bool) -> Dense:
     return Dense(np.diag(1.0 / gain), -offset / gain) if inverse else Dense(np.diag(gain), offset)
 
 
-def _pca(pca: Any, inverse: bool) -> Dense:
+def _pca(pca: BaseEstimator, inverse: bool) -> Dense:
     components, mean = pca.components_, pca.mean_
     if not inverse:
         # As scikit-learn does it: a scale of 0 becomes the smallest that can be divided by.
@@ -263,7 +261,7 @@ def _below(place: str, name: str) -> str:
     return name if place == "network" else f"{place}, {name}"
 
 
-def _name(estimator: Any) -> str:
+def _name(estimator: BaseEstimator) -> str:
     kind = type(estimator)
     ours = kind.__module__.partition(".")[0] in ("sklearn", "builtins")
     return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,14 +1,123 @@
-"""What a network asks of its rows beside scikit-learn's own checks."""
+"""What a network asks of its rows, targets and states beside scikit-learn's own checks."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn._support.checks import pandas_index
+from pesn.esn.estimator import ReservoirEstimator
+from pesn.gaussian import Gaussian
+from pesn.reservoir.drive import State
+from pesn.reservoir.open_loop import state_shapes
+from pesn.reservoir.sequences import Array, Rows, refuse_gaps, refuse_kind, split
 
-__all__ = ["check_same_order"]
+__all__ = ["TrainingRows", "as_given", "as_rows", "check_fitted", "check_same_order", "starts", "training_rows"]
+
+_FLOATS = [np.float64, np.float32]
+_PLAIN = np.dtype(np.float64), np.dtype(np.float32)
+
+
+class TrainingRows(NamedTuple):
+    """Rows to learn from: inputs, targets (n, m) in float64, the sequences that they are split into; whether y was (n,)."""
+
+    inputs: Rows
+    targets: Array
+    sequences: list[slice]
+    flat: bool
+
+    @property
+    def n_inputs(self) -> int:
+        """d."""
+        return int(self.inputs.mean.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """m."""
+        return int(self.targets.shape[1])
+
+    @property
+    def longest(self) -> slice:
+        """The longest of the sequences."""
+        return max(self.sequences, key=lambda rows: rows.stop - rows.start)
+
+
+def check_fitted(esn: ReservoirEstimator) -> None:
+    """A NotFittedError of scikit-learn's before ``fit`` or ``partial_fit``."""
+    if not esn.__sklearn_is_fitted__():
+        check_is_fitted(esn)  # says so, but takes longer than a row to find out
+
+
+def as_rows(esn: ReservoirEstimator, X: Any, uncertain: bool = False) -> Rows:
+    """X (n, d) as a fitted network takes it; where it may be ``uncertain``, a Gaussian a row too."""
+    mean = _mean_of(X) if uncertain else X
+    if not _is_plain(esn, mean):
+        refuse_kind("X", mean)
+        mean = validate_data(esn, mean, reset=False, dtype=_FLOATS, ensure_all_finite=False)
+    refuse_gaps("X", mean)
+    return _with_variance(mean, X)
+
+
+def training_rows(
+    esn: ReservoirEstimator, X: Any, y: Any, lengths: Any = None, *, first: bool, least: int, uncertain: bool = False
+) -> TrainingRows:
+    """Rows and targets, checked.
+
+    Parameters
+    ----------
+    esn
+        The network, which scikit-learn's checks tell the number and the names of its inputs on the ``first`` fit.
+    X, y, lengths
+        As in ``fit``; X may be a Gaussian a row where it may be ``uncertain``.
+    first
+        Whether the network learns anew: else X and y must have the columns of the first fit.
+    least
+        The fewest rows.
+    """
+    mean = _mean_of(X) if uncertain else X
+    if first or not _is_plain(esn, mean, y):
+        refuse_kind("X", mean)
+        refuse_kind("y", y)
+        check_same_order(mean, y)
+        plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": esn}
+        mean, y = validate_data(esn, mean, y, reset=first, validate_separately=(plain, {**plain, "ensure_2d": False}))
+        check_consistent_length(mean, y)
+    refuse_gaps("X", mean)
+    refuse_gaps("y", y)
+    targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
+    if not first and targets.shape[1] != esn.n_outputs_:
+        raise ValueError(f"y must have {esn.n_outputs_} columns, as at the first fit, got {targets.shape[1]}")
+    return TrainingRows(_with_variance(mean, X), targets, split(lengths, len(targets)), y.ndim == 1)
+
+
+def as_given(outputs: Array, rows: Rows, flat: bool) -> Any:
+    """Outputs (n, m) in the shape of y, (n,) where it was ``flat``, and the precision of X."""
+    return (outputs[:, 0] if flat else outputs).astype(rows.mean.dtype, copy=False)
+
+
+def starts(
+    esn: ReservoirEstimator, lengths: Any, state: Any, n_rows: int, beginning: Callable[[], State], gaussian: bool = False
+) -> list[tuple[slice, State]]:
+    """Each sequence with the state that it starts from: the given one, or the ``beginning``.
+
+    ``gaussian``: whether variances and covariances of a state are made use of, and so must fit too.
+    """
+    sequences = split(lengths, n_rows)
+    if state is None:
+        return [(sequence, beginning()) for sequence in sequences]
+    several = lengths is not None and isinstance(state, Sequence) and not isinstance(state, State)
+    states = list(state) if several else [state]
+    if several != (lengths is not None) or not all(isinstance(given, State) for given in states):
+        kind = "what return_state=True gave" if lengths is None else "a list of what return_state=True gave"
+        raise TypeError(f"state must be {kind}, got {type(state).__name__}")
+    if len(states) != len(sequences):
+        raise ValueError(f"state must hold one state for each of the {len(sequences)} sequences, got {len(states)}")
+    for given in states:
+        _check_state(given, esn.reservoir_.n_units, esn.n_outputs_, gaussian)
+    return list(zip(sequences, states, strict=True))
 
 
 def check_same_order(X: Any, y: Any) -> None:
@@ -30,3 +139,36 @@ def check_same_order(X: Any, y: Any) -> None:
             "bring them into one order first, with X.loc[y.index] for example; without an index, as to_numpy() gives them, "
             "rows go by position"
         )
+
+
+def _is_plain(esn: ReservoirEstimator, X: Any, *targets: Any) -> bool:
+    """Whether scikit-learn's checks, which take longer than to learn a row, would find nothing and change nothing.
+
+    Arrays of NumPy alone, in rows as wide as in ``fit``, and no names of columns to compare.
+    """
+    if type(X) is not np.ndarray or X.dtype not in _PLAIN or X.ndim != 2 or "feature_names_in_" in vars(esn):
+        return False
+    if len(X) == 0 or X.shape[1] != esn.n_features_in_ or X.shape[1] == 0:
+        return False
+    for y in targets:
+        if type(y) is not np.ndarray or y.dtype not in _PLAIN or y.ndim not in (1, 2) or len(y) != len(X) or y.size == 0:
+            return False
+    return True
+
+
+def _check_state(given: State, n_units: int, n_outputs: int, gaussian: bool) -> None:
+    found = np.shape(given.mean), () if given.output is None else np.shape(given.output)
+    wanted = (n_units,), (n_outputs,)
+    if found != wanted:
+        raise ValueError(f"state must be of this network, with shapes {wanted} of units and outputs, got {found}")
+    for name, (part, shape) in state_shapes(given, n_units, n_outputs).items() if gaussian else ():
+        if np.shape(part) != shape:
+            raise ValueError(f"state must be of this network, with {name} of shape {shape}, got {np.shape(part)}")
+
+
+def _mean_of(X: Any) -> Any:
+    return X.mean if isinstance(X, Gaussian) else X
+
+
+def _with_variance(mean: Any, X: Any) -> Rows:
+    return Rows(mean, X.var if isinstance(X, Gaussian) else None)

@@ -18,10 +18,8 @@ step
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from html import escape
-from importlib import import_module
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,8 +29,11 @@ from scipy import special
 
 from pesn._support.arguments import as_count, as_real
 from pesn._support.checks import number
+from pesn.forecasting.forecast_views import as_html, as_text
+from pesn.forecasting.row_covariances import check_cov, check_parts, check_scale, room, root_of_cov
+from pesn.forecasting.row_labels import check_history, check_index, check_names, counted
 from pesn.gaussian import Gaussian
-from pesn.linalg import outer, root_of, symmetric, transpose
+from pesn.linalg import outer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,12 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Forecast"]
 
 Array = npt.NDArray[np.float64]
-
-_ROUNDING = 1e-6  # of a deviation, in its column's own units: rounding, not a mistake; a variance may be off by its square
-_ROUNDING_OF_MEAN = 1e-8  # the same, where a variance was left over from squares of the mean
-_SEMIDEFINITE = 1e-4  # of two deviations: what a covariance may change by when its negative eigenvalues are taken out
-_SHOWN = 8  # columns in a table; names beyond it are left out
-_ROWS = 20  # of a table: more are left out in the middle
 
 
 class Forecast:
@@ -114,26 +109,25 @@ class Forecast:
         m = np.array(as_real("mean", mean), np.float64)
         if m.ndim != 2 or 0 in m.shape:
             raise ValueError(f"mean must have shape (horizon, d), with a row and a column at least, got {m.shape}")
-        columns = _check_names(names, m.shape[1])
+        columns = check_names(names, m.shape[1])
         if (joint is None) == (cov is None):
             raise ValueError(f"joint or cov must be given, and not both, got {'neither' if joint is None else 'both'}")
-        unit = _check_scale(scale, m.shape[1])
-        name, given = ("joint", joint) if cov is None else ("cov", cov)
-        shape = (m.size, m.size) if cov is None else (*m.shape, m.shape[1])
-        c = np.asarray(as_real(name, given), np.float64)
+        unit = check_scale(scale, m.shape[1])
+        name, shape = ("joint", (m.size, m.size)) if cov is None else ("cov", (*m.shape, m.shape[1]))
+        c = np.asarray(as_real(name, joint if cov is None else cov), np.float64)  # type: ignore[arg-type]  # one of them is given
         if c.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, as mean has {m.size} entries, got {c.shape}")
-        stack, var = _check_cov(name, c if c.ndim == 3 else c[None], m / unit, columns)
+        stack, var = check_cov(name, c if c.ndim == 3 else c[None], m / unit, columns)
         state = {
             "_mean": m,
             "_scale": unit,
             "_joint": stack[0] if cov is None else None,
             "_cov": None if cov is None else stack,
             "_var": var,
-            "_parts": _check_parts(parts, m / unit, var, columns),
+            "_parts": check_parts(parts, m / unit, var, columns),
             "_names": columns,
-            "_index": _check_index(index, len(m)),
-            "_history": _check_history(history, m.shape[1]),
+            "_index": check_index(index, len(m)),
+            "_history": check_history(history, m.shape[1]),
             "_paths": paths,
         }
         self.__setstate__(state)
@@ -149,40 +143,10 @@ class Forecast:
         raise AttributeError(f"a Forecast does not change, {name} cannot be set; make a new one")
 
     def __repr__(self) -> str:
-        names = self.names if len(self.names) <= _SHOWN else (*self.names[: _SHOWN - 2], "…", self.names[-1])
-        when = "" if self._index is None else f", {self._label(0)}{'' if len(self) == 1 else f' … {self._label(-1)}'}"
-        columns, parts = _count(len(self.names), "column"), f"part{'' if len(self._parts) == 1 else 's'} {', '.join(self._parts)}"
-        return f"Forecast of {_count(len(self), 'step')}{when}, {columns} ({', '.join(names)}), {parts}"
+        return as_text(self, self._index, [*self._parts])
 
     def _repr_html_(self) -> str:
-        h, d = self.mean.shape
-        half = _ROWS // 2
-        rows = [*range(h)] if h <= _ROWS else [*range(half), None, *range(h - half, h)]
-        shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
-        lower, upper = self.interval(0.95)
-
-        def cell(k: int, i: int) -> str:
-            mean, low, high = (_rounded(values[k, i], self.std[k, i]) for values in (self.mean, lower, upper))
-            return f"<td>{mean}</td><td>{low} … {high}</td>"
-
-        body = []
-        for k in rows:
-            label = "…" if k is None else escape(self._label(k))
-            cells = ["<td>…</td><td></td>" if k is None else cell(k, i) for i in shown]
-            body.append(f"<tr><th>{label}</th>{''.join(cells)}{more}</tr>")
-        name = getattr(self._index, "name", None)
-        first = "step" if self._index is None else "" if name is None else escape(str(name))
-        head = "".join(f"<th>{escape(self.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
-        title = f"Forecast of {_count(h, 'step')}, {_count(d, 'column')}: mean and 95 % interval"
-        head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
-        return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
-
-    def _label(self, k: int) -> str:
-        """The label of row k as a text; where all are dates at midnight, of the date alone."""
-        if getattr(self._index, "inferred_type", "") == "datetime64":
-            return str(self._index.astype(str)[k])
-        label = self.index[k]
-        return f"{label:.12g}" if isinstance(label, float) else str(label)
+        return as_html(self, self._index)
 
     # ---------------------------------------------------------------- what it is
 
@@ -214,7 +178,7 @@ class Forecast:
         """The covariance of all rows, (horizon·d, horizon·d), time first: entry (k·d + i, l·d + j) is Cov(y[k, i], y[l, j])."""
         if self._joint is None:
             raise AttributeError(
-                f"this forecast of {_count(len(self), 'step')} keeps no covariances between its rows; ask for them by joint=True"
+                f"this forecast of {counted(len(self), 'step')} keeps no covariances between its rows; ask for them by joint=True"
             )
         scale = np.tile(self._scale, len(self))
         return self._joint if (scale == 1.0).all() else _fixed(self._joint * scale[:, None] * scale)
@@ -265,7 +229,7 @@ class Forecast:
         if not -len(self) <= k < len(self):
             raise IndexError(f"step must lie in 0 … {len(self) - 1}, got {k}")
         std = np.sqrt(self._var)
-        root = _root(self._rows_cov[k], std[k], _room(self.mean / self._scale, std)[k])
+        root = root_of_cov(self._rows_cov[k], std[k], room(self.mean / self._scale, std)[k])
         return Gaussian(self.mean[k], cov=outer(self._scale[:, None] * root))
 
     # ---------------------------------------------------------------- what one asks of it
@@ -318,171 +282,8 @@ class Forecast:
     def _joint_root(self) -> Array:
         assert self._joint is not None
         std = np.sqrt(self._var)
-        root: Array = _fixed(_root(self._joint, std.ravel(), _room(self.mean / self._scale, std).ravel()))
+        root: Array = _fixed(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))
         return root
-
-
-# ---------------------------------------------------------------- what was given
-
-
-def _rounding(mean: Array, std: Array) -> Array:
-    """What a deviation of each column may be off by, (d,): columns have units of their own, so none is judged by another."""
-    rounding: Array = np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0)
-    return rounding
-
-
-def _room(mean: Array, std: Array) -> Array:
-    """The deviations that differences are measured by, (horizon, d): never below the rounding."""
-    room: Array = np.hypot(std, _rounding(mean, std))
-    return room
-
-
-def _product(room: Array) -> Array:
-    with np.errstate(over="ignore"):
-        product: Array = room[..., :, None] * room[..., None, :]
-    return product
-
-
-def _check_scale(scale: Any, d: int) -> Array:
-    if scale is None:
-        return np.ones(d)
-    unit = np.array(as_real("scale", scale), np.float64)
-    if unit.shape != (d,) or not (unit > 0.0).all():
-        raise ValueError(f"scale must be {_count(d, 'number')} above 0, one for each column of mean, got {scale!r}")
-    return unit
-
-
-def _check_cov(name: str, cov: Array, mean: Array, names: tuple[str, ...]) -> tuple[Array, Array]:
-    """Covariances (s, n, n), symmetric to the last bit and with clean zeros, and their diagonals in the shape of ``mean``."""
-    var = np.diagonal(cov, axis1=1, axis2=2).reshape(mean.shape)
-    size = np.sqrt(np.abs(var))
-    wrong = (var < 0.0) & (size > _rounding(mean, np.where(var < 0.0, 0.0, size)))
-    if wrong.any():
-        raise ValueError(f"{name} must have no negative variance, got {_where(wrong, names, var)}")
-    var = np.maximum(var, 0.0)
-    limit = _product(_room(mean, np.sqrt(var)).reshape(cov.shape[:2]))
-    off = np.abs(cov - transpose(cov)) > _ROUNDING * limit
-    if off.any():
-        s, i, j = (int(k) for k in np.argwhere(off)[0])
-        row = f" of row {s}" if len(cov) > 1 else ""
-        raise ValueError(f"{name} must be symmetric, got {cov[s, i, j]} at {(i, j)} and {cov[s, j, i]} at {(j, i)}{row}")
-    cov = symmetric(cov)
-    above = np.abs(cov) > (1.0 + _ROUNDING) * limit
-    if above.any():
-        s, i, j = (int(k) for k in np.argwhere(above)[0])
-        a, b = np.sqrt(var.reshape(cov.shape[:2])[s, [i, j]])
-        found = f"a covariance of {cov[s, i, j]} at {(i, j)} beside deviations of {a} and {b}"
-        raise ValueError(f"{name} must be positive semi-definite, got {found}")
-    still = var.reshape(cov.shape[:2]) == 0.0  # what is certain has no covariance: it stays exact in every sample
-    if still.any():
-        cov[still] = 0.0
-        transpose(cov)[still] = 0.0
-    return cov, var
-
-
-def _check_parts(parts: Any, mean: Array, var: Array, names: tuple[str, ...]) -> dict[str, Array]:
-    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
-        raise TypeError(f"parts must map names to variances, got {type(parts).__name__}")
-    if not parts:
-        raise ValueError("parts must name at least one part of the variance, got none")
-    with np.errstate(over="ignore"):
-        room = np.square(_rounding(mean, np.sqrt(var)))
-    checked = {}
-    for name, value in parts.items():
-        part = np.array(as_real(f"parts[{name!r}]", value), np.float64)
-        if part.shape != mean.shape:
-            raise ValueError(f"parts[{name!r}] must have the shape {mean.shape} of mean, got {part.shape}")
-        if (part < -room).any():
-            raise ValueError(f"parts[{name!r}] must not be negative, got {_where(part < -room, names, part)}")
-        checked[name] = np.maximum(part, 0.0)
-    total = np.sum([*checked.values()], axis=0)
-    wrong = np.abs(total - var) > 1e-6 * var + room
-    if wrong.any():
-        raise ValueError(f"parts must sum to the variance, {_where(wrong, names, var)}, got {total[wrong][0]}")
-    return checked
-
-
-def _check_names(names: Any, d: int) -> tuple[str, ...]:
-    if names is None:
-        return tuple(f"y{i}" for i in range(d))
-    given = () if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
-    if not given or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"names must be a sequence of {_count(d, 'string')}, got {names!r}")
-    if len(given) != d or len(set(given)) != d:
-        raise ValueError(f"names must be {_count(d, 'different string')}, one for each column of mean, got {list(given)!r}")
-    return tuple(str(name) for name in given)
-
-
-def _check_index(index: Any, horizon: int) -> Any:
-    if index is None:
-        return None
-    if type(index).__module__.partition(".")[0] == "pandas":
-        labels = import_module("pandas").Index(index)  # dates keep their zone and their frequency
-    else:
-        labels = _array("index", index)
-    if labels.shape != (horizon,):
-        raise ValueError(f"index must have {_count(horizon, 'label')}, one for each row of mean, got shape {labels.shape}")
-    return labels
-
-
-def _check_history(history: Any, d: int) -> Array | None:
-    if history is None:
-        return None
-    if isinstance(history, np.ma.MaskedArray):
-        history = np.ma.filled(history.astype(np.float64), np.nan)
-    rows = _array("history", history)
-    if rows.dtype.kind not in "biuf":
-        raise TypeError(f"history must be real numbers, got dtype {rows.dtype}")
-    if rows.ndim != 2 or rows.shape[1] != d:
-        raise ValueError(f"history must have shape (k, {d}), a column for each of mean, got {rows.shape}")
-    rows = rows.astype(np.float64)
-    if np.isinf(rows).any():
-        raise ValueError(f"history must be finite, or NaN where a value is missing, got {rows[np.isinf(rows)][0]}")
-    return rows
-
-
-def _array(argument: str, value: Any) -> npt.NDArray[Any]:
-    try:
-        return np.array(value)
-    except ValueError as error:
-        raise ValueError(f"{argument} must be an array, got a ragged sequence") from error
-
-
-# ---------------------------------------------------------------- inside
-
-
-def _root(cov: Array, std: Array, room: Array) -> Array:
-    """L with L Lᵀ = cov, up to the rounding that makes cov semi-definite; variances are kept exactly.
-
-    The root is taken of the correlations, so that units do not decide what is small.
-    """
-    still = std == 0.0
-    scale = np.where(still, 1.0, std)
-    with np.errstate(over="ignore"):
-        correlation = np.clip(cov / scale[:, None] / scale, -1.0, 1.0)
-    np.fill_diagonal(correlation, 1.0)
-    root: Array = root_of(correlation)
-    root *= (std / np.linalg.norm(root, axis=1))[:, None]
-    off = np.abs(outer(root) - cov) > _SEMIDEFINITE * _product(room)
-    if off.any():
-        smallest = np.linalg.eigvalsh(correlation)[0]
-        raise ValueError(f"joint must be positive semi-definite, got an eigenvalue of {smallest:.3g} in its correlations")
-    return root
-
-
-def _where(wrong: Any, names: tuple[str, ...], values: Array) -> str:
-    k, i = (int(place) for place in np.argwhere(wrong)[0])
-    return f"{values[k, i]} at row {k} of {names[i]!r}"
-
-
-def _rounded(value: float, std: float) -> str:
-    """With a digit below the first that is uncertain, and four at least."""
-    digits = 6 if std == 0.0 else int(np.clip(np.ceil(np.log10(max(abs(value) / std, 1.0))) + 1, 4, 15))
-    return f"{value:.{digits}g}"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _fixed(array: Any) -> Any:

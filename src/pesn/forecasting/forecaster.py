@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
-from pesn.esn.network import all_or_nothing
+from pesn._support.rollback import rollback_on_error
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
@@ -135,7 +135,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         A failed fit leaves the forecaster as it was.
         """
         flag("verbose", self.verbose)
-        with all_or_nothing(self), shown(self.verbose) as steps:
+        with rollback_on_error(self), shown(self.verbose) as steps:
             self._fit(y, X, lengths, steps)
         return self
 

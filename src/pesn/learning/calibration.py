@@ -12,11 +12,11 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
+
+from pesn._support.types import Array
 
 __all__ = ["LEADS", "SCALES", "factors", "search"]
 
-Array = npt.NDArray[np.float64]
 LEADS = 20  # steps ahead by which forecasts are judged
 _SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 SCALES = len(_SCALES)  # that a search tries at most

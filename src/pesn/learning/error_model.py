@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.linalg import symmetric
 from pesn.reservoir.closed_loop import ErrorModel
 
 __all__ = ["learn_errors", "update_errors"]
-
-Array = npt.NDArray[np.float64]
 
 
 def learn_errors(residuals: list[Array], inflation: float = 1.0) -> ErrorModel:

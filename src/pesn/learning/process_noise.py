@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.learning.calibration import LEADS, search
 from pesn.metrics import crps_gaussian
 from pesn.readout.ridge import least_squares, solve
@@ -18,7 +18,6 @@ from pesn.statespace import Noise, init, rollout
 
 __all__ = ["form_of", "process_noise", "search_open_loop"]
 
-Array = npt.NDArray[np.float64]
 LARGEST_FULL = 200  # units up to which the full covariance is about as quick as the low-rank one
 _MOST_ORIGINS = 24  # held-back free runs by which process noise is chosen
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.learning.process_noise import form_of
 from pesn.readout.ridge import least_squares, solve
 from pesn.reservoir.drive import run
@@ -14,8 +14,6 @@ from pesn.reservoir.weights import Reservoir
 from pesn.statespace import UnitMoments, rollout
 
 __all__ = ["find_washout"]
-
-Array = npt.NDArray[np.float64]
 
 
 def find_washout(

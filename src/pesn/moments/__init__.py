@@ -9,26 +9,36 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import broadcast_moments, result_dtype
+from pesn._support.types import AnyArray, FloatArray, MomentName, Rng
 from pesn.activations import Activation, get
 
-__all__ = ["MomentMethod", "Moments", "gain", "moments", "named_method"]
+if TYPE_CHECKING:
+    from pesn.moments.spline import Mesh
 
-Array = npt.NDArray[np.floating[Any]]
+__all__ = ["MeanAndVariance", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "named_method"]
+
+_Var_co = TypeVar("_Var_co", bound=FloatArray | None, covariant=True)
+_Skewness_co = TypeVar("_Skewness_co", bound=FloatArray | None, covariant=True)
+_Kurtosis_co = TypeVar("_Kurtosis_co", bound=FloatArray | None, covariant=True)
 
 
-class Moments(NamedTuple):
-    """Mean, variance, skewness and kurtosis; ``None`` above the order that was asked for."""
+class Moments(NamedTuple, Generic[_Var_co, _Skewness_co, _Kurtosis_co]):
+    """Mean, variance, skewness and kurtosis, of one shape; ``None`` above the order that was asked for."""
 
-    mean: Any
-    var: Any = None
-    skewness: Any = None
-    kurtosis: Any = None
+    mean: FloatArray
+    var: _Var_co = None  # type: ignore[assignment]
+    skewness: _Skewness_co = None  # type: ignore[assignment]
+    kurtosis: _Kurtosis_co = None  # type: ignore[assignment]
+
+
+MeanAndVariance: TypeAlias = Moments[FloatArray, None, None]
+UnitMethod: TypeAlias = "MomentName | tuple[Literal['spline', 'spline-raw'], Mesh]"  # as networks and reservoirs take it
 
 
 # imported when they are called: numba and the tables cost more than the rest of the package
@@ -60,29 +70,96 @@ class MomentMethod:
     array([0.992664])
     """
 
-    def __init__(self, activation: str | Activation, method: str = "surface", **options: Any) -> None:
+    def __init__(self, activation: str | Activation, method: MomentName = "surface", **options: Mesh | Rng) -> None:
         self.activation, self.method = activation if isinstance(activation, Activation) else get(activation), method
-        self.options = {name: value for name, value in options.items() if name in _OPTIONS.get(method, ())}
+        self.options: dict[str, Mesh | Rng] = {name: value for name, value in options.items() if name in _OPTIONS.get(method, ())}
         if method == "spline-raw":
             self.options["raw"] = True
 
-    def __call__(self, mean: Any, var: Any, order: int = 2) -> tuple[Any, ...]:  # noqa: D102
+    def __call__(self, mean: AnyArray, var: AnyArray, order: int = 2) -> tuple[AnyArray, ...]:  # noqa: D102
         module = _module(_METHODS[self.method])
         if self.method != "surface":  # the surface reads float32 as it is; every other method computes in float64
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
-        results: tuple[Any, ...] = module.moments(self.activation, mean, var, order, **self.options)
+        results: tuple[AnyArray, ...] = module.moments(self.activation, mean, var, order, **self.options)
         if "mesh" in self.options:
             module.refuse_leaving(self.activation, mean, var, self.options["mesh"])
         return results
 
-    def gain(self, mean: Any, var: Any) -> Any:
+    def gain(self, mean: AnyArray, var: AnyArray) -> AnyArray:
         """E[f′(z)]: the surface's, whatever the method."""
         return _module("surface").gain(self.activation, mean, var)
 
 
 @lru_cache
-def _module(name: str) -> Any:
+def _module(name: str) -> Any:  # the methods' own modules, which take what they need
     return import_module(f"pesn.moments.{name}")
+
+
+@overload
+def moments(
+    activation: str | Activation,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike,
+    *,
+    order: Literal[1],
+    method: MomentName = "surface",
+    mesh: Mesh | None = None,
+    n_components: int = 8,
+    n_samples: int = 10_000,
+    rng: Rng = None,
+) -> Moments[None, None, None]: ...
+@overload
+def moments(
+    activation: str | Activation,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike,
+    *,
+    order: Literal[2] = 2,
+    method: MomentName = "surface",
+    mesh: Mesh | None = None,
+    n_components: int = 8,
+    n_samples: int = 10_000,
+    rng: Rng = None,
+) -> MeanAndVariance: ...
+@overload
+def moments(
+    activation: str | Activation,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike,
+    *,
+    order: Literal[3],
+    method: MomentName = "surface",
+    mesh: Mesh | None = None,
+    n_components: int = 8,
+    n_samples: int = 10_000,
+    rng: Rng = None,
+) -> Moments[FloatArray, FloatArray, None]: ...
+@overload
+def moments(
+    activation: str | Activation,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike,
+    *,
+    order: Literal[4],
+    method: MomentName = "surface",
+    mesh: Mesh | None = None,
+    n_components: int = 8,
+    n_samples: int = 10_000,
+    rng: Rng = None,
+) -> Moments[FloatArray, FloatArray, FloatArray]: ...
+@overload
+def moments(
+    activation: str | Activation,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike,
+    *,
+    order: int,
+    method: MomentName = "surface",
+    mesh: Mesh | None = None,
+    n_components: int = 8,
+    n_samples: int = 10_000,
+    rng: Rng = None,
+) -> Moments[FloatArray | None, FloatArray | None, FloatArray | None]: ...
 
 
 def moments(
@@ -91,12 +168,12 @@ def moments(
     var: npt.ArrayLike,
     *,
     order: int = 2,
-    method: str = "surface",
-    mesh: Any = None,
+    method: MomentName = "surface",
+    mesh: Mesh | None = None,
     n_components: int = 8,
     n_samples: int = 10_000,
-    rng: Any = None,
-) -> Moments:
+    rng: Rng = None,
+) -> Moments[FloatArray | None, FloatArray | None, FloatArray | None]:
     """Moments of f(z) for z ~ N(mean, var), elementwise.
 
     Parameters
@@ -120,6 +197,10 @@ def moments(
         - ``"monte-carlo"``: ``n_samples`` draws from ``rng``.
     mesh
         A :class:`pesn.Mesh` for the spline; ``None`` is 101 points on [−10, 10].
+    n_components
+        Gaussians of the mixture.
+    n_samples, rng
+        Draws of ``"monte-carlo"``, and their seed or Generator.
 
     Returns
     -------
@@ -151,19 +232,33 @@ def moments(
     return Moments(*(r.reshape(shape).astype(dtype, copy=False)[()] for r in results))
 
 
-def named_method(argument: str, value: Any) -> tuple[str, Any]:
+def named_method(argument: str, value: UnitMethod) -> tuple[MomentName, Mesh | None]:
     """The method and the mesh behind a name or ("spline", Mesh(...)), as networks and reservoirs take it."""
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("spline", "spline-raw"):
-        return str(value[0]), value[1]
+        return value
     if not isinstance(value, str) or value not in _METHODS:
         names = ", ".join(map(repr, _METHODS))
         raise ValueError(f"{argument} must be one of {names} or ('spline', Mesh(...)), got {value!r}")
     return value, None
 
 
-def gain(activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike) -> Any:
+def gain(activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike) -> FloatArray:
     """E[f′(z)] for z ~ N(mean, var): Stein's gain, Cov(x, f(z)) = Cov(x, z) · E[f′(z)] for any x jointly Gaussian with z.
 
+    Parameters
+    ----------
+    activation
+        A name (``pesn.activations.names()``) or an :class:`~pesn.activations.Activation`.
+    mean, var
+        Mean and **variance** of z; arrays that broadcast.
+
+    Returns
+    -------
+    array
+        Of the broadcast shape; float32 where both were.
+
+    Examples
+    --------
     >>> import pesn
     >>> pesn.gain("tanh", 3.0, 0.2).round(12)
     np.float64(0.0145543543)

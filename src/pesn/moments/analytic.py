@@ -11,12 +11,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.moments.scaled_tanh import refuse_other
 
 __all__ = ["formulas", "moments"]
-
-Array = npt.NDArray[np.float64]
 
 
 def formulas(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[Array, Array]:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy import special as sc
 
 from pesn._support.arguments import broadcast_moments
+from pesn._support.types import AnyArray, Array
 from pesn.activations import Activation, get, names
 from pesn.activations.smooth import SINE
 from pesn.moments import spline
@@ -30,7 +31,6 @@ from pesn.moments.spline import Mesh
 
 __all__ = ["ErrorBound", "choose_mesh", "error_bound"]
 
-Array = npt.NDArray[np.float64]
 
 _CONSTANTS = {"sharp": 5.0 / 384.0, "paper": 1.0 / 16.0}
 _MOST_POINTS = 1_000_000
@@ -99,7 +99,13 @@ def error_bound(
     return ErrorBound(of_mean[()], of_var[()])
 
 
-def _variance(of_mean: Any, of_square: Any, mean_square: Any, size: Any, std: Any) -> Any:
+def _variance(
+    of_mean: AnyArray | float,
+    of_square: AnyArray | float,
+    mean_square: AnyArray | float,
+    size: AnyArray | float,
+    std: AnyArray | float,
+) -> AnyArray:
     """The larger bound of the two forms; ``size`` = |spline's mean|, ``std`` the spline's."""
     root = np.sqrt(mean_square)
     # std(f) ≤ std(P) + √E[e²], the triangle inequality for standard deviations.
@@ -261,7 +267,7 @@ def choose_mesh(
     )
 
 
-def _range(argument: str, given: Any) -> tuple[float, float]:
+def _range(argument: str, given: tuple[float, float]) -> tuple[float, float]:
     try:
         low, high = (float(x) for x in given)
     except (TypeError, ValueError) as error:

@@ -17,15 +17,14 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
+from pesn._support.types import AnyArray, Array
 from pesn.activations import Activation
 from pesn.activations.smooth import ERF, SINE
 
 __all__ = ["gain", "moments", "serves"]
 
-Array = npt.NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _ERF_NODES, _ERF_WEIGHTS = np.polynomial.legendre.leggauss(32)
@@ -109,11 +108,11 @@ def _erf(mean: Array, var: Array) -> tuple[Array, Array]:
 # ---------------------------------------------------------------- piecewise linear: hinges
 
 
-def _density(x: Any) -> Any:
+def _density(x: AnyArray) -> AnyArray:
     return np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
-def _tails(beta: Any) -> tuple[Any, Any, Any]:
+def _tails(beta: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
     """E[(x − β)₊ⁿ] for n = 0, 1, 2 and β ≥ 0, to relative accuracy."""
     density = _density(beta)
     i0 = math.sqrt(0.5 * math.pi) * special.erfcx(beta * math.sqrt(0.5))
@@ -164,7 +163,7 @@ def _piecewise_linear(activation: Activation, mean: Array, var: Array) -> tuple[
     return centre, spread
 
 
-def _standardised(distance: Any, s: Array) -> Array:
+def _standardised(distance: AnyArray | float, s: Array) -> Array:
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(distance / s, _FAR))
 
@@ -200,7 +199,7 @@ def _by_pieces(activation: Activation, m: Array, s: Array) -> tuple[Array, Array
     return shift, unit * np.sqrt(square)
 
 
-def _half_line(alpha: Array, value: Any, slope: Any, power: int) -> Any:
+def _half_line(alpha: Array, value: AnyArray, slope: AnyArray | float, power: int) -> AnyArray:
     """E[(value + slope·(x − α))ⁿ; x > α] for n = 1 or 2."""
     q, t1, t2 = _tails(np.maximum(alpha, 0.0))
     # Left of 0 about x = 0 instead: half the Gaussian or more is inside, and its centre is what counts.

@@ -31,7 +31,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import FloatArray, as_real, result_dtype
+from pesn._support.arguments import as_real, result_dtype
+from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation, get
 from pesn.activations.smooth import ERF, SINE
 from pesn.moments import mehler, mixture, pairs, surface
@@ -39,7 +40,6 @@ from pesn.moments.scaled_tanh import as_scaled_tanh
 
 __all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross", "linear_and_rest"]
 
-Array = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH

@@ -18,11 +18,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.activations import Activation
 
 __all__ = ["gain", "moments", "moments_and_gain", "quadrature"]
 
-Array = npt.NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _REACH = 12.0  # φ(12) = 2e-32: a kink ten deviations out is still seen

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from pesn._support.jit import jit
+from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import SINE, TANH
 from pesn.moments import exact
@@ -22,7 +22,6 @@ from pesn.moments.scaled_tanh import as_scaled_tanh
 
 __all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "mirror", "project", "series", "tanh_basis", "tanh_rests"]
 
-Array = npt.NDArray[np.float64]
 
 HIGH = 80  # up to this order one grid serves all units; beyond it every unit has its own panels
 

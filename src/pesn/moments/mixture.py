@@ -26,16 +26,15 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from pesn._support.jit import jit
+from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.moments.scaled_tanh import refuse_other
 
 __all__ = ["ERROR", "coefficients", "components", "covariance", "moments"]
 
-Array = npt.NDArray[np.float64]
 
 ERROR = 4.2e-9  # of eight components, as tanh
 

@@ -7,22 +7,19 @@ whatever the number of samples; each element has draws of its own.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array, Rng
 from pesn.activations import Activation
 
 __all__ = ["moments"]
 
-Array = npt.NDArray[np.float64]
 
 _BLOCK = 1 << 17  # draws held at once: 1 MB an array
 
 
 def moments(
-    activation: Activation, mean: Array, var: Array, order: int, *, n_samples: int = 10_000, rng: Any = None
+    activation: Activation, mean: Array, var: Array, order: int, *, n_samples: int = 10_000, rng: Rng = None
 ) -> tuple[Array, ...]:
     """The first ``order`` of mean, variance, skewness, kurtosis of ``n_samples`` draws an element.
 

@@ -14,15 +14,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.jit import jit
+from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.moments import closed
 
 __all__ = ["piecewise_linear", "sine"]
 
-Array = npt.NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FAR = 1e3  # standard deviations

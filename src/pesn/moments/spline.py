@@ -18,9 +18,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special as sc
 
+from pesn._support.types import Array
 from pesn.activations import Activation, Tail
 
 if TYPE_CHECKING:  # both imported where they are needed: they cost more than the rest of the package
@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # both imported where they are needed: they cost more than th
 
 __all__ = ["Mesh", "moments", "refuse_leaving"]
 
-Array = npt.NDArray[np.float64]
 _ZERO = Tail(0.0)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 

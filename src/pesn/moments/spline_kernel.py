@@ -16,14 +16,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.jit import jit
+from pesn._support.types import Array
 from pesn.moments.special import exp
 
 __all__ = ["Spline", "fill", "rules"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Spline(NamedTuple):

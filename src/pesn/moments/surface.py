@@ -12,12 +12,12 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from pesn._support.jit import INLINE, jit
+from pesn._support.types import AnyArray
 from pesn.activations import Activation
 from pesn.moments import closed, exact, tables
 from pesn.moments.special import exp
@@ -25,7 +25,6 @@ from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface
 
 __all__ = ["at", "gain", "gain_at", "moments"]
 
-Array = npt.NDArray[Any]
 
 _CELL = ROWS * COLUMNS
 _BLOCK = 256
@@ -80,7 +79,7 @@ def _vectors(typing_context: Any, table: Any, offset: Any, x: Any, y: Any) -> An
     return signature, generate
 
 
-def _plainly(table: Array, offset: int, x: float, y: float) -> float:
+def _plainly(table: AnyArray, offset: int, x: float, y: float) -> float:
     """The same sum, for debuggers and coverage, which run without compilation."""
     rows = table[offset : offset + _CELL].reshape(ROWS, COLUMNS)
     return float(y ** np.arange(ROWS) @ rows @ x ** np.arange(COLUMNS))
@@ -142,7 +141,7 @@ def _beyond(surface: Surface, m: float, v: float) -> tuple[float, float]:
 
 
 @_jit
-def _extrapolate(surface: Surface, table: Array, stride: int, quantity: int, a: float, q: float) -> float:
+def _extrapolate(surface: Surface, table: AnyArray, stride: int, quantity: int, a: float, q: float) -> float:
     cell, x, y = _place(surface, math.copysign(FARTHEST, a), q)
     edge = _polynomial(table, cell * stride + quantity, x, y)
     cell, x, y = _place(surface, math.copysign(FARTHEST - _BACK, a), q)
@@ -186,7 +185,7 @@ def gain_at(surface: Surface, m: float, v: float) -> float:
 
 @_jit
 def _fill_moments(
-    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
+    surface: Surface, mean: AnyArray, mean_step: int, var: AnyArray, var_step: int, out_mean: AnyArray, out_var: AnyArray
 ) -> bool:
     """All but what lies beyond the table; whether anything does."""
     # Three passes over a block that stays in the cache: the first and the last are vectorised across elements, the
@@ -214,7 +213,7 @@ def _fill_moments(
 
 @_jit
 def _fill_tails(
-    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
+    surface: Surface, mean: AnyArray, mean_step: int, var: AnyArray, var_step: int, out_mean: AnyArray, out_var: AnyArray
 ) -> None:
     """What lies beyond the table: a kernel of its own, as few calls need it compiled."""
     for i in range(out_mean.size):
@@ -225,12 +224,12 @@ def _fill_tails(
 
 
 @_jit
-def _fill_gains(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> None:
+def _fill_gains(surface: Surface, mean: AnyArray, mean_step: int, var: AnyArray, var_step: int, out: AnyArray) -> None:
     for i in range(out.size):
         out[i] = gain_at(surface, float(mean[i * mean_step]), float(var[i * var_step]))
 
 
-def _source(values: Array) -> tuple[Array, int]:
+def _source(values: AnyArray) -> tuple[AnyArray, int]:
     """One array type for the kernels, contiguous and read-only, and its step: 0 for a broadcast scalar, which is not copied."""
     step = 0 if values.strides == (0,) else 1
     source = np.ascontiguousarray(values[:1] if step == 0 else values).view()
@@ -238,7 +237,7 @@ def _source(values: Array) -> tuple[Array, int]:
     return source, step
 
 
-def _fill_all(surface: Surface, mean: Array, var: Array) -> tuple[Array, Array]:
+def _fill_all(surface: Surface, mean: AnyArray, var: AnyArray) -> tuple[AnyArray, AnyArray]:
     dtype = np.result_type(mean.dtype, var.dtype)
     out_mean, out_var = np.empty(mean.shape, dtype), np.empty(mean.shape, dtype)
     given = surface, *_source(mean), *_source(var), out_mean, out_var
@@ -264,7 +263,7 @@ def _surface(activation: Activation) -> Surface | None:
     return tables.load(activation, _error)
 
 
-def moments(activation: Activation, mean: Array, var: Array, order: int) -> tuple[Array, ...]:
+def moments(activation: Activation, mean: AnyArray, var: AnyArray, order: int) -> tuple[AnyArray, ...]:
     """The first ``order`` moments; ``mean`` and ``var`` one-dimensional, float32 or float64."""
     if order <= 2 and closed.serves(activation):
         return closed.moments(activation, mean.astype(float, copy=False), var.astype(float, copy=False), order)
@@ -281,7 +280,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
     return result
 
 
-def gain(activation: Activation, mean: Array, var: Array) -> Array:
+def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> AnyArray:
     """E[f′(z)]; ``mean`` and ``var`` one-dimensional, float32 or float64."""
     if closed.serves(activation):
         return closed.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
@@ -296,7 +295,7 @@ def gain(activation: Activation, mean: Array, var: Array) -> Array:
     return out
 
 
-def _unfinished(activation: Activation, surface: Surface, mean: Array, var: Array) -> Any:
+def _unfinished(activation: Activation, surface: Surface, mean: AnyArray, var: AnyArray) -> Any:
     """Where the table ends though an activation of the user's own is not on its tail yet, or None."""
     if tables.is_shipped(activation) or activation.core <= FARTHEST * surface.root_c:
         return None

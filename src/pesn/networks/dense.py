@@ -9,20 +9,22 @@ Gaussian(mean=[0.187], std=[0.356], covariance='full')
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import FloatArray, as_real
+from pesn._support.arguments import as_real
+from pesn._support.types import FloatArray, NetworkCovariance
 from pesn.activations import Activation, get
 from pesn.gaussian import Gaussian
-from pesn.moments import Moments, moments, named_method
+from pesn.moments import MeanAndVariance, UnitMethod, moments, named_method
 
-__all__ = ["Dense", "propagate"]
+__all__ = ["Dense", "Network", "as_gaussian", "propagate", "through_layers"]
+
 
 _ADAPTERS = ("torch", "sklearn")
 
@@ -53,6 +55,28 @@ class Dense:
         return f"Dense({self.W.shape[1]} -> {self.W.shape[0]}, {self.activation.name!r})"
 
 
+class TorchModule(Protocol):
+    """A ``torch.nn.Module``, by a part of it: torch is an extra, and its types are slow to read."""
+
+    def parameters(self, recurse: bool = ...) -> Iterator[object]: ...
+
+
+class TorchDistribution(Protocol):
+    """A Gaussian of ``torch.distributions``, by a part of it."""
+
+    @property
+    def event_shape(self) -> tuple[int, ...]: ...
+
+
+class Estimator(Protocol):
+    """A fitted estimator of scikit-learn, by a part of it."""
+
+    def get_params(self, deep: bool = ...) -> dict[str, object]: ...
+
+
+Network: TypeAlias = Dense | Sequence[Dense] | TorchModule | Estimator
+
+
 def _own(array: FloatArray) -> FloatArray:
     """A read-only copy: what the caller does with its array afterwards is no matter to the layer."""
     copy = array.copy()
@@ -60,14 +84,43 @@ def _own(array: FloatArray) -> FloatArray:
     return copy
 
 
+@overload
 def propagate(
-    network: Any,
-    x: Gaussian | Any,
+    network: Network,
+    x: Gaussian | TorchDistribution,
     *,
-    method: str | tuple[str, Any] = "surface",
-    covariance: str = "full",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    return_layers: Literal[False] = False,
+) -> Gaussian: ...
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution,
+    *,
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    return_layers: Literal[True],
+) -> list[Gaussian]: ...
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution,
+    *,
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    return_layers: bool,
+) -> Gaussian | list[Gaussian]: ...
+
+
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution,
+    *,
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
     return_layers: bool = False,
-) -> Any:
+) -> Gaussian | list[Gaussian]:
     """The Gaussian of a network's output, for a Gaussian input.
 
     Parameters
@@ -84,22 +137,33 @@ def propagate(
         ``"full"``: between all units (Mehler's series). ``"diagonal"``: none, as in the paper.
     return_layers
         Return the list of every layer's Gaussian, the output last.
+
+    Returns
+    -------
+    Gaussian
+        Of the output, (outputs,) or (n, outputs); with ``return_layers`` a list with one for each layer.
+
+    Examples
+    --------
+    >>> import pesn
+    >>> pesn.propagate([pesn.Dense([[1.0, -1.0]], activation="tanh")], pesn.Gaussian([0.5, 0.0], var=0.1))
+    Gaussian(mean=[0.399], std=[0.354], covariance='full')
     """
     if covariance not in ("full", "diagonal"):
         raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
     if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
-        x = Gaussian(x)  # type: ignore[arg-type]
+        x = Gaussian(x)  # type: ignore[arg-type]  # a TensorGaussian
     # by all its ancestors: a user's own subclass goes to the adapter too, which serves it or refuses it by name
     ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
     adapter = next((name for name in _ADAPTERS if name in ancestry), None)
     if adapter is not None:
-        result = import_module(f"pesn.adapters.{adapter}").propagate(network, x, method, covariance)
+        result: list[Gaussian] = import_module(f"pesn.adapters.{adapter}").propagate(network, x, method, covariance)
     else:
-        result = through_layers(_checked(network), _given(x), method, covariance)
+        result = through_layers(_checked(network), as_gaussian(x), method, covariance)
     return result if return_layers else result[-1]
 
 
-def through_layers(layers: Sequence[Dense], x: Gaussian, method: str | tuple[str, Any], covariance: str) -> list[Gaussian]:
+def through_layers(layers: Sequence[Dense], x: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> list[Gaussian]:
     """The Gaussian after each layer."""
     named_method("method", method)  # here, as a network without activations never asks moments()
     x, states = x._vector(), []
@@ -112,13 +176,13 @@ def through_layers(layers: Sequence[Dense], x: Gaussian, method: str | tuple[str
     return states
 
 
-def _linear(layer: Dense, x: Gaussian, covariance: str) -> Gaussian:
+def _linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> Gaussian:
     if covariance == "full":
         return x.affine(layer.W, layer.b)
     return Gaussian(x.mean @ layer.W.T + layer.b, var=x.var @ np.square(layer.W).T)
 
 
-def _activate(activation: Activation, z: Gaussian, method: str | tuple[str, Any], covariance: str) -> Gaussian:
+def _activate(activation: Activation, z: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> Gaussian:
     if activation.slopes == (1.0,):
         return z
     unit = _unit_moments(activation, z, method)
@@ -129,12 +193,12 @@ def _activate(activation: Activation, z: Gaussian, method: str | tuple[str, Any]
     return Gaussian._of(unit.mean, cov=between(activation, z.mean, z.cov, var=unit.var))
 
 
-def _unit_moments(activation: Activation, z: Gaussian, method: str | tuple[str, Any]) -> Moments:
+def _unit_moments(activation: Activation, z: Gaussian, method: UnitMethod) -> MeanAndVariance:
     name, mesh = named_method("method", method)
     return moments(activation, z.mean, z.var, method=name, mesh=mesh)
 
 
-def _checked(network: Any) -> Sequence[Dense]:
+def _checked(network: object) -> Sequence[Dense]:
     if isinstance(network, Dense):
         return [network]
     if not isinstance(network, Sequence) or not network:
@@ -148,9 +212,10 @@ def _checked(network: Any) -> Sequence[Dense]:
     return network
 
 
-def _given(x: Any) -> Gaussian:
-    if isinstance(x, Gaussian) and hasattr(x, "numpy"):  # tensors through NumPy layers: what goes in is detached
-        return x.numpy()  # type: ignore[no-any-return]
+def as_gaussian(x: object) -> Gaussian:
+    """``x`` itself, of arrays; tensors for layers of arrays are detached first."""
+    if isinstance(x, Gaussian) and hasattr(x, "numpy"):
+        return x.numpy()
     if not isinstance(x, Gaussian):
         raise TypeError(f"x must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
     return x

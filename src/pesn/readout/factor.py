@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack, solve_triangular
 
-from pesn._support.arguments import FloatArray, as_rows
+from pesn._support.arguments import as_rows
+from pesn._support.types import FloatArray
 
 __all__ = ["Factor", "Solution", "ridge_path", "triangular"]
 

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk
 
-from pesn._support.arguments import FloatArray, as_rows
+from pesn._support.arguments import as_rows
+from pesn._support.types import FloatArray
 from pesn.linalg import symmetric
 from pesn.readout.factor import Solution
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pesn._support.arguments import FloatArray
+from pesn._support.types import FloatArray
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState, rls_start, rls_update
 

@@ -19,8 +19,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pesn._support.arguments import FloatArray, as_real, as_rows, refuse_negative
+from pesn._support.arguments import as_real, as_rows, refuse_negative
+from pesn._support.types import FloatArray
 from pesn.linalg import outer, symmetric
 from pesn.readout.factor import Factor, Solution, ridge_path
 from pesn.readout.gram import Gram
@@ -171,17 +173,21 @@ def _residual_cov(found: Solution, penalty: FloatArray, n: int) -> FloatArray:
         share = min(float(penalty.max()) * n / size, 1.0) if penalty.max() > 0.0 and size > 0.0 else 1.0
         spread = spread + (1.0 - max(left, 0.0)) * share * targets / n
     values, vectors = np.linalg.eigh(symmetric(spread))
-    return outer(vectors * np.sqrt(np.maximum(values, 0.0)))  # type: ignore[no-any-return]
+    return outer(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def predict(readout: Readout, features: Any) -> FloatArray:
+def predict(readout: Readout, features: npt.ArrayLike) -> FloatArray:
     """W b for every row of ``features`` (n, p): (n, m)."""
     result: FloatArray = as_rows("features", features, readout.weights.shape[1]) @ readout.weights.T
     return result
 
 
 def predictive_variance(
-    readout: Readout, features: Any, feature_var: Any = None, feature_cov: Any = None, full: bool = False
+    readout: Readout,
+    features: npt.ArrayLike,
+    feature_var: npt.ArrayLike | None = None,
+    feature_cov: npt.ArrayLike | None = None,
+    full: bool = False,
 ) -> dict[str, FloatArray]:
     """The variance of y for every row of ``features``, in three parts whose sum it is.
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import FloatArray, as_real, as_rows
+from pesn._support.arguments import as_real, as_rows
 from pesn._support.jit import jit
+from pesn._support.types import FloatArray
 from pesn.readout.ridge import Readout
 
 __all__ = ["RLSState", "rls_start", "rls_update", "rotation"]
@@ -117,7 +118,9 @@ def rotation(n_features: int, forgetting: float) -> tuple[int, int, float]:
     return every, rows, n_features * every / rows * (1.0 - forgetting)
 
 
-def rls_update(state: RLSState, features: Any, targets: Any, forgetting: float) -> tuple[FloatArray, RLSState]:
+def rls_update(
+    state: RLSState, features: npt.ArrayLike, targets: npt.ArrayLike, forgetting: float
+) -> tuple[FloatArray, RLSState]:
     """Predict each row, then learn from it: (predictions (T, m), each made *before* its row is learned; the new state).
 
     Minimises Σ_k λ^(T−k) |y_k − W b_k|² plus the start's and the prior's terms. ``features`` (T, p), ``targets`` (T, m);

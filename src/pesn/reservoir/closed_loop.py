@@ -269,7 +269,7 @@ class LeverageNoise:
     @cached_property
     def _inverse(self) -> Array:
         """A⁻¹, laid out over x."""
-        return symmetric(self._root[1:] @ self._root[1:].T)  # type: ignore[no-any-return]
+        return symmetric(self._root[1:] @ self._root[1:].T)
 
     def __call__(self, state: GaussianState) -> Emission:
         """From the state that the outputs are read from."""

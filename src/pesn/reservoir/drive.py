@@ -26,8 +26,10 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, refuse_negative
 from pesn._support.checks import number
+from pesn._support.types import MomentName
 from pesn.activations import get
-from pesn.moments import MomentMethod, named_method
+from pesn.moments import MomentMethod, UnitMethod, named_method
+from pesn.moments.spline import Mesh
 from pesn.reservoir.weights import Reservoir, Seed, check, draw
 
 __all__ = ["Reservoir", "State", "check", "draw", "run", "run_batch", "run_gaussian"]
@@ -120,7 +122,7 @@ def run_gaussian(
     feedback: npt.ArrayLike | None = None,
     readout: npt.ArrayLike | None = None,
     noise: float = 0.0,
-    moments: str | tuple[str, Any] = "surface",
+    moments: UnitMethod = "surface",
     rng: Seed = None,
 ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
     """The paper's diagonal PESN: state means and variances (T, N), the outputs' or None, and where it stopped.
@@ -216,7 +218,7 @@ class _Job:
         return states, None if self.readout is None else outputs, State(h.copy(), None, y.copy(), None)
 
     def run_gaussian(
-        self, var: Array, method: str, mesh: Any, rng: np.random.Generator
+        self, var: Array, method: MomentName, mesh: Mesh | None, rng: np.random.Generator
     ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
         refuse_negative("state.var", self.h_var)
         refuse_negative("state.output_var", self.y_var)
@@ -267,7 +269,9 @@ class _Job:
                 states[1, part], outputs[1, part], row = 0.0, 0.0, stop
         return states, outputs, h, y
 
-    def _step_by_step(self, var: Array, method: str, mesh: Any, rng: np.random.Generator) -> tuple[Any, Any, Any, Any]:
+    def _step_by_step(
+        self, var: Array, method: MomentName, mesh: Mesh | None, rng: np.random.Generator
+    ) -> tuple[Any, Any, Any, Any]:
         """The same by any method of :func:`pesn.moments`: the formulas as they are written."""
         r, L = self.reservoir, self.reservoir.leak_rate
         W, readout = r.W, np.zeros((r.n_outputs, 1 + r.n_inputs + r.n_units)) if self.readout is None else self.readout

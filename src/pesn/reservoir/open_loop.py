@@ -277,7 +277,7 @@ def state_of(units: Gaussian, n_outputs: int) -> State:
     state = State(mean, var, np.zeros(n_outputs), np.zeros(n_outputs))
     if units.diagonal is not None and units.factor is None:
         return state
-    if units.factor is None:
+    if units.factor is None or units.diagonal is None:
         root = root_of(np.asarray(units.cov, float))
     else:
         own = np.diag(np.sqrt(units.diagonal))

@@ -108,7 +108,7 @@ def naive(y: Array, places: Any, horizon: int, trained: int, season: Season | No
 
 def judge(given: Ahead, truth: Array, levels: Sequence[float]) -> Scores:
     """Scores of forecasts against what came, NaN where it is missing."""
-    crps = np.asarray(crps_gaussian(truth, given.mean, given.std))
+    crps = np.asarray(crps_gaussian(truth, given.mean, given.std), np.float64)
     wrong = np.abs(truth - given.mean)
     shares = {level: float(coverage(truth, given.mean, given.std, level)) for level in levels}
     return Scores(_mean(wrong, (0, 1)), _mean(crps, (0, 1)), _mean(crps, (0,)), shares)

@@ -147,7 +147,7 @@ class Noise:
 
     @cached_property  # asked for at every step
     def _cov(self) -> Array:
-        return outer(self.root.T) + np.diag(self.diagonal)  # type: ignore[no-any-return]
+        return outer(self.root.T) + np.diag(self.diagonal)
 
     @cached_property
     def _variances(self) -> Array:

@@ -34,7 +34,7 @@ class Dense(GaussianState):
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
-        return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))  # type: ignore[no-any-return]
+        return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))
 
     def trace(self, A: Array) -> Array:  # noqa: D102
         n = self.cov.shape[-1]

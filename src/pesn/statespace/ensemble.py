@@ -148,4 +148,4 @@ class Ensemble(GaussianState):
 def _between(a: Array, b: Array) -> Array:
     """The covariances by count, (…, i, j), of members a (…, M, i) and b (…, M, j)."""
     away = a - a.mean(axis=-2, keepdims=True)
-    return transpose(away) @ (b - b.mean(axis=-2, keepdims=True)) / (a.shape[-2] - 1)  # type: ignore[no-any-return]
+    return transpose(away) @ (b - b.mean(axis=-2, keepdims=True)) / (a.shape[-2] - 1)

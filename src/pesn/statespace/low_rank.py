@@ -55,7 +55,7 @@ class LowRank(GaussianState):
         return result
 
     def covariance_after(self, K: Array) -> Array:  # noqa: D102
-        return outer(K @ self.factor)  # type: ignore[no-any-return]
+        return outer(K @ self.factor)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         fresh = rng.standard_normal((*self.mean.shape[:-1], n, self.factor.shape[-1])) @ transpose(self.factor)

@@ -212,4 +212,4 @@ def _semidefinite(cov: Array) -> Array:
     std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
     values, vectors = np.linalg.eigh(symmetric(scale[..., :, None] * cov * scale[..., None, :]))
-    return outer(std[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])  # type: ignore[no-any-return]
+    return outer(std[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import MomentName, Rng
 from pesn.activations import Activation
 from pesn.moments import MomentMethod
+from pesn.moments.spline import Mesh
 
 __all__ = ["ActivationMoments", "SquareMoments", "UnitMoments"]
 
@@ -43,7 +45,7 @@ class ActivationMoments:
     ``rng`` is a generator for "monte-carlo", which draws anew at every call.
     """
 
-    def __init__(self, activation: Activation, method: str = "surface", mesh: Any = None, rng: Any = None) -> None:
+    def __init__(self, activation: Activation, method: MomentName = "surface", mesh: Mesh | None = None, rng: Rng = None) -> None:
         self.record = activation
         self.exact, self.smooth = method in ("surface", "exact"), not activation.kinks
         self._method = MomentMethod(activation, method, mesh=mesh, rng=rng)

@@ -16,20 +16,19 @@ array([0., 1.])
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import FloatArray, as_real
+from pesn._support.arguments import as_real
 from pesn._support.checks import flag, number, whole_number
+from pesn._support.types import Array, FloatArray
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
 
-Array = npt.NDArray[np.float64]
 
 _STATES = ("x", "y", "z", "vx", "vy", "vz", "roll", "pitch", "yaw", "roll_rate", "pitch_rate", "yaw_rate")
 NAMES = (*_STATES, "command_vx", "command_vy", "command_vz", "command_yaw_rate")
@@ -172,7 +171,7 @@ def _refuse_vertical(initial: Array) -> None:
         raise ValueError(f"initial_state must have a pitch (its entry 7) in (−π/2, π/2), got {worst:g}")
 
 
-def _wind_strength(wind: Any, mode: str) -> float:
+def _wind_strength(wind: float | None, mode: str) -> float:
     if wind is None:
         return _WIND if mode == "rotors" else 0.0
     number("wind", wind, 0.0, math.inf, "[)")

@@ -27,12 +27,12 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
+from pesn._support.types import Array
 from pesn.systems.stepping import Progress, Seed, for_each_run, generator, generators, refuse_divergence, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
 
-Array = npt.NDArray[np.float64]
 Control = npt.ArrayLike | Callable[[float, Array], npt.ArrayLike]
 
 NAMES = ("x", "theta", "v", "omega", "u")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.checks import number, whole_number
+from pesn._support.types import Array, Rng
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, report, rk4, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
 __all__ = ["checked_time", "lorenz", "lorenz96", "roessler", "start"]
 
-Array = npt.NDArray[np.float64]
 _MOST = 1e9  # rows of a transient: more would take days
 
 
@@ -153,7 +152,7 @@ def _flow(
     runs: int,
     steps: int,
     dt: float,
-    initial_state: Any,
+    initial_state: npt.ArrayLike | None,
     transient: float | None,
     usual_transient: float,
     rng: Seed,
@@ -191,7 +190,7 @@ def checked_time(dt: float, substeps: int, transient: float | None, usual: float
     return float(dt), math.ceil(float(passed) / float(dt) - 1e-9)
 
 
-def start(initial_state: Any, runs: int, box: tuple[tuple[float, float], ...], rng: Any) -> Array:
+def start(initial_state: npt.ArrayLike | None, runs: int, box: tuple[tuple[float, float], ...], rng: Rng) -> Array:
     """(d, runs): the states given, or one from the box for each run, which does not depend on how many others there are."""
     if initial_state is not None:
         return np.ascontiguousarray(for_each_run("initial_state", initial_state, runs, (len(box),)).T)

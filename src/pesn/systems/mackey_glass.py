@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.checks import number
+from pesn._support.types import Array
 from pesn.systems.flows import checked_time, start
 from pesn.systems.stepping import Progress, Seed, refuse_divergence, report, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
 __all__ = ["mackey_glass"]
 
-Array = npt.NDArray[np.float64]
 _MOST = 1e7  # steps in a delay, which are all held, and in a row
 
 

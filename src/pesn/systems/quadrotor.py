@@ -16,13 +16,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.checks import number
+from pesn._support.types import Array
 
 __all__ = ["PHYSICS_STEP", "SAMPLE_STEP", "Flight", "Parameters", "compiled", "fly"]
 
-Array = npt.NDArray[np.float64]
 
 PHYSICS_STEP = 0.001  # s
 SAMPLE_STEP = 0.01  # s: commands, feedback of the controllers and the rows that are recorded

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import whole_number
+from pesn._support.types import Array
 
 __all__ = ["Progress", "Seed", "for_each_run", "generator", "generators", "refuse_divergence", "report", "rk4", "sizes"]
 
-Array = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # rows done, rows in all
 Seed = Any  # what np.random.default_rng takes
 _GENERATOR = 1000  # bytes, about, of the generator that each run has
@@ -83,7 +83,7 @@ def rk4(rate: Callable[[Array], Array], x: Array, dt: float) -> Array:
     return x + dt / 6.0 * (first + 2.0 * second + 2.0 * third + fourth)
 
 
-def for_each_run(argument: str, value: Any, runs: int, shape: tuple[int, ...]) -> Array:
+def for_each_run(argument: str, value: npt.ArrayLike, runs: int, shape: tuple[int, ...]) -> Array:
     """``value`` of ``shape``, for all runs alike, or of (runs, *shape): always the latter, as a new array.
 
     >>> for_each_run("initial_state", [1.0, 2.0], 3, (2,)).shape

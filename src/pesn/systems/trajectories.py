@@ -19,18 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
 from pesn._support.files import replacing
+from pesn._support.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["KINDS", "Trajectories", "stacked"]
 
-Array = npt.NDArray[np.float64]
 KINDS = (".csv", ".parquet", ".npz")
 
 

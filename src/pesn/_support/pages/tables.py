@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 __all__ = ["Cell", "Column", "Table", "number", "powers", "table"]
 
@@ -47,7 +47,7 @@ class Table(NamedTuple):
     marked: bool
 
 
-def table(title: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Table:
+def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]]) -> Table:
     """A table of ``columns`` (names) and ``rows`` (of as many values).
 
     A column "better", or "better …", names in each row the column that is better there, or none (""); it becomes marks, unless
@@ -97,7 +97,7 @@ def powers(text: str) -> str:
     return _POWER.sub(lambda m: f"{m[1]}×10{(m[2].strip('+') + m[3]).translate(_RAISED)}", text)
 
 
-def _texts(values: Sequence[Any], printed: bool) -> list[str]:
+def _texts(values: Sequence[object], printed: bool) -> list[str]:
     """The values of a column as text; where all its numbers are whole they are shown as such, 50.0 as 50.
 
     ``printed``: with all the digits that they have.
@@ -119,16 +119,16 @@ def _texts(values: Sequence[Any], printed: bool) -> list[str]:
     return texts
 
 
-def _name(column: Any) -> str:
+def _name(column: object) -> str:
     """A column's name; of several levels, joined."""
     return " ".join(str(part) for part in column if str(part)) if isinstance(column, list | tuple) else str(column)
 
 
-def _numeric(values: Sequence[Any]) -> bool:
+def _numeric(values: Sequence[object]) -> bool:
     return any(_is_number(value) for value in values) and all(value is None or _is_number(value) for value in values)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, distributions
 
 from pesn._support.arguments import as_real
 
-__all__ = ["as_covariance", "as_tensors", "distribution_parts", "refuse_vmap"]
+__all__ = ["TensorLike", "as_covariance", "as_tensors", "distribution_parts", "refuse_vmap"]
+
+TensorLike: TypeAlias = Tensor | npt.ArrayLike
 
 # Of a correlation. Wider than for arrays: float32 covariances come out of training steps, and torch.autograd.gradcheck
 # moves one entry at a time, by 1e-6, without its mirror image.
@@ -17,7 +20,7 @@ _TOLERANCE = 1e-4
 _ROUNDING = 32.0  # units of rounding, beside a variance of 0
 
 
-def distribution_parts(given: distributions.Distribution) -> tuple[Any, Any, Any, Any]:
+def distribution_parts(given: distributions.Distribution) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """Mean, variance, covariance and factor of a distribution that is a Gaussian."""
     inner = given
     while isinstance(inner, distributions.Independent):
@@ -34,14 +37,14 @@ def distribution_parts(given: distributions.Distribution) -> tuple[Any, Any, Any
     raise TypeError(f"mean must be numbers or a Gaussian of torch.distributions ({known}), got {type(inner).__name__}")
 
 
-def refuse_vmap(name: str, value: Any) -> None:
+def refuse_vmap(name: str, value: object) -> None:
     """A TypeError inside torch.func.vmap: how many terms a series needs depends on the numbers."""
     inside = getattr(torch._C._functorch, "is_batchedtensor", None)
     if inside is not None and isinstance(value, Tensor) and inside(value):
         raise TypeError(f"{name} must not come from torch.func.vmap; give all of the batch at once, as rows (n, d)")
 
 
-def as_tensors(**given: Any) -> list[Any]:
+def as_tensors(**given: TensorLike | None) -> list[Any]:
     """All as finite real tensors of one floating dtype, on the device of the first tensor; None stays."""
     anchor = next(value for value in given.values() if isinstance(value, Tensor))
     for name, value in given.items():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
+import numpy.typing as npt
 import torch
 from scipy import special
 from torch import Tensor, distributions
 
 from pesn._support.arguments import as_count, as_real
-from pesn.adapters.torch.arguments import as_covariance, as_tensors, distribution_parts
+from pesn._support.types import AnyArray
+from pesn.adapters.torch.arguments import TensorLike, as_covariance, as_tensors, distribution_parts
 from pesn.gaussian import Gaussian
 
 __all__ = ["TensorGaussian", "to_distribution"]
@@ -33,12 +36,18 @@ class TensorGaussian(Gaussian):
     Gaussian(mean=[0. 1.], std=[1. 1.], covariance='full')
     """
 
-    _mean: Any
+    _mean: Any  # tensors, where an ordinary Gaussian has arrays
     _diagonal: Any
     _cov: Any
     _factor: Any
 
-    def __init__(self, mean: Any, var: Any = None, cov: Any = None, factor: Any = None) -> None:
+    def __init__(
+        self,
+        mean: TensorLike | distributions.Distribution,
+        var: TensorLike | None = None,
+        cov: TensorLike | None = None,
+        factor: TensorLike | None = None,
+    ) -> None:
         if isinstance(mean, distributions.Distribution):
             also = [name for name, given in (("var", var), ("cov", cov), ("factor", factor)) if given is not None]
             if also:
@@ -74,16 +83,26 @@ class TensorGaussian(Gaussian):
             raise ValueError(f"factor must have {expected}, got shape {tuple(f.shape)}")
         self._store(m, diagonal, c, f)
 
-    def _store(self, mean: Any, diagonal: Any = None, cov: Any = None, factor: Any = None, dtype: Any = None) -> TensorGaussian:
+    @classmethod
+    def _of(  # type: ignore[override]
+        cls, mean: Tensor, diagonal: Tensor | None = None, cov: Tensor | None = None, factor: Tensor | None = None
+    ) -> TensorGaussian:
+        return object.__new__(cls)._store(mean, diagonal, cov, factor)
+
+    def _store(  # type: ignore[override]
+        self, mean: Tensor, diagonal: Tensor | None = None, cov: Tensor | None = None, factor: Tensor | None = None
+    ) -> TensorGaussian:
         batch = mean.shape[:-1]
         for name, part in (("cov", cov), ("factor", factor)):
+            if part is None or part.shape[:-2] == batch:
+                continue
             try:
-                batch = batch if part is None or part.shape[:-2] == batch else torch.broadcast_shapes(batch, part.shape[:-2])  # type: ignore[no-untyped-call]
+                batch = torch.broadcast_shapes(batch, part.shape[:-2])  # type: ignore[no-untyped-call]
             except RuntimeError as error:
                 shapes = f"{tuple(part.shape)} and {tuple(mean.shape)}"
                 raise ValueError(f"{name} must have the batch shape of mean, got shapes {shapes}") from error
 
-        def keep(part: Any, event: int) -> Any:
+        def keep(part: Tensor | None, event: int) -> Tensor | None:
             return None if part is None else _expanded(part, (*batch, *part.shape[part.ndim - event :]))
 
         event = min(mean.ndim, 1)
@@ -100,44 +119,39 @@ class TensorGaussian(Gaussian):
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of all of its tensors."""
-        dtype: torch.dtype = self._mean.dtype
-        return dtype
+        return self._mean.dtype
 
     @property
     def device(self) -> torch.device:
         """The device of all of its tensors."""
-        device: torch.device = self._mean.device
-        return device
+        return self._mean.device
 
     @property
-    def mean(self) -> Tensor:
+    def mean(self) -> Tensor:  # type: ignore[override]
         """The mean, (d,) or (n, d)."""
-        mean: Tensor = self._mean
-        return mean
+        return self._mean
 
     # Computed at every call: what is kept from under torch.no_grad() would cut the graph for whoever asks next.
 
     @property
-    def var(self) -> Tensor:
+    def var(self) -> Tensor:  # type: ignore[override]
         """The variances, in the shape of the mean."""
         if self._cov is not None:
             return torch.diagonal(self._cov, dim1=-2, dim2=-1).clamp(min=0.0)
-        var: Tensor = self._diagonal if self._factor is None else self._diagonal + self._factor.square().sum(-1)
-        return var
+        return self._diagonal if self._factor is None else self._diagonal + self._factor.square().sum(-1)
 
     @property
-    def std(self) -> Tensor:
+    def std(self) -> Tensor:  # type: ignore[override]
         """The standard deviations, in the shape of the mean; their gradient is 0 where they are."""
         var = self.var
         live = var > 0.0
         return torch.where(live, torch.where(live, var, torch.ones_like(var)).sqrt(), torch.zeros_like(var))
 
     @property
-    def cov(self) -> Tensor:
+    def cov(self) -> Tensor:  # type: ignore[override]
         """The covariance, (d, d) or (n, d, d)."""
         if self._cov is not None or self._mean.ndim == 0:
-            cov: Tensor = self._diagonal if self._cov is None else self._cov
-            return cov
+            return self._diagonal if self._cov is None else self._cov
         dense = torch.diag_embed(self._diagonal)
         return dense if self._factor is None else dense + self._factor @ self._factor.mT
 
@@ -148,7 +162,7 @@ class TensorGaussian(Gaussian):
 
     # ---------------------------------------------------------------- what one asks of it
 
-    def interval(self, level: float) -> tuple[Tensor, Tensor]:
+    def interval(self, level: float) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """The central interval of each coordinate that holds it with probability ``level``: (low, high)."""
         value = as_real("level", level)
         if value.ndim or not 0.0 < value < 1.0:
@@ -156,7 +170,7 @@ class TensorGaussian(Gaussian):
         reach = self.std * float(-special.ndtri(0.5 * (1.0 - float(value))))
         return self.mean - reach, self.mean + reach
 
-    def sample(self, n: int, rng: Any = None) -> Tensor:  # type: ignore[override]
+    def sample(self, n: int, rng: int | torch.Generator | None = None) -> Tensor:  # type: ignore[override]
         """``n`` draws, (n, d) or (n, batch, d), differentiable; ``rng`` is a seed, a ``torch.Generator`` or None."""
         count = as_count("n", n)
         if rng is not None and not isinstance(rng, torch.Generator):
@@ -174,9 +188,9 @@ class TensorGaussian(Gaussian):
         result = self.mean + TensorGaussian._of(self._mean, self._diagonal).std * draw(*self._mean.shape)
         if self._factor is not None:
             result = result + (self._factor @ draw(*self.batch_shape, self._factor.shape[-1])[..., None])[..., 0]
-        return result  # type: ignore[no-any-return]
+        return result
 
-    def logpdf(self, x: Any) -> Tensor:
+    def logpdf(self, x: TensorLike) -> Tensor:  # type: ignore[override]
         """The logarithm of the density at ``x``, (…, d) against the batch; the covariance must be positive definite."""
         given = x if isinstance(x, Tensor) else as_real("x", x)
         point = torch.as_tensor(given, dtype=self.dtype, device=self.device)
@@ -187,10 +201,9 @@ class TensorGaussian(Gaussian):
         except RuntimeError as error:
             shapes = f"{tuple(point.shape)} and {tuple(self._mean.shape)}"
             raise ValueError(f"x must broadcast against the batch, got shapes {shapes}") from error
-        result: Tensor = self.to_torch().log_prob(point)
-        return result
+        return self.to_torch().log_prob(point)
 
-    def affine(self, A: Any, b: Any = None) -> TensorGaussian:
+    def affine(self, A: TensorLike, b: TensorLike | None = None) -> TensorGaussian:
         """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate."""
         parts = as_tensors(mean=self._mean, A=A, b=0.0 if b is None else b)
         matrix, offset = parts[1], parts[2]
@@ -200,10 +213,13 @@ class TensorGaussian(Gaussian):
             raise ValueError(f"A must have shape (p, {self.dim}) or be a number, got shape {tuple(matrix.shape)}")
         if offset.shape not in ((), (1,), matrix.shape[:1]):
             raise ValueError(f"b must have shape ({len(matrix)},), got {tuple(offset.shape)}")
-        x: Any = TensorGaussian._of(*(None if part is None else part.to(matrix.dtype) for part in self._kept()))
-        return x._times(matrix, offset)  # type: ignore[no-any-return]
+        return self._cast(matrix.dtype)._times(matrix, offset)
 
-    def _times(self, matrix: Tensor, offset: Tensor) -> Any:
+    def _cast(self, dtype: torch.dtype) -> TensorGaussian:
+        mean, *others = self._kept()
+        return TensorGaussian._of(mean.to(dtype), *(None if part is None else part.to(dtype) for part in others))
+
+    def _times(self, matrix: Tensor, offset: Tensor) -> TensorGaussian:
         """``affine`` without the checks, in one dtype."""
         if self._cov is not None:
             cov = matrix @ self._cov @ matrix.mT
@@ -214,21 +230,21 @@ class TensorGaussian(Gaussian):
                 cov = cov + root @ root.mT
         return TensorGaussian._of(self._mean @ matrix.mT + offset, cov=0.5 * (cov + cov.mT))
 
-    def _kept(self) -> tuple[Any, Any, Any, Any]:
+    def _kept(self) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """Mean, diagonal, covariance and factor, a scalar as a vector of one."""
         parts = self._mean, self._diagonal, self._cov, self._factor
         return parts if self._mean.ndim else (self._mean[None], self._diagonal[None], None, None)
 
-    def marginal(self, indices: Any) -> TensorGaussian:
+    def marginal(self, indices: npt.ArrayLike | slice) -> TensorGaussian:
         """The coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
         i = torch.as_tensor(self._positions(indices), device=self.device)
         mean, diagonal, cov, factor = self._kept()
         rows = (None if part is None else part.index_select(axis, i) for part, axis in ((diagonal, -1), (cov, -1), (factor, -2)))
         diagonal, cov, factor = rows
         cov = None if cov is None else cov.index_select(-2, i)
-        return TensorGaussian._of(mean.index_select(-1, i), diagonal, cov, factor)  # type: ignore[return-value]
+        return TensorGaussian._of(mean.index_select(-1, i), diagonal, cov, factor)
 
-    def _only_arrays(self, *_: Any, **__: Any) -> Any:
+    def _only_arrays(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("join, condition and observe are for arrays; use .numpy() first, which leaves the graph")
 
     join = condition = observe = _only_arrays
@@ -236,12 +252,11 @@ class TensorGaussian(Gaussian):
     def numpy(self) -> Gaussian:
         """As a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
 
-        def array(part: Any) -> Any:
-            if part is None:
-                return None
+        def array(part: Tensor) -> AnyArray:
             return part.detach().cpu().to(part.dtype if part.dtype.itemsize >= 4 else torch.float32).numpy()
 
-        return Gaussian._of(array(self._mean), array(self._diagonal), array(self._cov), array(self._factor))
+        parts = (None if part is None else array(part) for part in (self._diagonal, self._cov, self._factor))
+        return Gaussian._of(array(self._mean), *parts)
 
 
 def to_distribution(x: Gaussian) -> distributions.Distribution:
@@ -254,8 +269,8 @@ def to_distribution(x: Gaussian) -> distributions.Distribution:
     Independent(Normal(loc: torch.Size([2]), scale: torch.Size([2])), 1)
     """
     if not isinstance(x, TensorGaussian):
-        parts = (None if a is None else torch.tensor(a) for a in (x._mean, x._diagonal, x._cov, x._factor))
-        return to_distribution(TensorGaussian._of(*parts))
+        parts = (None if a is None else torch.tensor(a) for a in (x._diagonal, x._cov, x._factor))
+        return to_distribution(TensorGaussian._of(torch.tensor(x._mean), *parts))
     singular = "to_torch needs a positive definite covariance, got a singular one; add a variance"
     if x._cov is not None:
         if torch.linalg.cholesky_ex(x._cov).info.any():
@@ -271,7 +286,7 @@ def to_distribution(x: Gaussian) -> distributions.Distribution:
     return distributions.Independent(normal, 1) if x._mean.ndim else normal
 
 
-def _expanded(tensor: Tensor, shape: Any) -> Tensor:
+def _expanded(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """``tensor`` itself where it has the shape: the user's own leaf, whose ``.grad`` he will read."""
     return tensor if tensor.shape == torch.Size(shape) else tensor.expand(shape)
 
@@ -279,8 +294,6 @@ def _expanded(tensor: Tensor, shape: Any) -> Tensor:
 def _root(cov: Tensor) -> Tensor:
     factored: Any = torch.linalg.cholesky_ex(cov)
     if not factored.info.any():
-        root: Tensor = factored.L
-        return root
+        return factored.L
     values, vectors = torch.linalg.eigh(cov)
-    turned: Tensor = vectors * values.clamp(min=0.0).sqrt()[..., None, :]
-    return turned
+    return vectors * values.clamp(min=0.0).sqrt()[..., None, :]

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pesn._support.types import Array, NetworkCovariance
 from pesn.adapters.torch.arguments import refuse_vmap
 from pesn.adapters.torch.functions import MODULES, Function, function_of
 from pesn.adapters.torch.gaussian import TensorGaussian
 from pesn.adapters.torch.moments import between, units, working_dtype
 from pesn.gaussian import Gaussian
+from pesn.moments import UnitMethod
 from pesn.networks.dense import Dense, through_layers
 
 __all__ = ["as_layers", "propagate"]
@@ -38,7 +40,9 @@ class _Layer:
     active: str = ""
 
 
-def propagate(network: nn.Module, x: Gaussian, method: Any = "surface", covariance: str = "full") -> list[Gaussian]:
+def propagate(
+    network: nn.Module, x: Gaussian, method: UnitMethod = "surface", covariance: NetworkCovariance = "full"
+) -> list[Gaussian]:
     """The Gaussian after each layer, for :func:`pesn.propagate`.
 
     A layer is an affine map (Linear, BatchNorm1d, or the one after the other) with the activation behind it: what a
@@ -59,12 +63,12 @@ def propagate(network: nn.Module, x: Gaussian, method: Any = "surface", covarian
     for tensor in (t for layer in layers for t in (layer.weight, layer.bias) if t is not None):
         dtype = torch.promote_types(dtype, tensor.dtype)
     work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits is not semi-definite for long
-    state = _cast(x, work)
+    state = x._cast(work)
     states: list[Gaussian] = []
     for layer in layers:
         z = _finite(_affine(layer, state, covariance == "full", work), layer.affine or layer.active)
         state = _finite(_activate(layer, z, covariance == "full"), layer.active or layer.affine)
-        states.append(state if dtype == work else _finite(_cast(state, dtype), layer.active or layer.affine))
+        states.append(state if dtype == work else _finite(state._cast(dtype), layer.active or layer.affine))
     return states or [x]
 
 
@@ -75,7 +79,7 @@ def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
     [Dense(3 -> 2, 'relu'), Dense(2 -> 1, 'identity')]
     """
 
-    def array(tensor: Tensor) -> Any:
+    def array(tensor: Tensor) -> Array:
         return tensor.detach().cpu().double().numpy()
 
     result = []
@@ -90,11 +94,7 @@ def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
 # ---------------------------------------------------------------- on tensors
 
 
-def _cast(x: Any, dtype: torch.dtype) -> Any:
-    return TensorGaussian._of(*(None if part is None else part.to(dtype) for part in x._kept()))
-
-
-def _affine(layer: _Layer, x: Any, full: bool, dtype: torch.dtype) -> Any:
+def _affine(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) -> TensorGaussian:
     if layer.weight is None:
         return x
     weight = layer.weight.to(dtype)
@@ -109,7 +109,7 @@ def _affine(layer: _Layer, x: Any, full: bool, dtype: torch.dtype) -> Any:
     return TensorGaussian._of(x._mean @ weight.mT + bias, x.var @ weight.square().mT)
 
 
-def _finite(x: Any, name: str) -> Any:
+def _finite(x: TensorGaussian, name: str) -> TensorGaussian:
     """``x`` itself, refused where it is not finite."""
     var = x.var if x._cov is None else x._cov
     for what, part in (("mean", x._mean), ("variance", var)):
@@ -118,7 +118,7 @@ def _finite(x: Any, name: str) -> Any:
     return x
 
 
-def _activate(layer: _Layer, z: Any, full: bool) -> Any:
+def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
     if layer.function is None:
         return z
     dtype, work = z._mean.dtype, working_dtype(z._mean.device)
@@ -204,7 +204,7 @@ def _name(place: str, module: nn.Module) -> str:
     return f"layer {place}, {kind}{sizes}," if place else f"network, {kind}{sizes},"
 
 
-def _number(place: str, module: Any, name: str, shape: tuple[int, ...]) -> Any:
+def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) -> Tensor | None:
     """A parameter or buffer of ``module``, refused where it is not finite, real and of its shape."""
     value = getattr(module, name)
     if value is None:
@@ -219,7 +219,7 @@ def _number(place: str, module: Any, name: str, shape: tuple[int, ...]) -> Any:
     return value
 
 
-def _normalisation(place: str, module: Any, weight: Any, bias: Any) -> tuple[Tensor, Tensor]:
+def _normalisation(place: str, module: nn.BatchNorm1d, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """BatchNorm in eval mode as factor and offset."""
     mean, var = (_number(place, module, name, (module.num_features,)) for name in ("running_mean", "running_var"))
     if mean is None or var is None:

@@ -28,15 +28,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
+from pesn._support.types import Array
 from pesn.activations import Activation, get
 from pesn.moments import exact
 
 __all__ = ["COLUMNS", "FARTHEST", "FOLD", "ROWS", "SHIPPED", "Surface", "build", "load", "save"]
 
-Array = npt.NDArray[np.float64]
 
 FOLD = 5.0
 FARTHEST = 24.0  # |a| beyond which the tails stand for f: 1 − tanh is 1e-14 there at v = 0, less elsewhere

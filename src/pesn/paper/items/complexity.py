@@ -12,9 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 import pesn
+from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.operations import KINDS, Terms, recount, words
 from pesn.paper.result import Result, Settings, Tasks, Verdict
@@ -76,7 +76,6 @@ PUBLISHED: list[dict[str, Any]] = [
     for kind, terms in zip(KINDS, row, strict=True)
 ]
 
-Array = npt.NDArray[np.float64]
 _MONTE_CARLO, _PLAIN, _ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain NumPy", "analytic"
 _SPLINE, _SURFACE = "spline, compiled (pesn)", "surface (pesn)"
 _JUDGED = (_MONTE_CARLO, _PLAIN, _ANALYTIC)
@@ -100,11 +99,15 @@ def parameters(quick: bool) -> dict[str, Any]:
 # ---------------------------------------------------------------- time
 
 
-def _call(method: str, mean: Array, var: Array, seed: int) -> Any:
+_NAMES: dict[str, MomentName] = {
+    _MONTE_CARLO: "monte-carlo", _SPLINE: "spline", _ANALYTIC: "analytic", _SURFACE: "surface",
+}  # fmt: skip
+
+
+def _call(method: str, mean: Array, var: Array, seed: int) -> tuple[FloatArray, ...]:
     if method == _PLAIN:
         return plain_spline(mean, var)
-    name = {_MONTE_CARLO: "monte-carlo", _SPLINE: "spline", _ANALYTIC: "analytic", _SURFACE: "surface"}[method]
-    return pesn.moments("tanh", mean, var, method=name, **({"rng": seed} if method == _MONTE_CARLO else {}))
+    return pesn.moments("tanh", mean, var, method=_NAMES[method], rng=seed if method == _MONTE_CARLO else None)[:2]
 
 
 def measure(units: dict[str, list[int]], rounds: int, seed: int) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.metrics import entropy
 from pesn.paper.items import network as cart
 from pesn.paper.items.network import Network
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ABOUT", "CLAIMS", "ERRATA", "LENGTHS", "NAME", "PUBLISHED", "TITLE", "parameters", "run"]
 
-Array = npt.NDArray[np.float64]
 
 NAME = "entropy"
 TITLE = "Entropy of the units, and how soon they forget their start"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import special as sc
 
 import pesn
+from pesn._support.types import Array
 from pesn.paper.result import Result, Settings, Tasks, Verdict
 from pesn.plotting import COLOURS
 
@@ -56,7 +57,6 @@ PUBLISHED: dict[str, Any] = {
     "bound of the mean": 4.21321e-5,
 }
 
-Array = npt.NDArray[np.float64]
 _SQUARE_FOURTH = 16.0  # sup|(tanh²)⁗|, at 0
 _ROUNDING = 1e-14
 

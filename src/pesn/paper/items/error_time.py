@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 import pesn
+from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.result import Result, Settings, Tasks, Verdict
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ ERRATA = (8,)
 CLAIMS = ("analytic-constant-spline-converges",)
 PUBLISHED = None  # a figure without printed numbers
 
-Array = npt.NDArray[np.float64]
 _ROOT = math.sqrt(2.0 * math.pi)
 _PLAIN, _SPLINE, _SAMPLES, _ANALYTIC = "spline, plain NumPy", "spline, compiled", "Monte Carlo", "analytic"
 _MIXTURE, _SURFACE, _EXACT = "mixture (pesn)", "surface (pesn)", "exact (pesn)"
@@ -126,8 +125,8 @@ def _calls(given: dict[str, Any]) -> dict[tuple[str, int], Callable[[Array, Arra
     """(method, its size) -> function of mean, variance and a seed."""
     low, high = given["interval"]
 
-    def use(method: str, m: Array, v: Array, seed: int, **options: Any) -> Any:
-        return pesn.moments("tanh", m, v, method=method, **options, **({"rng": seed} if method == "monte-carlo" else {}))
+    def use(method: MomentName, m: Array, v: Array, seed: int, **options: Any) -> tuple[FloatArray | None, ...]:
+        return pesn.moments("tanh", m, v, method=method, rng=seed if method == "monte-carlo" else None, **options)
 
     def plain(mesh: pesn.Mesh, m: Array, v: Array, _: int) -> Any:
         return plain_spline(m, v, mesh)

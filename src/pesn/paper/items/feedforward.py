@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 import pesn
+from pesn._support.types import FloatArray, MomentName, Rng
 from pesn.paper.result import Result, Settings, Tasks, Verdict
 
 if TYPE_CHECKING:
@@ -81,7 +81,6 @@ PUBLISHED: list[dict[str, Any]] = [
     for layer, value in zip(_SHOWN[network], values, strict=True)
 ]
 
-Array = npt.NDArray[np.float64]
 _METHODS = ("spline", "analytic", "full")  # "full": this library's own, with all covariances
 _LABELS = {"spline": "spline (paper)", "analytic": "analytic (paper)", "full": "pesn, full covariance"}
 _SATURATED, _ANY, _SCALED = "saturated draws", "any draw", "weights 1/√n"
@@ -119,9 +118,9 @@ def saturation(seed: int) -> float:
     return float(np.min(0.5 * np.abs(W.sum(axis=1)) / (0.1 * np.sqrt(np.square(W).sum(axis=1)))))
 
 
-def diagonal(network: Sequence[pesn.Dense], x: pesn.Gaussian, method: str) -> list[tuple[Array, Array]]:
+def diagonal(network: Sequence[pesn.Dense], x: pesn.Gaussian, method: MomentName) -> list[tuple[FloatArray, FloatArray]]:
     """Mean and variance of every layer without covariances, as in the paper, a negative variance raised to 0."""
-    mean, var, layers = np.asarray(x.mean), np.broadcast_to(x.var, np.shape(x.mean)), []
+    mean, var, layers = x.mean, np.broadcast_to(x.var, np.shape(x.mean)), []
     for layer in network:
         mean, var = layer.W @ mean + layer.b, np.square(layer.W) @ var
         if layer.activation.name == "tanh":
@@ -131,7 +130,9 @@ def diagonal(network: Sequence[pesn.Dense], x: pesn.Gaussian, method: str) -> li
     return layers
 
 
-def sample(network: Sequence[pesn.Dense], x: pesn.Gaussian, n: int, rng: Any) -> tuple[list[tuple[Array, Array]], Array]:
+def sample(
+    network: Sequence[pesn.Dense], x: pesn.Gaussian, n: int, rng: Rng
+) -> tuple[list[tuple[FloatArray, FloatArray]], FloatArray]:
     """Mean and variance of every layer over n samples, and the samples of the output, sorted."""
     # The first layer's inputs are jointly Gaussian: drawing them, not the 1024 they are made of, is the same in distribution.
     h = x.affine(network[0].W, network[0].b).sample(n, rng=rng)
@@ -142,7 +143,7 @@ def sample(network: Sequence[pesn.Dense], x: pesn.Gaussian, n: int, rng: Any) ->
     return layers, np.sort(h[:, 0])
 
 
-def distance(samples: Array, mean: float, std: float) -> float:
+def distance(samples: FloatArray, mean: float, std: float) -> float:
     """The largest distance between the distribution functions of sorted samples and of N(mean, std²).
 
     >>> round(distance(np.array([-1.0, 1.0]), 0.0, 1e-9), 6)
@@ -161,7 +162,7 @@ def through(name: str, scaling: str, seed: int, samples: int) -> dict[str, Any]:
     network, x = draw_network(name, scaling, seed), _input()
     truth, out = sample(network, x, samples, np.random.default_rng([seed, 1]))
     ours = pesn.propagate(network, x, return_layers=True)
-    layers = {
+    layers: dict[str, list[tuple[FloatArray, FloatArray]]] = {
         "spline": diagonal(network, x, "spline-raw"),
         "analytic": diagonal(network, x, "analytic"),
         "full": [(y.mean, y.var) for y in ours],

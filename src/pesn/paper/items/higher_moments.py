@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pesn
+from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.items.moments_grid import axes_of, blocks_of, sample
 from pesn.paper.result import Result, Settings, Tasks, Verdict
 from pesn.plotting import COLOURS
@@ -48,9 +49,8 @@ PUBLISHED: dict[str, Any] = {
     "variance below which they err": "10e-6",
 }
 
-Array = npt.NDArray[np.float64]
 MOMENTS = ("mean", "variance", "skewness", "kurtosis")
-FORMS = {"spline-raw": ("paper's form", COLOURS[1]), "spline": ("pesn's spline", COLOURS[2])}
+FORMS: dict[MomentName, tuple[str, str]] = {"spline-raw": ("paper's form", COLOURS[1]), "spline": ("pesn's spline", COLOURS[2])}
 _THRESHOLDS = (1e-6, 1e-5)  # as the claim is read, and as the caption prints it, 10e-6
 _WRONG = 0.1  # of a skewness or kurtosis
 _FLOOR = 1e-17
@@ -77,7 +77,7 @@ def parameters(quick: bool) -> dict[str, Any]:
     }
 
 
-def printed_kurtosis(mean: Array, var: Array, kurtosis: Array) -> Array:
+def printed_kurtosis(mean: FloatArray, var: FloatArray, kurtosis: FloatArray) -> FloatArray:
     """What the printed formula makes of a distribution with this mean, variance and kurtosis: A₂² in place of A₂."""
     second = var + mean * mean
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pesn
+from pesn._support.types import Array
 from pesn.moments.analytic import formulas
 from pesn.paper.result import Result, Settings, Tasks, Verdict
 from pesn.plotting import COLOURS
@@ -45,7 +46,6 @@ ERRATA = (8, 10)
 CLAIMS = ("error-drops-in-saturation",)
 PUBLISHED = None  # the paper prints a picture, no numbers
 
-Array = npt.NDArray[np.float64]
 
 METHODS = {
     "analytic": ("analytic (paper)", COLOURS[0]),

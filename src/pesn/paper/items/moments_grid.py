@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pesn
+from pesn._support.types import Array
 from pesn.paper.items.moments import METHODS, answer
 from pesn.paper.result import Result, Settings, Tasks, Verdict
 
@@ -47,7 +48,6 @@ ERRATA = (8, 10)
 CLAIMS = ("spline-beats-analytic", "analytic-overestimates")
 PUBLISHED = None  # the paper prints pictures, no numbers
 
-Array = npt.NDArray[np.float64]
 _ROWS = 4  # variances a work unit
 _FLOOR = 1e-17  # errors that are exactly 0 are drawn here
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.moments import moments
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "LABELS", "STATES", "Network", "chunks", "learn", "origins", "parameters"]
 
-Array = npt.NDArray[np.float64]
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 COLUMNS = {"position": 0, "velocity": 2, "angle": 1, "angular velocity": 3}  # where each stands in [x, θ, ẋ, ω]

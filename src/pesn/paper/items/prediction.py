@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn import Forecaster, Mesh, ProbabilisticESN
-from pesn._support.arguments import FloatArray
+from pesn._support.types import Array, FloatArray
 from pesn.activations import get
 from pesn.readout.online import go_on
 from pesn.readout.online import learn as learn_online
@@ -48,7 +48,6 @@ __all__ = [
     "updated",
 ]
 
-Array = npt.NDArray[np.float64]
 
 # The paper's network keeps variances alone and passes tanh by splines; ours keeps all covariances.
 FORMS: dict[str, dict[str, Any]] = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.paper.items.prediction import FORMS, Robot
 from pesn.paper.items.prediction_study import WEIGHTS, Compared, Study
 from pesn.plotting import COLOURS
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_agreement", "draw_fair", "draw_states", "draw_updating"]
 
-Array = npt.NDArray[np.float64]
 _COLOUR = {"diagonal": COLOURS[1], "full": COLOURS[0]}
 _LABEL = {"diagonal": "diagonal (the paper): mean, ±2σ", "full": "full covariance (ours): mean, ±2σ"}
 _SIZE = 8.5  # pt

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.paper.items import prediction
 from pesn.paper.items.prediction import FORMS, Case, Robot, Samples
 from pesn.paper.items.prediction_verdicts import OFF, WIDE, steps_text
@@ -24,7 +25,6 @@ __all__ = [
     "study",
 ]
 
-Array = npt.NDArray[np.float64]
 
 # Three ways of having weights; the last is Algorithm 3 to the letter.
 WEIGHTS = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.paper.items.prediction import steps_until
 from pesn.paper.result import Verdict
 
@@ -25,7 +25,6 @@ __all__ = [
     "steps_text",
 ]
 
-Array = npt.NDArray[np.float64]
 OFF, WIDE = 0.1, 0.1  # a mean has left by 0.1 σ, a deviation by 10 %
 
 

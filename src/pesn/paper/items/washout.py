@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.paper.items import network as cart
 from pesn.paper.items.network import COLUMNS, STATES, Network
 from pesn.paper.items.washout_tables import METHODS, PUBLISHED, as_frame, counts, judge, notes, published, tables
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ABOUT", "CLAIMS", "ERRATA", "LENGTHS", "NAME", "PUBLISHED", "TITLE", "parameters", "run"]
 
-Array = npt.NDArray[np.float64]
 
 NAME = "washout"
 TITLE = "Forecast error after a short washout"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.paper.items.network import LABELS, STATES
 from pesn.paper.result import Verdict
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "PUBLISHED", "as_frame", "cells", "counts", "judge", "notes", "published", "tables", "win_count"]
 
-Array = npt.NDArray[np.float64]
 Kind = Literal["holds", "does not hold", "corrected"]
 
 STATISTICS = ("mean", "min", "max")

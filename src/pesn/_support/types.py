@@ -1,0 +1,45 @@
+"""Names of the types that signatures share: arrays, what can become one, seeds, paths, and the named choices.
+
+A checker reads them, nothing else does: arguments are checked by value, where they are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "AnyArray",
+    "Array",
+    "CovarianceForm",
+    "FloatArray",
+    "Lengths",
+    "MomentName",
+    "NetworkCovariance",
+    "PathLike",
+    "RandomState",
+    "Rng",
+    "TableLike",
+]
+
+Array: TypeAlias = npt.NDArray[np.float64]
+FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]  # float32 or float64: what users are given
+AnyArray: TypeAlias = npt.NDArray[Any]  # of the precision that it was given in
+
+TableLike: TypeAlias = "npt.ArrayLike | pd.DataFrame | pd.Series[Any]"  # rows are time
+Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]  # rows of each sequence, one after the other
+PathLike: TypeAlias = str | os.PathLike[str]
+
+RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None  # of an estimator, as in scikit-learn
+Rng: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None  # SPEC 7
+
+CovarianceForm: TypeAlias = Literal["full", "diagonal", "low-rank"]  # of the units of a reservoir
+NetworkCovariance: TypeAlias = Literal["full", "diagonal"]  # of the units of a feed-forward network
+MomentName: TypeAlias = Literal["surface", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]

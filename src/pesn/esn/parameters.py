@@ -1,0 +1,103 @@
+"""A network's parameters, checked when it learns: each is named where it is wrong.
+
+Those of the reservoir (``spectral_radius``, ``topology``, ``activation``, ...) are checked where it is drawn,
+:func:`pesn.reservoir.weights.draw`.
+
+>>> from pesn import EchoStateNetwork
+>>> check_network(EchoStateNetwork(forgetting=2.0))
+Traceback (most recent call last):
+ValueError: forgetting must lie in (0, 1], got 2.0
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from pesn._support.checks import number, whole_number
+from pesn.esn.estimator import ReservoirEstimator
+from pesn.gaussian import Gaussian
+from pesn.moments import named_method
+from pesn.reservoir.weights import Reservoir, draw
+
+if TYPE_CHECKING:
+    from pesn.esn.probabilistic import ProbabilisticESN
+
+__all__ = ["check_network", "check_no_share", "check_probabilistic", "draw_reservoir", "generator"]
+
+_LARGEST = 1e100  # of a parameter that is squared and summed
+_COVARIANCES = ("auto", "full", "low-rank", "diagonal")
+_STARTS = ("learned", "stationary", "zero")
+
+
+def check_network(esn: ReservoirEstimator) -> None:
+    """What both networks have."""
+    if isinstance(esn.washout, str):
+        if esn.washout != "auto":
+            raise ValueError(f"washout must be a number of rows or 'auto', got {esn.washout!r}")
+    else:
+        whole_number("washout", esn.washout, 0)
+    number("noise", esn.noise, 0.0, _LARGEST, "[]")
+    number("ridge", esn.ridge, 0.0, _LARGEST, "[]")
+    if 0.0 < esn.ridge < 1.0 / _LARGEST:
+        raise ValueError(f"ridge must be 0 or lie in [{1.0 / _LARGEST:g}, {_LARGEST:g}], got {esn.ridge!r}")
+    number("forgetting", esn.forgetting, 0.0, 1.0, "(]")
+    if esn.rls_delta is not None:
+        number("rls_delta", esn.rls_delta, 1.0 / _LARGEST, _LARGEST, "[]")
+
+
+def check_probabilistic(esn: ProbabilisticESN) -> None:
+    """What the probabilistic network has, all that both have included."""
+    check_network(esn)
+    whole_number("rank", esn.rank, 1)
+    named_method("moments", esn.moments)
+    if not isinstance(esn.covariance, str) or esn.covariance not in _COVARIANCES:
+        raise ValueError(f"covariance must be one of {', '.join(map(repr, _COVARIANCES))}, got {esn.covariance!r}")
+    start = esn.initial_state
+    if not isinstance(start, Gaussian) and (not isinstance(start, str) or start not in _STARTS):
+        kinds = f"one of {', '.join(map(repr, _STARTS))} or a pesn.Gaussian over the units"
+        raise ValueError(f"initial_state must be {kinds}, got {start!r}")
+    if isinstance(esn.process_noise, str):
+        if esn.process_noise != "auto":
+            raise ValueError(f"process_noise must be 'auto' or a number, 0 or more, got {esn.process_noise!r}")
+    else:
+        number("process_noise", esn.process_noise, 0.0, 1e6, "[]")
+
+
+def check_no_share(process_noise: Any) -> None:
+    """A ValueError where a network that ``fit`` has not seen is to have process noise."""
+    if process_noise not in ("auto", 0):
+        raise ValueError(
+            f"process_noise must be 0 or 'auto' before fit, which finds out what it is a share of, got {process_noise!r}"
+        )
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """What a call draws from; an integer always gives the same numbers, a RandomState is moved on."""
+    try:
+        whole = isinstance(random_state, Integral)
+        return np.random.default_rng(random_state if whole else check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError):
+        expected = "None, a whole number, 0 or more, or a RandomState"
+        raise ValueError(f"random_state must be {expected}, got {random_state!r}") from None
+
+
+def draw_reservoir(esn: ReservoirEstimator, n_inputs: int, n_outputs: int, rng: np.random.Generator) -> Reservoir:
+    """The reservoir that a network's parameters ask for."""
+    return draw(
+        esn.n_units,
+        n_inputs,
+        n_outputs,
+        spectral_radius=esn.spectral_radius,
+        leak_rate=esn.leak_rate,
+        density=esn.density,
+        input_scaling=esn.input_scaling,
+        feedback_scaling=esn.feedback_scaling,
+        bias_scaling=esn.bias_scaling,
+        topology=esn.topology,
+        activation=esn.activation,
+        rng=rng,
+    )

@@ -1,0 +1,137 @@
+"""How the probabilistic network runs: its parameters as an open loop, where its sequences start, what it predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pesn.activations import Activation, get
+from pesn.esn.training import Drive, in_threads
+from pesn.gaussian import Gaussian
+from pesn.learning.process_noise import form_of, process_noise
+from pesn.moments import named_method
+from pesn.readout.ridge import PARTS, Readout, predictive_variance
+from pesn.reservoir.drive import Reservoir, State
+from pesn.reservoir.initial_state import Start
+from pesn.reservoir.open_loop import OpenLoop, predict_rows, state_of
+from pesn.reservoir.sequences import Array, Rows, blocks, features
+from pesn.statespace import ActivationMoments
+
+__all__ = ["Propagation", "beginning", "gaussian", "initial_state", "predict_sequences", "transform_sequences"]
+
+_SETTLED = 1e-12  # of the outputs' noise: below, the state passes for certain
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """How a Gaussian state is carried through the units: parameters of :class:`pesn.ProbabilisticESN`.
+
+    ``rng`` draws for the moments "monte-carlo"; the others need none.
+    """
+
+    activation: str | Activation
+    moments: Any
+    covariance: str
+    rank: int
+    noise: float
+    rng: Any = None
+
+    @property
+    def units(self) -> ActivationMoments:
+        """How moments pass the units."""
+        method, mesh = named_method("moments", self.moments)
+        return ActivationMoments(get(self.activation), method, mesh, self.rng)
+
+    def without_readout(self, reservoir: Reservoir) -> OpenLoop:
+        """The reservoir alone, as ``fit`` drives it."""
+        weights = np.zeros((reservoir.n_outputs, 1 + reservoir.n_inputs + reservoir.n_units))
+        form = form_of(self.covariance, reservoir.n_units, self.rank)
+        noise = process_noise(None, 0.0, self.noise, reservoir.n_units)
+        return OpenLoop(reservoir, weights, self.units, form, self.rank, noise, moments=self.moments, rng=self.rng)
+
+    def with_readout(self, reservoir: Reservoir, readout: Readout, start: Start | None, noise_scale: float) -> OpenLoop:
+        """With its readout, as ``predict`` runs it: ``noise_scale`` times the long run's covariance is process noise."""
+        return replace(
+            self.without_readout(reservoir),
+            weights=np.asarray(readout.weights, float),
+            weights_root=np.asarray(readout.covariance_root, float),
+            process_noise=process_noise(start, noise_scale, self.noise, reservoir.n_units),
+            settled=_SETTLED * float(np.diagonal(readout.residual_cov).min()),
+        )
+
+
+def gaussian(loop: OpenLoop) -> Drive:
+    """A network of uncertain states, whose means the readout learns from; what is called noise is variance here."""
+
+    def drive(z: Array, var: Array | None, state: State, targets: Array) -> tuple[Array, State]:
+        path, state = predict_rows(loop, z, var, state, clamp=targets)
+        return features(z, path.probed["units"]), state
+
+    return drive
+
+
+def initial_state(given: Any, reservoir: Reservoir) -> State:
+    """Where sequences start in ``fit``: at a given Gaussian over the units, else at zero."""
+    n, m = reservoir.n_units, reservoir.n_outputs
+    if not isinstance(given, Gaussian):
+        return State(np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(m))
+    if given.mean.shape != (n,):
+        raise ValueError(f"initial_state must be a Gaussian over the {n} units, got one of shape {given.mean.shape}")
+    return state_of(given, m)
+
+
+def beginning(given: Any, reservoir: Reservoir, start: Start | None) -> State:
+    """Where sequences start in ``predict``: as in ``fit``, or by what ``start`` has learnt."""
+    zero = initial_state(given, reservoir)
+    if start is None or isinstance(given, Gaussian) or given == "zero":
+        return zero
+    if given == "stationary":
+        mean, root = start.stationary()
+        return state_of(Gaussian(mean, factor=root.T, var=np.zeros(len(mean))), reservoir.n_outputs)
+    return zero._replace(rows=np.empty((0, reservoir.n_inputs)))  # the first rows say where
+
+
+def predict_sequences(
+    loop: OpenLoop,
+    readout: Readout,
+    rows: Rows,
+    starts: list[tuple[slice, State]],
+    start: Start | None,
+    parts: Collection[str] | None,
+) -> tuple[Array, Array | None, list[State]]:
+    """Means (n, m) of the outputs, the sum (n, m, m) of the wanted ``parts`` of their covariance, and the last states.
+
+    The parts: of the state, W Σ_b Wᵀ; of the residuals; and of the readout's weights. None: no covariance is wanted.
+    """
+    n, m = len(rows.mean), len(readout.weights)
+    mean, ends = np.empty((n, m)), []
+    cov = np.empty((n, m, m)) if parts is not None else None
+    for sequence, state in starts:
+        for block in blocks(sequence):
+            z, var = rows.take(block)
+            path, state = predict_rows(loop, z, var, state, start)
+            mean[block] = path.mean
+            if cov is not None and parts is not None:
+                found = predictive_variance(readout, features(z, path.probed["units"]), full=True)
+                found["state"] = path.probed["cov"]
+                found["weights"] += path.probed["leverage"][:, None, None] * readout.residual_cov
+                cov[block] = sum((found[name] for name in PARTS if name in parts), np.zeros((1, m, m)))
+        ends.append(state)
+    return mean, cov, ends
+
+
+def transform_sequences(loop: OpenLoop, rows: Rows, starts: list[tuple[slice, State]], start: Start | None) -> Array:
+    """Mean states (n, N) in the precision of the rows."""
+    states = np.empty((len(rows.mean), loop.reservoir.n_units), dtype=rows.mean.dtype)
+
+    def drive(sequence: slice, state: State) -> State:
+        for block in blocks(sequence):
+            path, state = predict_rows(loop, *rows.take(block), state, start)
+            states[block] = path.probed["units"]
+        return state
+
+    in_threads(drive, starts, parallel=loop.rng is None)
+    return states

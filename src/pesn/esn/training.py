@@ -1,0 +1,205 @@
+"""How a network learns: the one pass of ``fit``, and the rows of ``partial_fit`` as they arrive.
+
+Both take a ``drive``: the reservoir over a block of rows, the true outputs fed back (teacher forcing). It is all in which the
+passes of the two networks differ.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pesn._support.progress import Steps
+from pesn.activations import get
+from pesn.esn.validation import TrainingRows
+from pesn.learning.process_noise import search_open_loop
+from pesn.learning.washout import find_washout
+from pesn.readout.online import begin, go_on, learn
+from pesn.readout.ridge import Readout, least_squares, predict, solve
+from pesn.readout.rls import RLSState
+from pesn.reservoir.drive import Reservoir, State, run
+from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
+from pesn.reservoir.open_loop import OpenLoop
+from pesn.reservoir.sequences import Array, blocks, features, refuse_short
+from pesn.statespace import ActivationMoments
+
+__all__ = [
+    "Drive",
+    "Online",
+    "RowsForStart",
+    "deterministic",
+    "fit_readout",
+    "in_threads",
+    "learn_online",
+    "process_noise_scale",
+    "resume",
+    "start_empty",
+    "washout_rows",
+]
+
+Drive = Callable[[Array, Array | None, State, Array], tuple[Array, State]]
+"""(inputs (n, d), their variances or None, state, true outputs (n, m)) → (features (n, p), state after them)."""
+
+_TRIAL = 2000  # rows from which washout="auto" is found
+_ROWS = 6  # kept for each column of the start's regression
+_PIECE = 64  # rows of a long series that are kept together
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)
+
+
+def deterministic(reservoir: Reservoir, noise: float = 0.0, rng: Any = None) -> Drive:
+    """A network of certain states; ``rng`` draws the ``noise`` that is added to them."""
+
+    def drive(z: Array, _: Array | None, state: State, targets: Array) -> tuple[Array, State]:
+        states, _, state = run(reservoir, z, state, feedback=targets, noise=noise, rng=rng)
+        return features(z, states), state
+
+    return drive
+
+
+def n_features(reservoir: Reservoir) -> int:
+    """p, of the features [1, z, h] that the readout sees."""
+    return 1 + reservoir.n_inputs + reservoir.n_units
+
+
+def washout_rows(washout: Any, reservoir: Reservoir, given: TrainingRows, ridge: float, steps: Steps) -> int:
+    """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest."""
+    if washout != "auto":
+        return int(washout)
+    with steps.step("finding the washout"):
+        part = slice(given.longest.start, min(given.longest.stop, given.longest.start + _TRIAL))
+        units = ActivationMoments(get(reservoir.activation))
+        found = find_washout(reservoir, units, given.inputs.take(part)[0], given.targets[part], ridge)
+    return int(min(found, min(rows.stop - rows.start for rows in given.sequences) // 2))
+
+
+# ---------------------------------------------------------------- in one pass
+
+
+def fit_readout(
+    drive: Drive,
+    reservoir: Reservoir,
+    given: TrainingRows,
+    start: State,
+    washout: int,
+    ridge: float,
+    steps: Steps,
+    watch: Callable[[Array, int], None] | None = None,
+) -> tuple[Readout, State]:
+    """The ridge regression of the targets on what the readout sees, and the state after the last row.
+
+    Parameters
+    ----------
+    drive, reservoir
+        How blocks of rows are driven, and what is.
+    given
+        The rows; each of their sequences begins at ``start`` and is not learnt from for ``washout`` rows.
+    ridge
+        The penalty, as in :func:`pesn.readout.ridge.solve`.
+    steps
+        Where "driving the reservoir" and "least squares" are announced.
+    watch
+        Called with the features (n, p) of each block, and how many of its rows are washed out, while they are there.
+    """
+    refuse_short(given.sequences, washout)
+    gram, state = least_squares(n_features(reservoir), reservoir.n_outputs, ridge), start
+    with steps.step("driving the reservoir", len(given.targets), "rows") as advance:
+        for sequence in given.sequences:
+            state = start
+            for block in blocks(sequence):
+                b, state = drive(*given.inputs.take(block), state, given.targets[block])
+                washed = max(washout - (block.start - sequence.start), 0)
+                gram.add(b[washed:], given.targets[block][washed:])
+                if watch is not None:
+                    watch(b, washed)
+                advance(block.stop - block.start)
+    with steps.step("least squares"):
+        return solve(gram, ridge), state
+
+
+class RowsForStart:
+    """Rows for the start's regression, picked on the way: all, or pieces spread over a long series, as many as it needs."""
+
+    def __init__(self, n_units: int, n_rows: int) -> None:
+        self.n_units, self.share = n_units, _ROWS * (MOST_FEATURES + n_units) / n_rows
+        self.pieces: list[tuple[Array, Array, int]] = []  # as :func:`pesn.reservoir.initial_state.learn` takes them
+        self._seen = 0
+
+    def __call__(self, b: Array, washed: int) -> None:
+        """Look at the features [1, z, h] of a block whose first rows are ``washed`` out."""
+        n = self.n_units
+        for piece in blocks(slice(washed, len(b)), len(b) if self.share >= 1.0 else _PIECE):
+            if (
+                self._seen * _GOLDEN % 1.0 < self.share
+            ):  # a fixed stride would see a period, or short sequences, at one place only
+                first = max(piece.start - MOST_LAGS + 1, 0)  # what the rows may look back on
+                z, h = b[first : piece.stop, 1:-n], b[first : piece.stop, -n:]
+                self.pieces.append((z.copy(), h.copy(), piece.start - first))
+            self._seen += 1
+
+
+def process_noise_scale(
+    given: Any, loop: OpenLoop, start: Start, noise: float, rows: TrainingRows, ridge: float, washout: int, steps: Steps
+) -> float:
+    """The share that was ``given``; "auto" looks for it where outputs are fed back, in the longest sequence, and else is 0."""
+    if given != "auto":
+        return float(given)
+    if not np.any(loop.reservoir.W_fb):
+        return 0.0
+    z, targets = rows.inputs.take(rows.longest)[0], rows.targets[rows.longest]
+    with steps.step("choosing process noise"):
+        return search_open_loop(loop, start, noise, z, targets, ridge, washout)
+
+
+# ---------------------------------------------------------------- row by row
+
+
+class Online(NamedTuple):
+    """Where learning row by row stands: the readout, its recursive least squares, the state, rows still to be washed out."""
+
+    readout: Readout
+    rls: RLSState
+    state: State
+    to_wash: int
+
+
+def start_empty(reservoir: Reservoir, start: State, washout: int, rls_delta: float | None, ridge: float) -> Online:
+    """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``."""
+    readout, rls = begin(n_features(reservoir), reservoir.n_outputs, rls_delta or 1.0 / (ridge or 1e-6))
+    return Online(readout, rls, start, washout)
+
+
+def resume(readout: Readout, rls: RLSState | None, state: State, to_wash: int, rls_delta: float | None) -> Online:
+    """From a batch solution, or from the ``rls`` that earlier rows have left."""
+    return Online(*((readout, rls) if rls else go_on(readout, rls_delta)), state, to_wash)
+
+
+def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: float) -> tuple[Array, Online]:
+    """What is predicted for each row before it is learnt from (n, m), and what is learnt."""
+    predictions = np.empty(given.targets.shape)
+    readout, rls, state, to_wash = at
+    for block in blocks(slice(0, len(given.targets))):
+        b, state = drive(*given.inputs.take(block), state, given.targets[block])
+        outputs, y, washed = predictions[block], given.targets[block], min(to_wash, len(b))
+        to_wash -= washed
+        if washed:
+            outputs[:washed] = predict(readout, b[:washed])
+        outputs[washed:], readout, rls = learn(readout, rls, b[washed:], y[washed:], forgetting)
+    return predictions, Online(readout, rls, state, to_wash)
+
+
+# ---------------------------------------------------------------- several sequences
+
+
+def in_threads(
+    drive: Callable[[slice, State], State], starts: Iterable[tuple[slice, State]], parallel: bool = True
+) -> list[State]:
+    """Drive each sequence from its state, several in parallel: the kernels hold no lock. Where each has stopped, in order."""
+    starts = list(starts)
+    if len(starts) == 1 or not parallel:
+        return [drive(*start) for start in starts]
+    with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
+        return list(pool.map(drive, *zip(*starts, strict=True)))
