@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_count, as_covariance, as_real, refuse_negative
+from pesn._support.arguments import as_count, as_covariance, as_real, check_not_negative
 from pesn._support.types import AnyArray, FloatArray, Rng
 from pesn.linalg import blocks, condition_root, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
 
@@ -97,7 +97,7 @@ class Gaussian:
         if cov is not None and m.ndim == 0:
             var, cov = (cov, None) if np.ndim(cov) == 0 else (None, cov)  # a scalar's covariance is its variance
         d = diagonal = as_real("var", np.zeros_like(m) if var is None else var)
-        refuse_negative("var", diagonal)
+        check_not_negative("var", diagonal)
         try:
             m, diagonal = np.broadcast_arrays(m, diagonal)
         except ValueError as error:
@@ -386,7 +386,7 @@ class Gaussian:
             noise = root_of(as_covariance("R", R, (p,)))
         else:
             variances = np.zeros((), matrix.dtype) if R is None else as_real("R", R)
-            refuse_negative("R", variances)
+            check_not_negative("R", variances)
             if variances.shape not in ((), (1,), (p,)):
                 raise ValueError(f"R must have shape ({p}, {p}), ({p},) or be a number, got shape {variances.shape}")
             noise = np.sqrt(variances) * np.eye(p, dtype=variances.dtype)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erf, ndtr, ndtri
 
-from pesn._support.arguments import as_covariance, as_real, refuse_negative
+from pesn._support.arguments import as_covariance, as_real, check_not_negative
 from pesn._support.checks import flag, number, whole_number
 from pesn._support.types import AnyArray, Array, FloatArray
 
@@ -322,8 +322,10 @@ def _forecast(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> tupl
     """All three in float64 and in the shape of ``y``; float32 as the last only where all came so."""
     values, dtype = _observed(y)
     mean, std = as_real("mean", mean), as_real("std", std)
-    refuse_negative("std", std)
-    dtype = np.result_type(dtype, *(part.dtype for part in (mean, std) if part.ndim))  # a plain number has no say
+    check_not_negative("std", std)
+    dtype = np.result_type(
+        dtype, *(part.dtype for part in (mean, std) if part.ndim)
+    )  # a Python number does not decide the precision
     mean, std = (_like(name, part, values.shape).astype(np.float64) for name, part in (("mean", mean), ("std", std)))
     return values, mean, std, dtype
 

@@ -31,7 +31,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from pesn._support.arguments import as_covariance, refuse_negative
+from pesn._support.arguments import as_covariance, check_not_negative
 from pesn._support.files import replacing
 from pesn._support.reading import regular, stored
 from pesn.forecasting.dataset import Scale
@@ -120,7 +120,7 @@ def load_with_note(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     name = os.fspath(path)
     with regular(path, LARGEST) as file:
         try:
-            _refuse_foreign(file)  # before all of it is in memory
+            _check_archive(file)  # before all of it is in memory
             file.seek(0)
             return _read(file.read(LARGEST))
         except _RefusedError as refusal:
@@ -147,7 +147,7 @@ def _archive(model: Any, note: Any) -> bytes:
             "sha256": _digest(archive),
         }
         archive.writestr(_MANIFEST, json.dumps(manifest))
-        _refuse_large(archive)
+        _check_size(archive)
     if buffer.tell() > LARGEST:
         raise _RefusedError(f"its file would have {buffer.tell():,} bytes, and {LARGEST:,} are the most")
     return buffer.getvalue()
@@ -163,7 +163,7 @@ def _plain(model: Any) -> Any:
     return model
 
 
-def _refuse_foreign(file: IO[bytes]) -> None:
+def _check_archive(file: IO[bytes]) -> None:
     """What can be told of a file without reading its members: it is ours, and holds no more than it seems to."""
     try:
         with ZipFile(file) as archive:
@@ -174,12 +174,12 @@ def _refuse_foreign(file: IO[bytes]) -> None:
         raise _RefusedError("is not a file saved by pesn")
     try:
         with stored(file) as archive:
-            _refuse_large(archive)
+            _check_size(archive)
     except BadZipFile as error:
         raise _RefusedError(f"was changed after pesn saved it: {error}") from None
 
 
-def _refuse_large(archive: ZipFile) -> None:
+def _check_size(archive: ZipFile) -> None:
     for member in archive.infolist():
         if member.file_size > _MOST.get(member.filename, LARGEST):
             raise _RefusedError(
@@ -188,7 +188,7 @@ def _refuse_large(archive: ZipFile) -> None:
 
 
 def _read(data: bytes) -> tuple[Any, Any]:
-    _refuse_foreign(io.BytesIO(data))
+    _check_archive(io.BytesIO(data))
     with ZipFile(io.BytesIO(data)) as archive:
         manifest = json.loads(archive.read(_MANIFEST))
         found = manifest["format_version"]
@@ -410,7 +410,7 @@ def _check_network(model: Any) -> None:
     as_covariance("readout_.residual_cov", readout.residual_cov, (m,))
     for name in ("var", "output_var", "own"):
         if getattr(state, name) is not None:
-            refuse_negative(f"state_.{name}", getattr(state, name))
+            check_not_negative(f"state_.{name}", getattr(state, name))
     if state.cov is not None and state.own is None:
         _covariance("state_.cov", state.cov)
     if (d, m) != (model.n_features_in_, model.n_outputs_) or (model._y_is_flat and m != 1):
@@ -516,7 +516,7 @@ def _check_state(state: Any, p: int, n: int) -> None:
     if "cov" in fields:
         _covariance("_state.cov", state.cov)
     for name in fields & {"var", "own"}:
-        refuse_negative(f"_state.{name}", getattr(state, name))
+        check_not_negative(f"_state.{name}", getattr(state, name))
 
 
 def _filled(values: Any) -> Any:

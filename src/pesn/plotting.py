@@ -87,7 +87,7 @@ def plot_forecast(
 ) -> list[Axes]:
     """A forecast, a panel a column: what was observed in grey, the mean in blue, a band for each level, lighter where wider.
 
-    ``columns`` are names or positions, in the order of the panels; None is all. ``truth`` (horizon, d) is what came, in
+    ``columns`` are names or positions, in the order of the panels; None is all. ``truth`` (horizon, d) is what was observed, in
     black; NaN is a missing value. Time is the index where that is dates or evenly spaced numbers, else it is counted in steps
     from the last observed row.
     ``axes`` are as many axes as there are panels; None makes a new figure, ``axes[0].figure``.
@@ -104,9 +104,9 @@ def plot_forecast(
     chosen = _positions(forecast.names, columns)
     levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
     bands = [(value, *forecast.interval(value)) for value in levels]
-    came = None if truth is None else np.asarray(truth, np.float64)
-    if came is not None and came.shape != forecast.mean.shape:
-        raise ValueError(f"truth must have the shape {forecast.mean.shape} of the forecast, got {came.shape}")
+    observed = None if truth is None else np.asarray(truth, np.float64)
+    if observed is not None and observed.shape != forecast.mean.shape:
+        raise ValueError(f"truth must have the shape {forecast.mean.shape} of the forecast, got {observed.shape}")
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
     before, ahead, dates, time = _times(forecast, len(history))
     own = axes is None
@@ -124,9 +124,9 @@ def plot_forecast(
         if len(before):
             ax.axvline(before[-1], color="0.85", linewidth=0.8, zorder=0.5)
             entries += _line(ax, before, history[:, i], color="0.25", linewidth=1.0, label="observed")
-        if came is not None:
+        if observed is not None:
             style = {"linestyle": "none", "marker": "o", "markersize": 2.5} if len(ahead) <= _DOTS else {"linewidth": 0.9}
-            entries += _line(ax, ahead, came[:, i], color="black", zorder=3.0, label="truth", **style)
+            entries += _line(ax, ahead, observed[:, i], color="black", zorder=3.0, label="truth", **style)
         # Bands and mean set out from the last row, which is known; a single step without one is a bar.
         x, first = ahead, np.empty(0)
         if len(before) and np.isfinite(history[-1, i]):

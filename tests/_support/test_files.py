@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pesn
-from pesn._support.files import beside, filling, put_folder, refuse_unwritable, replacing
+from pesn._support.files import beside, check_writable, filling, put_folder, replacing
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
 
@@ -83,7 +83,7 @@ def test_no_folder_no_file(tmp_path):
         with pytest.raises((FileNotFoundError, NotADirectoryError), match=r"[/\\]a\.csv'"), replacing(path):
             pytest.fail("the block must not begin")
         with pytest.raises((FileNotFoundError, NotADirectoryError)):
-            refuse_unwritable(path)
+            check_writable(path)
     assert os.listdir(tmp_path) == ["file"]
 
 
@@ -92,26 +92,26 @@ def test_a_folder_is_not_replaced(tmp_path):
     with pytest.raises(IsADirectoryError, match=r"it is a folder: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
         pytest.fail("the block must not begin")
     with pytest.raises(IsADirectoryError):
-        refuse_unwritable(tmp_path / "a.csv")
+        check_writable(tmp_path / "a.csv")
     assert os.listdir(tmp_path) == ["a.csv"]
     assert (tmp_path / "a.csv").is_dir()
 
 
 def test_a_name_as_long_as_names_may_be(tmp_path):
     name = "a" * 251 + ".csv"
-    refuse_unwritable(tmp_path / name)
+    check_writable(tmp_path / name)
     with replacing(tmp_path / name) as part:
         part.write_text("new")
     assert os.listdir(tmp_path) == [name]
     with pytest.raises(OSError, match="too long"):
-        refuse_unwritable(tmp_path / f"a{name}")
+        check_writable(tmp_path / f"a{name}")
 
 
 def test_what_can_be_written_is_not_touched(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("old")
     for path in ("a.csv", "b.csv", tmp_path / "a.csv"):
-        refuse_unwritable(path)
+        check_writable(path)
     assert os.listdir(tmp_path) == ["a.csv"]
     assert (tmp_path / "a.csv").read_text() == "old"
 
@@ -124,7 +124,7 @@ def test_devices_and_pipes_stay(tmp_path):
         with pytest.raises(OSError, match=f"it is not a regular file: '.*{name}'"), replacing(tmp_path / name):
             pytest.fail("the block must not begin")
         with pytest.raises(OSError, match="it is not a regular file"):
-            refuse_unwritable(tmp_path / name)
+            check_writable(tmp_path / name)
     assert sorted(os.listdir(tmp_path)) == ["null.csv", "pipe.csv"]
 
 

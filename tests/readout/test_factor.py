@@ -5,7 +5,7 @@ import pytest
 
 from pesn.readout import Factor, Gram, solve
 from pesn.readout.factor import ridge_path
-from pesn.readout.online import go_on, learn
+from pesn.readout.online import start_from_batch, update
 from pesn.readout.ridge import GRID, choose_ridge, least_squares
 
 
@@ -88,7 +88,7 @@ def test_features_that_repeat_each_other_and_fewer_rows_than_features():
 def test_recursive_least_squares_goes_on_from_a_factor(rows):
     b, y = rows
     start = solve(_by_blocks(b[:500], y[:500]), 1e-12)
-    _, readout, _ = learn(*go_on(start, None), b[500:], y[500:], 1.0)
+    _, readout, _ = update(*start_from_batch(start, None), b[500:], y[500:], 1.0)
     assert np.abs((readout.weights - _all_rows(b, y, 1e-12 * 500 / 700)) @ b.T).max() < 1e-8
 
 

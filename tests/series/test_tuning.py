@@ -77,4 +77,4 @@ def test_nothing_that_cannot_be(trial):
 def test_without_optuna_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(tuning, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'pesn\[optuna\]'"):
-        tuning.refuse_missing()
+        tuning.check_optuna()

@@ -17,7 +17,7 @@ __all__ = [
     "as_real",
     "as_rows",
     "broadcast_moments",
-    "refuse_negative",
+    "check_not_negative",
     "result_dtype",
 ]
 
@@ -62,7 +62,7 @@ def as_count(argument: str, value: SupportsIndex) -> int:
     return count
 
 
-def refuse_negative(argument: str, var: FloatArray) -> None:
+def check_not_negative(argument: str, var: FloatArray) -> None:
     """A ValueError where a variance is below 0."""
     if (var < 0.0).any():
         raise ValueError(f"{argument} must not be negative, got {var[var < 0.0].ravel()[0]}")
@@ -71,7 +71,7 @@ def refuse_negative(argument: str, var: FloatArray) -> None:
 def broadcast_moments(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, checked and broadcast against each other (read-only views, not copies)."""
     mean, var = as_real("mean", mean), as_real("var", var)
-    refuse_negative("var", var)
+    check_not_negative("var", var)
     try:
         shape = np.broadcast_shapes(mean.shape, var.shape)
     except ValueError as error:

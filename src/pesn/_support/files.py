@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["beside", "filling", "put_folder", "refuse_unwritable", "remove_leftovers", "replacing", "sync"]
+__all__ = ["beside", "check_writable", "filling", "put_folder", "remove_leftovers", "replacing", "sync"]
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux
 
@@ -27,7 +27,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Whatever happens inside, ``path`` is the old file or the new one, never half of either.
     """
     target = Path(os.path.realpath(path))  # a link stays a link, to a new file
-    _refuse_irreplaceable(path)
+    _check_replaceable(path)
     # In the folder of the target: a replacement is atomic only within one file system. The suffix stays, as writers read it;
     # the rest of the name does not, which may be as long as a name can be.
     temporary = target.with_name(f".{secrets.token_hex(6)}.tmp{target.suffix}")
@@ -109,9 +109,9 @@ def sync(*paths: Path) -> None:
             os.fsync(file.fileno())
 
 
-def refuse_unwritable(path: str | os.PathLike[str]) -> None:
+def check_writable(path: str | os.PathLike[str]) -> None:
     """An OSError where :func:`replacing` could not write ``path``, to be had before the work that the file would hold."""
-    _refuse_irreplaceable(path)
+    _check_replaceable(path)
     with tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))):
         pass
 
@@ -162,7 +162,7 @@ def _exchanged(one: Path, other: Path) -> bool:
     return bool(done == 0)
 
 
-def _refuse_irreplaceable(path: str | os.PathLike[str]) -> None:
+def _check_replaceable(path: str | os.PathLike[str]) -> None:
     """An OSError for what is there and must stay: folders, devices, pipes, files that are read-only."""
     try:
         mode = os.stat(path).st_mode

@@ -38,11 +38,11 @@ def regular(path: str | os.PathLike[str], most: int, links: bool = True) -> Iter
     Devices and pipes may have no end, or keep a reader waiting: they are not even opened. ``links=False`` refuses links too,
     in folders where others may have put one to a file that is none of theirs.
     """
-    _refuse(path, os.stat(path, follow_symlinks=links), most)
+    _check_readable(path, os.stat(path, follow_symlinks=links), most)
     # by the time it is opened it may be another: a pipe must not keep us waiting, and what is open is looked at once more
     extra = getattr(os, "O_NONBLOCK", 0) | (0 if links else getattr(os, "O_NOFOLLOW", 0))
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra)) as file:
-        _refuse(path, os.fstat(file.fileno()), most)
+        _check_readable(path, os.fstat(file.fileno()), most)
         yield file
 
 
@@ -60,7 +60,7 @@ def json_of(path: str | os.PathLike[str]) -> Any:
         raise ValueError("too many brackets inside each other") from None
 
 
-def _refuse(path: str | os.PathLike[str], found: os.stat_result, most: int) -> None:
+def _check_readable(path: str | os.PathLike[str], found: os.stat_result, most: int) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
     if not stat.S_ISREG(found.st_mode):

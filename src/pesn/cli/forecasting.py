@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pesn._support.files import refuse_unwritable
+from pesn._support.files import check_writable
 from pesn.cli import terminal
 
 __all__ = ["forecast"]
@@ -79,7 +79,7 @@ def forecast(
             folder.refuse(out, overwrite=overwrite)
         if save is not None:
             with terminal.naming(save):
-                refuse_unwritable(save)
+                check_writable(save)
         request = job.Request(
             file,
             target or (),

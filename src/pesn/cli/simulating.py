@@ -39,9 +39,9 @@ def simulate(
             whole_number(f"--{name}", value, 1)
         whole_number("--seed", seed, 0)
         out = Path(f"{system}.csv") if out is None else out
-        terminal.refuse_unwritable("--out", out, systems.KINDS)
+        terminal.check_writable("--out", out, systems.KINDS)
         if plot is not None:
-            terminal.refuse_unwritable("--plot", plot, plotting.KINDS)
+            terminal.check_writable("--plot", plot, plotting.KINDS)
             if os.path.realpath(plot) == os.path.realpath(out):
                 raise ValueError(f"--plot must be another file than --out, got '{plot}' and '{out}'")
         with terminal.progress(f"Simulating {system}") as progress:

@@ -12,9 +12,9 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-from pesn._support.files import refuse_unwritable as refuse_unwritable_path
+from pesn._support.files import check_writable as check_writable_path
 
-__all__ = ["console", "counted", "fail", "failing_in_one_line", "naming", "progress", "refuse_unwritable", "say"]
+__all__ = ["check_writable", "console", "counted", "fail", "failing_in_one_line", "naming", "progress", "say"]
 
 
 def console() -> Console:
@@ -39,7 +39,7 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}{'s' * (n > 1)}"
 
 
-def refuse_unwritable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
+def check_writable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
     """Say so before the work is done that the file would hold."""
     suffix = path.suffix.lower()
     if suffix not in kinds:
@@ -47,7 +47,7 @@ def refuse_unwritable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ImportError(f"{option} needs pyarrow for a .parquet file: pip install 'pesn[parquet]'; or give a .csv file")
     with naming(path):
-        refuse_unwritable_path(path)
+        check_writable_path(path)
 
 
 @contextlib.contextmanager

@@ -18,13 +18,13 @@ from pesn.activations import get
 from pesn.esn.validation import TrainingRows
 from pesn.learning.process_noise import search_open_loop
 from pesn.learning.washout import find_washout
-from pesn.readout.online import begin, go_on, learn
+from pesn.readout import online
 from pesn.readout.ridge import Readout, least_squares, predict, solve
 from pesn.readout.rls import RLSState
 from pesn.reservoir.drive import Reservoir, State, run
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.sequences import Array, blocks, features, refuse_short
+from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout, features
 from pesn.statespace import ActivationMoments
 
 __all__ = [
@@ -104,7 +104,7 @@ def fit_readout(
     watch
         Called with the features (n, p) of each block, and how many of its rows are washed out, while they are there.
     """
-    refuse_short(given.sequences, washout)
+    check_longer_than_washout(given.sequences, washout)
     gram, state = least_squares(n_features(reservoir), reservoir.n_outputs, ridge), start
     with steps.step("driving the reservoir", len(given.targets), "rows") as advance:
         for sequence in given.sequences:
@@ -168,13 +168,13 @@ class Online(NamedTuple):
 
 def start_empty(reservoir: Reservoir, start: State, washout: int, rls_delta: float | None, ridge: float) -> Online:
     """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``."""
-    readout, rls = begin(n_features(reservoir), reservoir.n_outputs, rls_delta or 1.0 / (ridge or 1e-6))
+    readout, rls = online.start_empty(n_features(reservoir), reservoir.n_outputs, rls_delta or 1.0 / (ridge or 1e-6))
     return Online(readout, rls, start, washout)
 
 
 def resume(readout: Readout, rls: RLSState | None, state: State, to_wash: int, rls_delta: float | None) -> Online:
     """From a batch solution, or from the ``rls`` that earlier rows have left."""
-    return Online(*((readout, rls) if rls else go_on(readout, rls_delta)), state, to_wash)
+    return Online(*((readout, rls) if rls else online.start_from_batch(readout, rls_delta)), state, to_wash)
 
 
 def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: float) -> tuple[Array, Online]:
@@ -187,7 +187,7 @@ def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: floa
         to_wash -= washed
         if washed:
             outputs[:washed] = predict(readout, b[:washed])
-        outputs[washed:], readout, rls = learn(readout, rls, b[washed:], y[washed:], forgetting)
+        outputs[washed:], readout, rls = online.update(readout, rls, b[washed:], y[washed:], forgetting)
     return predictions, Online(readout, rls, state, to_wash)
 
 

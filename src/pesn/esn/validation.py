@@ -13,7 +13,7 @@ from pesn.esn.estimator import ReservoirEstimator
 from pesn.gaussian import Gaussian
 from pesn.reservoir.drive import State
 from pesn.reservoir.open_loop import state_shapes
-from pesn.reservoir.sequences import Array, Rows, refuse_gaps, refuse_kind, split
+from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, split
 
 __all__ = ["TrainingRows", "as_given", "as_rows", "check_fitted", "check_same_order", "starts", "training_rows"]
 
@@ -55,9 +55,9 @@ def as_rows(esn: ReservoirEstimator, X: Any, uncertain: bool = False) -> Rows:
     """X (n, d) as a fitted network takes it; where it may be ``uncertain``, a Gaussian a row too."""
     mean = _mean_of(X) if uncertain else X
     if not _is_plain(esn, mean):
-        refuse_kind("X", mean)
+        check_kind("X", mean)
         mean = validate_data(esn, mean, reset=False, dtype=_FLOATS, ensure_all_finite=False)
-    refuse_gaps("X", mean)
+    check_no_gaps("X", mean)
     return _with_variance(mean, X)
 
 
@@ -79,14 +79,14 @@ def training_rows(
     """
     mean = _mean_of(X) if uncertain else X
     if first or not _is_plain(esn, mean, y):
-        refuse_kind("X", mean)
-        refuse_kind("y", y)
+        check_kind("X", mean)
+        check_kind("y", y)
         check_same_order(mean, y)
         plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": esn}
         mean, y = validate_data(esn, mean, y, reset=first, validate_separately=(plain, {**plain, "ensure_2d": False}))
         check_consistent_length(mean, y)
-    refuse_gaps("X", mean)
-    refuse_gaps("y", y)
+    check_no_gaps("X", mean)
+    check_no_gaps("y", y)
     targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
     if not first and targets.shape[1] != esn.n_outputs_:
         raise ValueError(f"y must have {esn.n_outputs_} columns, as at the first fit, got {targets.shape[1]}")

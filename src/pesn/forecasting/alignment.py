@@ -151,7 +151,7 @@ def _run(labels: Any, rule: TimeIndex | None, name: str, start: int) -> _Run:
     by_position = _Run(np.arange(len(labels)))
     if kind is None or (kind == "numbers" and rule is not None and rule.kind not in ("numbers", "counted")):
         return by_position  # texts, and numbers where there were dates: of no known time
-    _refuse_disorder(labels, name, start)
+    _check_order(labels, name, start)
     own = rule if rule is not None and rule.kind == kind else None
     time = time_index(labels, None if own is None else own.step)
     if time is not None and own is not None and time.step != own.step:
@@ -173,7 +173,7 @@ def _following(labels: Any, after: TimeIndex, name: str) -> _Run:
     kind, by_position = kind_of(labels), np.arange(len(labels))
     if kind is None or (kind == "numbers" and after.kind in ("dates", "periods")):
         return _Run(by_position)
-    _refuse_disorder(labels, name, 0)
+    _check_order(labels, name, 0)
     if after.kind == "counted":
         return _Run(by_position, None, after.at(labels[-1]) if kind == "numbers" and labels[0] > after.last else None)
     positions = after.positions(labels, most_steps(len(labels)))
@@ -187,7 +187,7 @@ def _following(labels: Any, after: TimeIndex, name: str) -> _Run:
     return _Run(positions - 1, first, after.at(labels[-1]))
 
 
-def _refuse_disorder(labels: Any, name: str, start: int) -> None:
+def _check_order(labels: Any, name: str, start: int) -> None:
     if labels.is_monotonic_increasing and labels.is_unique and not labels.hasnans:
         return
     if labels.hasnans:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pesn._support.checks import flag, whole_number
 from pesn.forecasting.alignment import align, rows_ahead
 from pesn.forecasting.context import Uncertainty
-from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, names_of, refuse_far
+from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of
 from pesn.forecasting.time_index import TimeIndex
 
 __all__ = ["Columns", "Rows", "check_size"]
@@ -100,7 +100,7 @@ class Columns(NamedTuple):
         mean, cov = as_gaussian_rows("X", X, horizon, self.n_known)
         known = as_matrix("X", mean, horizon if rows is None else None, self.n_known)
         known = ((known if rows is None else known[rows]) - self.scale.x_mean) / self.scale.x_std
-        refuse_far("X", known, self.prior.x_mean, self.prior.x_std)
+        check_within_reach("X", known, self.prior.x_mean, self.prior.x_std)
         return known, self._variances("X", cov, known)
 
     def _variances(self, name: str, cov: Array | None, known: Array) -> Array:
@@ -116,14 +116,14 @@ class Columns(NamedTuple):
         if cov is None:
             return np.zeros((*rows.shape, rows.shape[1]))
         scaled = cov / scale[:, None] / scale
-        refuse_far(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), usual)
+        check_within_reach(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), usual)
         return scaled
 
     def _near(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
         """Scaled; refused where they are too far from all that was learnt from: nothing could be said about them."""
         y, known = self.scale.apply(y, known)
-        refuse_far(of_y, y, self.prior.y_mean, self.prior.y_std)
-        refuse_far(of_x, known, self.prior.x_mean, self.prior.x_std)
+        check_within_reach(of_y, y, self.prior.y_mean, self.prior.y_std)
+        check_within_reach(of_x, known, self.prior.x_mean, self.prior.x_std)
         return y, known
 
     def _check_names(self, argument: str, values: Any, of: str = "y") -> None:

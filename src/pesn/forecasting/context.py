@@ -98,7 +98,7 @@ class ContextFilter(NamedTuple):
         complete &= ~(uncertain.y_cov[: rows - 1].any(axis=(-2, -1)) | uncertain.u_var[: rows - 1].any(axis=-1))
         first, last = self._settled(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - FILTERED, 0)])
         if last > first:
-            state = self._driven(loop, y[..., first : last + 1, :], u[..., first : last + 1, :])
+            state = self._drive(loop, y[..., first : last + 1, :], u[..., first : last + 1, :])
         else:
             state = self._first(loop, y[..., :1, :], u[..., :1, :], uncertain.rows(slice(0, 1)))
         mean, var = self.impute_inputs(u[..., last:, :], uncertain.u_var[last : rows - 1])
@@ -167,7 +167,7 @@ class ContextFilter(NamedTuple):
         root[missing, len(own) :] = root_of(rest @ rest.T)
         return mean, root
 
-    def _driven(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+    def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Units that have moved by rows without a gap, more than they remember: certain, and much faster than filtered ones."""
         batch = y.shape[:-2]
         units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
@@ -207,5 +207,5 @@ def _flat(rows: Array) -> Array:
 
 def _state_variance(loop: ClosedLoop, state: GaussianState) -> float:
     """The variance that the state leaves in the next y, in units of the errors that the model makes anyway."""
-    usual = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
-    return float(np.sum(loop.model.emit(state, observed=True)[1].parts["state"] / usual))
+    one_step = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
+    return float(np.sum(loop.model.emit(state, observed=True)[1].parts["state"] / one_step))

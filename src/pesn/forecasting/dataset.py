@@ -23,10 +23,10 @@ __all__ = [
     "as_gaussian_rows",
     "as_kinematics",
     "as_matrix",
+    "check_within_reach",
     "drop_short",
     "in_scale",
     "names_of",
-    "refuse_far",
     "scale_of",
     "segments_of",
     "train_validation_split",
@@ -206,7 +206,7 @@ def scale_of(rows: Array, known: Array) -> Scale:
     return Scale(*parts)
 
 
-def refuse_far(name: str, rows: Array, mean: Array, std: Array) -> None:
+def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
     """A ValueError with the row and the column of the first number that no square could be taken of, in units of ``std``."""
     far = np.abs(rows - mean) / std
     if (far > _FARTHEST).any():

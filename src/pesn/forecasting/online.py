@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from pesn.forecasting.context import ContextFilter
 from pesn.learning.error_model import update_errors
-from pesn.readout.online import go_on, learn
+from pesn.readout.online import start_from_batch, update
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import GaussianState
@@ -23,7 +23,7 @@ class OnlineLearner:
     def __init__(
         self, loop: ClosedLoop, context: ContextFilter, rls: RLSState | None, delta: float | None, forgetting: float
     ) -> None:
-        readout, self.rls = (loop.readout, rls) if rls else go_on(loop.readout, delta)
+        readout, self.rls = (loop.readout, rls) if rls else start_from_batch(loop.readout, delta)
         self.loop = loop if readout is loop.readout else loop.with_readout(readout, loop.errors)
         self.context, self.forgetting = context, forgetting
 
@@ -31,13 +31,13 @@ class OnlineLearner:
         """The state after rows (n, d) with inputs (n, u), from one that knows the ``last`` row and its input."""
         for row, u in zip(rows, inputs, strict=True):
             state = self.context.move(self.loop, state, last[1])
-            loop = self._taught(state, last, row)
+            loop = self._loop_after(state, last, row)
             # the row was predicted by the loop as it was; what it taught is for the next one
             state = self.loop.model.update(self.loop.model.emit(state, observed=True)[0], row)
             self.loop, last = loop, (row, u)
         return state
 
-    def _taught(self, state: GaussianState, last: tuple[Array, Array], row: Array) -> ClosedLoop:
+    def _loop_after(self, state: GaussianState, last: tuple[Array, Array], row: Array) -> ClosedLoop:
         """The loop after one more row; as it was where anything is missing."""
         loop, at = self.loop, self.loop.layout
         if np.isnan(row).any() or np.isnan(last[0]).any() or np.isnan(last[1]).any():
@@ -45,7 +45,7 @@ class OnlineLearner:
         both = np.array([last[0], row])
         target = loop.dynamics.targets(both)
         b = np.concatenate([[1.0], state.mean[at["y"]], last[1], state.mean[at["units"]]])
-        predicted, readout, self.rls = learn(loop.readout, self.rls, b[None], target, self.forgetting)
+        predicted, readout, self.rls = update(loop.readout, self.rls, b[None], target, self.forgetting)
         wrong = loop.dynamics.errors(target - predicted, both)[0]
         weight = max(1.0 - self.forgetting, 1.0 / (1.0 + readout.n_samples))
         return loop.with_readout(readout, update_errors(loop.errors, wrong, state.mean[at["error"]], weight))

@@ -82,7 +82,7 @@ class MomentMethod:
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
         results: tuple[AnyArray, ...] = module.moments(self.activation, mean, var, order, **self.options)
         if "mesh" in self.options:
-            module.refuse_leaving(self.activation, mean, var, self.options["mesh"])
+            module.check_inside_mesh(self.activation, mean, var, self.options["mesh"])
         return results
 
     def gain(self, mean: AnyArray, var: AnyArray) -> AnyArray:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.activations import Activation
-from pesn.moments.scaled_tanh import refuse_other
+from pesn.moments.scaled_tanh import check_scaled_tanh
 
 __all__ = ["formulas", "moments"]
 
@@ -41,6 +41,6 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
     >>> moments(activations.get("tanh"), np.array([0.8]), np.array([0.01]), 2)[1]
     array([0.])
     """
-    _, inner, outer, offset = refuse_other("analytic", activation, order)
+    _, inner, outer, offset = check_scaled_tanh("analytic", activation, order)
     first, second = formulas(inner * mean, inner * inner * var)
     return (offset + outer * first, np.maximum(outer * outer * second, 0.0))[:order]

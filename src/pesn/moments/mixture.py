@@ -31,7 +31,7 @@ from scipy import special
 from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation
-from pesn.moments.scaled_tanh import refuse_other
+from pesn.moments.scaled_tanh import check_scaled_tanh
 
 __all__ = ["ERROR", "coefficients", "components", "covariance", "moments"]
 
@@ -74,7 +74,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, *, n_co
     array([6.37e-05])
     """
     weights, widths = components(n_components)
-    _, inner, outer, offset = refuse_other("mixture", activation, order)
+    _, inner, outer, offset = check_scaled_tanh("mixture", activation, order)
     m, v = inner * mean, inner * inner * var
     first = np.zeros_like(m)
     for p, t in zip(weights, widths, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import TANH
 
-__all__ = ["as_scaled_tanh", "refuse_other"]
+__all__ = ["as_scaled_tanh", "check_scaled_tanh"]
 
 _TANH_ITSELF = Reduction(TANH, 1.0, 1.0, 0.0)
 
@@ -21,7 +21,7 @@ def as_scaled_tanh(activation: Activation) -> Reduction | None:
     return reduction if reduction is not None and reduction.base is TANH else None
 
 
-def refuse_other(method: str, activation: Activation, order: int) -> Reduction:
+def check_scaled_tanh(method: str, activation: Activation, order: int) -> Reduction:
     """The scaling of tanh, or a ValueError that names the methods which serve this activation and order."""
     reduction = as_scaled_tanh(activation)
     others = "use 'surface', 'exact', 'spline' or 'monte-carlo'"

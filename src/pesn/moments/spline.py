@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # both imported where they are needed: they cost more than th
 
     from pesn.moments.spline_kernel import Spline
 
-__all__ = ["Mesh", "moments", "refuse_leaving"]
+__all__ = ["Mesh", "check_inside_mesh", "moments"]
 
 _ZERO = Tail(0.0)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
@@ -134,7 +134,7 @@ def moments(
 ) -> tuple[Array, ...]:
     """The first ``order`` of mean, variance, skewness, kurtosis of the spline of f; ``mean`` and ``var`` one-dimensional float64.
 
-    Outside the mesh the spline continues as f's declared tails, or as 0 where there is none (sine): :func:`refuse_leaving`
+    Outside the mesh the spline continues as f's declared tails, or as 0 where there is none (sine): :func:`check_inside_mesh`
     guards against that. Where the variance is 0, skewness is 0 and kurtosis 3.
 
     ``raw=True`` is the paper's form, from separate splines of f, f², f³ and f⁴: var = A₂ − A₁², which **can be negative**;
@@ -148,7 +148,7 @@ def moments(
     return tuple(_run(_build(activation, mesh, max(order, 2), 1, True), mean, var, order, activation.scale))
 
 
-def refuse_leaving(activation: Activation, mean: Array, var: Array, mesh: Mesh | None) -> None:
+def check_inside_mesh(activation: Activation, mean: Array, var: Array, mesh: Mesh | None) -> None:
     """A ValueError where f declares no tail and a Gaussian reaches, with six deviations, beyond the mesh."""
     a, b = (DEFAULT_MESH.a, DEFAULT_MESH.b) if mesh is None else (mesh.a, mesh.b)
     reach = 6.0 * np.sqrt(var)

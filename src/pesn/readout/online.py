@@ -4,7 +4,7 @@
 >>> rng = np.random.default_rng(0)
 >>> features = np.column_stack([np.ones(2000), rng.normal(size=2000)])
 >>> targets = features @ [[1.0], [2.0]] + 0.1 * rng.normal(size=(2000, 1))
->>> predictions, readout, rls = learn(*begin(2, 1, delta=100.0), features, targets, forgetting=0.99)
+>>> predictions, readout, rls = update(*start_empty(2, 1, delta=100.0), features, targets, forgetting=0.99)
 >>> readout.weights.round(1), np.sqrt(readout.residual_cov).round(1)
 (array([[1., 2.]]), array([[0.1]]))
 """
@@ -17,40 +17,40 @@ from pesn._support.types import FloatArray
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState, rls_start, rls_update
 
-__all__ = ["begin", "go_on", "learn"]
+__all__ = ["start_empty", "start_from_batch", "update"]
 
 
-def begin(n_features: int, n_targets: int, delta: float) -> tuple[Readout, RLSState]:
+def start_empty(n_features: int, n_targets: int, delta: float) -> tuple[Readout, RLSState]:
     """A readout that has learnt nothing: no weights, P = ``delta`` · I, and R = I until the first row shows an error."""
     rls = rls_start((n_features, n_targets, delta))
     return Readout(rls.weights, np.eye(n_targets), rls.root, 0), rls
 
 
-def go_on(readout: Readout, delta: float | None) -> tuple[Readout, RLSState]:
+def start_from_batch(readout: Readout, delta: float | None) -> tuple[Readout, RLSState]:
     """From a batch solution: with its own precision, or with the paper's P = ``delta`` · I."""
     m, p = readout.weights.shape
     return readout, rls_start(readout) if delta is None else rls_start((p, m, delta), weights=readout.weights)
 
 
-def learn(
+def update(
     readout: Readout, rls: RLSState, features: FloatArray, targets: FloatArray, forgetting: float
 ) -> tuple[FloatArray, Readout, RLSState]:
     """Predict each row, then learn from it: predictions made *before* each update, and what was learnt.
 
     R becomes the mean square of these predictions' errors under the same forgetting, R ← Σ λ^(n−k) e_k e_kᵀ / Σ λ^(n−k), with
-    the batch's R for the rows of the batch. The errors hold some doubt about the weights too: R errs to the large side.
+    the batch's R for the rows of the batch. The errors hold the leverage of their rows too: R errs to the large side.
     """
     predictions, rls = rls_update(rls, features, targets, forgetting)
     n, errors, rows = len(features), targets - predictions, 1.0
     if n != 1:  # the newest row is whole
         fading = forgetting ** np.arange(n - 1, -1, -1, dtype=np.float64)
         errors, rows = errors * np.sqrt(fading)[:, None], fading.sum()
-    before = forgetting**n * _worth(readout.n_samples, forgetting)
+    before = forgetting**n * _effective_rows(readout.n_samples, forgetting)
     total = before + rows
     R = (before * readout.residual_cov + errors.T @ errors) / total if total > 0.0 else readout.residual_cov
     return predictions, Readout(rls.weights, R, rls.root, readout.n_samples + n), rls
 
 
-def _worth(n_samples: int, forgetting: float) -> float:
+def _effective_rows(n_samples: int, forgetting: float) -> float:
     """Σ λ^k over k < n: what n rows, the newest whole and each older one faded once more, count for."""
     return float(n_samples) if forgetting == 1.0 else (1.0 - forgetting**n_samples) / (1.0 - forgetting)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, as_rows, refuse_negative
+from pesn._support.arguments import as_real, as_rows, check_not_negative
 from pesn._support.types import FloatArray
 from pesn.linalg import outer, symmetric
 from pesn.readout.factor import Factor, Solution, ridge_path
@@ -205,25 +205,25 @@ def predictive_variance(
     if feature_var is not None and feature_cov is not None:
         raise ValueError("feature_var and feature_cov exclude each other, got both")
     state: FloatArray = np.zeros((n, m, m) if full else (n, m))
-    doubt = np.empty(n)
+    leverage = np.empty(n)
     for i in range(0, n, _CHUNK):
-        doubt[i : i + _CHUNK] = np.sum(np.square(b[i : i + _CHUNK] @ root), axis=1)
+        leverage[i : i + _CHUNK] = np.sum(np.square(b[i : i + _CHUNK] @ root), axis=1)
     if feature_var is not None:
         var = as_rows("feature_var", feature_var, p)
         if len(var) != n:
             raise ValueError(f"feature_var must have a row for each row of features, {n}, got {len(var)}")
-        refuse_negative("feature_var", var)
+        check_not_negative("feature_var", var)
         state = np.einsum("ip,np,jp->nij", weights, var, weights, optimize=True) if full else var @ np.square(weights).T
-        doubt += var @ np.sum(np.square(root), axis=1)
+        leverage += var @ np.sum(np.square(root), axis=1)
     if feature_cov is not None:
         cov = as_real("feature_cov", feature_cov)
         if cov.shape != (n, p, p):
             raise ValueError(f"feature_cov must have shape {(n, p, p)}, got {cov.shape}")
         moved = weights @ cov
         state = symmetric(moved @ weights.T) if full else np.maximum(np.einsum("nip,ip->ni", moved, weights), 0.0)
-        doubt += np.maximum(np.einsum("npq,pq->n", cov, outer(root)), 0.0)
+        leverage += np.maximum(np.einsum("npq,pq->n", cov, outer(root)), 0.0)
     noise = noise if full else np.diagonal(noise)
-    spread = doubt[:, None, None] if full else doubt[:, None]
+    spread = leverage[:, None, None] if full else leverage[:, None]
     return {"state": state, "noise": np.broadcast_to(noise, state.shape).copy(), "weights": spread * noise}
 
 

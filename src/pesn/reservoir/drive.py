@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, refuse_negative
+from pesn._support.arguments import as_real, check_not_negative
 from pesn._support.checks import number
 from pesn._support.types import MomentName
 from pesn.activations import get
@@ -141,7 +141,7 @@ def run_gaussian(
     method, mesh = named_method("moments", moments)
     job = _Job(reservoir, mean, state, feedback, readout, noise, name="mean")
     v = np.zeros_like(job.inputs) if var is None else _rows("var", var, reservoir.n_inputs, len(job.inputs))
-    refuse_negative("var", v)
+    check_not_negative("var", v)
     return job.run_gaussian(v, method, mesh, np.random.default_rng(rng))
 
 
@@ -220,8 +220,8 @@ class _Job:
     def run_gaussian(
         self, var: Array, method: MomentName, mesh: Mesh | None, rng: np.random.Generator
     ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
-        refuse_negative("state.var", self.h_var)
-        refuse_negative("state.output_var", self.y_var)
+        check_not_negative("state.var", self.h_var)
+        check_not_negative("state.output_var", self.y_var)
         if method != "surface" or self.reservoir.activation != "tanh":
             states, outputs, h, y = self._step_by_step(var, method, mesh, rng)
         else:
@@ -312,14 +312,14 @@ def _rows(argument: str, value: Any, width: int, length: int | None = None) -> A
     try:
         array = as_real(argument, value)
     except (TypeError, ValueError):
-        _refuse_infinite(argument, value)
+        _check_finite(argument, value)
         raise  # not numbers: as_real says what they are instead
     if array.ndim != 2 or array.shape[1] != width or (length is not None and len(array) != length):
         raise ValueError(f"{argument} must have shape ({'T' if length is None else length}, {width}), got {array.shape}")
     return _frozen(array)
 
 
-def _refuse_infinite(argument: str, value: Any) -> None:
+def _check_finite(argument: str, value: Any) -> None:
     """A ValueError with the row and the column of the first NaN or infinity, where there is one."""
     try:
         infinite = ~np.isfinite(np.asarray(value, dtype=float))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pesn.gaussian import Gaussian
 
-__all__ = ["Rows", "blocks", "features", "refuse_gaps", "refuse_kind", "refuse_short", "split"]
+__all__ = ["Rows", "blocks", "check_kind", "check_longer_than_washout", "check_no_gaps", "features", "split"]
 
 Array = npt.NDArray[np.float64]
 BLOCK = 4096  # rows driven at a time: 6.5 MB of states at 200 units, and a matrix product large enough to run at full speed
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
         return _double(self.mean[block]), None if self.var is None else _double(self.var[block])
 
 
-def refuse_kind(name: str, values: Any) -> None:
+def check_kind(name: str, values: Any) -> None:
     """A TypeError where scikit-learn would take the numbers and drop what they say beside: masks, and Gaussians."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop its masked entries first")
@@ -46,7 +46,7 @@ def refuse_kind(name: str, values: Any) -> None:
         raise TypeError(f"{name} must be an array of certain numbers, got a pesn.Gaussian; {remedy}")
 
 
-def refuse_gaps(name: str, values: Any) -> None:
+def check_no_gaps(name: str, values: Any) -> None:
     """A ValueError with the row and the column of the first NaN, infinity, or number too large to be squared and summed."""
     if values.size < _FEW and float(np.vdot(values, values)) < _LARGEST**2:
         return  # a row, looked at once
@@ -80,7 +80,7 @@ def split(lengths: Any, n_rows: int, of: str = "X") -> list[slice]:
     return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
 
-def refuse_short(sequences: list[slice], washout: int) -> None:
+def check_longer_than_washout(sequences: list[slice], washout: int) -> None:
     """A ValueError where a sequence has no row left after its washout."""
     for place, rows in enumerate(sequences):
         if rows.stop - rows.start <= washout:

@@ -55,7 +55,7 @@ def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[Any, list[
         if not isinstance(frame.index, pd.RangeIndex):
             frame = frame.reset_index()
         frame.columns = [str(name) for name in frame.columns]
-        _refuse_empty(frame, path, least)
+        _check_not_empty(frame, path, least)
         return frame, list(range(1, len(frame) + 1)), True
     if suffix in (".xlsx", ".xls", ".ods", ".json", ".feather", ".h5"):
         raise ValueError(f"{argument} must be a .csv or .parquet file, got '{path}'; save the table as CSV")
@@ -80,17 +80,17 @@ def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[Any, list[
         head = [f"column {i}" for i in range(1, len(head) + 1)]
     else:
         table, lines = table[1:], lines[1:]
-    _refuse_names(head, path)
+    _check_names_distinct(head, path)
     named = [place for place, name in enumerate(head) if name or (table[:, place] != "").any()]
     head, table = [head[place] for place in named], table[:, named]  # without a separator at the end of each line
     if head.count("") > 1:
         raise DataError(f"{path} has columns without a name; give each one")
     cells = pd.DataFrame(table, columns=head, dtype=object)
-    _refuse_empty(cells, path, least)
+    _check_not_empty(cells, path, least)
     return cells, lines, separator == ","
 
 
-def _refuse_names(head: list[str], path: Path) -> None:
+def _check_names_distinct(head: list[str], path: Path) -> None:
     """A DataError for names that are none, or not a column's own."""
     for place, name in enumerate(head, 1):
         if len(name) > _LONGEST:
@@ -151,7 +151,7 @@ def _is_value(text: str) -> bool:
     return bool(re.fullmatch(r"[+-]?\d[\d.,:eE+\-/ T]*Z?", text))
 
 
-def _refuse_empty(frame: Any, path: Path, least: int) -> None:
+def _check_not_empty(frame: Any, path: Path, least: int) -> None:
     if not len(frame.columns) or not len(frame):
         raise DataError(f"{path} has no rows" + (" below its header" if len(frame.columns) else ""))
     if len(frame) < least:

@@ -31,7 +31,7 @@ from pesn.series.errors import DataError
 from pesn.series.model import Model, Recipe, bridged, fit, forecast, least_rows
 from pesn.series.reading import Table, counted, read, read_ahead
 from pesn.series.season import Season
-from pesn.series.tuning import Tuned, refuse_missing, tune
+from pesn.series.tuning import Tuned, check_optuna, tune
 
 __all__ = ["LEAST_ROWS", "Backtest", "Outcome", "Request", "Watch", "run"]
 
@@ -112,7 +112,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     if request.tune:
-        refuse_missing()
+        check_optuna()
     table = read(request.file, time=request.time, targets=request.targets, inputs=request.inputs)
     for line in table.warnings:
         watch.warn(line)

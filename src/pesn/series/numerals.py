@@ -38,7 +38,7 @@ def to_numbers(column: Any, lines: Sequence[int], *, comma_separated: bool = Fal
 
     if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_numeric_dtype(column.dtype):
         numbers = column.astype("float64")
-        _refuse_infinite(numbers, column, lines)
+        _check_finite(numbers, column, lines)
         return numbers
     text = _cleaned(column)
     given = text[~text.str.lower().isin(MISSING)]
@@ -48,11 +48,11 @@ def to_numbers(column: Any, lines: Sequence[int], *, comma_separated: bool = Fal
     either = given.str.fullmatch(_EITHER)
     if plain.all():
         if not comma_separated:
-            _refuse_dotted(given, column, lines)
+            _check_one_decimal_mark(given, column, lines)
     elif (plain | thousands).all() and (comma_separated or not either.equals(~plain)):
         given = given.str.replace(",", "")
     elif (plain | thousands).all() and (comma & ~plain).equals(~plain) and not (comma & ~either & ~plain).any():
-        _refuse_either(given, given.index[either][0], column, lines)
+        _check_unambiguous(given, given.index[either][0], column, lines)
     elif comma.all():
         given = given.str.replace(".", "").str.replace(",", ".")
     else:
@@ -62,7 +62,7 @@ def to_numbers(column: Any, lines: Sequence[int], *, comma_separated: bool = Fal
         raise DataError(f"column {column.name!r} has {quoted(column[place])} in line {line}, which is not a number")
     numbers = pd.Series(np.nan, index=column.index, name=column.name, dtype="float64")
     numbers[given.index] = given.astype("float64")
-    _refuse_infinite(numbers, column, lines)
+    _check_finite(numbers, column, lines)
     return numbers
 
 
@@ -92,22 +92,22 @@ def _cleaned(column: Any) -> Any:
     return text.str.replace(_SIGNS, "", regex=True)
 
 
-def _refuse_dotted(given: Any, column: Any, lines: Sequence[int]) -> None:
+def _check_one_decimal_mark(given: Any, column: Any, lines: Sequence[int]) -> None:
     """An error where every dot stands before three digits, beside whole numbers of hundreds: 1.163 and 950."""
     dotted = given.str.contains(".", regex=False)
     hundreds = given[~dotted].str.fullmatch(r"[+-]?[1-9]\d\d")
     if dotted.any() and given[dotted].str.fullmatch(_DOTTED).all() and hundreds.any():
-        _refuse_either(given, given.index[dotted][0], column, lines)
+        _check_unambiguous(given, given.index[dotted][0], column, lines)
 
 
-def _refuse_either(given: Any, place: Any, column: Any, lines: Sequence[int]) -> None:
+def _check_unambiguous(given: Any, place: Any, column: Any, lines: Sequence[int]) -> None:
     raise DataError(
         f"column {column.name!r} has {quoted(given[place])} in line {lines[column.index.get_loc(place)]}, which may be a "
         "thousand or a fraction; write thousands without a separator, or fractions with another number of digits"
     )
 
 
-def _refuse_infinite(numbers: Any, column: Any, lines: Sequence[int]) -> None:
+def _check_finite(numbers: Any, column: Any, lines: Sequence[int]) -> None:
     wrong = np.flatnonzero(np.abs(numbers.to_numpy()) > 1e100)
     if len(wrong):
         raise DataError(

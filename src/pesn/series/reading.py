@@ -91,9 +91,9 @@ def read(
     name is a ValueError, a file that will not do a :class:`DataError`.
     """
     raw, lines, comma_separated = cells_of(Path(path), least)
-    _refuse_unknown(raw, "--time", [] if time is None else [time])
-    _refuse_unknown(raw, "--target", targets)
-    _refuse_unknown(raw, "--inputs", inputs)
+    _check_known(raw, "--time", [] if time is None else [time])
+    _check_known(raw, "--target", targets)
+    _check_known(raw, "--inputs", inputs)
     both = [name for name in targets if name in inputs] or [name for name in (*targets, *inputs) if name == time]
     if both:
         raise ValueError(f"--target, --inputs and --time must be different columns, got {both[0]!r} twice")
@@ -179,7 +179,7 @@ def _numbers(raw: Any, names: Sequence[str], apart: list[str], times: Any, lines
 # ---------------------------------------------------------------- which column is what
 
 
-def _refuse_unknown(frame: Any, option: str, names: Sequence[str]) -> None:
+def _check_known(frame: Any, option: str, names: Sequence[str]) -> None:
     there = [str(name) for name in frame.columns]
     for name in names:
         if name not in there:

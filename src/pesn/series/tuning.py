@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from pesn.series.choosing import FEW, Trial, returns
 from pesn.series.model import Recipe
 
-__all__ = ["Tuned", "refuse_missing", "tune"]
+__all__ = ["Tuned", "check_optuna", "tune"]
 
 
 class Tuned(NamedTuple):
@@ -33,7 +33,7 @@ class Tuned(NamedTuple):
     ended: str
 
 
-def refuse_missing() -> None:
+def check_optuna() -> None:
     """An ImportError, with the remedy, where Optuna is not installed."""
     if find_spec("optuna") is None:
         raise ImportError("--tune needs Optuna: pip install 'pesn[optuna]'")
@@ -50,7 +50,7 @@ def tune(
 
     It is ``start`` too where the best is not better than it in earlier rows, which no recipe was picked by.
     """
-    refuse_missing()
+    check_optuna()
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # Ctrl-C in a trial is no news

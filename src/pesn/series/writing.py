@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pesn._support.files import filling, refuse_unwritable
+from pesn._support.files import check_writable, filling
 from pesn._support.reading import json_of
 from pesn.series import summary
 from pesn.series.job import Outcome
@@ -34,7 +34,7 @@ def refuse(folder: Path, *, overwrite: bool = False) -> None:
         raise NotADirectoryError(20, "it is not a folder", str(folder))
     if place.is_dir():
         for name in FILES:
-            refuse_unwritable(place / name)
+            check_writable(place / name)
         there = [name for name in FILES if os.path.lexists(place / name)]
         if there and not overwrite and not _is_ours(place):
             raise FileExistsError(

@@ -24,7 +24,7 @@ from pesn._support.arguments import as_real
 from pesn._support.checks import flag, number, whole_number
 from pesn._support.types import Array, FloatArray
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly
-from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, sizes
+from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
@@ -103,7 +103,7 @@ def simulate(
     runs, steps = sizes(runs, _rows(array, steps), 12, progress)
     given = None if array is None else for_each_run("commands", array, runs, (steps, 4))
     initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
-    _refuse_vertical(initial)
+    _check_pitch(initial)
     strength = _wind_strength(wind, mode)
     children = [child.spawn(4) for child in generators(rng, runs)]
     with np.errstate(all="ignore"):  # a state that overflows is refused below, by its name
@@ -122,7 +122,7 @@ def simulate(
         if not finite.all():
             k = start + int(np.argmin(finite))
             before = flight.states[:, k - 1] if k > 0 else initial
-            refuse_divergence("AR.Drone", before, flight.states[:, k], _STATES, k * SAMPLE_STEP)
+            check_divergence("AR.Drone", before, flight.states[:, k], _STATES, k * SAMPLE_STEP)
         if progress is not None:
             progress(stop * runs, steps * runs)
     flight.states[:, 0] = initial
@@ -164,7 +164,7 @@ def _rows(commands: FloatArray | None, steps: int | None) -> int:
     return steps
 
 
-def _refuse_vertical(initial: Array) -> None:
+def _check_pitch(initial: Array) -> None:
     pitch = initial[:, 7]
     if (np.abs(pitch) >= 0.5 * math.pi).any():
         worst = pitch[np.argmax(np.abs(pitch))]

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
 from pesn._support.types import Array
-from pesn.systems.stepping import Progress, Seed, for_each_run, generator, generators, refuse_divergence, sizes
+from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generator, generators, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
@@ -193,7 +193,7 @@ def simulate(
         finite = np.isfinite(states[start + 1 : min(stop + 1, steps)]).all(axis=(1, 2))  # not the state after the last row
         if not finite.all():
             k = start + int(np.argmin(finite))
-            refuse_divergence("cart pole", states[k], states[k + 1], NAMES[:4], (k + 1) * dt)
+            check_divergence("cart pole", states[k], states[k + 1], NAMES[:4], (k + 1) * dt)
         if progress is not None and (stop % every == 0 or stop == steps):
             progress(stop * runs, steps * runs)
     rows = states[:steps].swapaxes(0, 1).reshape(-1, 4)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pesn._support.checks import number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, report, rk4, sizes
+from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, report, rk4, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
 __all__ = ["checked_time", "lorenz", "lorenz96", "roessler", "start"]
@@ -154,7 +154,7 @@ def _flow(
     dt: float,
     initial_state: npt.ArrayLike | None,
     transient: float | None,
-    usual_transient: float,
+    default_transient: float,
     rng: Seed,
     substeps: int,
     progress: Progress | None,
@@ -162,7 +162,7 @@ def _flow(
     """ẋ = rate(x), a row every ``dt``; states are (d, runs) here, d as many as the box has sides."""
     d = len(box)
     runs, steps = sizes(runs, steps, d, progress)
-    dt, skipped = checked_time(dt, substeps, transient, usual_transient if initial_state is None else 0.0)
+    dt, skipped = checked_time(dt, substeps, transient, default_transient if initial_state is None else 0.0)
     state = start(initial_state, runs, box, rng)
     names = ("x", "y", "z") if d == 3 else tuple(f"x{i}" for i in range(d))
     states = np.empty((runs, steps, d))
@@ -172,18 +172,18 @@ def _flow(
                 before = state
                 for _ in range(substeps):
                     state = rk4(rate, state, dt / substeps)
-                refuse_divergence(system, before.T, state.T, names, row * dt)
+                check_divergence(system, before.T, state.T, names, row * dt)
             if row >= skipped:
                 states[:, row - skipped] = state.T
                 report(progress, row - skipped + 1, steps)
     return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * d)
 
 
-def checked_time(dt: float, substeps: int, transient: float | None, usual: float) -> tuple[float, int]:
-    """``dt`` as a float, and the rows of the transient, ``usual`` where none is given; both in range."""
+def checked_time(dt: float, substeps: int, transient: float | None, default: float) -> tuple[float, int]:
+    """``dt`` as a float, and the rows of the transient, ``default`` where none is given; both in range."""
     number("dt", dt, 0.0, math.inf, "()")
     whole_number("substeps", substeps, 1)
-    passed = usual if transient is None else transient
+    passed = default if transient is None else transient
     number("transient", passed, 0.0, math.inf, "[)")
     if float(passed) / float(dt) > _MOST:
         raise ValueError(f"transient must be {_MOST:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pesn._support.checks import number
 from pesn._support.types import Array
 from pesn.systems.flows import checked_time, start
-from pesn.systems.stepping import Progress, Seed, refuse_divergence, report, sizes
+from pesn.systems.stepping import Progress, Seed, check_divergence, report, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
 __all__ = ["mackey_glass"]
@@ -82,7 +82,7 @@ def mackey_glass(
                 middles.append(0.5 * (before + x) + h / 8.0 * (slope_before - slope))  # the same cubic at half a step
                 node += 1
             last, value = value, x if place == node else _cubic(before, slope_before, x, slope, h, place - node + 1.0)
-            refuse_divergence("mackey_glass", last[:, None], value[:, None], ("x",), row * dt)
+            check_divergence("mackey_glass", last[:, None], value[:, None], ("x",), row * dt)
             if row >= skipped:
                 states[:, row - skipped, 0] = value
                 report(progress, row - skipped + 1, steps)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.checks import whole_number
-from pesn.systems.stepping import Progress, Seed, for_each_run, generators, refuse_divergence, report, sizes
+from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, report, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
 __all__ = ["narma10"]
@@ -83,6 +83,6 @@ def narma10(
             total = sum(past, np.zeros(runs))
             driven = 1.5 * u[:, k - 9] * u[:, k] if k >= 9 else 0.0
             y[k + 1] = 0.3 * y[k] + 0.05 * y[k] * total + driven + 0.1
-            refuse_divergence("narma10", y[k][:, None], y[k + 1][:, None], ("y",), k + 1.0)
+            check_divergence("narma10", y[k][:, None], y[k + 1][:, None], ("y",), k + 1.0)
             past.append(y[k + 1])
     return stacked(y[skipped:].T[:, :, None], u[:, skipped:, None], 1.0, ("y", "u"), ("", ""))

@@ -14,7 +14,7 @@ from pesn._support.arguments import as_real
 from pesn._support.checks import whole_number
 from pesn._support.types import Array
 
-__all__ = ["Progress", "Seed", "for_each_run", "generator", "generators", "refuse_divergence", "report", "rk4", "sizes"]
+__all__ = ["Progress", "Seed", "check_divergence", "for_each_run", "generator", "generators", "report", "rk4", "sizes"]
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 Seed = Any  # what np.random.default_rng takes
@@ -95,10 +95,10 @@ def for_each_run(argument: str, value: npt.ArrayLike, runs: int, shape: tuple[in
     return np.array(np.broadcast_to(array, (runs, *shape)), dtype=np.float64)
 
 
-def refuse_divergence(system: str, before: Array, after: Array, names: Sequence[str], time: float) -> None:
+def check_divergence(system: str, before: Array, after: Array, names: Sequence[str], time: float) -> None:
     """A FloatingPointError where a run (a row of ``after``, reached at ``time``) is no longer finite.
 
-    >>> refuse_divergence("cart pole", np.ones((1, 2)), np.array([[1.0, np.inf]]), ("x", "v"), 0.3)
+    >>> check_divergence("cart pole", np.ones((1, 2)), np.array([[1.0, np.inf]]), ("x", "v"), 0.3)
     Traceback (most recent call last):
     FloatingPointError: cart pole, run 0: left finite numbers at t = 0.3; the state before was x = 1, v = 1
     """

@@ -49,11 +49,11 @@ def test_one_trial_by_hand():
     # after 20 steps: the spread between the starts, by the textbook
     z, fed = network.observed(test, [300], 20)
     last = np.array([network.drive(h[None], z, fed)[-1, 0] for h in starts])
-    usual = np.sqrt(np.square(network.forecaster.esn_.start_.stationary()[1]).sum(axis=0).mean())
-    assert curves[0, 4, 19] * usual == pytest.approx(np.sqrt(last.var(axis=0, ddof=1).mean()))
+    long_run_std = np.sqrt(np.square(network.forecaster.esn_.start_.stationary()[1]).sum(axis=0).mean())
+    assert curves[0, 4, 19] * long_run_std == pytest.approx(np.sqrt(last.var(axis=0, ddof=1).mean()))
     z, fed = network.observed(test, [300], 40)
     truth = network.drive(np.zeros((1, 30)), z, fed)[-1, 0]
-    assert curves[0, 1, 19] * usual == pytest.approx(np.mean([np.sqrt(np.square(h - truth).mean()) for h in last]))
+    assert curves[0, 1, 19] * long_run_std == pytest.approx(np.mean([np.sqrt(np.square(h - truth).mean()) for h in last]))
 
 
 def test_numbers_do_not_depend_on_who_runs_the_units(result):

@@ -608,7 +608,7 @@ def test_tls_without_certificates(certificates, tmp_path):
     ]:
         certificates(key)
         with config.set({f"distributed.comm.tls.{key}": file}), pytest.raises(ValueError, match=message):
-            backends._refuse_without_certificates()
+            backends._check_certificates()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX has them")
@@ -668,7 +668,7 @@ def test_workers_with_other_versions_are_refused(monkeypatch):
             return {"tcp://a:1": {**function(), "numpy": "1.0"}}
 
     with pytest.raises(ConnectionError, match=r"worker tcp://a:1 has numpy 1\.0, here is"):
-        backends._refuse_strangers(Client(), "tcp://b:2")
+        backends._check_workers(Client(), "tcp://b:2")
 
 
 # Errata

@@ -10,7 +10,7 @@ from torch import Tensor, distributions
 
 from pesn._support.arguments import as_real
 
-__all__ = ["TensorLike", "as_covariance", "as_tensors", "distribution_parts", "refuse_vmap"]
+__all__ = ["TensorLike", "as_covariance", "as_tensors", "check_no_vmap", "distribution_parts"]
 
 TensorLike: TypeAlias = Tensor | npt.ArrayLike
 
@@ -37,7 +37,7 @@ def distribution_parts(given: distributions.Distribution) -> tuple[Tensor, Tenso
     raise TypeError(f"mean must be numbers or a Gaussian of torch.distributions ({known}), got {type(inner).__name__}")
 
 
-def refuse_vmap(name: str, value: object) -> None:
+def check_no_vmap(name: str, value: object) -> None:
     """A TypeError inside torch.func.vmap: how many terms a series needs depends on the numbers."""
     inside = getattr(torch._C._functorch, "is_batchedtensor", None)
     if inside is not None and isinstance(value, Tensor) and inside(value):
@@ -48,7 +48,7 @@ def as_tensors(**given: TensorLike | None) -> list[Any]:
     """All as finite real tensors of one floating dtype, on the device of the first tensor; None stays."""
     anchor = next(value for value in given.values() if isinstance(value, Tensor))
     for name, value in given.items():
-        refuse_vmap(name, value)
+        check_no_vmap(name, value)
         if isinstance(value, Tensor) and value.device != anchor.device:
             raise ValueError(f"{name} must lie on {anchor.device}, as the rest does, got {value.device}; move it with .to(...)")
         if isinstance(value, Tensor) and value.is_complex():

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pesn._support.types import Array, NetworkCovariance
-from pesn.adapters.torch.arguments import refuse_vmap
+from pesn.adapters.torch.arguments import check_no_vmap
 from pesn.adapters.torch.functions import MODULES, Function, function_of
 from pesn.adapters.torch.gaussian import TensorGaussian
 from pesn.adapters.torch.moments import between, units, working_dtype
@@ -209,7 +209,7 @@ def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) ->
     value = getattr(module, name)
     if value is None:
         return None
-    refuse_vmap(f"{name} of {_name(place, module)[:-1]}", value)
+    check_no_vmap(f"{name} of {_name(place, module)[:-1]}", value)
     if tuple(value.shape) != shape:
         raise ValueError(f"{name} of {_name(place, module)} must have shape {shape}, got shape {tuple(value.shape)}")
     if not value.is_floating_point():

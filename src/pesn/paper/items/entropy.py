@@ -135,8 +135,8 @@ def trials(
     away = [_rms(mean - truth), _rms(each - truth[:, :, None]).mean(axis=2), _rms(network.drive(rest, z, fed) - truth)]
     spread = np.sqrt(each.var(axis=2, ddof=1).mean(axis=-1))
     curves = np.stack([*away, _rms(learned - truth), spread, np.sqrt(var.mean(axis=-1))])
-    usual = np.sqrt(np.square(given.stationary()[1]).sum(axis=0).mean())
-    return entropies, np.moveaxis(curves / usual, 2, 0)
+    long_run_std = np.sqrt(np.square(given.stationary()[1]).sum(axis=0).mean())
+    return entropies, np.moveaxis(curves / long_run_std, 2, 0)
 
 
 def of_units(values: Array, bins: int) -> float:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from pesn import Forecaster, Mesh, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.activations import get
-from pesn.readout.online import go_on
-from pesn.readout.online import learn as learn_online
+from pesn.readout.online import start_from_batch
+from pesn.readout.online import update as update_online
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ClosedLoop
@@ -138,11 +138,11 @@ def learn(trajectories: Trajectories, positions: Sequence[int], velocities: Sequ
 
 def updated(robot: Robot, rows: Sequence[int], delta: float | None, forgetting: float) -> list[tuple[Readout, RLSState]]:
     """The readout as it is *before* each of ``rows`` (ascending) is learnt from: all that a forecast from there may know."""
-    readout, rls = go_on(robot.loop.readout, delta)
+    readout, rls = start_from_batch(robot.loop.readout, delta)
     result, seen = [], robot.first
     for row in rows:
         for k in range(seen, row):
-            _, readout, rls = learn_online(readout, rls, robot.features(k), robot.targets[k : k + 1], forgetting)
+            _, readout, rls = update_online(readout, rls, robot.features(k), robot.targets[k : k + 1], forgetting)
         seen = max(seen, row)
         result.append((readout, rls))
     return result
@@ -296,7 +296,7 @@ def free_run(robot: Robot, k: int, steps: int, readout: Readout, rls: RLSState |
         if rls is not None:
             b = np.concatenate([[1.0], y, robot.known[k + j], h])
             target = dynamics.targets(np.array([y, robot.rows[k + j + 1]]))
-            _, readout, rls = learn_online(readout, rls, b[None], target, forgetting)
+            _, readout, rls = update_online(readout, rls, b[None], target, forgetting)
     return np.array(means), np.array(used)
 
 

@@ -161,11 +161,11 @@ def _client(address: str) -> Iterator[Any]:
     if not re.fullmatch(r"(tcp|tls)://[^/]+:\d{1,5}", address):
         raise ValueError(f"scheduler must be an address such as tcp://127.0.0.1:8786, got {address!r}")
     if address.startswith("tls:"):
-        _refuse_without_certificates()
+        _check_certificates()
     with _silenced("distributed"):  # what matters comes as an exception
-        asyncio.run(_refuse_silent(address))
+        asyncio.run(_check_scheduler(address))
         with Client(address, timeout=WAIT, set_as_default=False) as client:
-            _refuse_strangers(client, address)
+            _check_workers(client, address)
             try:
                 yield client
             except Exception as error:
@@ -188,7 +188,7 @@ def _silenced(name: str) -> Iterator[None]:
             logger.disabled = disabled
 
 
-def _refuse_without_certificates() -> None:
+def _check_certificates() -> None:
     """An error where Dask's configuration, which its scheduler and workers use too, does not name the files that TLS needs."""
     from dask import config
 
@@ -201,7 +201,7 @@ def _refuse_without_certificates() -> None:
             raise ValueError(f"{name} in Dask's configuration must be a file, got {file!r}")
 
 
-async def _refuse_silent(address: str) -> None:
+async def _check_scheduler(address: str) -> None:
     """An error where no scheduler answers; a client itself would go on waiting for one that is there and says nothing."""
     from distributed import rpc
     from distributed.security import Security
@@ -217,7 +217,7 @@ async def _refuse_silent(address: str) -> None:
         raise ConnectionError(f"no Dask scheduler answers at {address} within {WAIT:g} s{trusting}") from None
 
 
-def _refuse_strangers(client: Any, address: str) -> None:
+def _check_workers(client: Any, address: str) -> None:
     """An error where there is no worker, or where one has other versions: its numbers might differ."""
     try:
         client.wait_for_workers(1, timeout=WAIT)

@@ -75,7 +75,7 @@ def reproduce(
         if (folder / "index.html").exists() and not (folder / "results.json").exists():
             raise OSError("index.html is in the way, and is no page of results: move it away, or give another folder")
         for item in items:
-            _refuse_strange(folder / item.NAME)
+            _check_replaceable(folder / item.NAME)
         settings = [Settings(quick, seed, item.parameters(quick)) for item in items]
         digests = [_digest(item, chosen) for item, chosen in zip(items, settings, strict=True)]
         records = [finished(folder / item.NAME, digest) for item, digest in zip(items, digests, strict=True)]
@@ -161,7 +161,7 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_strange(place: Path) -> None:
+def _check_replaceable(place: Path) -> None:
     """An OSError where a result would take the place of what is none."""
     if not os.path.lexists(place) or (not place.is_symlink() and (place / "result.json").is_file()):
         return
