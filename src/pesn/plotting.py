@@ -22,9 +22,12 @@ import numpy.typing as npt
 
 from pesn._support.checks import whole_number
 from pesn._support.files import replacing
+from pesn._support.types import AnyArray
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
     from pesn.forecasting.forecast import Forecast
     from pesn.systems.trajectories import Trajectories
@@ -181,7 +184,7 @@ def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] 
     return chosen
 
 
-def _times(forecast: Forecast, rows: int) -> tuple[Any, Any, bool, str]:
+def _times(forecast: Forecast, rows: int) -> tuple[AnyArray, AnyArray, bool, str]:
     """Where ``rows`` observed rows and those of the forecast stand on the time axis, whether it is one of dates, its name."""
     import pandas as pd
 
@@ -211,7 +214,7 @@ def _times(forecast: Forecast, rows: int) -> tuple[Any, Any, bool, str]:
     return number(before), number(ahead), True, ""
 
 
-def _numbers(labels: Any, rows: int) -> tuple[Any, Any, bool, str] | None:
+def _numbers(labels: pd.Index, rows: int) -> tuple[AnyArray, AnyArray, bool, str] | None:
     """On an axis of evenly spaced numbers; None where they are not."""
     ahead = labels.to_numpy(dtype=np.float64)
     step = float(getattr(labels, "step", ahead[1] - ahead[0] if len(ahead) > 1 else 0.0))
@@ -220,7 +223,7 @@ def _numbers(labels: Any, rows: int) -> tuple[Any, Any, bool, str] | None:
     return ahead[0] - step * np.arange(rows, 0.0, -1.0), ahead, False, "" if labels.name is None else str(labels.name)
 
 
-def _line(ax: Axes, x: Any, y: Any, **style: Any) -> list[Any]:
+def _line(ax: Axes, x: AnyArray, y: AnyArray, **style: Any) -> list[Line2D]:
     """A line, with a dot where a value stands alone between missing ones and no line would show it."""
     seen = np.concatenate([[False], np.isfinite(y), [False]])
     alone = np.flatnonzero(seen[1:-1] & ~seen[:-2] & ~seen[2:])

@@ -54,7 +54,7 @@ class _Notice(event.Listener):  # type: ignore[misc]
         else:
             _notice.warning("pesn: compiling, once on this machine: a few seconds")
 
-    def on_end(self, begun: Any) -> None:
+    def on_end(self, begun: object) -> None:
         pass
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
-from pesn._support.types import Array
+from pesn._support.types import AnyArray, Array
 from pesn.systems import ardrone as drones
 from pesn.systems import cart_pole as carts
 from pesn.systems import quadrotor
@@ -210,7 +211,7 @@ def ardrone(
     return Trajectories(flown.reshape(-1, 12), given.reshape(-1, 4), SAMPLE_STEP, drones.NAMES, (steps,) * runs, drones.UNITS)
 
 
-def _at(mujoco: Any, model: Any, state: Array) -> Any:
+def _at(mujoco: ModuleType, model: Any, state: Array) -> Any:
     """A drone of MuJoCo in a state (12,): a quaternion for the angles, rates about the body's axes for those of the angles."""
     data = mujoco.MjData(model)
     roll, pitch, yaw = state[6:9]
@@ -226,14 +227,14 @@ def _at(mujoco: Any, model: Any, state: Array) -> Any:
     return data
 
 
-def _model(mujoco: Any, mjcf: str) -> Any:
+def _model(mujoco: ModuleType, mjcf: str) -> Any:
     try:
         return mujoco.MjModel.from_xml_string(mjcf)
     except ValueError as error:
         raise ValueError(f"parameters must make a body that MuJoCo takes, got {str(error).splitlines()[0]!r} from it") from error
 
 
-def _step(mujoco: Any, model: Any, data: Any, forces: Array) -> bool:
+def _step(mujoco: ModuleType, model: Any, data: Any, forces: Array) -> bool:
     """One step of the engine under ``forces``; False where a number is, or becomes, too large for it.
 
     mj_step itself would print a warning, write a log file, and go on from the model's initial state.
@@ -251,7 +252,7 @@ def _step(mujoco: Any, model: Any, data: Any, forces: Array) -> bool:
 
 
 @contextlib.contextmanager
-def _listening(mujoco: Any) -> Iterator[list[str]]:
+def _listening(mujoco: ModuleType) -> Iterator[list[str]]:
     """What MuJoCo complains of, in place of lines on the screen and a MUJOCO_LOG.TXT in the user's folder."""
     complaints: list[str] = []
     theirs = mujoco.get_mju_user_warning()
@@ -268,7 +269,7 @@ def _lost(system: str, run: int, time: float, names: tuple[str, ...], before: Ar
     return FloatingPointError(f"{system}, run {run}: {what} by t = {time:g}; the state before was {last}")
 
 
-def _engine() -> Any:
+def _engine() -> ModuleType:
     try:
         import mujoco
     except ImportError as error:
@@ -282,7 +283,7 @@ def _checked(parameters: Any, kind: type, system: str) -> Any:
     return kind() if parameters is None else parameters
 
 
-def _each_run(argument: str, array: Any, width: int) -> Array:
+def _each_run(argument: str, array: AnyArray, width: int) -> Array:
     """(runs, steps, width), from that or from (steps, width) for one run."""
     if array.ndim not in (2, 3) or array.shape[-1] != width or array.size == 0:
         alone = "(steps,), " if width == 1 else ""

@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.checks import pandas_index
+from pesn._support.types import TableLike
 from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Layout", "align", "rows_ahead"]
 
@@ -59,8 +63,8 @@ class _Run(NamedTuple):
 
 
 def align(
-    y: Any,
-    X: Any,
+    y: TableLike,
+    X: TableLike | None,
     runs: list[slice],
     *,
     learnt: TimeIndex | None = None,
@@ -109,7 +113,7 @@ def align(
     )
 
 
-def rows_ahead(X: Any, time: TimeIndex | None, horizon: int, name: str = "X") -> Places | None:
+def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: str = "X") -> Places | None:
     """The rows of X that act on the last row known, and on those to come but the last; None where they go by position.
 
     X may have more rows, in any order; a ValueError says which of these is not there.
@@ -131,7 +135,7 @@ def rows_ahead(X: Any, time: TimeIndex | None, horizon: int, name: str = "X") ->
     return rows
 
 
-def index_of(values: Any) -> Any:
+def index_of(values: object) -> Any:
     """The index of a pandas object, days and times of Python's own or of Arrow as dates; None of all others."""
     index = pandas_index(values)
     if index is None:
@@ -145,7 +149,7 @@ def index_of(values: Any) -> Any:
 # ---------------------------------------------------------------- rows of y
 
 
-def _run(labels: Any, rule: TimeIndex | None, name: str, start: int) -> _Run:
+def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Run:
     """Of labels that begin anew; ``rule`` is the one to keep."""
     kind = kind_of(labels)
     by_position = _Run(np.arange(len(labels)))
@@ -168,7 +172,7 @@ def _run(labels: Any, rule: TimeIndex | None, name: str, start: int) -> _Run:
     return _Run(places, time.at(labels[0]), time)
 
 
-def _following(labels: Any, after: TimeIndex, name: str) -> _Run:
+def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
     """Of labels that go on from those before them."""
     kind, by_position = kind_of(labels), np.arange(len(labels))
     if kind is None or (kind == "numbers" and after.kind in ("dates", "periods")):
@@ -187,7 +191,7 @@ def _following(labels: Any, after: TimeIndex, name: str) -> _Run:
     return _Run(positions - 1, first, after.at(labels[-1]))
 
 
-def _check_order(labels: Any, name: str, start: int) -> None:
+def _check_order(labels: pd.Index, name: str, start: int) -> None:
     if labels.is_monotonic_increasing and labels.is_unique and not labels.hasnans:
         return
     if labels.hasnans:
@@ -201,7 +205,7 @@ def _check_order(labels: Any, name: str, start: int) -> None:
     )
 
 
-def _no_step(labels: Any, rule: TimeIndex | None, name: str, start: int) -> ValueError:
+def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> ValueError:
     gaps = np.diff(labels.asi8).astype(np.float64)
     k = int(np.argmax(np.abs(gaps - np.median(gaps))))
     return ValueError(
@@ -253,7 +257,7 @@ def _inputs_of(
 # ---------------------------------------------------------------- both
 
 
-def _is_default(index: Any) -> bool:
+def _is_default(index: pd.Index) -> bool:
     """0, 1, 2, …: what pandas numbers rows by when nobody says how."""
     pd: Any = import_module("pandas")
     if isinstance(index, pd.RangeIndex):
@@ -261,7 +265,7 @@ def _is_default(index: Any) -> bool:
     return bool(index.dtype == np.int64 and len(index) and index[0] == 0 and np.array_equal(index, np.arange(len(index))))
 
 
-def _name(index: Any) -> str | None:
+def _name(index: pd.Index) -> str | None:
     return index.name if isinstance(index.name, str) else None
 
 

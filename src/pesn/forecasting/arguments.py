@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.checks import flag, whole_number
+from pesn._support.types import TableLike
 from pesn.forecasting.alignment import align, rows_ahead
 from pesn.forecasting.context import Uncertainty
 from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of
@@ -51,7 +52,7 @@ class Columns(NamedTuple):
         """u."""
         return len(self.scale.x_mean)
 
-    def more(self, y: Any, X: Any, after: TimeIndex | None) -> Rows:
+    def more(self, y: TableLike, X: TableLike | None, after: TimeIndex | None) -> Rows:
         """Rows that go on ``after`` those seen, with X (T, u)."""
         self._check_names("y", y)
         self._check_names("X", X, "X")
@@ -126,7 +127,7 @@ class Columns(NamedTuple):
         check_within_reach(of_x, known, self.prior.x_mean, self.prior.x_std)
         return y, known
 
-    def _check_names(self, argument: str, values: Any, of: str = "y") -> None:
+    def _check_names(self, argument: str, values: TableLike, of: str = "y") -> None:
         found, expected = names_of(values), self.names if of == "y" else self.known_names
         if found is not None and expected is not None and found != expected:
             raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")

@@ -18,10 +18,15 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from pesn._support.types import AnyArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["CalendarStep", "find_step"]
 
@@ -54,7 +59,7 @@ class CalendarStep:
         if self.length <= 0.0:
             raise ValueError(f"step must go forward, got {text!r}")
 
-    def clock(self, index: Any) -> Any:
+    def clock(self, index: pd.Index) -> pd.Index:
         """Dates as this step counts them, without a zone."""
         if index.tz is not None:
             index = index.tz_convert(None) if self.absolute else index.tz_localize(None)
@@ -62,7 +67,7 @@ class CalendarStep:
             index = index.to_period("M").to_timestamp().as_unit(index.unit)
         return index
 
-    def zoned(self, clock: Any, zone: str) -> Any:
+    def zoned(self, clock: pd.Index, zone: str) -> pd.Index:
         """Back from :meth:`clock`: an hour that is left out in spring is the next one, one that comes twice the first of them."""
         if self.absolute:
             return clock.tz_localize("UTC").tz_convert(zone)
@@ -71,13 +76,13 @@ class CalendarStep:
             labels.freq = clock.freq
         return labels
 
-    def onwards(self, start: Any, n: int) -> Any:
+    def onwards(self, start: pd.Timestamp, n: int) -> pd.Index:
         """The first n dates from ``start`` on; the first is a later one where ``start`` is not on the step."""
         if self.months:
             return self._days_of(start, np.arange(n) * self.months)
         return import_module("pandas").date_range(start, periods=n, freq=self.text, unit=start.unit)
 
-    def positions(self, start: Any, clock: Any, most: int) -> npt.NDArray[np.int64]:
+    def positions(self, start: pd.Timestamp, clock: pd.Index, most: int) -> npt.NDArray[np.int64]:
         """Steps from ``start`` to each date; -1 where it is earlier, off the step, or more than ``most`` steps away."""
         pd: Any = import_module("pandas")
         found = np.full(len(clock), -1, np.int64)
@@ -97,7 +102,7 @@ class CalendarStep:
         found[found > most] = -1
         return found
 
-    def steps(self, first: Any, later: Any) -> int | None:
+    def steps(self, first: pd.Timestamp, later: pd.Timestamp) -> int | None:
         """Steps from one date to another, negative where it is earlier, however far; None where they are not on one grid."""
         pd: Any = import_module("pandas")
         one, other = (self.clock(pd.DatetimeIndex([date]))[0] for date in (first, later))
@@ -113,7 +118,7 @@ class CalendarStep:
         steps = near[min(bisect_left(near, other, key=lambda k: one + k * offset), len(near) - 1)]
         return steps if one + steps * offset == other else None
 
-    def _days_of(self, start: Any, months: Any) -> Any:
+    def _days_of(self, start: pd.Timestamp, months: AnyArray) -> pd.Index:
         """The day of the month, or its last where it has none such, so many months after ``start``'s, at the same hour."""
         pd: Any = import_module("pandas")
         first = np.datetime64(f"{start.year:04d}-{start.month:02d}", "M") + months
@@ -123,7 +128,7 @@ class CalendarStep:
         return pd.DatetimeIndex(days).as_unit(start.unit) + hour
 
 
-def find_step(index: Any) -> Iterator[str]:
+def find_step(index: pd.Index) -> Iterator[str]:
     """Steps that increasing dates may keep, to be tried in order: their own frequency, else the coarsest first.
 
     Rows may be missing. Nothing here grows with how far the dates are apart.
@@ -131,7 +136,7 @@ def find_step(index: Any) -> Iterator[str]:
     return map(_one_name, _candidates(index))
 
 
-def _candidates(index: Any) -> Iterator[str]:
+def _candidates(index: pd.Index) -> Iterator[str]:
     pd: Any = import_module("pandas")
     if index.freqstr is not None:
         yield index.freqstr
@@ -148,7 +153,7 @@ def _candidates(index: Any) -> Iterator[str]:
     yield from _about_monthly(local)
 
 
-def _monthly(days: Any) -> list[str]:
+def _monthly(days: pd.Index) -> list[str]:
     pd: Any = import_module("pandas")
     months = np.asarray(days.year * 12 + days.month)
     apart = int(np.gcd.reduce(np.diff(months)))
@@ -166,7 +171,7 @@ def _monthly(days: Any) -> list[str]:
     return [_times(apart, "BME")] if (days == ends - pd.to_timedelta(np.maximum(ends.day_of_week - 4, 0), unit="D")).all() else []
 
 
-def _daily(days: Any) -> list[str]:
+def _daily(days: pd.Index) -> list[str]:
     numbers = days.to_numpy().astype("datetime64[D]").astype(np.int64)
     apart = int(np.gcd.reduce(np.diff(numbers)))
     if apart % 7 == 0:
@@ -176,14 +181,14 @@ def _daily(days: Any) -> list[str]:
     return ["B", "D"] if business else [_times(apart, "D")]
 
 
-def _ticks(index: Any) -> list[str]:
+def _ticks(index: pd.Index) -> list[str]:
     """The longest time that all gaps are multiples of."""
     apart = int(np.gcd.reduce(np.diff(index.asi8))) * {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}[index.unit]
     unit, size = next((unit, size) for unit, size in _UNITS.items() if apart % size == 0)
     return [_times(apart // size, unit)]
 
 
-def _about_monthly(local: Any) -> list[str]:
+def _about_monthly(local: pd.DatetimeIndex) -> list[str]:
     """On the same day of each month, or nearly: dates that stand for months."""
     months = np.asarray(local.year * 12 + local.month)
     return ["M"] if bool((np.diff(months) >= 1).all()) and len(set(local.day)) <= _NEAR else []

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import TableLike
 from pesn.gaussian import Gaussian
 
 __all__ = [
@@ -72,7 +73,7 @@ def names_of(y: Any) -> list[str] | None:
     return [str(y.name)] if getattr(y, "name", None) is not None else None
 
 
-def as_matrix(name: str, values: Any, n_rows: int | None = None, width: int | None = None) -> Array:
+def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: int | None = None) -> Array:
     """Rows (n, width) of numbers, NaN among them; one column may come flat."""
     if isinstance(values, (Gaussian, np.ma.MaskedArray)):
         raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")

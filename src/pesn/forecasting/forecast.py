@@ -29,6 +29,7 @@ from scipy import special
 
 from pesn._support.arguments import as_count, as_real
 from pesn._support.checks import number
+from pesn._support.types import AnyArray, Rng
 from pesn.forecasting.forecast_views import as_html, as_text
 from pesn.forecasting.row_covariances import check_cov, check_parts, check_scale, room, root_of_cov
 from pesn.forecasting.row_labels import check_history, check_index, check_names, counted
@@ -99,11 +100,11 @@ class Forecast:
         joint: npt.ArrayLike | None,
         parts: Mapping[str, npt.ArrayLike],
         names: Sequence[str] | None = None,
-        index: Any = None,
+        index: pd.Index | None = None,
         history: npt.ArrayLike | None = None,
         *,
         cov: npt.ArrayLike | None = None,
-        paths: Any = None,
+        paths: npt.ArrayLike | None = None,
         scale: npt.ArrayLike | None = None,
     ) -> None:
         m = np.array(as_real("mean", mean), np.float64)
@@ -139,7 +140,7 @@ class Forecast:
                 value.flags.writeable = False
         self.__dict__.update(state)
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Forecast does not change, {name} cannot be set; make a new one")
 
     def __repr__(self) -> str:
@@ -209,7 +210,7 @@ class Forecast:
         return self._names
 
     @property
-    def index(self) -> Any:
+    def index(self) -> pd.Index | npt.NDArray[np.integer[Any]]:
         """The labels of the rows: as they were given, or 1 ... horizon."""
         return _fixed(np.arange(1, len(self) + 1)) if self._index is None else self._index
 
@@ -240,7 +241,7 @@ class Forecast:
         reach = self.std * -special.ndtri(0.5 * (1.0 - float(level)))
         return self.mean - reach, self.mean + reach
 
-    def sample(self, n: int, rng: Any = None) -> Array:
+    def sample(self, n: int, rng: Rng = None) -> Array:
         """``n`` futures, (n, horizon, d), each drawn jointly over time; ``rng`` is a seed or a Generator.
 
         Where covariances between rows are not kept, each is a future that the forecasting network goes through by itself, moved
@@ -269,7 +270,7 @@ class Forecast:
     def plot(
         self,
         ax: Axes | Sequence[Axes] | None = None,
-        columns: Any = None,
+        columns: int | str | Sequence[int | str] | None = None,
         level: float | Sequence[float] = (0.5, 0.95),
         truth: npt.ArrayLike | None = None,
     ) -> list[Axes]:
@@ -286,6 +287,6 @@ class Forecast:
         return root
 
 
-def _fixed(array: Any) -> Any:
+def _fixed(array: AnyArray) -> AnyArray:
     array.flags.writeable = False
     return array

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pesn.forecasting.row_labels import counted
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pesn.forecasting.forecast import Forecast
 
 __all__ = ["as_html", "as_text"]
@@ -18,7 +20,7 @@ _SHOWN = 8  # columns in a table; names beyond it are left out
 _ROWS = 20  # of a table: more are left out in the middle
 
 
-def as_text(forecast: Forecast, index: Any, parts: list[str]) -> str:
+def as_text(forecast: Forecast, index: pd.Index | None, parts: list[str]) -> str:
     """How many steps, their first and last label where there is an ``index``, the columns, the ``parts`` of the variance."""
     names = forecast.names
     shown = names if len(names) <= _SHOWN else (*names[: _SHOWN - 2], "…", names[-1])
@@ -28,7 +30,7 @@ def as_text(forecast: Forecast, index: Any, parts: list[str]) -> str:
     return f"Forecast of {counted(len(forecast), 'step')}{when}, {columns} ({', '.join(shown)}), {of}"
 
 
-def as_html(forecast: Forecast, index: Any) -> str:
+def as_html(forecast: Forecast, index: pd.Index | None) -> str:
     """A table of means and 95 % intervals, a row a step."""
     h, d = forecast.mean.shape
     half = _ROWS // 2
@@ -53,7 +55,7 @@ def as_html(forecast: Forecast, index: Any) -> str:
     return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
 
 
-def _label(forecast: Forecast, index: Any, k: int) -> str:
+def _label(forecast: Forecast, index: pd.Index, k: int) -> str:
     """The label of row k as a text; where all are dates at midnight, of the date alone."""
     if getattr(index, "inferred_type", "") == "datetime64":
         return str(index.astype(str)[k])

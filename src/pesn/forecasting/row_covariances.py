@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real
+from pesn._support.types import AnyArray
 from pesn.forecasting.row_labels import counted
 from pesn.linalg import outer, root_of, symmetric, transpose
 
@@ -39,7 +39,7 @@ def _product(room: Array) -> Array:
     return product
 
 
-def check_scale(scale: Any, d: int) -> Array:
+def check_scale(scale: npt.ArrayLike | None, d: int) -> Array:
     """The unit of each column, (d,); None: 1."""
     if scale is None:
         return np.ones(d)
@@ -77,7 +77,7 @@ def check_cov(name: str, cov: Array, mean: Array, names: tuple[str, ...]) -> tup
     return cov, var
 
 
-def check_parts(parts: Any, mean: Array, var: Array, names: tuple[str, ...]) -> dict[str, Array]:
+def check_parts(parts: Mapping[str, npt.ArrayLike] | None, mean: Array, var: Array, names: tuple[str, ...]) -> dict[str, Array]:
     """Parts (horizon, d) that sum to the variances ``var``, none of them below 0."""
     if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
         raise TypeError(f"parts must map names to variances, got {type(parts).__name__}")
@@ -119,6 +119,6 @@ def root_of_cov(cov: Array, std: Array, room: Array) -> Array:
     return root
 
 
-def _where(wrong: Any, names: tuple[str, ...], values: Array) -> str:
+def _where(wrong: AnyArray, names: tuple[str, ...], values: Array) -> str:
     k, i = (int(place) for place in np.argwhere(wrong)[0])
     return f"{values[k, i]} at row {k} of {names[i]!r}"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+from pesn._support.types import AnyArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["check_history", "check_index", "check_names", "counted"]
 
 Array = npt.NDArray[np.float64]
 
 
-def check_names(names: Any, d: int) -> tuple[str, ...]:
+def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
     """The d names, all different; None: "y0", "y1", ..."""
     if names is None:
         return tuple(f"y{i}" for i in range(d))
@@ -26,7 +31,7 @@ def check_names(names: Any, d: int) -> tuple[str, ...]:
     return tuple(str(name) for name in given)
 
 
-def check_index(index: Any, horizon: int) -> Any:
+def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:
     """A label a row, an array or a pandas index; None: there are none."""
     if index is None:
         return None
@@ -39,7 +44,7 @@ def check_index(index: Any, horizon: int) -> Any:
     return labels
 
 
-def check_history(history: Any, d: int) -> Array | None:
+def check_history(history: npt.ArrayLike | None, d: int) -> Array | None:
     """The last observed rows (k, d), NaN where a value is missing; None: there are none."""
     if history is None:
         return None
@@ -56,7 +61,7 @@ def check_history(history: Any, d: int) -> Array | None:
     return rows
 
 
-def _array(argument: str, value: Any) -> npt.NDArray[Any]:
+def _array(argument: str, value: npt.ArrayLike) -> AnyArray:
     try:
         return np.array(value)
     except ValueError as error:

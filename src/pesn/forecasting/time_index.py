@@ -16,12 +16,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn.forecasting.calendar_steps import CalendarStep, find_step
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["MOST_AWAY", "MOST_MISSING", "TimeIndex", "kind_of", "most_steps", "shown", "step_name", "time_index"]
 
@@ -55,11 +58,11 @@ class TimeIndex(NamedTuple):
     zone: str | None = None
     unit: str = "ns"
 
-    def ahead(self, n: int) -> Any:
+    def ahead(self, n: int) -> pd.Index:
         """The labels (n,) of the rows after ``last``: a pandas Index."""
         return self.onwards(n + 1)[1:]
 
-    def onwards(self, n: int) -> Any:
+    def onwards(self, n: int) -> pd.Index:
         """The labels (n,) from ``last`` on."""
         pd: Any = import_module("pandas")
         if self.kind in ("numbers", "counted"):
@@ -74,7 +77,7 @@ class TimeIndex(NamedTuple):
             labels = rule.zoned(labels, self.zone)
         return labels.as_unit(self.unit).rename(self.name)
 
-    def labels(self, n: int) -> Any:
+    def labels(self, n: int) -> pd.Index:
         """As :meth:`ahead`, and None where pandas has no such dates."""
         try:
             return self.ahead(n)
@@ -96,7 +99,7 @@ class TimeIndex(NamedTuple):
         labels = self.labels(n)
         return None if labels is None else self.at(labels[-1])
 
-    def positions(self, index: Any, most: int) -> Places:
+    def positions(self, index: pd.Index, most: int) -> Places:
         """Steps from ``last`` to each label, in any order; -1 where it is earlier, off the rule, or more than ``most`` away.
 
         What it costs is bounded by the labels and by ``most``, however far away a label is.
@@ -125,7 +128,7 @@ class TimeIndex(NamedTuple):
             off = np.abs(exact - steps) > _EVEN
         return np.where((off == 0) & (steps >= 0) & (steps <= most), steps, -1).astype(np.int64)
 
-    def places(self, index: Any, most: int | None = None) -> Places:
+    def places(self, index: pd.Index, most: int | None = None) -> Places:
         """As :meth:`positions`, from the first of increasing labels on."""
         most = most_steps(len(index)) if most is None else most
         if self.kind != "numbers" or (index.dtype.kind in "iu" and isinstance(self.step, int)):
@@ -136,24 +139,24 @@ class TimeIndex(NamedTuple):
             right = np.concatenate([[True], (np.abs(gaps - np.rint(gaps)) <= _EVEN) & (gaps > 0.5)])
         return np.where(right & (steps <= most), steps, -1).astype(np.int64)
 
-    def keeps(self, index: Any, most: int) -> bool:
+    def keeps(self, index: pd.Index, most: int) -> bool:
         """Whether every label of ``index`` is a place on it, of ``most`` at the most, and the last one its own."""
         try:
             return bool((self.places(index, most) >= 0).all()) and self.label() == index[-1]
         except (ValueError, OverflowError):  # zones and rules of one's own have no text that says them
             return False
 
-    def _labels(self) -> Any:
+    def _labels(self) -> pd.Index:
         """``last`` as an index of dates."""
         label = import_module("pandas").DatetimeIndex([self.last]).as_unit(self.unit)
         return label if self.zone is None else label.tz_convert(self.zone)
 
-    def _clock(self, rule: CalendarStep, index: Any) -> Any:
+    def _clock(self, rule: CalendarStep, index: pd.Index) -> pd.Index:
         """Dates as the rule counts them, without a zone: hours by universal time, days by the clock on the wall."""
         return rule.clock(index if self.zone is None else index.tz_convert(self.zone))
 
 
-def kind_of(index: Any) -> str | None:
+def kind_of(index: pd.Index) -> str | None:
     """Of a pandas index: "dates", "periods", "numbers"; None where its labels are no time."""
     pd: Any = import_module("pandas")
     if isinstance(index, pd.DatetimeIndex):
@@ -163,7 +166,7 @@ def kind_of(index: Any) -> str | None:
     return "numbers" if getattr(index.dtype, "kind", "O") in "iuf" and isinstance(index.dtype, np.dtype) else None
 
 
-def time_index(index: Any, step: Any = None) -> TimeIndex | None:
+def time_index(index: pd.Index, step: Any = None) -> TimeIndex | None:
     """The rule of increasing labels, at the last of them; None where they have none.
 
     ``step`` is that of other rows: it holds where the labels follow it (four days of a week may be business days). Else it is
@@ -206,7 +209,7 @@ def step_name(step: Any) -> str:
     return f"{count} {word}s" if count not in ("", "1") else word
 
 
-def shown(label: Any) -> str:
+def shown(label: object) -> str:
     """A label in words: a date without its midnight."""
     return str(label).removesuffix(" 00:00:00")
 
@@ -214,7 +217,7 @@ def shown(label: Any) -> str:
 # ---------------------------------------------------------------- inside
 
 
-def _steps(kind: str, index: Any) -> Iterable[Any]:
+def _steps(kind: str, index: pd.Index) -> Iterable[object]:
     """Steps to try."""
     if kind == "dates":
         return find_step(index)

@@ -147,7 +147,7 @@ def propagate(
     --------
     >>> import pesn
     >>> pesn.propagate([pesn.Dense([[1.0, -1.0]], activation="tanh")], pesn.Gaussian([0.5, 0.0], var=0.1))
-    Gaussian(mean=[0.399], std=[0.354], covariance='full')
+    Gaussian(mean=[0.404], std=[0.332], covariance='full')
     """
     if covariance not in ("full", "diagonal"):
         raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")

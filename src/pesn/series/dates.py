@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from pesn.forecasting.calendar_steps import CalendarStep
 from pesn.forecasting.time_index import MOST_MISSING, TimeIndex, most_steps, shown, step_name, time_index
 from pesn.series.errors import DataError, quoted
 from pesn.series.numerals import MISSING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["NAMES", "regular", "steps_between", "time_of", "to_times", "whole_times"]
 
@@ -35,7 +38,7 @@ _FORMATS = (
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 
 
-def to_times(column: Any) -> Any:
+def to_times(column: pd.Series) -> pd.DatetimeIndex:
     """A column as a DatetimeIndex, or as numbers where it counts; None where it is neither.
 
     Understood are ISO dates and times, years, quarters (2020Q1), months (2020-01, 2020M01), seconds or milliseconds since 1970,
@@ -76,7 +79,7 @@ def to_times(column: Any) -> Any:
     return different[0] if different else None
 
 
-def whole_times(frame: Any) -> tuple[list[str], Any] | None:
+def whole_times(frame: pd.DataFrame) -> tuple[list[str], pd.DatetimeIndex] | None:
     """Names of the columns year and month or quarter (and day) with their times, where a table keeps them apart."""
     by_name = {str(name).strip().lower(): name for name in frame.columns}
     if "year" not in by_name or not {"month", "quarter"} & set(by_name):
@@ -92,7 +95,9 @@ def whole_times(frame: Any) -> tuple[list[str], Any] | None:
     return None if times is None else ([by_name[name] for name in names], times)
 
 
-def regular(frame: Any, freq: str | None = None, lines: Sequence[int] | None = None) -> tuple[Any, str | None, int]:
+def regular(
+    frame: pd.DataFrame, freq: str | None = None, lines: Sequence[int] | None = None
+) -> tuple[pd.DataFrame, str | None, int]:
     """Rows on a regular grid of times, NaN where one is missing; the step of dates, None for numbers; how many were missing.
 
     ``freq`` is the step they must have, where it is known; ``lines`` are the file's lines, for errors. Dates that stand for their
@@ -112,12 +117,12 @@ def regular(frame: Any, freq: str | None = None, lines: Sequence[int] | None = N
     return rows, time.step if time.kind == "dates" else None, len(grid) - len(index)
 
 
-def time_of(index: Any, freq: str | None, step: float = 1.0) -> TimeIndex:
+def time_of(index: pd.Index, freq: str | None, step: float = 1.0) -> TimeIndex:
     """The rule of a regular index: dates by ``freq``, numbers by their own step or, where there is but one, ``step``."""
     return time_index(index, freq) or TimeIndex("numbers", float(index[-1]), step, index.name)
 
 
-def steps_between(first: Any, later: Any, freq: str | None, step: float) -> int | None:
+def steps_between(first: pd.Timestamp, later: pd.Timestamp, freq: str | None, step: float) -> int | None:
     """Steps from one label to another, negative if it is earlier; None where it is not on the grid."""
     if freq is None:
         steps = (later - first) / step
@@ -130,7 +135,7 @@ def steps_between(first: Any, later: Any, freq: str | None, step: float) -> int 
 # ---------------------------------------------------------------- inside
 
 
-def _from_numbers(numbers: Any, name: str) -> Any:
+def _from_numbers(numbers: pd.Series, name: str) -> pd.DatetimeIndex:
     """Years, days as 20201231, seconds since 1970 by their size; else numbers as they are, where they increase."""
     import pandas as pd
 
@@ -149,7 +154,7 @@ def _from_numbers(numbers: Any, name: str) -> Any:
     return pd.Index(numbers.astype(int) if whole and high < 2**53 else numbers)
 
 
-def _from_parts(year: Any, month: Any, day: Any = 1) -> Any:
+def _from_parts(year: pd.Series, month: pd.Series, day: pd.Series = 1) -> pd.DatetimeIndex:
     import pandas as pd
 
     parts = pd.DataFrame({"year": year, "month": month, "day": day})
@@ -160,7 +165,7 @@ def _from_parts(year: Any, month: Any, day: Any = 1) -> Any:
         return None
 
 
-def _parsed(text: Any, form: str) -> Any:
+def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex:
     import pandas as pd
 
     try:
@@ -173,7 +178,7 @@ def _parsed(text: Any, form: str) -> Any:
     return None if found is None or found.dtype == object else pd.DatetimeIndex(found)
 
 
-def _other_step(index: Any, freq: str, lines: Sequence[int] | None) -> DataError:
+def _other_step(index: pd.Index, freq: str, lines: Sequence[int] | None) -> DataError:
     zone, start = None if index.tz is None else str(index.tz), index[0]
     found = TimeIndex("dates", start.isoformat(), freq, None, zone, str(index.unit)).positions(index, most_steps(len(index)))
     off = index[int(np.argmax(found < 0))]
@@ -182,7 +187,7 @@ def _other_step(index: Any, freq: str, lines: Sequence[int] | None) -> DataError
     return DataError(f"column {str(index.name)!r} must keep the step of a {step_name(freq)}, got {shown(off)}")
 
 
-def _without_step(index: Any, lines: Sequence[int] | None) -> DataError:
+def _without_step(index: pd.Index, lines: Sequence[int] | None) -> DataError:
     gaps = np.diff(index.to_numpy())
     usual = np.median(gaps)
     odd = int(np.argmax(np.abs(gaps - usual)))
@@ -195,7 +200,7 @@ def _without_step(index: Any, lines: Sequence[int] | None) -> DataError:
     )
 
 
-def _far_away(index: Any, lines: Sequence[int] | None, step: str) -> DataError:
+def _far_away(index: pd.Index, lines: Sequence[int] | None, step: str) -> DataError:
     """A row that is so far from the others that its time must be wrong: beyond the widest gap, on the side of the fewer rows."""
     gaps = np.diff(index.to_numpy())
     before = int(np.argmax(gaps))

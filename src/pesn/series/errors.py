@@ -1,7 +1,5 @@
 """What a table cannot do, as opposed to what was asked wrongly."""
 
-from typing import Any
-
 __all__ = ["DataError", "quoted"]
 
 _MOST = 60  # characters of a cell in a message
@@ -15,7 +13,7 @@ class DataError(ValueError):
     """
 
 
-def quoted(cell: Any) -> str:
+def quoted(cell: object) -> str:
     """A cell for a message, cut where it is long.
 
     >>> quoted("oops"), len(quoted("z" * 1000))

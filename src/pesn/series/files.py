@@ -19,12 +19,15 @@ from collections import Counter
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pesn._support.reading import contents
 from pesn.series.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["cells_of", "counted"]
 
@@ -38,7 +41,7 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[Any, list[int], bool]:
+def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[pd.DataFrame, list[int], bool]:
     """Columns as they stand in the file, the line of each row, and whether commas separate the cells."""
     import pandas as pd
 
@@ -151,7 +154,7 @@ def _is_value(text: str) -> bool:
     return bool(re.fullmatch(r"[+-]?\d[\d.,:eE+\-/ T]*Z?", text))
 
 
-def _check_not_empty(frame: Any, path: Path, least: int) -> None:
+def _check_not_empty(frame: pd.DataFrame, path: Path, least: int) -> None:
     if not len(frame.columns) or not len(frame):
         raise DataError(f"{path} has no rows" + (" below its header" if len(frame.columns) else ""))
     if len(frame) < least:

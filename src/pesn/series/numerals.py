@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pesn.series.errors import DataError, quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["MISSING", "is_numeric", "to_numbers"]
 
@@ -29,7 +32,7 @@ _SPACED = r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d*)?"
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
 
-def to_numbers(column: Any, lines: Sequence[int], *, comma_separated: bool = False) -> Any:
+def to_numbers(column: pd.Series, lines: Sequence[int], *, comma_separated: bool = False) -> pd.Series:
     """A column (n,) as floats, NaN where it is missing; ``lines`` are the file's lines, for what is no number.
 
     In a file whose cells are separated by commas, 1,234 is a thousand; elsewhere the column must tell by its other cells.
@@ -66,7 +69,7 @@ def to_numbers(column: Any, lines: Sequence[int], *, comma_separated: bool = Fal
     return numbers
 
 
-def is_numeric(column: Any) -> bool:
+def is_numeric(column: pd.Series) -> bool:
     """Whether most of what a column holds are numbers: a few texts among them are then an error, and not another kind of column.
 
     >>> import pandas as pd
@@ -87,12 +90,12 @@ def is_numeric(column: Any) -> bool:
     return not len(given) or float(given.str.fullmatch(f"{_POINT}|{_THOUSANDS}|{_COMMA}|{_SPACED}").mean()) > 0.5
 
 
-def _cleaned(column: Any) -> Any:
+def _cleaned(column: pd.Series) -> pd.Series:
     text = column.astype("object").where(column.notna(), "").astype(str).str.translate(_SPACES).str.strip()
     return text.str.replace(_SIGNS, "", regex=True)
 
 
-def _check_one_decimal_mark(given: Any, column: Any, lines: Sequence[int]) -> None:
+def _check_one_decimal_mark(given: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:
     """An error where every dot stands before three digits, beside whole numbers of hundreds: 1.163 and 950."""
     dotted = given.str.contains(".", regex=False)
     hundreds = given[~dotted].str.fullmatch(r"[+-]?[1-9]\d\d")
@@ -100,14 +103,14 @@ def _check_one_decimal_mark(given: Any, column: Any, lines: Sequence[int]) -> No
         _check_unambiguous(given, given.index[dotted][0], column, lines)
 
 
-def _check_unambiguous(given: Any, place: Any, column: Any, lines: Sequence[int]) -> None:
+def _check_unambiguous(given: pd.Series, place: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:
     raise DataError(
         f"column {column.name!r} has {quoted(given[place])} in line {lines[column.index.get_loc(place)]}, which may be a "
         "thousand or a fraction; write thousands without a separator, or fractions with another number of digits"
     )
 
 
-def _check_finite(numbers: Any, column: Any, lines: Sequence[int]) -> None:
+def _check_finite(numbers: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:
     wrong = np.flatnonzero(np.abs(numbers.to_numpy()) > 1e100)
     if len(wrong):
         raise DataError(

@@ -16,15 +16,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn._support.types import Array
 from pesn.forecasting.time_index import kind_of, step_name
 from pesn.series.dates import LONGEST, NAMES, regular, time_of, to_times, whole_times
 from pesn.series.errors import DataError, quoted
 from pesn.series.files import cells_of, counted
 from pesn.series.numerals import is_numeric, to_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["MOST_TARGETS", "Table", "counted", "read", "read_ahead", "shown"]
 
@@ -61,16 +65,16 @@ class Table:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def y(self) -> Any:
+    def y(self) -> Array:
         """The targets (n, d)."""
         return self.frame[self.targets].to_numpy(np.float64)
 
     @property
-    def x(self) -> Any:
+    def x(self) -> Array:
         """The inputs (n, u), each row's own."""
         return self.frame[self.inputs].to_numpy(np.float64)
 
-    def describe(self, label: Any) -> str:
+    def describe(self, label: object) -> str:
         """A label of the index in words: a date without its midnight."""
         return shown(label, self.freq)
 
@@ -115,7 +119,7 @@ def read(
     return _trimmed(Table(frame, targets, inputs, label, freq, None, notes, warnings), named)
 
 
-def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) -> Any:
+def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) -> pd.DataFrame:
     """The inputs (horizon, u) of the rows after ``table``, from another file with the same columns; None takes all it has.
 
     Rows before them are passed over. A row that is missing, or a column, is a :class:`DataError`; an empty cell is not known.
@@ -165,7 +169,9 @@ def shown(label: Any, freq: str | None) -> str:
     return str(label.strftime("%Y-%m-%d" if re.fullmatch(r"\d*[DBWM](-\w+)?", freq) else exact))
 
 
-def _numbers(raw: Any, names: Sequence[str], apart: list[str], times: Any, lines: list[int], commas: bool) -> tuple[Any, Any]:
+def _numbers(
+    raw: pd.DataFrame, names: Sequence[str], apart: list[str], times: pd.Series, lines: list[int], commas: bool
+) -> tuple[pd.DataFrame, pd.Index]:
     """The named columns as numbers, indexed by their times; and what the time is called."""
     import pandas as pd
 
@@ -179,7 +185,7 @@ def _numbers(raw: Any, names: Sequence[str], apart: list[str], times: Any, lines
 # ---------------------------------------------------------------- which column is what
 
 
-def _check_known(frame: Any, option: str, names: Sequence[str]) -> None:
+def _check_known(frame: pd.DataFrame, option: str, names: Sequence[str]) -> None:
     there = [str(name) for name in frame.columns]
     for name in names:
         if name not in there:
@@ -190,7 +196,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names[:12]) + (", …" if len(names) > 12 else "")
 
 
-def _find_times(frame: Any, time: str | None, taken: set[str]) -> tuple[list[str], Any]:
+def _find_times(frame: pd.DataFrame, time: str | None, taken: set[str]) -> tuple[list[str], pd.Series]:
     """The columns that hold the time, and their times; nothing and None where rows are counted."""
     if time is not None:
         times = to_times(frame[time])
@@ -227,12 +233,12 @@ def _find_times(frame: Any, time: str | None, taken: set[str]) -> tuple[list[str
     return [], None
 
 
-def _counts(times: Any) -> bool:
+def _counts(times: pd.Series) -> bool:
     values = times.to_numpy(np.float64)
     return bool(len(values) > 1 and (np.diff(values) > 0).all())
 
 
-def _not_a_time(column: Any) -> str:
+def _not_a_time(column: pd.Series) -> str:
     import pandas as pd
 
     text = column.astype(str)
@@ -241,7 +247,7 @@ def _not_a_time(column: Any) -> str:
     return str(wrong.iloc[0] if len(wrong) else column.iloc[0])
 
 
-def _find_targets(frame: Any, taken: set[str], notes: list[str]) -> list[str]:
+def _find_targets(frame: pd.DataFrame, taken: set[str], notes: list[str]) -> list[str]:
     numeric = [name for name in frame.columns if name not in taken and is_numeric(frame[name])]
     numeric = [name for name in numeric if name != "" and not _row_numbers(frame[name], str(name))]
     left = [str(name) for name in frame.columns if name not in taken and name not in numeric and name != ""]
@@ -262,7 +268,7 @@ def _find_targets(frame: Any, taken: set[str], notes: list[str]) -> list[str]:
     return [str(name) for name in numeric]
 
 
-def _row_numbers(column: Any, name: str) -> bool:
+def _row_numbers(column: pd.Series, name: str) -> bool:
     import pandas as pd
 
     if not re.fullmatch(r"(?i)index|id|row|unnamed: \d+", name):
@@ -273,7 +279,7 @@ def _row_numbers(column: Any, name: str) -> bool:
 # ---------------------------------------------------------------- rows
 
 
-def _sorted(frame: Any, lines: list[int], warnings: list[str]) -> tuple[Any, list[int]]:
+def _sorted(frame: pd.DataFrame, lines: list[int], warnings: list[str]) -> tuple[pd.DataFrame, list[int]]:
     """Rows in the order of their times, each time once, and their lines."""
     double = frame.index[frame.index.duplicated()]
     name = frame.index.name
@@ -297,7 +303,7 @@ def _one(freq: str | None) -> str:
     return "row" if name[:1].isdigit() else name
 
 
-def _useless(values: Any) -> str:
+def _useless(values: pd.Series) -> str:
     """Why nothing can be learnt from a column; nothing where something can."""
     if values.isna().all():
         return "has no numbers at all"

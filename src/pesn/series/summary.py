@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn._support.types import Array
 from pesn.forecasting.time_index import step_name
 from pesn.series.job import Outcome
 from pesn.series.reading import counted, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["frame", "lines", "record", "sentences", "texts"]
 
@@ -17,7 +22,7 @@ _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3
 
 
-def frame(outcome: Outcome) -> Any:
+def frame(outcome: Outcome) -> pd.DataFrame:
     """The forecast as a frame: time, then for each target its mean, std, and the ends of the interval of each level."""
     import pandas as pd
 
@@ -102,7 +107,7 @@ def sentences(outcome: Outcome) -> dict[str, str]:
     return said
 
 
-def record(outcome: Outcome, command: str, seconds: float) -> dict[str, Any]:
+def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
     """All of it for programs."""
     from importlib.metadata import version
 
@@ -213,7 +218,7 @@ def _g(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-def _decimal(values: Any, std: Any) -> list[str]:
+def _decimal(values: Sequence[float] | Array, std: Sequence[float] | Array) -> list[str]:
     """Numbers with as many decimals as the smallest deviation has two digits.
 
     >>> _decimal([371.8421, -0.04], np.array([0.43, 1.2]))
@@ -226,7 +231,7 @@ def _decimal(values: Any, std: Any) -> list[str]:
     return [f"{value:,.{digits}f}" for value in values]
 
 
-def _whole_days(index: Any) -> bool:
+def _whole_days(index: pd.Index) -> bool:
     import pandas as pd
 
     return isinstance(index, pd.DatetimeIndex) and bool((index == index.normalize()).all()) and index.tz is None

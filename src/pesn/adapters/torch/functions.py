@@ -17,6 +17,7 @@ import torch
 from scipy import special
 from torch import Tensor, nn
 
+from pesn._support.types import AnyArray
 from pesn.activations import Activation, custom, elu, get, hard_tanh, leaky_relu, softplus
 
 __all__ = ["MODULES", "TANH", "Function", "function_of"]
@@ -147,7 +148,7 @@ def _gelu_tanh_difference(m: Tensor, d: Tensor) -> Tensor:
     return d * torch.sigmoid(y) + m * _sigmoid_difference(_inner(m), step, y)
 
 
-def _numpy_gelu_tanh_slope(z: Any) -> Any:
+def _numpy_gelu_tanh_slope(z: AnyArray) -> AnyArray:
     z = np.clip(z, -1e3, 1e3)
     y = _inner(z)
     return special.expit(y) + z * special.expit(y) * special.expit(-y) * _inner_slope(z)

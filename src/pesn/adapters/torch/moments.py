@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from pesn._support.types import AnyArray
 from pesn.adapters.torch import pieces, series
 from pesn.adapters.torch.functions import Function
 from pesn.moments import exact, mehler
@@ -155,7 +156,7 @@ def _on_grid(function: Function, m: Tensor, v: Tensor, count: int, grid: tuple[f
     return Units(*_in_chunks(compute, m, v, max(1, _MOST // len(x))))
 
 
-def _on_panels(function: Function, m: Tensor, v: Tensor, count: int, mean: Any, std: Any) -> Units:
+def _on_panels(function: Function, m: Tensor, v: Tensor, count: int, mean: AnyArray, std: AnyArray) -> Units:
     """Gauss-Legendre panels fitted to each unit: kinks, and deviations of any width."""
     order = np.argsort(std, kind="stable")  # similar deviations together: they share a number of nodes
     results = []

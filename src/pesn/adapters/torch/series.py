@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pesn._support.jit import jit
+from pesn._support.types import AnyArray
 
 __all__ = ["TOLERANCE", "continued", "hermite_functions", "mehler_sum", "order"]
 
@@ -154,7 +155,7 @@ def _largest(rho: Tensor) -> float:
 
 
 @jit()
-def _horner(rho: Any, e: Any, out: Any) -> None:
+def _horner(rho: AnyArray, e: AnyArray, out: AnyArray) -> None:
     batch, size, count = e.shape
     row = np.empty(size)
     for k in range(batch):
@@ -181,7 +182,7 @@ def _largest_off(rho: Any) -> float:
 
 
 @jit()
-def _recurrence(beta: Any, out: Any) -> None:
+def _recurrence(beta: AnyArray, out: AnyArray) -> None:
     for i in range(beta.shape[0]):
         for n in range(out.shape[1] - 1):
             before = math.sqrt(n) * out[i, n - 1] if n else 0.0

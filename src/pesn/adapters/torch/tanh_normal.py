@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal, TransformedDistribution, constraints
 from torch.distributions.transforms import TanhTransform
 
+from pesn.adapters.torch.arguments import TensorLike
 from pesn.adapters.torch.functions import TANH
 from pesn.adapters.torch.moments import Units, units, working_dtype
 
@@ -35,7 +37,7 @@ class TanhNormal(TransformedDistribution):
     }
     base_dist: Normal
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: TensorLike, scale: TensorLike, validate_args: bool | None = None) -> None:
         loc, scale = (_floating(value) for value in (loc, scale))
         super().__init__(Normal(loc, scale, validate_args=validate_args), [_Tanh(cache_size=1)], validate_args=validate_args)
 
@@ -51,7 +53,7 @@ class TanhNormal(TransformedDistribution):
         scale: Tensor = self.base_dist.scale
         return scale
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> TanhNormal:
+    def expand(self, batch_shape: Sequence[int], _instance: TanhNormal | None = None) -> TanhNormal:
         """This distribution with a larger batch shape."""
         new: Any = self._get_checked_instance(TanhNormal, _instance)  # type: ignore[no-untyped-call]
         result: TanhNormal = super().expand(batch_shape, _instance=new)  # type: ignore[no-untyped-call]
@@ -120,7 +122,7 @@ def _slope(z: Tensor, v: Tensor) -> Tensor:
     return (1.0 - 2.0 * v * TANH.slope(z)).clamp(min=torch.finfo(z.dtype).eps)
 
 
-def _floating(value: Any) -> Any:
+def _floating(value: Any) -> Tensor:
     """Whole numbers as numbers."""
     whole = isinstance(value, Tensor) and not value.is_floating_point() and not value.is_complex()
     return value.to(torch.get_default_dtype()) if whole else value

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 __all__ = ["KINDS", "Counted", "Terms", "analytic_as_written", "recount", "spline_as_written", "spline_shared", "words"]
 
@@ -35,19 +34,19 @@ class Counted:
         self.tally[kind] += 1
         return Counted(value, self.tally)
 
-    def __add__(self, other: Any) -> Counted:
+    def __add__(self, other: Counted | float) -> Counted:
         return self._make("+/−", self.value + _plain(other))
 
-    def __sub__(self, other: Any) -> Counted:
+    def __sub__(self, other: Counted | float) -> Counted:
         return self._make("+/−", self.value - _plain(other))
 
     def __rsub__(self, other: float) -> Counted:
         return self._make("+/−", other - self.value)
 
-    def __mul__(self, other: Any) -> Counted:
+    def __mul__(self, other: Counted | float) -> Counted:
         return self._make("*/÷", self.value * _plain(other))
 
-    def __truediv__(self, other: Any) -> Counted:
+    def __truediv__(self, other: Counted | float) -> Counted:
         return self._make("*/÷", self.value / _plain(other))
 
     def __rtruediv__(self, other: float) -> Counted:
@@ -67,7 +66,7 @@ class Counted:
         return self._make("sqrt", math.sqrt(self.value))
 
 
-def _plain(x: Any) -> float:
+def _plain(x: Counted | float) -> float:
     return float(x.value) if isinstance(x, Counted) else float(x)
 
 
@@ -164,7 +163,7 @@ def spline_as_written(n: int, mean: Sequence[float], var: Sequence[float]) -> tu
     return moments, lines
 
 
-def _as(tally: Counter[str], *numbers: Any) -> list[Counted]:
+def _as(tally: Counter[str], *numbers: Counted | float) -> list[Counted]:
     return [Counted(_plain(x), tally) for x in numbers]
 
 

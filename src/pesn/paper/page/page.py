@@ -212,7 +212,7 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def _setting(value: Any) -> str:
+def _setting(value: object) -> str:
     """A parameter of an item as it is written in JSON; numbers as they are, none of their digits lost."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

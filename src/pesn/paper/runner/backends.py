@@ -140,7 +140,7 @@ def _end_with_parent(parent: int, at_once: bool) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _end_workers(kind: type[BaseException] | None, *_: Any) -> None:
+def _end_workers(kind: type[BaseException] | None, *_: object) -> None:
     """After an error or Ctrl-C the workers end at once, not after the units they are at."""
     if kind is not None:
         from joblib.externals.loky import get_reusable_executor

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from pesn._support.reading import LARGEST_JSON, stored
+from pesn._support.types import AnyArray
 
 __all__ = ["Journal", "KeepingError", "decoded", "encoded"]
 
@@ -75,7 +76,7 @@ class Journal:
             end = self._file.tell()
         return end
 
-    def add(self, index: int, result: Any, seconds: float) -> None:
+    def add(self, index: int, result: object, seconds: float) -> None:
         """Keep the result of a unit; a TypeError where it could not be read back."""
         if self._file is None:
             return
@@ -106,7 +107,7 @@ def _checksum(record: bytes) -> bytes:
 # Values as bytes. In the JSON lists are lists, and every object has one key, which says what it stands for.
 
 
-def encoded(value: Any) -> bytes:
+def encoded(value: object) -> bytes:
     """The record of a value made of numbers, text, None, NumPy's numbers and arrays, and lists, tuples and dicts of them."""
     arrays: list[np.ndarray[Any, Any]] = []
     text = json.dumps(_tree(value, arrays)).encode()
@@ -126,7 +127,7 @@ def decoded(record: bytes) -> Any:
         return _value(json.loads(text), arrays)
 
 
-def _tree(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+def _tree(value: Any, arrays: list[AnyArray]) -> object:
     kind = type(value)  # exactly: a subclass would come back as something else
     if value is None or kind in (bool, int, float, str):
         return value
@@ -145,7 +146,7 @@ def _tree(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     )
 
 
-def _value(tree: Any, arrays: Any) -> Any:
+def _value(tree: Any, arrays: Any) -> object:
     if isinstance(tree, list):
         return [_value(part, arrays) for part in tree]
     if not isinstance(tree, dict):

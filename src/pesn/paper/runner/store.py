@@ -112,7 +112,7 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     return kept.set_axis(names, axis="columns")
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The value in JSON's terms: NaN is null, infinities are "inf" and "-inf", frames are lists of rows."""
     if hasattr(value, "to_dict"):
         return plain(_flat(value).to_dict("records"))
@@ -127,11 +127,11 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """The text of a file; NaN, which JSON has not, is an error."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
