@@ -25,6 +25,7 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.gaussian import Gaussian
 from pesn.moments.spline import Mesh
 from pesn.persistence import load
+from pesn.persistence.archive import MOST, digest
 
 BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
 X = np.sin(np.arange(300.0)[:, None] * [0.1, 0.23])
@@ -57,7 +58,7 @@ def rewrite(path, target, change, resign=True):
         if manifest is not None:
             content = json.loads(manifest)
             if resign:
-                content["sha256"] = persistence._digest(archive)
+                content["sha256"] = digest(archive)
             archive.writestr("pesn.json", json.dumps(content))
 
 
@@ -385,11 +386,11 @@ def test_a_file_larger_than_any_is_not_read(tmp_path):
 
 def test_much_json_is_not_read_and_not_written(saved, tmp_path, monkeypatch):
     model = load(saved)
-    monkeypatch.setitem(persistence._MOST, "note.json", 1000)
+    monkeypatch.setitem(MOST, "note.json", 1000)
     with pytest.raises(TypeError, match=r"cannot be saved: has 1,002 bytes of note\.json, and 1,000 are the most"):
         persistence.save(model, tmp_path / "new", "x" * 1000)
     assert os.listdir(tmp_path) == []
-    monkeypatch.setattr(persistence, "_MOST", {**persistence._MOST, "schema.json": 100})
+    monkeypatch.setitem(MOST, "schema.json", 100)
     with pytest.raises(ValueError, match=r"model\.pesn has [\d,]+ bytes of schema\.json, and 100 are the most"):
         load(saved)
 

@@ -7,6 +7,7 @@ a file in which anything is missing, foreign or does not fit is one ValueError.
 import copy
 import dataclasses
 import io
+import json
 import pickle
 import zipfile
 from pathlib import Path
@@ -22,8 +23,9 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
 from pesn.persistence import load, load_with_note
+from pesn.persistence.archive import digest
 from pesn.readout.rls import RLSState
-from pesn.statespace import Dense, LowRank
+from pesn.statespace import Dense, Diagonal, LowRank
 
 DATA = Path(__file__).parent / "data"
 T = np.arange(300.0)
@@ -110,7 +112,7 @@ def test_a_file_of_the_second_format(tmp_path):
     model.save(tmp_path / "now")
     with zipfile.ZipFile(tmp_path / "now") as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    schema, manifest = (persistence.json.loads(members.pop(name)) for name in ("schema.json", "pesn.json"))
+    schema, manifest = (json.loads(members.pop(name)) for name in ("schema.json", "pesn.json"))
     content = schema["content"]["content"]
     for one, names in (
         (content, ("verbose", "target_", "known_names_", "_time")),
@@ -118,13 +120,13 @@ def test_a_file_of_the_second_format(tmp_path):
     ):
         for name in names:
             del one[name]
-    members["schema.json"] = persistence.json.dumps(schema).encode()
+    members["schema.json"] = json.dumps(schema).encode()
     for version in (2, persistence.FORMAT):
         with zipfile.ZipFile(tmp_path / f"{version}", "w") as archive:
             for name, data in members.items():
                 archive.writestr(name, data)
-            digest = {"format_version": version, "sha256": persistence._digest(archive)}
-            archive.writestr("pesn.json", persistence.json.dumps(manifest | digest))
+            signed = {"format_version": version, "sha256": digest(archive)}
+            archive.writestr("pesn.json", json.dumps(manifest | signed))
     again = load(tmp_path / "2")
     same_forecast(model, again)
     assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
@@ -145,10 +147,13 @@ def test_a_file_of_the_third_format():
     assert np.abs(model.forecast(1).mean - [np.sin(0.2 * 120), np.cos(0.31 * 120)]).max() < 0.1
 
 
-@pytest.mark.parametrize(("form", "state", "rls"), [("full", Dense, type(None)), ("low-rank", LowRank, RLSState)])
-def test_a_file_of_the_fourth_format(form, state, rls, tmp_path):
-    """Files that such a version has written, with the forecasts that it made: of y and its running sum, driven by X."""
-    model, made = load_with_note(DATA / f"forecaster-format-4-{form}.pesn")
+@pytest.mark.parametrize(
+    ("file", "state", "rls"),
+    [("4-full", Dense, type(None)), ("4-low-rank", LowRank, RLSState), ("5-diagonal", Diagonal, type(None))],
+)
+def test_files_of_the_fourth_and_the_fifth_format(file, state, rls, tmp_path):
+    """Files that such versions have written, with the forecasts that they made: of y and its running sum, driven by X."""
+    model, made = load_with_note(DATA / f"forecaster-format-{file}.pesn")
     assert (type(model._state), type(model.esn_.rls_)) == (state, rls)
     y = np.column_stack([SERIES[50:60, 0], SERIES[50:60, 2]])
     model.save(tmp_path / "now")
@@ -174,7 +179,7 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
     with zipfile.ZipFile(saved) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     arrays = [name for name in members if name.endswith(".npy")]
-    manifest = persistence.json.loads(members.pop("pesn.json"))
+    manifest = json.loads(members.pop("pesn.json"))
     refused = set()
     for name in arrays:
         original = np.load(io.BytesIO(members[name]))
@@ -184,7 +189,7 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
             with zipfile.ZipFile(tmp_path / "odd", "w") as archive:
                 for member, data in members.items():
                     archive.writestr(member, buffer.getvalue() if member == name else data)
-                archive.writestr("pesn.json", persistence.json.dumps({**manifest, "sha256": persistence._digest(archive)}))
+                archive.writestr("pesn.json", json.dumps({**manifest, "sha256": digest(archive)}))
             found, refusal = attempt(tmp_path / "odd")
             if refusal is None:
                 assert found.forecast(2, X=KNOWN[:2]).mean.shape == (2, 3)

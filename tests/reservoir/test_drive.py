@@ -21,7 +21,7 @@ import pesn
 from pesn.activations import get
 from pesn.moments import tables
 from pesn.reservoir import kernels
-from pesn.reservoir.drive import Reservoir, State, check, draw, run, run_batch, run_gaussian
+from pesn.reservoir.drive import Reservoir, State, draw, run, run_batch, run_gaussian
 
 T, D, M = 200, 2, 3
 
@@ -487,6 +487,6 @@ def test_a_nan_in_one_sequence_is_refused_before_any_runs(reservoir, data, monke
     ],
 )
 def test_foreign_weights_are_checked(reservoir, change, message):
-    check(reservoir)
+    reservoir.check()
     with pytest.raises(ValueError, match=f"^{message}"):
-        check(Reservoir(**{**reservoir._asdict(), **change(reservoir)}))
+        Reservoir(**{**reservoir._asdict(), **change(reservoir)}).check()

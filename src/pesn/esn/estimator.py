@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -35,8 +36,8 @@ class ReservoirEstimator(
 ):
     """Parameters, attributes and conventions of both networks; nothing of it is overridden.
 
-    A network adds its constructor and ``fit_in_steps``, ``partial_fit``, ``predict`` and ``transform``. What the two share
-    there are functions: :mod:`pesn.esn.parameters`, :mod:`pesn.esn.validation`, :mod:`pesn.esn.training`.
+    A network adds its constructor and ``fit_in_steps``, ``partial_fit``, ``predict``, ``transform`` and ``check_stored``. What
+    the two share there are functions: :mod:`pesn.esn.parameters`, :mod:`pesn.esn.validation`, :mod:`pesn.esn.training`.
     """
 
     n_units: int
@@ -66,6 +67,12 @@ class ReservoirEstimator(
     online_predictions_: FloatArray
     _y_is_flat: bool  # outputs have the shape of y
     _to_wash: int  # rows of the washout that partial_fit has not seen yet
+
+    stored_at_times: ClassVar[dict[str, type]] = {  # the others, every fitted network has
+        "feature_names_in_": np.ndarray,
+        "online_predictions_": np.ndarray,
+        "_sklearn_output_config": dict,
+    }
 
     def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
         """Draw a reservoir, drive it with X (n, d) and fit the readout to y, (n,) or (n, m), in one pass.
@@ -112,6 +119,10 @@ class ReservoirEstimator(
         from pesn.persistence import save  # here, not above: it knows every estimator
 
         save(self, path)
+
+    def check_stored(self) -> None:
+        """A ValueError where what was learnt is damaged or does not fit together: asked of a network that came from a file."""
+        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "readout_")  # n_features_in_ comes earlier, and would pass for a fit

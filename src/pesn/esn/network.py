@@ -22,6 +22,7 @@ from pesn._support.types import FloatArray
 from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.esn.parameters import check_network, draw_reservoir, generator
+from pesn.esn.stored import check_learnt, check_prediction
 from pesn.esn.training import deterministic, fit_readout, in_threads, learn_online, resume, start_empty, washout_rows
 from pesn.esn.validation import as_given, as_rows, check_fitted, starts, training_rows
 from pesn.reservoir.drive import State, run
@@ -201,6 +202,11 @@ class EchoStateNetwork(ReservoirEstimator):
 
         in_threads(drive, starts(self, lengths, None, len(states), self._initial_state))
         return states
+
+    def check_stored(self) -> None:  # noqa: D102
+        check_learnt(self, self._y_is_flat)
+        check_network(self)
+        check_prediction(self)
 
     def _initial_state(self) -> State:
         """Where a sequence starts without a state: at zero."""

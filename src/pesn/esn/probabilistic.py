@@ -25,6 +25,7 @@ from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.esn.parameters import check_no_share, check_probabilistic, draw_reservoir, generator
 from pesn.esn.propagation import Propagation, beginning, gaussian, initial_state, predict_sequences, transform_sequences
+from pesn.esn.stored import check_learnt, check_prediction
 from pesn.esn.training import RowsForStart, fit_readout, learn_online, process_noise_scale, resume, start_empty, washout_rows
 from pesn.esn.validation import as_given, as_rows, check_fitted, starts, training_rows
 from pesn.gaussian import Gaussian
@@ -248,6 +249,13 @@ rls_delta, washout, random_state, activation, topology, verbose
     def unit_moments(self, rng: Any = None) -> ActivationMoments:
         """How moments pass the units; ``rng`` draws for "monte-carlo", None: as ``random_state`` says."""
         return self._propagation(rng).units
+
+    def check_stored(self) -> None:  # noqa: D102
+        check_learnt(self, self._y_is_flat)
+        if self.start_ is not None:
+            self.start_.check("start_", self.n_features_in_, self.reservoir_.n_units)
+        check_probabilistic(self)
+        check_prediction(self)
 
     def _propagation(self, rng: Any = None) -> Propagation:
         if rng is None and self.moments == "monte-carlo":  # only draws need a seed: to ask for one moves a RandomState on

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.records import check_arrays
 from pesn._support.types import TableLike
 from pesn.gaussian import Gaussian
 
@@ -47,6 +48,15 @@ class Scale(NamedTuple):
     y_std: Array
     x_mean: Array
     x_std: Array
+
+    def check(self, name: str, n_columns: int, n_known: int) -> None:
+        """A ValueError unless it is of so many columns and inputs, each of them of some width."""
+        d, u = n_columns, n_known
+        shapes = {"y_mean": (d,), "y_std": (d,), "x_mean": (u,), "x_std": (u,)}
+        check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
+        for part in ("y_std", "x_std"):
+            if (getattr(self, part) <= 0.0).any():
+                raise ValueError(f"{name}.{part} is not positive")
 
     def apply(self, y: Array, known: Array) -> tuple[Array, Array]:
         """y and the known inputs in units of it."""

@@ -11,13 +11,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.checks import flag
@@ -29,7 +28,6 @@ from pesn.forecasting.alignment import align
 from pesn.forecasting.arguments import Columns, check_size
 from pesn.forecasting.context import FILTERED, ContextFilter, Uncertainty
 from pesn.forecasting.dataset import (
-    Scale,
     Segment,
     as_columns,
     as_kinematics,
@@ -41,10 +39,10 @@ from pesn.forecasting.dataset import (
     train_validation_split,
     unscaled,
 )
+from pesn.forecasting.fitted import FittedForecaster
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.online import OnlineLearner
 from pesn.forecasting.selection import choose
-from pesn.forecasting.time_index import TimeIndex
 from pesn.forecasting.training import Trained, one_step_errors, to_learn_from, train
 from pesn.learning.calibration import LEADS
 from pesn.learning.process_noise import form_of, process_noise
@@ -60,7 +58,8 @@ __all__ = ["Forecaster"]
 Array = npt.NDArray[np.float64]
 
 
-class Forecaster(BaseEstimator):  # type: ignore[misc]
+@final
+class Forecaster(FittedForecaster):
     """Forecasts y from its own past and from known inputs X, as a Gaussian jointly over time.
 
     Parameters
@@ -93,16 +92,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     calibration_
         Factors (20,) of the deviations 1 … 20 steps ahead; the last one holds for all beyond.
     """
-
-    esn_: ProbabilisticESN
-    scale_: Scale
-    kinematics_: tuple[Array, Array, Array]
-    usual_: Scale  # of y and X as the network sees them
-    range_: tuple[Array, Array]  # of y as the network sees it, lowest and highest
-    _time: TimeIndex | None  # at the last row seen
-    _state: GaussianState  # after the last row seen: y known, the units before it
-    _recent: Array  # the last rows of y, scaled, NaN among them
-    _recent_known: Array  # X of these rows
 
     def __init__(
         self,
@@ -331,12 +320,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         given = self.esn_.start_
         assert given is not None  # it is learnt in fit
         return given
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
-        from pesn.persistence import save  # here, not above: it knows every estimator
-
-        save(self, path)
 
 
 def _copied(esn: Any) -> ProbabilisticESN:

@@ -58,6 +58,18 @@ class TimeIndex(NamedTuple):
     zone: str | None = None
     unit: str = "ns"
 
+    def check(self, name: str) -> None:
+        """A ValueError unless labels can be made of it: pandas reads its texts and refuses what it does not know."""
+        texts: Any = str, str, (str, type(None)), (str, type(None)), str
+        found = self.kind, self.last if self.kind == "dates" else "", self.name, self.zone, self.unit
+        numbers = self.kind in ("numbers", "counted")
+        steps: Any = (int, float) if numbers else str
+        if not (all(map(isinstance, found, texts)) and isinstance(self.step, steps)):
+            raise ValueError(f"{name} is not of texts and numbers")
+        if self.kind not in ("dates", "periods", "numbers", "counted") or (numbers and not 0 < self.step < np.inf):
+            raise ValueError(f"{name} goes on by {self.step!r} {self.kind}")
+        self.ahead(1)
+
     def ahead(self, n: int) -> pd.Index:
         """The labels (n,) of the rows after ``last``: a pandas Index."""
         return self.onwards(n + 1)[1:]

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, as_rows, check_not_negative
+from pesn._support.arguments import as_covariance, as_real, as_rows, check_not_negative
+from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
 from pesn.linalg import outer, symmetric
 from pesn.readout.factor import Factor, Solution, ridge_path
@@ -58,6 +59,14 @@ class Readout(NamedTuple):
     residual_cov: FloatArray
     covariance_root: FloatArray
     n_samples: int
+
+    def check(self, name: str, n_features: int, n_targets: int, least: int = 1) -> None:
+        """A ValueError unless it is a readout of such sizes, taught by ``least`` rows or more."""
+        p, m = n_features, n_targets
+        shapes = {"weights": (m, p), "residual_cov": (m, m), "covariance_root": (p, p)}
+        check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
+        check_counts(name, {"n_samples": (self.n_samples, least)})
+        as_covariance(f"{name}.residual_cov", self.residual_cov, (m,))
 
 
 def least_squares(n_features: int, n_targets: int, ridge: Ridge) -> Gram | Factor:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, as_rows
 from pesn._support.jit import jit
+from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
 from pesn.readout.ridge import Readout
 
@@ -45,6 +46,15 @@ class RLSState(NamedTuple):
     prior_root: FloatArray
     row: int = 0
     waited: int = 0
+
+    def check(self, name: str, n_features: int, n_targets: int) -> None:
+        """A ValueError unless it is a recursion of such sizes."""
+        p, m = n_features, n_targets
+        shapes = {"weights": (m, p), "root": (p, p), "prior_weights": (m, p), "prior_root": (p, p)}
+        check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
+        check_counts(name, {"row": (self.row, 0), "waited": (self.waited, 0)})
+        if self.row >= p:
+            raise ValueError(f"{name}.row is {self.row}")
 
 
 def rls_start(

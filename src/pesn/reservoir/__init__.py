@@ -1,6 +1,6 @@
 """Reservoirs: their weights, and driving one over a sequence, open or in a closed loop."""
 
 from pesn.reservoir.drive import State, run, run_batch, run_gaussian
-from pesn.reservoir.weights import Reservoir, check, draw
+from pesn.reservoir.weights import Reservoir, draw
 
-__all__ = ["Reservoir", "State", "check", "draw", "run", "run_batch", "run_gaussian"]
+__all__ = ["Reservoir", "State", "draw", "run", "run_batch", "run_gaussian"]

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from pesn._support.records import check_arrays, check_covariance
 from pesn.linalg import condition_root, orthonormal, root_of, symmetric
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.weights import Reservoir
@@ -45,6 +46,16 @@ class ErrorModel(NamedTuple):
     cov: Array
     persistence: Array
     innovation: Array
+
+    def check(self, name: str, n_columns: int) -> None:
+        """A ValueError unless it is about so many columns."""
+        d = n_columns
+        shapes = {"cov": (d, d), "persistence": (d,), "innovation": (d, d)}
+        check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
+        for part in ("cov", "innovation"):
+            check_covariance(f"{name}.{part}", getattr(self, part))
+        if np.abs(self.persistence).max() > 1.0:
+            raise ValueError(f"{name}.persistence is beyond 1")
 
 
 class Dynamics(NamedTuple):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -26,13 +26,14 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, check_not_negative
 from pesn._support.checks import number
+from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import MomentName
 from pesn.activations import get
 from pesn.moments import MomentMethod, UnitMethod, named_method
 from pesn.moments.spline import Mesh
-from pesn.reservoir.weights import Reservoir, Seed, check, draw
+from pesn.reservoir.weights import Reservoir, Seed, draw
 
-__all__ = ["Reservoir", "State", "check", "draw", "run", "run_batch", "run_gaussian"]
+__all__ = ["Reservoir", "State", "draw", "run", "run_batch", "run_gaussian"]
 
 Array = npt.NDArray[Any]
 
@@ -52,6 +53,15 @@ class State(NamedTuple):
     cov: Array | None = None
     own: Array | None = None
     rows: Array | None = None
+
+    def check(self, name: str, shapes: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
+        """A ValueError unless its parts are of these ``shapes`` (``open_loop.state_shapes``) and no variance is negative."""
+        check_arrays(name, shapes)
+        for part in ("var", "output_var", "own"):
+            if getattr(self, part) is not None:
+                check_not_negative(f"{name}.{part}", getattr(self, part))
+        if self.cov is not None and self.own is None:
+            check_covariance(f"{name}.cov", self.cov)
 
 
 def run(

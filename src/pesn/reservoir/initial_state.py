@@ -27,6 +27,7 @@ from scipy.linalg import solve_triangular
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import whole_number
+from pesn._support.records import check_arrays, check_counts
 
 __all__ = ["MOST_FEATURES", "Start", "learn"]
 
@@ -60,6 +61,18 @@ class Start(NamedTuple):
     n_states: int
     lags: int
     n_samples: int
+
+    def check(self, name: str, n_inputs: int, n_units: int) -> None:
+        """A ValueError unless it is about the units of such a reservoir."""
+        d, n = n_inputs, n_units
+        check_counts(name, {"lags": (self.lags, 0), "n_states": (self.n_states, n), "n_samples": (self.n_samples, 1)})
+        F = np.size(self.low) - n  # features: with their products, or of one row without them
+        if self.n_states != n or F not in (_n_features(d, self.lags), 1 + d) or 1 + d > F:
+            raise ValueError(f"{name} does not fit to its reservoir")
+        shapes = {"root": (F + n, F + n), "center": (d,), "spread": (d,), "low": (F + n,), "high": (F + n,)}
+        check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
+        if np.tril(self.root, -1).any() or not np.diagonal(self.root)[:F].all():
+            raise ValueError(f"{name}.root is not a triangular factor")
 
     @property
     def n_inputs(self) -> int:

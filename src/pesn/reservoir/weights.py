@@ -19,7 +19,7 @@ from pesn._support.checks import number, whole_number
 from pesn.activations import Activation, get, names
 from pesn.reservoir.topology import Topology, connect, sparse_rows
 
-__all__ = ["Reservoir", "Seed", "check", "draw"]
+__all__ = ["Reservoir", "Seed", "draw"]
 
 Array = npt.NDArray[Any]
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
@@ -56,6 +56,32 @@ class Reservoir(NamedTuple):
     def W(self) -> Any:
         """W as a SciPy sparse array."""
         return sparse_rows(self.indptr, self.indices, self.data)
+
+    def check(self) -> None:
+        """A ValueError unless the arrays fit together: the kernels look nothing up twice, so ask it of what was not drawn."""
+        for name in ("indptr", "indices", "data", "bias"):
+            if np.ndim(getattr(self, name)) != 1:
+                raise ValueError(f"{name} must have one axis, got shape {np.shape(getattr(self, name))}")
+        n = len(self.bias)
+        if n < 1:
+            raise ValueError("bias must have an entry for each unit, got none")
+        indptr, indices, data = (np.asarray(a) for a in self[:3])
+        if indptr.dtype != np.uint32 or indices.dtype != np.uint32:
+            raise ValueError(f"indptr and indices must be uint32, got {indptr.dtype} and {indices.dtype}")
+        steps = np.diff(indptr.astype(np.int64))
+        if indptr.shape != (n + 1,) or indptr[0] != 0 or (steps < 0).any() or not len(indices) == len(data) == indptr[-1]:
+            raise ValueError(
+                f"indptr, indices and data must describe {n} rows, got {len(indptr)}, {len(indices)}, {len(data)} entries"
+            )
+        if (indices >= n).any():
+            raise ValueError(f"indices must be below n_units = {n}, got {indices.max()}")
+        for name in ("data", "W_in", "W_fb", "bias"):
+            as_real(name, getattr(self, name))
+        for name in ("W_in", "W_fb"):
+            if np.ndim(getattr(self, name)) != 2 or len(getattr(self, name)) != n:
+                raise ValueError(f"{name} must have shape ({n}, …), got {np.shape(getattr(self, name))}")
+        number("leak_rate", self.leak_rate, 0.0, 1.0, "(]")
+        get(self.activation)
 
 
 def draw(
@@ -110,30 +136,3 @@ def kept_activation(activation: str | Activation) -> str | Activation:
     """A shipped activation by its name, which a file can hold; one's own as it is."""
     record = get(activation)
     return record.name if record.name in names() and get(record.name) is record else record
-
-
-def check(reservoir: Reservoir) -> None:
-    """A ValueError unless the arrays fit together: the kernels look nothing up twice, so call this on what was not drawn."""
-    for name in ("indptr", "indices", "data", "bias"):
-        if np.ndim(getattr(reservoir, name)) != 1:
-            raise ValueError(f"{name} must have one axis, got shape {np.shape(getattr(reservoir, name))}")
-    n = len(reservoir.bias)
-    if n < 1:
-        raise ValueError("bias must have an entry for each unit, got none")
-    indptr, indices, data = (np.asarray(a) for a in reservoir[:3])
-    if indptr.dtype != np.uint32 or indices.dtype != np.uint32:
-        raise ValueError(f"indptr and indices must be uint32, got {indptr.dtype} and {indices.dtype}")
-    steps = np.diff(indptr.astype(np.int64))
-    if indptr.shape != (n + 1,) or indptr[0] != 0 or (steps < 0).any() or not len(indices) == len(data) == indptr[-1]:
-        raise ValueError(
-            f"indptr, indices and data must describe {n} rows, got {len(indptr)}, {len(indices)}, {len(data)} entries"
-        )
-    if (indices >= n).any():
-        raise ValueError(f"indices must be below n_units = {n}, got {indices.max()}")
-    for name in ("data", "W_in", "W_fb", "bias"):
-        as_real(name, getattr(reservoir, name))
-    for name in ("W_in", "W_fb"):
-        if np.ndim(getattr(reservoir, name)) != 2 or len(getattr(reservoir, name)) != n:
-            raise ValueError(f"{name} must have shape ({n}, …), got {np.shape(getattr(reservoir, name))}")
-    number("leak_rate", reservoir.leak_rate, 0.0, 1.0, "(]")
-    get(reservoir.activation)

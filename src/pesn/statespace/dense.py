@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.records import check_covariance
 from pesn.linalg import inverse_root, root_of, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
@@ -22,6 +23,10 @@ class Dense(GaussianState):
     """With a dense covariance ``cov`` (…, n, n): nothing is left out but what a Gaussian cannot hold."""
 
     cov: Array
+
+    def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
+        self._check_parts(name, carried, n_units, cov=(carried + n_units,) * 2)
+        check_covariance(f"{name}.cov", self.cov)
 
     def variances(self) -> Array:  # noqa: D102
         return np.maximum(np.diagonal(self.cov, axis1=-2, axis2=-1), 0.0)

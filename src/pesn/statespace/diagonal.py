@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.arguments import check_not_negative
 from pesn.gaussian import Gaussian
 from pesn.linalg import times, transpose
 from pesn.statespace.cell import Cell, Noise
@@ -23,6 +24,10 @@ class Diagonal(GaussianState):
     """With variances ``var`` (…, n) alone. An observation tells of nothing else; its noise, too, has variances alone."""
 
     var: Array
+
+    def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
+        self._check_parts(name, carried, n_units, var=(carried + n_units,))
+        check_not_negative(f"{name}.var", self.var)
 
     def variances(self) -> Array:  # noqa: D102
         return self.var

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.arguments import check_not_negative
 from pesn.linalg import condition_root, inverse_root, outer, symmetric, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, observed, within_reach
@@ -35,6 +36,11 @@ class LowRank(GaussianState):
 
     factor: Array
     own: Array
+
+    def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
+        columns = np.shape(np.atleast_1d(self.factor))[-1]
+        self._check_parts(name, carried, n_units, factor=(carried + n_units, columns), own=(n_units,))
+        check_not_negative(f"{name}.own", self.own)
 
     def variances(self) -> Array:  # noqa: D102
         var: Array = np.einsum("...ij,...ij->...i", self.factor, self.factor)

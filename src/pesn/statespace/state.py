@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.records import check_arrays
 from pesn.gaussian import Gaussian
 from pesn.linalg import outer, root_of, symmetric, times
 from pesn.statespace.cell import Cell, Noise
@@ -74,6 +75,18 @@ class GaussianState(ABC):
 
         Each state of a batch may miss other entries. An entry whose noise has no variance takes its value exactly.
         """
+
+    def check(self, name: str, carried: int, n_units: int) -> None:
+        """A ValueError unless it is one state over such sizes; of a form that files hold."""
+        raise ValueError(f"{name} is a {type(self).__name__}, which no file holds")
+
+    def _check_parts(self, name: str, carried: int, n_units: int, **shapes: tuple[int, ...]) -> None:
+        """That it has all its parts and no others, the form's own in these ``shapes``, and remembers nothing."""
+        if set(vars(self)) != {one.name for one in fields(self)} or self.carried != carried:
+            raise ValueError(f"{name} is not about these columns and units")
+        size = carried + n_units
+        shapes = {"mean": (size,), "cross": (size, 0), **shapes}
+        check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
 
     # ---------------------------------------------------------------- what they share
 

@@ -1,0 +1,117 @@
+"""What a forecaster has learnt: attributes that a file keeps, and what they must be when they come from one."""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from pesn._support.records import check_arrays, check_counts, check_names
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.dataset import Scale
+from pesn.forecasting.time_index import TimeIndex
+from pesn.learning.calibration import LEADS
+from pesn.reservoir.closed_loop import ErrorModel
+from pesn.statespace import GaussianState
+
+__all__ = ["FittedForecaster"]
+
+Array = npt.NDArray[np.float64]
+
+
+class FittedForecaster(BaseEstimator):  # type: ignore[misc]
+    """The attributes of a fitted :class:`pesn.Forecaster`, and its files."""
+
+    esn: ProbabilisticESN | None
+    esn_: ProbabilisticESN
+    errors_: ErrorModel
+    scale_: Scale
+    usual_: Scale  # of y and X as the network sees them
+    range_: tuple[Array, Array]  # of y as the network sees it, lowest and highest
+    kinematics_: tuple[Array, Array, Array]
+    names_: list[str] | None
+    known_names_: list[str] | None
+    target_: str
+    n_columns_: int
+    n_known_: int
+    learn_: npt.NDArray[np.intp]
+    rest_: npt.NDArray[np.intp]
+    output_std_: Array
+    calibration_: Array
+    _time: TimeIndex | None  # at the last row seen
+    _state: GaussianState  # after the last row seen: y known, the units before it
+    _recent: Array  # the last rows of y, scaled, NaN among them
+    _recent_known: Array  # X of these rows
+
+    stored_at_times: ClassVar[dict[str, type]] = {}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
+        from pesn.persistence import save  # here, not above: it knows every estimator
+
+        save(self, path)
+
+    def check_stored(self) -> None:
+        """A ValueError where what was learnt is damaged or does not fit together: asked of a forecaster that came from a file."""
+        d, u, m, esn = self.n_columns_, self.n_known_, self.learn_.size, self.esn_
+        check_counts("", {"n_columns_": (d, 1), "n_known_": (u, 0)})
+        columns = self.learn_, self.rest_
+        if any(part.dtype != np.intp or part.ndim != 1 for part in columns) or sorted(np.concatenate(columns)) != list(range(d)):
+            raise ValueError(f"learn_ and rest_ are not the {d} columns")
+        if not esn.__sklearn_is_fitted__() or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != (d + u, m):
+            raise ValueError("esn_ is not a network of these columns")
+        if len(self.kinematics_) != 3 or self.target_ not in ("change", "level"):
+            raise ValueError(f"kinematics_ has {len(self.kinematics_)} parts and target_ is {self.target_!r}")
+        (A, B, c), r = self.kinematics_, d - m
+        check_arrays("kinematics_", {"A": (A, (r, d)), "B": (B, (r, m)), "c": (c, (r,))})
+        self._check_range(d)
+        self._check_recent(d, u)
+        check_arrays("", {"output_std_": (self.output_std_, (m,)), "calibration_": (self.calibration_, (LEADS,))})
+        for name, part in (("output_std_", self.output_std_), ("calibration_", self.calibration_)):
+            if (part <= 0.0).any():
+                raise ValueError(f"{name} is not positive")
+        self.scale_.check("scale_", d, u)
+        self.usual_.check("usual_", d, u)
+        self.errors_.check("errors_", d)
+        check_names("names_", self.names_, d)
+        check_names("known_names_", self.known_names_, u)
+        if self._time is not None:
+            self._time.check("_time")
+        fed_back = m if np.any(esn.reservoir_.W_fb) else 0
+        self._state.check("_state", 2 * d + u + fed_back, esn.reservoir_.n_units)
+        self._check_forecast()
+
+    def _check_range(self, d: int) -> None:
+        if len(self.range_) != 2:
+            raise ValueError(f"range_ has {len(self.range_)} parts")
+        low, high = self.range_
+        check_arrays("range_", {"low": (low, (d,)), "high": (high, (d,))})
+        if (low > high).any():
+            raise ValueError("range_ is not from low to high")
+
+    def _check_recent(self, d: int, u: int) -> None:
+        if not self._recent.size:
+            raise ValueError("_recent is empty")
+        rows = len(np.atleast_1d(self._recent))
+        parts = {"_recent": (_filled(self._recent), (rows, d)), "_recent_known": (_filled(self._recent_known), (rows, u))}
+        check_arrays("", parts)
+
+    def _check_forecast(self) -> None:
+        """A first call, after the last row seen and after a context: what parameters and arrays do to each other."""
+        trial: Any = copy.copy(self)
+        trial.esn_ = copy.copy(self.esn_)
+        trial.esn_.random_state = 0  # a RandomState would be moved on
+        ahead = np.zeros((1, self.n_known_)) if self.n_known_ else None
+        for context in (None, np.zeros((1, self.n_columns_))):
+            forecast = trial.forecast(1, context, ahead)
+            if not (np.isfinite(forecast.mean).all() and np.isfinite(forecast.std).all()):
+                raise ValueError("a trial forecast is not finite")
+
+
+def _filled(values: Any) -> Any:
+    """Without the gaps, which may be there."""
+    return np.where(np.isnan(values), 0.0, values) if values.dtype == np.float64 else values
