@@ -6,12 +6,13 @@ their noise allows; units mean nothing; covariances are kept or refused.
 """
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
-from pesn.statespace import Draws, Ensemble, rollout
+from pesn.statespace import rollout
 from pesn.systems import cart_pole
 
 HORIZON = 20
@@ -51,17 +52,14 @@ def close(one, other, within):
 
 
 def drawn(model, start, controls, n, rng):
-    """y (n, horizon, d), member by member: the start, its controls and the units behind it drawn, nothing linearised."""
-    loop, given, scale = model.loop(("state",)), model.esn_.start_, model.scale_
-    y, u = scale.apply(start.sample(n, rng), controls.sample(n, rng)[:, 0])
-    mean, members = np.empty((n, 24)), np.zeros((n, loop.layout.size))
-    for i, row in enumerate(np.hstack([y, u])):
-        mean[i], root = given.given(row[None])
-    members[:, loop.layout["y"]], members[:, loop.layout["inputs"]] = y, u
-    members[:, loop.layout["units"]] = mean + rng.standard_normal((n, len(root))) @ root
-    u, u_var = (controls.mean - scale.x_mean) / scale.x_std, controls.var / np.square(scale.x_std)
-    path = rollout(loop.model, Ensemble(members, loop.carried, Draws(rng)), u, u_var, moved=True)
-    return scale.undo(np.swapaxes(path.members, 0, 1))
+    """y (n, horizon, d), one by one: the start, its controls and the units behind it drawn, nothing linearised."""
+    loop, given, scale = replace(model.loop(("state",)), form="diagonal"), model.esn_.start_, model.scale_
+    y, u = scale.apply(start.sample(n, rng), controls.sample(n, rng))
+    means, roots = zip(*(given.given(np.append(row, now)[None]) for row, now in zip(y, u[:, 0], strict=True)), strict=True)
+    units = means + rng.standard_normal((n, len(roots[0]))) @ roots[0]
+    path = rollout(loop.model, loop.init(units, np.zeros((n, 0, 24)), y, u[:, 0]), u, moved=True)
+    assert not path.cov.any()  # each of them is certain
+    return scale.undo(path.mean)
 
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank"])

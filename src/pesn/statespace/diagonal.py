@@ -58,13 +58,14 @@ class Diagonal(GaussianState):
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         rows, L = cell.rows, cell.leak
         mean = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias
-        var = (cell.squares @ self.var[..., None])[..., 0]
+        var = (cell.squares @ self.var[..., None])[..., 0] if self.var.any() else np.zeros_like(mean)
         unit, unit_var = cell.units.moments(mean, var)
         own = (1.0 - L) ** 2 * self.var[..., rows] + L * L * np.maximum(unit_var, 0.0)
         own += 0.0 if noise is None else noise.variances()
         new = self.var.copy()
         new[..., rows] = own
-        return unit, cell.units.gain(mean, var), {"var": new}
+        gain = cell.units.gain(mean, var) if self.cross.shape[-1] else unit  # only what is remembered asks for it
+        return unit, gain, {"var": new}
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Diagonal:  # noqa: D102
         own = times(np.square(K), self.var)

@@ -14,17 +14,21 @@ of B runs side by side, B being as many origins or as many random starts as are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from pesn._support.types import Array
-from pesn.moments import moments
+from pesn.activations import get
+from pesn.statespace import ActivationMoments, Cell, Diagonal, GaussianState, Path, StateSpaceModel, rollout
+from pesn.statespace.layout import Layout
 
 if TYPE_CHECKING:
     from pesn import Forecaster
+    from pesn.reservoir.weights import Reservoir
     from pesn.systems import Trajectories
 
 __all__ = ["COLUMNS", "LABELS", "STATES", "Network", "chunks", "learn", "origins", "parameters"]
@@ -33,6 +37,7 @@ STATES = ("position", "velocity", "angle", "angular velocity")  # in the order o
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 COLUMNS = {"position": 0, "velocity": 2, "angle": 1, "angular velocity": 3}  # where each stands in [x, θ, ẋ, ω]
 _SPEEDS, _PLACES = slice(2, 4), slice(0, 2)
+_TANH, _IDENTITY = ActivationMoments(get("tanh")), ActivationMoments(get("identity"))
 
 
 def parameters() -> dict[str, Any]:
@@ -56,34 +61,39 @@ def parameters() -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A trained network of N units: its weights as plain matrices, and the :class:`pesn.Forecaster` that they come from.
+    """A network of N units and the :class:`pesn.Forecaster` that has learnt it, as state-space models of the paper's form."""
 
-    ``readout`` (2, 1 + 5 + N); ``center`` and ``spread`` (5,) standardise the input; ``change`` (2,) is the deviation of the
-    velocities' change from row to row.
-    """
-
-    W: Array
-    W_in: Array
-    W_fb: Array
-    bias: Array
-    leak_rate: float
-    readout: Array
-    center: Array
-    spread: Array
-    change: Array
-    dt: float
     forecaster: Forecaster
+    dt: float
+
+    @property
+    def reservoir(self) -> Reservoir:
+        """Its weights."""
+        return self.forecaster.esn_.reservoir_
 
     @property
     def n_units(self) -> int:
         """N."""
-        return len(self.bias)
+        return self.reservoir.n_units
+
+    @property
+    def center(self) -> Array:
+        """Means of the inputs (5,)."""
+        scale = self.forecaster.scale_
+        return np.concatenate([scale.y_mean, scale.x_mean])
+
+    @property
+    def spread(self) -> Array:
+        """Deviations of the inputs (5,)."""
+        scale = self.forecaster.scale_
+        return np.concatenate([scale.y_std, scale.x_std])
+
+    @property
+    def change(self) -> Array:
+        """The deviation (2,) of the velocities' change from row to row."""
+        return np.asarray(self.forecaster.output_std_ * self.forecaster.scale_.y_std[_SPEEDS])
 
     # ---------------------------------------------------------------- what was observed
-
-    def inputs(self, states: Array, controls: Array) -> Array:
-        """[x, θ, ẋ, ω, u], standardised, (..., 5), from states (..., 4) and forces (...)."""
-        return (np.concatenate([states, controls[..., None]], axis=-1) - self.center) / self.spread
 
     def observed(self, run: Trajectories, origins: Sequence[int], rows: int) -> tuple[Array, Array]:
         """The ``rows`` rows before each of B origins in a run: inputs (rows, B, 5), and what is fed back (rows + 1, B, 2).
@@ -97,79 +107,103 @@ class Network:
         states = run.states[at]
         fed = np.zeros((rows + 1, at.shape[1], 2))
         fed[1:] = np.diff(states[..., _SPEEDS], axis=0) / self.change
-        return self.inputs(states[:-1], run.inputs[at[:-1], 0]), fed
+        inputs = np.concatenate([states[:-1], run.inputs[at[:-1], 0][..., None]], axis=-1)
+        return (inputs - self.center) / self.spread, fed
 
-    # ---------------------------------------------------------------- samples
+    # ---------------------------------------------------------------- driven
 
-    def step(self, h: Array, z: Array, fed: Array) -> Array:
-        """Units (B, N) after one more row z (B, 5)."""
-        L = self.leak_rate
-        return (1.0 - L) * h + L * np.tanh(z @ self.W_in.T + fed @ self.W_fb.T + h @ self.W.T + self.bias)
+    def drive(self, h: Array, z: Array, fed: Array, noise: Array | None = None) -> Array:
+        """Units (T, B, N) from ``h`` (B, N) over rows (T, B, 5); of ``fed`` the first T are used.
 
-    def drive(self, h: Array, z: Array, fed: Array) -> Array:
-        """Units (T, B, N) from ``h`` (B, N) over rows (T, B, 5); of ``fed`` the first T are used."""
-        states = np.empty((len(z), *h.shape))
-        for k, row in enumerate(z):
-            states[k] = h = self.step(h, row, fed[k])
-        return states
-
-    def free_run(self, h: Array, fed: Array, state: Array, controls: Array, noise: Callable[[], Array | float] = float) -> Array:
-        """States (T, B, 4) after ``state`` (B, 4) under forces (T, B), the network's own outputs going in again.
-
-        ``noise()`` is asked at every step for what is added to the units, (B, N); by default it is 0.
+        ``noise`` (T, B, N) is added to the units, row by row.
         """
-        path = np.empty((len(controls), *state.shape))
-        for k, u in enumerate(controls):
-            z = self.inputs(state, u)
-            h = self.step(h, z, fed) + noise()
-            fed = self._read(z, h)
-            path[k] = state = self._advance(state, fed)
-        return path
-
-    def _read(self, z: Array, h: Array) -> Array:
-        return self.readout[:, 0] + np.concatenate([z, h], axis=-1) @ self.readout[:, 1:].T
-
-    def _advance(self, state: Array, output: Array) -> Array:
-        speeds = state[:, _SPEEDS] + self.change * output
-        return np.hstack([state[:, _PLACES] + 0.5 * self.dt * (state[:, _SPEEDS] + speeds), speeds])
-
-    # ---------------------------------------------------------------- the paper's diagonal PESN
-
-    def step_gaussian(self, h: Array, v: Array, z: Array, z_var: Array | float, fed: Array, fed_var: Array | float) -> Array:
-        """Means and variances (2, B, N) after one more row; units, inputs and outputs are all taken as independent."""
-        L = self.leak_rate
-        a = z @ self.W_in.T + fed @ self.W_fb.T + h @ self.W.T + self.bias
-        a_var = v @ np.square(self.W).T
-        a_var = a_var + np.broadcast_to(z_var, z.shape) @ np.square(self.W_in).T
-        a_var = a_var + np.broadcast_to(fed_var, fed.shape) @ np.square(self.W_fb).T
-        unit = moments("tanh", a, a_var)
-        return np.stack([(1.0 - L) * h + L * unit.mean, (1.0 - L) ** 2 * v + L**2 * unit.var])
+        return self._driven(h, np.zeros_like(h), z, fed, noise)[0]
 
     def drive_gaussian(self, h: Array, v: Array, z: Array, fed: Array) -> tuple[Array, Array]:
         """Means and variances, each (T, B, N), from those at the start over certain rows: :meth:`drive` of a Gaussian."""
-        states = np.empty((2, len(z), *h.shape))
-        for k, row in enumerate(z):
-            states[:, k] = h, v = self.step_gaussian(h, v, row, 0.0, fed[k], 0.0)
-        return states[0], states[1]
+        return self._driven(h, v, z, fed, None)
 
-    def free_run_gaussian(
-        self, h: Array, v: Array, fed: Array, state: Array, controls: Array, state_var: Array | None = None
-    ) -> tuple[Array, Array]:
+    def _driven(self, h: Array, v: Array, z: Array, fed: Array, noise: Array | None) -> tuple[Array, Array]:
+        """Over x = [z, fed, noise, h]."""
+        r = self.reservoir
+        at = Layout.of(z=r.n_inputs, fed=2, noise=0 if noise is None else r.n_units, units=r.n_units)
+        cells = self._units(at, {"z": r.W_in, "fed": r.W_fb}, r.bias)
+
+        def probe(state: GaussianState) -> dict[str, Array]:
+            return {"mean": state.mean[..., at["units"]], "var": state.variances()[..., at["units"]]}
+
+        nothing = np.zeros((0, at.size)), np.zeros(0)  # is carried on but the units: every row brings its own
+        model = StateSpaceModel(cells, *nothing, slice(0, at["units"].start), slice(0, 0), probe=probe)
+        rows = np.concatenate([z, fed[: len(z)], *([] if noise is None else [noise])], axis=-1)
+        path = _rolled(model, at, rows, units=(h, v))
+        return _time_first(path.probed["mean"]), _time_first(path.probed["var"])
+
+    # ---------------------------------------------------------------- in its loop
+
+    def free_run(self, h: Array, fed: Array, state: Array, controls: Array, noise: Array | None = None) -> Array:
+        """States (T, B, 4) after ``state`` (B, 4) under forces (T, B), the network's own outputs going in again.
+
+        ``noise`` (T, B, N) is added to the units, row by row.
+        """
+        return self._free(h, np.zeros_like(h), fed, state, controls, noise)[0]
+
+    def free_run_gaussian(self, h: Array, v: Array, fed: Array, state: Array, controls: Array) -> tuple[Array, Array]:
         """Means and variances of the states, each (T, B, 4): :meth:`free_run` of Gaussians, without any covariance."""
-        path = np.empty((2, len(controls), *state.shape))
-        state_var = np.zeros_like(state) if state_var is None else state_var
-        fed_var = np.zeros_like(fed)
-        scale, half = np.square(self.change), (0.5 * self.dt) ** 2
-        for k, u in enumerate(controls):
-            z = self.inputs(state, u)
-            z_var = np.hstack([state_var, np.zeros((len(state), 1))]) / np.square(self.spread)
-            h, v = self.step_gaussian(h, v, z, z_var, fed, fed_var)
-            fed, fed_var = self._read(z, h), np.hstack([z_var, v]) @ np.square(self.readout[:, 1:]).T
-            speeds = state_var[:, _SPEEDS] + scale * fed_var
-            state_var = np.hstack([state_var[:, _PLACES] + half * (state_var[:, _SPEEDS] + speeds), speeds])
-            state = self._advance(state, fed)
-            path[:, k] = state, state_var
-        return path[0], path[1]
+        return self._free(h, v, fed, state, controls, None)
+
+    def _free(self, h: Array, v: Array, fed: Array, y: Array, u: Array, noise: Array | None) -> tuple[Array, Array]:
+        """Over x = [y, u, noise, output, speeds, h], in the units of y and u.
+
+        The paper takes all that it computes as independent: so its outputs, and the velocities after them, are entries of x.
+        """
+        r, readout = self.reservoir, np.asarray(self.forecaster.esn_.readout_.weights, float)
+        at = Layout.of(y=4, u=1, noise=0 if noise is None else r.n_units, output=2, speeds=2, units=r.n_units)
+        W_in, W_z, middle = r.W_in / self.spread, readout[:, 1:6] / self.spread, self.center
+        cells = self._units(at, {"y": W_in[:, :4], "u": W_in[:, 4:], "output": r.W_fb}, r.bias - W_in @ middle)
+        output = _matrix(at, {"y": W_z[:, :4], "u": W_z[:, 4:], "units": readout[:, 6:]})
+        speeds = _matrix(at, {"y": np.eye(4)[_SPEEDS], "output": np.diag(self.change)})
+        cells += (
+            Cell(at["output"], output, readout[:, 0] - W_z @ middle, 1.0, _IDENTITY),
+            Cell(at["speeds"], speeds, np.zeros(2), 1.0, _IDENTITY),
+        )
+        K, half = np.zeros((4, at.size)), 0.5 * self.dt * np.eye(2)
+        K[_PLACES, _PLACES], K[_PLACES, _SPEEDS], K[_PLACES, at["speeds"]] = np.eye(2), half, half
+        K[_SPEEDS, at["speeds"]] = np.eye(2)
+        model = StateSpaceModel(cells, K, np.zeros(4), slice(4, at["output"].start), at["y"])
+        rows = np.concatenate([u[..., None], *([] if noise is None else [noise])], axis=-1)
+        path = _rolled(model, at, rows, units=(h, v), y=(y, 0.0), output=(fed, 0.0))
+        return _time_first(path.mean), _time_first(np.diagonal(path.cov, axis1=-2, axis2=-1))
+
+    def _units(self, at: Layout, into: dict[str, Array], bias: Array) -> tuple[Cell, ...]:
+        """The units, which ``into`` enters beside themselves; and what is added to them, where there is noise."""
+        r, mine = self.reservoir, at["units"]
+        units = Cell(mine, _matrix(at, into | {"units": r.W.toarray()}), bias, float(r.leak_rate), _TANH)
+        if at["noise"].start == at["noise"].stop:
+            return (units,)
+        both = {"noise": np.eye(r.n_units), "units": np.eye(r.n_units)}
+        return units, Cell(mine, _matrix(at, both), np.zeros(r.n_units), 1.0, _IDENTITY)
+
+
+def _matrix(at: Layout, parts: dict[str, Array]) -> Any:
+    """How the blocks of x enter, side by side."""
+    result = np.zeros((len(next(iter(parts.values()))), at.size))
+    for name, part in parts.items():
+        result[:, at[name]] = part
+    return sparse.csr_array(result)
+
+
+def _rolled(model: StateSpaceModel, at: Layout, rows: Array, **start: tuple[Array, Array | float]) -> Path:
+    """B runs side by side over ``rows`` (T, B, m), from the means and variances (B, …) of some blocks of x; the others are 0."""
+    batch = rows.shape[1]
+    mean, var = np.zeros((2, batch, at.size))
+    for name, (values, variances) in start.items():
+        mean[:, at[name]], var[:, at[name]] = values, variances
+    state = Diagonal(mean, len(model.k), np.zeros((batch, at.size, 0)), var)
+    return rollout(model, state, np.swapaxes(rows, 0, 1))
+
+
+def _time_first(a: Array) -> Array:
+    return np.swapaxes(a, 0, 1)
 
 
 def learn(settings: dict[str, Any], seed: int, test_runs: int = 1) -> tuple[Network, Trajectories]:
@@ -190,22 +224,7 @@ def learn(settings: dict[str, Any], seed: int, test_runs: int = 1) -> tuple[Netw
     training = runs[:n]
     forecaster = Forecaster(esn, learn=[2, 3], kinematics=kinematics, calibrate=False)
     forecaster.fit(training.states, training.inputs, lengths=training.lengths)
-    fitted, scale = forecaster.esn_, forecaster.scale_
-    reservoir = fitted.reservoir_
-    network = Network(
-        W=reservoir.W.toarray(),
-        W_in=reservoir.W_in,
-        W_fb=reservoir.W_fb,
-        bias=reservoir.bias,
-        leak_rate=reservoir.leak_rate,
-        readout=np.asarray(fitted.readout_.weights, float),
-        center=np.concatenate([scale.y_mean, scale.x_mean]),
-        spread=np.concatenate([scale.y_std, scale.x_std]),
-        change=forecaster.output_std_ * scale.y_std[_SPEEDS],
-        dt=runs.dt,
-        forecaster=forecaster,
-    )
-    return network, runs[n:]
+    return Network(forecaster, runs.dt), runs[n:]
 
 
 def origins(n: int, before: int, after: int, rows: int) -> list[int]:

@@ -110,10 +110,10 @@ def trials(
     n, B = network.n_units, len(origins)
     generators = [np.random.default_rng(seed) for seed in seeds]
 
-    def draw() -> Array:  # (B · samples, N), an origin's together, each by its own generator
-        return np.concatenate([rng.standard_normal((samples, n)) for rng in generators])
+    def draw(steps: int) -> Array:  # (steps, B · samples, N), an origin's together, each by its own generator
+        return np.concatenate([rng.standard_normal((steps, samples, n)) for rng in generators], axis=1)
 
-    starts = start_std * draw()
+    starts = start_std * draw(1)[0]
     at = np.asarray(origins)[None, :] + np.arange(horizon)[:, None]
     controls, truth, now = test.inputs[at, 0], test.states[at + 1], test.states[list(origins)]
     many = np.repeat(np.arange(B), samples)
@@ -124,13 +124,11 @@ def trials(
         gaussian, _ = network.free_run_gaussian(mean[-1], var[-1], fed[-1], now, controls)
         h = network.drive(np.zeros((B, n)), z, fed)[-1]
         zero = network.free_run(h, fed[-1], now, controls)
-        noisy = h = starts
-        for k in range(rows):
-            h = network.step(h, z[k, many], fed[k, many])
-            noisy = network.step(noisy, z[k, many], fed[k, many]) + noise * draw()
+        h = network.drive(starts, z[:, many], fed[:, many])[-1]
+        noisy = network.drive(starts, z[:, many], fed[:, many], noise * draw(rows))[-1]
         ahead = fed[-1, many], now[many], controls[:, many]
         each = network.free_run(h, *ahead).reshape(horizon, B, samples, 4)
-        disturbed = network.free_run(noisy, *ahead, lambda: noise * draw()).reshape(horizon, B, samples, 4)
+        disturbed = network.free_run(noisy, *ahead, noise * draw(horizon)).reshape(horizon, B, samples, 4)
         filtered = np.full_like(zero, np.nan)
         for b, origin in enumerate(origins if most_filtered else ()):
             filtered[:, b] = filtered_start(network, test, origin, min(rows, most_filtered), horizon)
