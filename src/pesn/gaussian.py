@@ -24,7 +24,7 @@ from pesn._support.arguments import as_count, as_covariance, as_real, check_not_
 from pesn._support.types import AnyArray, FloatArray, Rng
 from pesn.linalg import blocks, condition_root, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
 
-__all__ = ["Gaussian"]
+__all__ = ["Gaussian", "as_vector", "unchecked"]
 
 
 class Gaussian:
@@ -420,6 +420,19 @@ class Gaussian:
             return np.atleast_1d(np.arange(self.dim)[index]).ravel()
         except IndexError as error:
             raise ValueError(f"indices must be positions or a mask of {self.dim} coordinates, got {indices!r}") from error
+
+
+# ---------------------------------------------------------------- for what computes with them
+
+
+def unchecked(mean: AnyArray, cov: AnyArray) -> Gaussian:
+    """A Gaussian of moments that were computed, and so need none of the constructor's checks."""
+    return Gaussian._of(mean, cov=cov)
+
+
+def as_vector(x: Gaussian) -> Gaussian:
+    """A scalar as a vector of one; every other as it is."""
+    return x._vector()
 
 
 # ---------------------------------------------------------------- what was given, what is handed out

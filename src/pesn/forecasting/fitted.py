@@ -1,9 +1,10 @@
-"""What a forecaster has learnt: attributes that a file keeps, and what they must be when they come from one."""
+"""What a forecaster has learnt: its attributes, the closed loop that they make, and what a file must hold of them."""
 
 from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,11 +13,18 @@ from sklearn.base import BaseEstimator
 
 from pesn._support.records import check_arrays, check_counts, check_names
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.arguments import Columns
+from pesn.forecasting.context import ContextFilter, Uncertainty
 from pesn.forecasting.dataset import Scale
 from pesn.forecasting.time_index import TimeIndex
+from pesn.forecasting.training import Trained
 from pesn.learning.calibration import LEADS
-from pesn.reservoir.closed_loop import ErrorModel
+from pesn.learning.process_noise import form_of, process_noise
+from pesn.readout.ridge import PARTS
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
+from pesn.reservoir.initial_state import Start
 from pesn.statespace import GaussianState
+from pesn.statespace.guard import Bounds
 
 __all__ = ["FittedForecaster"]
 
@@ -24,7 +32,7 @@ Array = npt.NDArray[np.float64]
 
 
 class FittedForecaster(BaseEstimator):  # type: ignore[misc]
-    """The attributes of a fitted :class:`pesn.Forecaster`, and its files."""
+    """The attributes of a fitted :class:`pesn.Forecaster`, the model that follows from them, and its files."""
 
     esn: ProbabilisticESN | None
     esn_: ProbabilisticESN
@@ -48,6 +56,62 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     _recent_known: Array  # X of these rows
 
     stored_at_times: ClassVar[dict[str, type]] = {}
+
+    # ---------------------------------------------------------------- the model that follows from it
+
+    def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
+        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
+        return self._loop(tuple(parts))
+
+    def _loop(self, parts: tuple[str, ...], model: Trained | None = None, noise_scale: float | None = None) -> ClosedLoop:
+        esn, prior = self.esn_, self.usual_
+        model = Trained(esn.readout_, self.errors_, self._start) if model is None else model
+        kinematic = np.isin(np.arange(self.n_columns_), self.rest_)
+        return ClosedLoop(
+            esn.reservoir_,
+            model.readout,
+            model.errors,
+            self._dynamics,
+            esn.unit_moments(),
+            form_of(esn.covariance, esn.reservoir_.n_units, esn.rank),
+            esn.rank,
+            process_noise(model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise),
+            parts,
+            Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen="state" in parts),
+        )
+
+    @property
+    def _dynamics(self) -> Dynamics:
+        return Dynamics(self.learn_, self.rest_, self.kinematics_, self.output_std_, self.target_ == "change")
+
+    def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
+        """y and X in the units that the network works in."""
+        return self.scale_.apply(rows, known)
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.names_, self.known_names_, self.scale_, self.usual_)
+
+    def _context_filter(self, start: Start | None = None) -> ContextFilter:
+        """How contexts are filtered; ``start`` takes the place of what all training rows say about starts."""
+        return ContextFilter(start or self._start, self.esn_.initial_state, self.esn_.washout_, self.usual_)
+
+    @property
+    def _start(self) -> Start:
+        given = self.esn_.start_
+        assert given is not None  # it is learnt in fit
+        return given
+
+    def _continued(self, loop: ClosedLoop, u: Array, u_var: Array) -> GaussianState:
+        """Units that have moved by the last row seen, together with u: as with all rows of its run as a context."""
+        context, y = self._context_filter(), self._recent
+        if context.few(len(y)):  # the regression of the start may want the last row, and u, with the others
+            known, uncertainty = np.vstack([self._recent_known[:-1], u]), np.zeros((len(y), len(u)))
+            uncertainty[-1] = u_var
+            return context.moved(loop, y, known, Uncertainty(np.zeros((*y.shape, y.shape[1])), uncertainty))
+        return context.move(loop, self._state, u, u_var)
+
+    # ---------------------------------------------------------------- files
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""

@@ -25,8 +25,8 @@ from pesn._support.rollback import rollback_on_error
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
-from pesn.forecasting.arguments import Columns, check_size
-from pesn.forecasting.context import FILTERED, ContextFilter, Uncertainty
+from pesn.forecasting.arguments import check_size
+from pesn.forecasting.context import FILTERED, Uncertainty
 from pesn.forecasting.dataset import (
     Segment,
     as_columns,
@@ -43,15 +43,11 @@ from pesn.forecasting.fitted import FittedForecaster
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.online import OnlineLearner
 from pesn.forecasting.selection import choose
-from pesn.forecasting.training import Trained, one_step_errors, to_learn_from, train
+from pesn.forecasting.training import one_step_errors, to_learn_from, train
 from pesn.learning.calibration import LEADS
-from pesn.learning.process_noise import form_of, process_noise
 from pesn.readout.ridge import PARTS, check_parts
-from pesn.reservoir.closed_loop import ClosedLoop, Dynamics
-from pesn.reservoir.initial_state import Start
+from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.sequences import split
-from pesn.statespace import GaussianState
-from pesn.statespace.guard import Bounds
 
 __all__ = ["Forecaster"]
 
@@ -239,31 +235,6 @@ class Forecaster(FittedForecaster):
         result = look_ahead(loop, state, u, u_var, columns, calibration, keep)
         return Forecast(**result, names=self.names_, index=index, history=history)
 
-    def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
-        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
-        return self._loop(tuple(parts))
-
-    def _loop(self, parts: tuple[str, ...], model: Trained | None = None, noise_scale: float | None = None) -> ClosedLoop:
-        esn, prior = self.esn_, self.usual_
-        model = Trained(esn.readout_, self.errors_, self._start) if model is None else model
-        kinematic = np.isin(np.arange(self.n_columns_), self.rest_)
-        return ClosedLoop(
-            esn.reservoir_,
-            model.readout,
-            model.errors,
-            self._dynamics,
-            esn.unit_moments(),
-            form_of(esn.covariance, esn.reservoir_.n_units, esn.rank),
-            esn.rank,
-            process_noise(model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise),
-            parts,
-            Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen="state" in parts),
-        )
-
-    @property
-    def _dynamics(self) -> Dynamics:
-        return Dynamics(self.learn_, self.rest_, self.kinematics_, self.output_std_, self.target_ == "change")
-
     # ---------------------------------------------------------------- going on
 
     def update(self, y: Any, X: Any = None) -> Self:
@@ -291,35 +262,6 @@ class Forecaster(FittedForecaster):
             np.vstack(both)[-FILTERED:] for both in ((self._recent, rows), (self._recent_known, known))
         )
         return self
-
-    def _continued(self, loop: ClosedLoop, u: Array, u_var: Array) -> GaussianState:
-        """Units that have moved by the last row seen, together with u: as with all rows of its run as a context."""
-        context, y = self._context_filter(), self._recent
-        if context.few(len(y)):  # the regression of the start may want the last row, and u, with the others
-            known, uncertainty = np.vstack([self._recent_known[:-1], u]), np.zeros((len(y), len(u)))
-            uncertainty[-1] = u_var
-            return context.moved(loop, y, known, Uncertainty(np.zeros((*y.shape, y.shape[1])), uncertainty))
-        return context.move(loop, self._state, u, u_var)
-
-    # ---------------------------------------------------------------- what is given
-
-    def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
-        """y and X in the units that the network works in."""
-        return self.scale_.apply(rows, known)
-
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.names_, self.known_names_, self.scale_, self.usual_)
-
-    def _context_filter(self, start: Start | None = None) -> ContextFilter:
-        """How contexts are filtered; ``start`` takes the place of what all training rows say about starts."""
-        return ContextFilter(start or self._start, self.esn_.initial_state, self.esn_.washout_, self.usual_)
-
-    @property
-    def _start(self) -> Start:
-        given = self.esn_.start_
-        assert given is not None  # it is learnt in fit
-        return given
 
 
 def _copied(esn: Any) -> ProbabilisticESN:

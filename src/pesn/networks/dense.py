@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real
 from pesn._support.types import FloatArray, NetworkCovariance
 from pesn.activations import Activation, get
-from pesn.gaussian import Gaussian
+from pesn.gaussian import Gaussian, as_vector, unchecked
 from pesn.moments import MeanAndVariance, UnitMethod, moments, named_method
 
 __all__ = ["Dense", "Network", "as_gaussian", "propagate", "through_layers"]
@@ -166,7 +166,7 @@ def propagate(
 def through_layers(layers: Sequence[Dense], x: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> list[Gaussian]:
     """The Gaussian after each layer."""
     named_method("method", method)  # here, as a network without activations never asks moments()
-    x, states = x._vector(), []
+    x, states = as_vector(x), []
     for place, layer in enumerate(layers):
         if layer.W.shape[1] != x.dim:
             got = f"the input has {x.dim}" if place == 0 else f"layer {place - 1} gives {x.dim}"
@@ -190,7 +190,7 @@ def _activate(activation: Activation, z: Gaussian, method: UnitMethod, covarianc
         return Gaussian(unit.mean, var=unit.var)
     from pesn.moments.covariance import covariance as between  # here, not above: it brings numba
 
-    return Gaussian._of(unit.mean, cov=between(activation, z.mean, z.cov, var=unit.var))
+    return unchecked(unit.mean, between(activation, z.mean, z.cov, var=unit.var))
 
 
 def _unit_moments(activation: Activation, z: Gaussian, method: UnitMethod) -> MeanAndVariance:

@@ -170,8 +170,7 @@ class LowRank(GaussianState):
         noise = None if noise_cov is None else np.broadcast_to(noise_cov, (*batch, r, r))
         groups = [which.reshape(batch) == i for i in range(len(patterns))]
         done = [
-            self._with(itemgetter(here))._conditioned(rows, values[here], None if noise is None else noise[here])
-            for here in groups
+            self._with(itemgetter(here)).condition(rows, values[here], None if noise is None else noise[here]) for here in groups
         ]
         factor = np.zeros((*self.mean.shape, max(group.factor.shape[-1] for group in done)))
         result = self._with(np.empty_like, factor=factor)
