@@ -190,6 +190,23 @@ def test_the_part_of_the_state_is_what_the_readout_sees_of_it(runs):
     np.testing.assert_array_equal(forecast.variance_parts["weights"], 0.0)
 
 
+def test_what_is_given_is_not_calibrated(runs):
+    """Factors are of the model's own deviations: a start of a deviation is of this deviation a step later."""
+    esn = ProbabilisticESN(24, washout=50, process_noise=0.0, random_state=0)
+    model = Forecaster(esn).fit(runs.states, runs.inputs, lengths=runs.lengths)
+    model.calibration_ = np.full(20, 0.25)
+    plain = copy.copy(model)
+    plain.calibration_ = np.ones(20)
+    y, u = runs.states[150:151], runs.inputs[150:160]
+    wide = Gaussian(y[0], var=np.square(0.3 * runs.states.std(axis=0)))
+    given, same = model.forecast(10, wide, u), plain.forecast(10, wide, u)
+    own, uncalibrated = model.forecast(10, y, u), plain.forecast(10, y, u)
+    np.testing.assert_allclose(own.std, 0.25 * uncalibrated.std, rtol=1e-9)
+    np.testing.assert_allclose(given.var, same.var - uncalibrated.var + own.var, rtol=1e-9)
+    np.testing.assert_allclose(given.std[0], same.std[0], rtol=0.02)
+    np.testing.assert_allclose(sum(given.variance_parts.values()), given.var, rtol=1e-9)
+
+
 def test_parts_add_up(model, runs):
     ahead = model.forecast(8, Gaussian(runs.states[150], var=1e-3), Gaussian(runs.inputs[150:158], var=np.full((8, 1), 0.1)))
     np.testing.assert_allclose(sum(ahead.variance_parts.values()), ahead.var, rtol=1e-9)

@@ -22,8 +22,9 @@ _log = logging.getLogger("pesn.forecasting")
 
 
 def look_ahead(
-    loop: ClosedLoop, state: GaussianState, u: Array, u_var: Array, columns: Columns, calibration: Array, joint: bool
-) -> dict[str, Any]:
+    loop: ClosedLoop, state: GaussianState, u: Array, u_var: Array, columns: Columns, calibration: Array, joint: bool,
+    own: Array | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Mean, covariances and parts, as :class:`pesn.Forecast` takes them.
 
     Parameters
@@ -36,6 +37,8 @@ def look_ahead(
         Factors (20,) of the deviations; none makes one larger than three of those in training.
     joint
         Whether covariances between all rows are kept; else futures are drawn by the loop itself.
+    own
+        Covariances (h, d, d) without the uncertainty that was given: they alone are calibrated. None: all of it is.
     """
     path = rollout(loop.model, state, u, u_var, moved=True, joint=joint)
     if path.left.any():
@@ -44,6 +47,9 @@ def look_ahead(
         _log.warning("the forecast of %s left the range of training at step %d of %d: held there", name, step + 1, len(u))
     std = np.sqrt(np.einsum("kii->ki", path.cov))
     factor = calibration[np.minimum(np.arange(len(u)), LEADS - 1)][:, None] * np.ones_like(std)
+    if own is not None:
+        share = np.divide(np.einsum("kii->ki", own), np.square(std), out=np.ones_like(std), where=std > 0.0)
+        factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
     most = np.divide(_WIDEST * columns.prior.y_std, std, out=np.ones_like(std), where=std > 0.0)
     factor = np.minimum(factor, np.maximum(most, 1.0))
     mean, scale = columns.scale.undo(path.mean), columns.scale.y_std

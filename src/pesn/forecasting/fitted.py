@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from pesn._support.records import check_arrays, check_counts, check_names
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.forecasting.arguments import Columns
+from pesn.forecasting.arguments import Columns, Rows
 from pesn.forecasting.context import ContextFilter, Uncertainty
 from pesn.forecasting.dataset import Scale
 from pesn.forecasting.time_index import TimeIndex
@@ -102,14 +102,15 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         assert given is not None  # it is learnt in fit
         return given
 
-    def _continued(self, loop: ClosedLoop, u: Array, u_var: Array) -> GaussianState:
-        """Units that have moved by the last row seen, together with u: as with all rows of its run as a context."""
-        context, y = self._context_filter(), self._recent
-        if context.few(len(y)):  # the regression of the start may want the last row, and u, with the others
-            known, uncertainty = np.vstack([self._recent_known[:-1], u]), np.zeros((len(y), len(u)))
-            uncertainty[-1] = u_var
-            return context.moved(loop, y, known, Uncertainty(np.zeros((*y.shape, y.shape[1])), uncertainty))
-        return context.move(loop, self._state, u, u_var)
+    def _begun(self, loop: ClosedLoop, rows: Rows, uncertainty: Uncertainty, seen: bool) -> GaussianState:
+        """Units that have moved by the last of ``rows``, X with one for each; ``seen``: they are the last rows seen.
+
+        Of these the state is kept. While they are few, the regression of the start may want the last row, and X, with the others.
+        """
+        context = self._context_filter()
+        if seen and not context.few(len(rows.y)):
+            return context.move(loop, self._state, rows.known[-1], uncertainty.u_var[-1])
+        return context.moved(loop, rows.y, rows.known, uncertainty)
 
     # ---------------------------------------------------------------- files
 

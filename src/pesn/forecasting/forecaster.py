@@ -25,7 +25,7 @@ from pesn._support.rollback import rollback_on_error
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
-from pesn.forecasting.arguments import check_size
+from pesn.forecasting.arguments import Rows, check_size
 from pesn.forecasting.context import FILTERED, Uncertainty
 from pesn.forecasting.dataset import (
     Segment,
@@ -48,6 +48,7 @@ from pesn.learning.calibration import LEADS
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.sequences import split
+from pesn.statespace import rollout
 
 __all__ = ["Forecaster"]
 
@@ -214,25 +215,29 @@ class Forecaster(FittedForecaster):
         check_parts(parts)
         loop, columns = self.loop(), self._columns
         if context is None:
-            y, time = self._recent, self._time
-            u, u_var = columns.ahead(X, horizon, time)
-            state = self._continued(loop, u[0], u_var[0])
+            rows = Rows(self._recent, self._recent_known[:-1], self._time)
+            given = Uncertainty.none(rows.y, rows.known)
         else:
-            (y, known, time), given = columns.context(context, self._time)
-            u, u_var = columns.ahead(X, horizon, time)
-            uncertainty = Uncertainty(given.y_cov, np.vstack([given.u_var, u_var[:1]]))
-            state = self._context_filter().moved(loop, y, np.vstack([known, u[:1]]), uncertainty)
+            rows, given = columns.context(context, self._time)
+        u, u_var = columns.ahead(X, horizon, rows.time)
+        with_next = rows._replace(known=np.vstack([rows.known, u[:1]]))
+        given = Uncertainty(given.y_cov, np.vstack([given.u_var, u_var[:1]]))
+        state, own = self._begun(loop, with_next, given, context is None), None
+        if (given.exists or u_var.any()) and set(parts) == set(PARTS):  # calibration is of what the model says by itself
+            plain = self._begun(loop, with_next, Uncertainty.none(rows.y, with_next.known), context is None)
+            own = rollout(loop.model, plain, *self._context_filter().impute_inputs(u), moved=True).cov
         if "state" not in parts:
             state = state.as_certain()
         elif "noise" not in parts:
             state = loop.without_errors(state)
         u, u_var = self._context_filter().impute_inputs(u, u_var)
         u_var *= "state" in parts
-        index, history = None if time is None else time.labels(int(horizon)), self.scale_.undo(y[-3 * int(horizon) :])
+        index = None if rows.time is None else rows.time.labels(int(horizon))
+        history = self.scale_.undo(rows.y[-3 * int(horizon) :])
         calibration = self.calibration_
         if set(parts) != set(PARTS):  # of some of them nothing was compared with rows that were held back
             loop, calibration = self.loop(parts), np.ones(LEADS)
-        result = look_ahead(loop, state, u, u_var, columns, calibration, keep)
+        result = look_ahead(loop, state, u, u_var, columns, calibration, keep, own)
         return Forecast(**result, names=self.names_, index=index, history=history)
 
     # ---------------------------------------------------------------- going on
