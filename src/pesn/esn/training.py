@@ -132,9 +132,8 @@ class RowsForStart:
         """Look at the features [1, z, h] of a block whose first rows are ``washed`` out."""
         n = self.n_units
         for piece in blocks(slice(washed, len(b)), len(b) if self.share >= 1.0 else _PIECE):
-            if (
-                self._seen * _GOLDEN % 1.0 < self.share
-            ):  # a fixed stride would see a period, or short sequences, at one place only
+            # a fixed stride would see a period, or short sequences, at one place only
+            if self._seen * _GOLDEN % 1.0 < self.share:
                 first = max(piece.start - MOST_LAGS + 1, 0)  # what the rows may look back on
                 z, h = b[first : piece.stop, 1:-n], b[first : piece.stop, -n:]
                 self.pieces.append((z.copy(), h.copy(), piece.start - first))
