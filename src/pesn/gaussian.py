@@ -240,7 +240,20 @@ class Gaussian:
         return self.mean - reach, self.mean + reach
 
     def sample(self, n: int, rng: Rng = None) -> FloatArray:
-        """``n`` draws, (n, d) or (n, batch, d); ``rng`` is a seed or a Generator (SPEC 7)."""
+        """``n`` draws, (n, d) or (n, batch, d); ``rng`` is a seed or a Generator (SPEC 7).
+
+        Parameters
+        ----------
+        n
+            How many, 0 or more.
+        rng
+            A seed or a Generator (SPEC 7).
+
+        Returns
+        -------
+        array
+            (n, d), or (n, batch, d) of a batch.
+        """
         count = as_count("n", n)
         rng, dtype = np.random.default_rng(rng), self._mean.dtype
         draw: FloatArray = rng.standard_normal((count, *self._mean.shape), dtype=dtype.type)
@@ -290,7 +303,20 @@ class Gaussian:
     # ---------------------------------------------------------------- other Gaussians, from this one
 
     def affine(self, A: npt.ArrayLike, b: npt.ArrayLike | None = None) -> Gaussian:
-        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate."""
+        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate.
+
+        Parameters
+        ----------
+        A
+            (p, d), or a number that multiplies every coordinate.
+        b
+            (p,); None is 0.
+
+        Returns
+        -------
+        Gaussian
+            Over p numbers, with a covariance A Σ Aᵀ; a factor of fewer than p columns stays one.
+        """
         matrix = as_real("A", A)
         offset = as_real("b", np.zeros((), matrix.dtype) if b is None else b)
         if matrix.ndim == 0:
@@ -316,7 +342,20 @@ class Gaussian:
         return self._of(mean, cov=outer(root))
 
     def join(self, other: Gaussian, cross: npt.ArrayLike | None = None) -> Gaussian:
-        """This one stacked on ``other``: independent, or with Cov(self, other) = ``cross`` of shape (d, d of other)."""
+        """This one stacked on ``other``: independent, or with Cov(self, other) = ``cross`` of shape (d, d of other).
+
+        Parameters
+        ----------
+        other
+            Over e numbers, of the same batch shape.
+        cross
+            Cov(self, other), (d, e); None: independent.
+
+        Returns
+        -------
+        Gaussian
+            Over d + e numbers, this one's first.
+        """
         if not isinstance(other, Gaussian):
             raise TypeError(f"other must be a Gaussian, got {type(other).__name__}")
         x, y = self._vector(), other._vector()
@@ -354,7 +393,20 @@ class Gaussian:
         return self._of(x._mean[..., i], diagonal, cov, None if x._factor is None else x._factor[..., i, :])
 
     def condition(self, indices: npt.ArrayLike | slice, values: npt.ArrayLike) -> Gaussian:
-        """The other coordinates, given that those of ``indices`` are ``values``."""
+        """The other coordinates, given that those of ``indices`` are ``values``.
+
+        Parameters
+        ----------
+        indices
+            The coordinates that are known: a number, a list, a slice or a mask.
+        values
+            Their values, (k,) or (n, k) for a batch.
+
+        Returns
+        -------
+        Gaussian
+            Over the other d − k, in their order: μ₂ + Σ₂₁ Σ₁₁⁺ (values − μ₁), Σ₂₂ − Σ₂₁ Σ₁₁⁺ Σ₁₂.
+        """
         x = self._vector()
         i = x._positions(indices)
         if len(set(i.tolist())) != len(i):
@@ -377,7 +429,22 @@ class Gaussian:
         return self._of(mean, np.broadcast_to(diagonal, mean.shape), factor=None if x._factor is None else left)
 
     def observe(self, H: npt.ArrayLike, y: npt.ArrayLike, R: npt.ArrayLike | None = None) -> Gaussian:
-        """The whole x, given y = H x + noise: H (p, d), y (p,), R the noise's covariance or variances (none: exact)."""
+        """The whole x, given y = H x + noise: H (p, d), y (p,), R the noise's covariance or variances (none: exact).
+
+        Parameters
+        ----------
+        H
+            (p, d).
+        y
+            What was measured, (p,) or (n, p) for a batch.
+        R
+            The noise's covariance (p, p) or variances (p,); None is an exact measurement.
+
+        Returns
+        -------
+        Gaussian
+            Over all d coordinates: the update of a Kalman filter.
+        """
         x, matrix = self._vector(), as_real("H", H)
         if matrix.ndim != 2 or matrix.shape[1] != x.dim:
             raise ValueError(f"H must have shape (p, {x.dim}), got {matrix.shape}")

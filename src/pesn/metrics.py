@@ -77,6 +77,20 @@ def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> 
     ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − mean)/σ (Gneiting and Raftery 2007), and
     ``|y − mean|`` where std is 0.
 
+    Parameters
+    ----------
+    y
+        What was observed, any shape.
+    mean, std
+        Of the Gaussians, in the shape of ``y`` or broadcast to it.
+
+    Returns
+    -------
+    array
+        In the shape of ``y``; NaN where y is missing.
+
+    Examples
+    --------
     >>> crps_gaussian([0.0, 1.0], 0.0, [1.0, 0.0]).round(6)
     array([0.233695, 1.      ])
     """
@@ -96,9 +110,27 @@ def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fa
     """The continuous ranked probability score of ``samples``, n of them along ``axis``, for each element of ``y``.
 
     ``mean |xᵢ − y| − ½ mean |xᵢ − xⱼ|``: the score of the samples' own step function, whose second mean is over all n² pairs.
-    ``fair`` leaves out the n pairs of a sample with itself, and is then, in the mean, the score of what the samples were
-    drawn from (Ferro 2014); it needs two samples. Sorted, so of order n log n.
+    Sorted, so of order n log n.
 
+    Parameters
+    ----------
+    y
+        What was observed, any shape.
+    samples
+        In the shape of ``y`` with one axis more, of n.
+    axis
+        That axis.
+    fair
+        Leave out the n pairs of a sample with itself: in the mean, the score of what the samples were drawn from (Ferro 2014).
+        It needs two samples.
+
+    Returns
+    -------
+    array
+        In the shape of ``y``; NaN where y is missing.
+
+    Examples
+    --------
     >>> samples = [[-1.0, 0.0], [1.0, 0.0]]
     >>> crps_ensemble([0.0, 2.0], samples), crps_ensemble([0.0, 2.0], samples, fair=True)
     (array([0.5, 2. ]), array([0., 2.]))
@@ -143,6 +175,13 @@ def log_score(
     cov
         (d, d), or one for each row, (…, d, d); positive definite. Give it instead of std.
 
+    Returns
+    -------
+    array
+        In the shape of ``y``, with ``cov`` without its last axis; NaN where y is missing.
+
+    Examples
+    --------
     >>> log_score([0.0, 1.0], 0.0, 1.0).round(4)
     array([0.9189, 1.4189])
     >>> log_score([[0.0, 1.0]], [0.0, 0.0], cov=np.eye(2)).round(4)
@@ -167,6 +206,20 @@ def pit(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> FloatArray
 
     Where std is 0: 0 below the mean, 1 above it, ½ at it.
 
+    Parameters
+    ----------
+    y
+        What was observed, any shape.
+    mean, std
+        Of the Gaussians, in the shape of ``y`` or broadcast to it.
+
+    Returns
+    -------
+    array
+        In the shape of ``y``, in [0, 1]; NaN where y is missing.
+
+    Examples
+    --------
     >>> pit([0.0, 1.0, np.nan], 0.0, 1.0).round(4)
     array([0.5   , 0.8413,    nan])
     """
@@ -182,6 +235,22 @@ def pit_histogram(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, bin
 
     Flat at 1/bins for a calibrated forecast; ∪ where it is too sure, ∩ where it is not sure enough.
 
+    Parameters
+    ----------
+    y
+        What was observed, any shape.
+    mean, std
+        Of the Gaussians, in the shape of ``y`` or broadcast to it.
+    bins
+        Equal parts of [0, 1].
+
+    Returns
+    -------
+    shares, edges
+        (bins,), which add up to 1, and (bins + 1,).
+
+    Examples
+    --------
     >>> pit_histogram([-2.0, -0.1, 0.1, 0.2], 0.0, 1.0, bins=2)
     (array([0.5, 0.5]), array([0. , 0.5, 1. ]))
     """
@@ -195,9 +264,23 @@ def pit_histogram(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, bin
 def nrmse(y: npt.ArrayLike, prediction: npt.ArrayLike, *, axis: int | tuple[int, ...] | None = 0) -> float | Array:
     """The root mean squared error over ``axis``, divided by the standard deviation of ``y`` over it (with 1/n, not 1/(n − 1)).
 
-    1 is the error of the mean of ``y``, and √2 that of a shuffled ``y``. ``axis=0`` gives a number for each column, ``None``
-    one for all with one common mean. Others divide by the range, or by the mean square of y: the numbers do not compare.
+    1 is the error of the mean of ``y``, and √2 that of a shuffled ``y``.
+    Others divide by the range, or by the mean square of y: the numbers do not compare.
 
+    Parameters
+    ----------
+    y, prediction
+        Alike in shape.
+    axis
+        Axes to average over: 0 gives a number for each column, None one for all with one common mean.
+
+    Returns
+    -------
+    float or array
+        A float where no axis is left.
+
+    Examples
+    --------
     >>> round(nrmse([0.0, 2.0, np.nan, 4.0], [0.0, 2.0, 3.0, 1.0]), 6)
     1.06066
     """
@@ -257,6 +340,20 @@ def entropy(values: npt.ArrayLike, bins: int = 64, range: tuple[float, float] = 
 
     Of a reservoir's values it says how much of their range they use.
 
+    Parameters
+    ----------
+    values
+        Any shape.
+    bins, range
+        Equal bins, and the interval that they cover.
+
+    Returns
+    -------
+    float
+        0 to log2(bins).
+
+    Examples
+    --------
     >>> entropy([-0.9, -0.4, 0.1, 0.6], bins=4)
     2.0
     """

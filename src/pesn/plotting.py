@@ -47,8 +47,21 @@ def plot_run(
 ) -> list[Axes]:
     """One run over time: a panel for each column, states in blue, inputs (held from row to row) in orange.
 
-    ``axes`` are as many axes as there are columns, states then inputs; None makes a new figure, ``axes[0].figure``.
-    ``rows`` shows no more than the first so many.
+    Parameters
+    ----------
+    trajectories
+        Runs of a system.
+    run
+        Which of them.
+    axes
+        As many axes as there are columns, states then inputs; None makes a new figure, ``axes[0].figure``.
+    rows
+        Show no more than the first so many; None is all.
+
+    Returns
+    -------
+    list of Axes
+        A panel a column.
     """
     if rows is not None:
         whole_number("rows", rows, 1)
@@ -90,11 +103,28 @@ def plot_forecast(
 ) -> list[Axes]:
     """A forecast, a panel a column: what was observed in grey, the mean in blue, a band for each level, lighter where wider.
 
-    ``columns`` are names or positions, in the order of the panels; None is all. ``truth`` (horizon, d) is what was observed, in
-    black; NaN is a missing value. Time is the index where that is dates or evenly spaced numbers, else it is counted in steps
-    from the last observed row.
-    ``axes`` are as many axes as there are panels; None makes a new figure, ``axes[0].figure``.
+    Time is the index where that is dates or evenly spaced numbers, else it is counted in steps from the last observed row.
 
+    Parameters
+    ----------
+    forecast
+        What :meth:`pesn.Forecaster.forecast` gave.
+    axes
+        As many axes as there are panels; None makes a new figure, ``axes[0].figure``.
+    columns
+        Names or positions, one or several, in the order of the panels; None is all.
+    level
+        Probabilities of the bands.
+    truth
+        What was observed, (horizon, d), in black; NaN is a missing value.
+
+    Returns
+    -------
+    list of Axes
+        A panel a column.
+
+    Examples
+    --------
     >>> from pesn.forecasting.forecast import Forecast
     >>> walk = np.minimum.outer(np.arange(1.0, 6.0), np.arange(1.0, 6.0))
     >>> forecast = Forecast(np.zeros((5, 1)), walk, {"steps": np.diag(walk)[:, None]}, history=np.zeros((3, 1)))
@@ -248,7 +278,15 @@ def _date_axis(ax: Axes) -> None:
 
 
 def save(axes: Sequence[Axes], path: str | os.PathLike[str]) -> None:
-    """Write the figure of ``axes`` to a .png, .svg or .pdf file; an old file is replaced whole."""
+    """Write the figure of ``axes`` to a .png, .svg or .pdf file; an old file is replaced whole.
+
+    Parameters
+    ----------
+    axes
+        Of one figure, as the other functions of this module give them.
+    path
+        Where to; its suffix says which format.
+    """
     if Path(path).suffix.lower() not in KINDS:
         raise ValueError(f"path must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {os.fspath(path)!r}")
     with replacing(path) as part:

@@ -16,6 +16,23 @@ __all__ = ["elu", "hard_tanh", "leaky_relu", "piecewise_linear", "relu"]
 def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float], value_at_first_kink: float) -> Activation:
     """A continuous piecewise-linear activation: ``slopes[i]`` holds left of ``kinks[i]``, the last one to the right.
 
+    Parameters
+    ----------
+    name
+        How errors and notices call it.
+    kinks
+        (k,) increasing: where the slope changes.
+    slopes
+        (k + 1,): left of the first kink, between each two, right of the last.
+    value_at_first_kink
+        f there, from which all other values follow.
+
+    Returns
+    -------
+    Activation
+
+    Examples
+    --------
     >>> absolute = piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
     >>> float(absolute(-2.0))
     2.0
@@ -59,7 +76,17 @@ def leaky_relu(slope: float = 0.01) -> Activation:
 
 
 def hard_tanh(low: float = -1.0, high: float = 1.0) -> Activation:
-    """z clipped to [low, high]."""
+    """z clipped to [low, high].
+
+    Parameters
+    ----------
+    low, high
+        The ends, low below high.
+
+    Returns
+    -------
+    Activation
+    """
     if not low < high:
         raise ValueError(f"low must be below high, got low={low!r}, high={high!r}")
     name = "hard_tanh" if (low, high) == (-1.0, 1.0) else f"hard_tanh(low={low:g}, high={high:g})"

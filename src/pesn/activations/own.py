@@ -39,6 +39,12 @@ def custom(
     scale
         The length over which f changes smoothly (about 1 for tanh, 0.1 for tanh(10 z)).
 
+    Returns
+    -------
+    Activation
+
+    Examples
+    --------
     >>> import numpy as np, pesn
     >>> bump = custom(lambda z: np.exp(-z**2), derivative=lambda z: -2*z*np.exp(-z**2), left=0, right=0, name="bump")
     >>> round(float(pesn.moments(bump, 0.0, 0.5, method="exact").mean), 12)     # 1/√(1 + 2v)

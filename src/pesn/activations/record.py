@@ -97,7 +97,18 @@ class Activation:
         return self.value(z)
 
     def difference(self, m: npt.ArrayLike, d: npt.ArrayLike) -> AnyArray:
-        """f(m + d) − f(m), keeping its relative accuracy where d is small or f saturated (arrays that broadcast)."""
+        """f(m + d) − f(m), keeping its relative accuracy where d is small or f saturated (arrays that broadcast).
+
+        Parameters
+        ----------
+        m, d
+            Where from, and how far: arrays that broadcast.
+
+        Returns
+        -------
+        array
+            Of the broadcast shape, float64.
+        """
         m, d = np.broadcast_arrays(np.asarray(m, dtype=float), np.asarray(d, dtype=float))
         z = m + d
         if self.closed_difference is not None:

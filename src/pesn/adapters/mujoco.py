@@ -84,8 +84,20 @@ _ARDRONE = """\
 def cart_pole_mjcf(parameters: carts.Parameters | None = None, step: float = 0.02) -> str:
     """The cart pole as an MJCF file: slide joint (x), hinge (θ, 0 upright, positive towards +x) and a motor on the rail.
 
-    ``step`` is that of the integrator, Runge-Kutta of order 4.
+    Parameters
+    ----------
+    parameters
+        None are the defaults.
+    step
+        Of the integrator, Runge-Kutta of order 4, in s.
 
+    Returns
+    -------
+    str
+        XML.
+
+    Examples
+    --------
     >>> import mujoco
     >>> model = mujoco.MjModel.from_xml_string(cart_pole_mjcf())
     >>> model.nq, model.nu
@@ -125,11 +137,18 @@ def cart_pole(
     dt, substeps
         Seconds from one row to the next, and how many steps of Runge-Kutta these are.
 
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 4) and inputs (runs · steps, 1), the force.
+
     Raises
     ------
     FloatingPointError
         Where a run, or a force, leaves ±1e10: MuJoCo goes no further.
 
+    Examples
+    --------
     >>> pushed = cart_pole(np.full(100, 2.0), initial_state=[0.0, np.pi, 0.0, 0.0])
     >>> pushed.states.shape, bool(pushed.states[-1, 0] > 2.0)
     ((100, 4), True)
@@ -174,11 +193,18 @@ def ardrone(
     parameters
         No inertia may exceed the sum of the other two: MuJoCo refuses a body that cannot exist.
 
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 12) and inputs (runs · steps, 4), the commands.
+
     Raises
     ------
     FloatingPointError
         Where a flight, or what a controller asks for, leaves ±1e10: MuJoCo goes no further.
 
+    Examples
+    --------
     >>> flight = ardrone(np.full((300, 4), [1.0, 0.0, 0.0, 0.0]), initial_state=drones.hovering())
     >>> flight.states[-1, 3:6].round(1) + 0.0
     array([1., 0., 0.])

@@ -65,6 +65,15 @@ class MomentMethod:
     Called with means and variances, one-dimensional and of one shape, finite, no variance negative, it gives the first ``order``
     moments without checking them. Options that the method does not take are left out.
 
+    Parameters
+    ----------
+    activation, method
+        As in :func:`moments`.
+    **options
+        ``mesh``, ``n_components``, ``n_samples``, ``rng``, as in :func:`moments`.
+
+    Examples
+    --------
     >>> mean, var = MomentMethod("tanh")(np.array([3.0]), np.array([0.2]))
     >>> mean.round(6)
     array([0.992664])
@@ -86,7 +95,18 @@ class MomentMethod:
         return results
 
     def gain(self, mean: AnyArray, var: AnyArray) -> AnyArray:
-        """E[f′(z)]: the surface's, whatever the method."""
+        """E[f′(z)]: the surface's, whatever the method.
+
+        Parameters
+        ----------
+        mean, var
+            (n,) each.
+
+        Returns
+        -------
+        array
+            (n,).
+        """
         return _module("surface").gain(self.activation, mean, var)
 
 
@@ -233,7 +253,20 @@ def moments(
 
 
 def named_method(argument: str, value: UnitMethod) -> tuple[MomentName, Mesh | None]:
-    """The method and the mesh behind a name or ("spline", Mesh(...)), as networks and reservoirs take it."""
+    """The method and the mesh behind a name or ("spline", Mesh(...)), as networks and reservoirs take it.
+
+    Parameters
+    ----------
+    argument
+        What an error calls it.
+    value
+        What was given.
+
+    Returns
+    -------
+    name, mesh
+        The method; the mesh that came with it, or None.
+    """
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("spline", "spline-raw"):
         return value
     if not isinstance(value, str) or value not in _METHODS:

@@ -196,6 +196,22 @@ def choose_mesh(
     The ends are those where the tails take a share of the tolerance, the points those that the rest needs; of several
     shares the one with the fewest points is kept, and the result is checked with :func:`error_bound` on a grid of the ranges.
 
+    Parameters
+    ----------
+    activation
+        A name or an :class:`~pesn.activations.Activation` with four derivatives: one with ``fourth_bound``.
+    tolerance
+        The largest error of mean and variance.
+    mean_range, var_range
+        (smallest, largest) of what the spline will meet.
+
+    Returns
+    -------
+    Mesh
+        With as few points as are found to do.
+
+    Examples
+    --------
     >>> choose_mesh("tanh", 1e-4, (-5.0, 5.0), (0.0, 1.0)).n_points < 150
     True
     """

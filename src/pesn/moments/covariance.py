@@ -105,6 +105,20 @@ def covariance(
 def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike) -> tuple[str, int | None]:
     """What ``method="auto"`` does with one matrix: ("mehler", its order), ("plackett", None) or ("closed", None).
 
+    Parameters
+    ----------
+    activation
+        A name or an :class:`~pesn.activations.Activation`.
+    mean, cov
+        (D,) and (D, D).
+
+    Returns
+    -------
+    method, order
+        The order is None where there is none to choose.
+
+    Examples
+    --------
     >>> choose("relu", [0.0, 0.0], [[100.0, 99.0], [99.0, 100.0]])
     ('plackett', None)
     """
@@ -128,8 +142,24 @@ def cross(
 ) -> FloatArray:
     """Cov(x, f(z)) = Cov(x, z) · E[f′(z)], exact for any x jointly Gaussian with z (Stein).
 
-    ``mean`` and ``var`` (D,) are z's; ``cov_xz`` is (…, D). ``gain`` is E[f′(z)] (D,) where it is at hand.
+    Parameters
+    ----------
+    activation
+        A name or an :class:`~pesn.activations.Activation`.
+    mean, var
+        Of z, (D,).
+    cov_xz
+        Cov(x, z), (…, D).
+    gain
+        E[f′(z)] (D,), where it is at hand.
 
+    Returns
+    -------
+    array
+        Cov(x, f(z)), (…, D).
+
+    Examples
+    --------
     >>> cross("relu", [0.0, 5.0], [1.0, 1.0], [[0.3, 0.2]]).round(6)
     array([[0.15, 0.2 ]])
     """
@@ -157,6 +187,20 @@ def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatAr
     The rest is Mehler's series from its second order on: summed, not subtracted, and so positive semi-definite. It is
     uncorrelated with everything that is jointly Gaussian with z.
 
+    Parameters
+    ----------
+    activation
+        A name or an :class:`~pesn.activations.Activation`.
+    mean, cov
+        Of z, (D,) and (D, D).
+
+    Returns
+    -------
+    gain, rest
+        (D,) and (D, D).
+
+    Examples
+    --------
     >>> g, rest = linear_and_rest("tanh", np.array([0.0, 0.5]), np.array([[1.0, 0.9], [0.9, 1.0]]))
     >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
     True

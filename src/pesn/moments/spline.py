@@ -38,6 +38,15 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 class Mesh:
     """``n_points`` evenly spaced points from ``a`` to ``b``, both included: the spline has ``n_points`` − 1 intervals.
 
+    Parameters
+    ----------
+    a, b
+        The ends, a below b.
+    n_points
+        How many, 2 or more.
+
+    Examples
+    --------
     >>> Mesh(-10, 10, 101).step
     0.2
     """

@@ -33,6 +33,17 @@ _ADAPTERS = ("torch", "sklearn")
 class Dense:
     """One layer, f(W x + b): W of shape (outputs, inputs), b (outputs,), f elementwise.
 
+    Parameters
+    ----------
+    W
+        Weights (outputs, inputs).
+    b
+        Bias (outputs,); None is 0.
+    activation
+        f, elementwise: a name (``pesn.activations.names()``) or a :class:`pesn.Activation`.
+
+    Examples
+    --------
     >>> Dense([[1.0, 2.0]], [0.5], "relu")
     Dense(2 -> 1, 'relu')
     """

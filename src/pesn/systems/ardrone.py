@@ -87,6 +87,11 @@ def simulate(
     progress
         Called now and then with the rows done and the rows in all.
 
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 12) and inputs (runs · steps, 4), the commands.
+
     Raises
     ------
     FloatingPointError
@@ -134,6 +139,18 @@ def simulate(
 def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
     """The state (12,) of a drone that hovers above the origin.
 
+    Parameters
+    ----------
+    height, yaw
+        In m and rad.
+
+    Returns
+    -------
+    array
+        (12,), as :func:`simulate` takes it.
+
+    Examples
+    --------
     >>> hovering(2.0)[:3]
     array([0., 0., 2.])
     """
@@ -147,6 +164,18 @@ def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
 def message_noise(runs: int, steps: int, rng: Seed = None) -> Array:
     """What :func:`simulate` with the same seed adds to its commands, (runs, steps, 4).
 
+    Parameters
+    ----------
+    runs, steps, rng
+        As they were given to :func:`simulate`.
+
+    Returns
+    -------
+    array
+        (runs, steps, 4).
+
+    Examples
+    --------
     >>> flights = simulate(runs=2, steps=300, rng=5)
     >>> applied = flights.inputs.reshape(2, 300, 4) + message_noise(2, 300, rng=5)
     >>> again = simulate(applied, runs=2, command_noise=False)

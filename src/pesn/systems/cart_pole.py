@@ -48,6 +48,19 @@ _FEW = 12  # runs: up to here, floats one after the other are quicker than array
 class Parameters:
     """What the cart pole is made of: masses in kg, ``length`` (pivot to the centre of mass) in m, friction per m/s and rad/s.
 
+    Parameters
+    ----------
+    cart_mass, pole_mass
+        In kg.
+    length
+        From the pivot to the pole's centre of mass, in m.
+    gravity
+        In m/s².
+    cart_friction, pole_friction
+        In N s/m and N m s/rad.
+
+    Examples
+    --------
     >>> round(Parameters(pole_mass=0.3).inertia, 12)
     0.025
     """
@@ -74,6 +87,22 @@ class Parameters:
 def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
     """[ẍ, θ̈] (..., 2) at states [x, θ, ẋ, θ̇] (..., 4) under forces (...).
 
+    Parameters
+    ----------
+    state
+        [x, θ, ẋ, θ̇], (..., 4).
+    force
+        In N, (...).
+    parameters
+        None are the defaults.
+
+    Returns
+    -------
+    array
+        [ẍ, θ̈], (..., 2).
+
+    Examples
+    --------
     >>> accelerations([0.0, np.pi / 2, 0.0, 0.0], 0.0)[1].round(6)  # a level pole falls with g / (4/3 l)
     np.float64(14.715)
     """
@@ -92,6 +121,20 @@ def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
 
     ½ (M+m) ẋ² + m l ẋ θ̇ cosθ + ½ (J + m l²) θ̇² + m g l cosθ
 
+    Parameters
+    ----------
+    state
+        [x, θ, ẋ, θ̇], (..., 4).
+    parameters
+        None are the defaults.
+
+    Returns
+    -------
+    array
+        In J, (...).
+
+    Examples
+    --------
     >>> float(energy([0.0, np.pi, 0.0, 0.0]).round(6))
     -0.4905
     """
@@ -108,8 +151,24 @@ def wandering_force(
 ) -> Array:
     """White noise, twice low-passed: a smooth force (steps,) that starts at 0 and settles to a deviation of ``strength``.
 
-    ``time_constant`` in s, of both low-passes: 0.2 s reaches the pole's own 0.6 turns a second and leaves the fast rest out.
+    Parameters
+    ----------
+    steps, dt
+        Rows, and seconds from one to the next.
+    strength
+        Standard deviation in N that it settles to.
+    time_constant
+        In s, of both low-passes: 0.2 s reaches the pole's own 0.6 turns a second and leaves the fast rest out.
+    rng
+        A seed or a Generator.
 
+    Returns
+    -------
+    array
+        (steps,), in N.
+
+    Examples
+    --------
     >>> wandering_force(100_000, rng=0).std().round(1)
     np.float64(2.0)
     """
@@ -165,6 +224,11 @@ def simulate(
         Each run draws from a child of its own: what it draws depends neither on ``runs`` nor on ``steps``.
     progress
         Called now and then with the rows done and the rows in all.
+
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 4) and inputs (runs · steps, 1), the force.
 
     Raises
     ------

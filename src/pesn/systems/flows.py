@@ -91,6 +91,20 @@ def roessler(
     As :func:`lorenz`, with a transient of 100 after a drawn state. Far from the attractor the system itself runs away, and
     then a FloatingPointError says where.
 
+    Parameters
+    ----------
+    runs, steps, dt, initial_state, transient, rng, substeps, progress
+        As in :func:`lorenz`.
+    a, b, c
+        Of the equations.
+
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 3) and inputs (runs · steps, 0).
+
+    Examples
+    --------
     >>> roessler(steps=3, initial_state=[1.0, -5.0, 0.1]).states.round(3)
     array([[ 1.   , -5.   ,  0.1  ],
            [ 1.49 , -4.975,  0.08 ],

@@ -36,13 +36,26 @@ def mackey_glass(
 ) -> Trajectories:
     """Mackey and Glass's blood cells (Science 197, 1977): ẋ(t) = β x(t − τ) / (1 + x(t − τ)ⁿ) − γ x(t).
 
-    ``initial_state`` is the value, 0 or more, held for all t ≤ 0, of shape (1,) or (runs, 1); by default drawn from
-    [0.5, 1.3], with a transient of 1,000. The rest is as in :func:`~pesn.systems.chaotic.lorenz`.
-
     The internal step is the largest part τ/m that is no longer than dt/substeps, so that the kinks, which a start brings at 0,
     τ, 2τ …, fall between two steps. Runge and Kutta's method needs the past at half steps too: a cubic through the values and
     slopes at both ends gives it, and the rows where they lie between two steps. Both are of fourth order.
 
+    Parameters
+    ----------
+    runs, steps, dt, transient, rng, substeps, progress
+        As in :func:`~pesn.systems.chaotic.lorenz`; by default a transient of 1,000 after a drawn start.
+    initial_state
+        The value, 0 or more, held for all t ≤ 0, (1,) or (runs, 1); None is drawn from [0.5, 1.3].
+    beta, gamma, n, tau
+        Of the equation.
+
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 1) and inputs (runs · steps, 0).
+
+    Examples
+    --------
     >>> mackey_glass(steps=3, initial_state=[1.2]).states.ravel().round(4)  # 1.2 e^(−t/10) + 2.4/(1 + 1.2¹⁰)·(1 − e^(−t/10))
     array([1.2   , 1.1176, 1.043 ])
     """

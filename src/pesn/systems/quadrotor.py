@@ -38,11 +38,22 @@ _RETURN = 2.0  # m/s for each metre beyond
 class Parameters:
     """What the drone is made of, in SI units. The defaults are the AR.Drone of Gazebo's tum_simulator, with RotorS' rotors.
 
-    Each controller has two gains and a limit of its set-point: ``tilt`` (roll and pitch, rad), ``yaw`` (rad/s), ``speed``
-    (level, m/s) and ``climb`` (m/s). Below ``thrust_limit``, what mode "rotors" adds: thrust = ``thrust_factor`` · speed² of a
-    rotor, its moment = ``moment_factor`` · thrust, its drag = ``rotor_drag`` · speed · air speed across its axis;
-    ``body_drag`` · (air speed)², as of 0.05 m² in air of 1.2 kg/m³; ``arm`` from the centre to a rotor.
+    Parameters
+    ----------
+    mass, inertia_x, inertia_y, inertia_z, gravity
+        In kg, kg m² and m/s².
+    tilt_p, tilt_d, tilt_limit, yaw_p, yaw_d, yaw_limit, speed_p, speed_d, speed_limit, climb_p, climb_d, climb_limit
+        Gains of each controller and the limit of its set-point: tilt (roll and pitch, rad), yaw (rad/s), speed (level, m/s) and
+        climb (m/s).
+    thrust_limit
+        In N.
+    thrust_factor, moment_factor, rotor_limit, rotor_drag, lag_up, lag_down, arm, body_drag
+        What mode "rotors" adds: thrust = ``thrust_factor`` · speed² of a rotor, its moment = ``moment_factor`` · thrust, its
+        drag = ``rotor_drag`` · speed · air speed across its axis; ``body_drag`` · (air speed)², as of 0.05 m² in air of
+        1.2 kg/m³; ``arm`` from the centre to a rotor.
 
+    Examples
+    --------
     >>> Parameters(mass=-1.0)
     Traceback (most recent call last):
     ValueError: mass must lie in (0, ∞), got -1.0

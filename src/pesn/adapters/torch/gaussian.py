@@ -22,10 +22,17 @@ __all__ = ["TensorGaussian", "to_distribution"]
 class TensorGaussian(Gaussian):
     """What ``pesn.Gaussian`` of tensors is: differentiable, on the tensors' device, in their dtype.
 
-    The tensors are kept, not copied. Parameters as for :class:`pesn.Gaussian`, or one ``torch.distributions`` object:
-    Normal, Independent(Normal), MultivariateNormal, LowRankMultivariateNormal. What is not a tensor beside a tensor takes
-    its dtype and device.
+    The tensors are kept, not copied.
 
+    Parameters
+    ----------
+    mean, var, cov, factor
+        As for :class:`pesn.Gaussian`, one of them a tensor; or ``mean`` alone, a ``torch.distributions`` object: Normal,
+        Independent(Normal), MultivariateNormal, LowRankMultivariateNormal. What is not a tensor beside a tensor takes its dtype
+        and device.
+
+    Examples
+    --------
     >>> import pesn
     >>> x = pesn.Gaussian(torch.tensor([0.0, 1.0]), cov=torch.eye(2))
     >>> x
@@ -171,7 +178,20 @@ class TensorGaussian(Gaussian):
         return self.mean - reach, self.mean + reach
 
     def sample(self, n: int, rng: int | torch.Generator | None = None) -> Tensor:  # type: ignore[override]
-        """``n`` draws, (n, d) or (n, batch, d), differentiable; ``rng`` is a seed, a ``torch.Generator`` or None."""
+        """``n`` draws, (n, d) or (n, batch, d), differentiable; ``rng`` is a seed, a ``torch.Generator`` or None.
+
+        Parameters
+        ----------
+        n
+            How many, 0 or more.
+        rng
+            A seed, a ``torch.Generator`` or None.
+
+        Returns
+        -------
+        Tensor
+            (n, d), or (n, batch, d) of a batch.
+        """
         count = as_count("n", n)
         if rng is not None and not isinstance(rng, torch.Generator):
             try:
@@ -204,7 +224,20 @@ class TensorGaussian(Gaussian):
         return self.to_torch().log_prob(point)
 
     def affine(self, A: TensorLike, b: TensorLike | None = None) -> TensorGaussian:
-        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate."""
+        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate.
+
+        Parameters
+        ----------
+        A
+            (p, d), or a number that multiplies every coordinate.
+        b
+            (p,); None is 0.
+
+        Returns
+        -------
+        TensorGaussian
+            Over p numbers.
+        """
         parts = as_tensors(mean=self._mean, A=A, b=0.0 if b is None else b)
         matrix, offset = parts[1], parts[2]
         if matrix.ndim == 0:

@@ -24,6 +24,15 @@ class TanhNormal(TransformedDistribution):
     ``mean``, ``variance`` and ``stddev`` are quadratures to rounding, for every scale, and differentiable; so is ``mode``.
     A value of exactly ±1 in ``log_prob`` is a rounded one, and is read as the nearest number inside.
 
+    Parameters
+    ----------
+    loc, scale
+        Mean and standard deviation of z: tensors or numbers that broadcast.
+    validate_args
+        Whether torch checks arguments; None: as it does by default.
+
+    Examples
+    --------
     >>> policy = TanhNormal(torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.5]))
     >>> policy.mean, policy.stddev
     (tensor([0.2955, 0.9438]), tensor([0.5922, 0.0638]))
@@ -54,7 +63,20 @@ class TanhNormal(TransformedDistribution):
         return scale
 
     def expand(self, batch_shape: Sequence[int], _instance: TanhNormal | None = None) -> TanhNormal:
-        """This distribution with a larger batch shape."""
+        """This distribution with a larger batch shape.
+
+        Parameters
+        ----------
+        batch_shape
+            The larger shape.
+        _instance
+            For subclasses, as in torch.
+
+        Returns
+        -------
+        TanhNormal
+            A view: nothing is copied.
+        """
         new: Any = self._get_checked_instance(TanhNormal, _instance)  # type: ignore[no-untyped-call]
         result: TanhNormal = super().expand(batch_shape, _instance=new)  # type: ignore[no-untyped-call]
         return result

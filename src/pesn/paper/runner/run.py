@@ -40,13 +40,35 @@ class Watch:
     """Told how a run goes on; this one keeps it to itself."""
 
     def started(self, name: str, position: int, count: int) -> None:
-        """Item ``name``, the ``position``-th of ``count``, begins; not told where its result is there."""
+        """Item ``name``, the ``position``-th of ``count``, begins; not told where its result is there.
+
+        Parameters
+        ----------
+        name
+            Of the item.
+        position, count
+            The position-th of so many, counted from 1.
+        """
 
     def units(self, done: int, total: int) -> None:
-        """So many work units of the item are done, of those known so far."""
+        """So many work units of the item are done, of those known so far.
+
+        Parameters
+        ----------
+        done, total
+            Units of work; ``total`` grows as more become known.
+        """
 
     def finished(self, record: dict[str, Any], reused: bool) -> None:
-        """The item's result is in its folder; ``reused`` where it was there before."""
+        """The item's result is in its folder; ``reused`` where it was there before.
+
+        Parameters
+        ----------
+        record
+            What results.json has for the item.
+        reused
+            Whether it was there before.
+        """
 
 
 def reproduce(
@@ -61,8 +83,28 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Make the items called ``names`` (none: all), in ``folder/NAME``, and the page ``folder/index.html``; return their records.
 
-    ``quick`` takes small samples. Units of work run in ``jobs`` processes, or on the Dask cluster of ``scheduler``, an address
-    such as "tcp://127.0.0.1:8786"; the numbers are the same. What was finished before an error is kept.
+    What was finished before an error is kept.
+
+    Parameters
+    ----------
+    names
+        Of items; none: all.
+    folder
+        Results go to ``folder/NAME``, the page to ``folder/index.html``.
+    quick
+        Take small samples.
+    seed
+        Of everything that is drawn.
+    jobs, scheduler
+        Processes that units of work run in, or the address of a Dask scheduler, such as "tcp://127.0.0.1:8786"; the numbers are
+        the same.
+    watch
+        Is told what begins, how far it is, and what is finished.
+
+    Returns
+    -------
+    list of dict
+        A record for each item, in their order.
     """
     flag("quick", quick)
     whole_number("seed", seed, 0)
