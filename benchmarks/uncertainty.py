@@ -29,6 +29,7 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 from pages import table, write_block
 from pesn import Forecaster, ProbabilisticESN
+from pesn._support.types import CovarianceChoice
 from pesn.activations import get
 from pesn.linalg import orthonormal
 from pesn.metrics import crps_gaussian
@@ -370,7 +371,7 @@ def speed(repeats: int = 40) -> dict[str, float]:
 # ---------------------------------------------------------------- reports
 
 
-def stability(form: str, steps: int) -> tuple[float, float]:
+def stability(form: CovarianceChoice, steps: int) -> tuple[float, float]:
     """Many steps of a loop, every seventh row seen: least eigenvalue of the covariance ÷ the largest, and largest deviation."""
     found = task("cart pole", 0)
     esn = ProbabilisticESN(30, washout=100, random_state=0, process_noise=1e-4, covariance=form, rank=10)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pesn
 from pesn.metrics import coverage, crps_gaussian
 from pesn.readout.ridge import Readout
+from pesn.reservoir.drive import State
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
@@ -21,7 +22,9 @@ def networks(rows: Doubles) -> None:
     esn = pesn.EchoStateNetwork(200, spectral_radius=0.9, washout="auto", random_state=0, verbose=True).fit(rows, rows)
     assert_type(esn, pesn.EchoStateNetwork)
     assert_type(esn.predict(rows), Floats)
-    assert_type(esn.predict(rows, return_state=True), tuple[Floats, Any])
+    assert_type(esn.predict(rows, return_state=True), tuple[Floats, State | list[State]])
+    assert_type(esn.predict(rows, state=esn.state_), Floats)
+    assert_type(esn.transform(rows), Floats)
     assert_type(esn.predict(rows, lengths=[50, 50]), Floats)
     assert_type(esn.partial_fit(rows, rows), pesn.EchoStateNetwork)
     assert_type(esn.score(rows, rows), float)
@@ -59,8 +62,10 @@ def forecasts(rows: Doubles, known: Doubles, wanted: bool) -> None:
     forecast.plot(columns="v", level=(0.5, 0.9), truth=rows[:20])[0].set_title("v")
     assert_type(forecast._repr_html_(), str)
     forecaster.save("forecaster.pesn")
-    again: pesn.Forecaster = pesn.load("forecaster.pesn")
-    again.forecast(5)
+    again = pesn.load("forecaster.pesn")
+    assert_type(again, pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.Forecaster)
+    assert isinstance(again, pesn.Forecaster)
+    assert_type(again.forecast(5), pesn.Forecast)
 
 
 def uncertainty(weights: Doubles) -> None:
@@ -98,6 +103,10 @@ def mistakes(forecaster: pesn.Forecaster, forecast: pesn.Forecast) -> None:
     forecast.means  # type: ignore[attr-defined]  # noqa: B018
     forecast.mean = np.zeros((1, 1))  # type: ignore[misc]
     pesn.Forcaster()  # type: ignore[attr-defined]
+    pesn.ProbabilisticESN(covariance="ful")  # type: ignore[arg-type]
+    pesn.ProbabilisticESN(initial_state="learnt")  # type: ignore[arg-type]
+    pesn.ProbabilisticESN(process_noise="none")  # type: ignore[arg-type]
+    pesn.Forecaster(target="changes")  # type: ignore[arg-type]
     pesn.moments("tanh", 0.3, 0.5, method="splin")  # type: ignore[call-overload]
     pesn.propagate([], pesn.Gaussian(0.0), covariance="ful")  # type: ignore[call-overload]
     pesn.moments("tanh", 0.3, 0.5).skewness + 1.0  # type: ignore[operator]

@@ -308,11 +308,16 @@ def valid_time(y: npt.ArrayLike, prediction: npt.ArrayLike, *, dt: float = 1.0, 
         entries, the mean square over the observed columns stands for that over all; a row without any is passed over.
     dt
         Time from one row to the next.
+    threshold
+        The error from which a forecast no longer holds.
 
     Returns
     -------
-    n · dt where the threshold is never exceeded, 0 where the first row exceeds it.
+    float
+        n · dt where the threshold is never exceeded, 0 where the first row exceeds it.
 
+    Examples
+    --------
     >>> valid_time([0.0, 1.0, 0.0, -1.0], [0.0, 1.0, 0.2, 0.0], dt=0.5)
     1.5
     """

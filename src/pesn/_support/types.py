@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyArray",
     "Array",
+    "CovarianceChoice",
     "CovarianceForm",
     "FloatArray",
+    "InitialStateName",
     "Lengths",
     "MomentName",
     "NetworkCovariance",
     "PathLike",
+    "ProcessNoise",
     "RandomState",
     "Rng",
     "TableLike",
+    "Target",
+    "Washout",
 ]
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -34,12 +39,17 @@ FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]  # float32 or float64: wha
 AnyArray: TypeAlias = npt.NDArray[Any]  # of the precision that it was given in
 
 TableLike: TypeAlias = "npt.ArrayLike | pd.DataFrame | pd.Series[Any]"  # rows are time
-Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]  # rows of each sequence, one after the other
+Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | None  # rows of each sequence, one after the other
 PathLike: TypeAlias = str | os.PathLike[str]
 
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None  # of an estimator, as in scikit-learn
 Rng: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None  # SPEC 7
 
 CovarianceForm: TypeAlias = Literal["full", "diagonal", "low-rank"]  # of the units of a reservoir
+CovarianceChoice: TypeAlias = Literal["auto", "full", "diagonal", "low-rank"]  # "auto": by the number of units
+InitialStateName: TypeAlias = Literal["learned", "stationary", "zero"]  # where sequences start
+Target: TypeAlias = Literal["change", "level"]  # what a forecaster's network puts out
+Washout: TypeAlias = int | Literal["auto"]
+ProcessNoise: TypeAlias = float | Literal["auto"]
 NetworkCovariance: TypeAlias = Literal["full", "diagonal"]  # of the units of a feed-forward network
 MomentName: TypeAlias = Literal["surface", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]

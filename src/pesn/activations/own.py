@@ -38,6 +38,10 @@ def custom(
         Where f or a derivative of it jumps.
     scale
         The length over which f changes smoothly (about 1 for tanh, 0.1 for tanh(10 z)).
+    fourth_bound, square_fourth_bound
+        ``sup|f⁗|`` and ``sup|(f²)⁗|``, for :func:`pesn.error_bound`.
+    name
+        How errors and notices call it; None: as the function is called.
 
     Returns
     -------

@@ -136,6 +136,8 @@ def cart_pole(
         [x, θ, ẋ, θ̇], (4,) or (runs, 4).
     dt, substeps
         Seconds from one row to the next, and how many steps of Runge-Kutta these are.
+    parameters
+        Masses, length and frictions; None are the defaults.
 
     Returns
     -------

@@ -6,6 +6,7 @@ import os
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -17,7 +18,7 @@ from sklearn.metrics import r2_score
 
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
-from pesn._support.types import FloatArray
+from pesn._support.types import FloatArray, Lengths, RandomState, TableLike, Washout
 from pesn.activations import Activation
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
@@ -51,8 +52,8 @@ class ReservoirEstimator(
     ridge: float
     forgetting: float
     rls_delta: float | None
-    washout: Any
-    random_state: Any
+    washout: Washout
+    random_state: RandomState
     activation: str | Activation
     topology: Topology
     verbose: bool
@@ -74,19 +75,32 @@ class ReservoirEstimator(
         "_sklearn_output_config": dict,
     }
 
-    def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
+    def fit(self, X: TableLike, y: TableLike, lengths: Lengths = None) -> Self:
         """Draw a reservoir, drive it with X (n, d) and fit the readout to y, (n,) or (n, m), in one pass.
 
         Rows go by position. Where X and y are pandas objects, labels that both have must be as many rows apart throughout: none,
-        or one where y is the next row of X. ``lengths`` splits the rows into separate sequences, each from the initial state.
-        The states are never kept: beside X and y, memory does not grow with n. If anything fails, the estimator is what it was
-        before the call: unfitted, or fitted as it was.
+        or one where y is the next row of X.
+        The states are never kept: beside X and y, memory does not grow with n.
+
+        Parameters
+        ----------
+        X
+            Rows (n, d), in time; for :class:`pesn.ProbabilisticESN` a Gaussian a row too.
+        y
+            What to put out for each of them, (n,) or (n, m).
+        lengths
+            Rows of each of the sequences, one after the other, each from the initial state; None: all are one.
+
+        Returns
+        -------
+        Self
+            The network, fitted; where anything fails it is what it was before the call: unfitted, or fitted as it was.
         """
         flag("verbose", self.verbose)
         with shown(self.verbose) as steps:
             return self.fit_in_steps(X, y, lengths, steps)
 
-    def fit_in_steps(self, X: Any, y: Any, lengths: Any, steps: Steps) -> Self:
+    def fit_in_steps(self, X: TableLike, y: TableLike, lengths: Lengths, steps: Steps) -> Self:
         """:meth:`fit` as a part of something longer, which shows how far it is: :class:`pesn.Forecaster` fits its network so.
 
         Parameters
@@ -106,12 +120,36 @@ class ReservoirEstimator(
         """
         raise NotImplementedError
 
-    def fit_transform(self, X: Any, y: Any = None, lengths: Any = None) -> Any:
-        """``fit`` and then ``transform``, with the same ``lengths``."""
+    def fit_transform(self, X: TableLike, y: TableLike | None = None, lengths: Lengths = None) -> FloatArray:
+        """``fit`` and then ``transform``, with the same ``lengths``.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        array
+            The states (n, n_units).
+        """
         return self.fit(X, y, lengths).transform(X, lengths)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """R² of ``predict(X, lengths=lengths)``, as for every regressor of scikit-learn."""
+    def score(self, X: TableLike, y: TableLike, sample_weight: npt.ArrayLike | None = None, *, lengths: Lengths = None) -> float:
+        """R² of ``predict(X, lengths=lengths)``, as for every regressor of scikit-learn.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As in :meth:`fit`.
+        sample_weight
+            (n,), as in ``sklearn.metrics.r2_score``.
+
+        Returns
+        -------
+        float
+            1 − Σ (y − predicted)² / Σ (y − mean)², averaged over the outputs.
+        """
         return float(r2_score(y, self.predict(X, lengths=lengths), sample_weight=sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:

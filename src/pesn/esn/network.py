@@ -10,7 +10,7 @@ True
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, final, overload
+from typing import Literal, Self, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.checks import flag
 from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
-from pesn._support.types import FloatArray
+from pesn._support.types import FloatArray, Lengths, RandomState, TableLike, Washout
 from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.esn.parameters import check_network, draw_reservoir, generator
 from pesn.esn.stored import check_learnt, check_prediction
 from pesn.esn.training import deterministic, fit_readout, in_threads, learn_online, resume, start_empty, washout_rows
-from pesn.esn.validation import as_given, as_rows, check_fitted, starts, training_rows
+from pesn.esn.validation import States, as_given, as_rows, check_fitted, starts, training_rows
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.topology import Topology
@@ -94,8 +94,8 @@ class EchoStateNetwork(ReservoirEstimator):
         ridge: float = 1e-6,
         forgetting: float = 0.999,
         rls_delta: float | None = None,
-        washout: Any = 0,
-        random_state: Any = None,
+        washout: Washout = 0,
+        random_state: RandomState = None,
         activation: str | Activation = "tanh",
         topology: Topology = "random",
         verbose: bool = False,
@@ -117,7 +117,7 @@ class EchoStateNetwork(ReservoirEstimator):
         self.topology = topology
         self.verbose = verbose
 
-    def fit_in_steps(self, X: Any, y: Any, lengths: Any, steps: Steps) -> Self:  # noqa: D102  # as it is described there
+    def fit_in_steps(self, X: TableLike, y: TableLike, lengths: Lengths, steps: Steps) -> Self:  # noqa: D102  # as it is described there
         with rollback_on_error(self):
             check_network(self)
             given = training_rows(self, X, y, lengths, first=True, least=2)
@@ -133,10 +133,19 @@ class EchoStateNetwork(ReservoirEstimator):
             self.__dict__.pop("online_predictions_", None)  # of another readout
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: TableLike, y: TableLike) -> Self:
         """Move the readout with each new row, by recursive least squares; the state goes on from the last row learnt from.
 
         Works without ``fit`` too. No noise is added here. If anything fails, readout and state are what they were.
+
+        Parameters
+        ----------
+        X, y
+            New rows (n, d) and what to put out for each of them, as in :meth:`fit`.
+
+        Returns
+        -------
+        Self
         """
         first = not self.__sklearn_is_fitted__()
         with rollback_on_error(self):
@@ -156,20 +165,45 @@ class EchoStateNetwork(ReservoirEstimator):
         return self
 
     @overload
-    def predict(self, X: Any, lengths: Any = None, state: Any = None, return_state: Literal[False] = False) -> FloatArray: ...
+    def predict(
+        self,
+        X: TableLike,
+        lengths: Lengths = None,
+        state: States = None,
+        return_state: Literal[False] = False,
+    ) -> FloatArray: ...
     @overload
     def predict(
-        self, X: Any, lengths: Any = None, state: Any = None, *, return_state: Literal[True]
-    ) -> tuple[FloatArray, Any]: ...
+        self, X: TableLike, lengths: Lengths = None, state: States = None, *, return_state: Literal[True]
+    ) -> tuple[FloatArray, State | list[State]]: ...
     @overload
-    def predict(self, X: Any, lengths: Any = None, state: Any = None, return_state: bool = False) -> Any: ...
+    def predict(
+        self, X: TableLike, lengths: Lengths = None, state: States = None, return_state: bool = False
+    ) -> FloatArray | tuple[FloatArray, State | list[State]]: ...
 
-    def predict(self, X: Any, lengths: Any = None, state: Any = None, return_state: bool = False) -> Any:
+    def predict(
+        self, X: TableLike, lengths: Lengths = None, state: States = None, return_state: bool = False
+    ) -> FloatArray | tuple[FloatArray, State | list[State]]:
         """Outputs for each row of X, (n,) or (n, m) as y was, from the initial state or from ``state``.
 
-        With ``return_state`` the result is (outputs, state), and ``predict(more, state=state)`` goes on as if there had been
-        one call, to the bit, with feedback too. With ``lengths``, ``state`` is a list with one state for each sequence,
-        and the sequences run in parallel threads.
+        Parameters
+        ----------
+        X
+            Rows (n, d).
+        lengths
+            The rows of each sequence, where X holds several one after the other; they run in parallel threads.
+        state
+            Where to start: what ``return_state`` gave, or ``state_``; with ``lengths`` one for each sequence. None: zero.
+        return_state
+            Whether the state at the end comes second: ``predict(more, state=state)`` goes on as if there had been one call, to
+            the bit, with feedback too.
+
+        Returns
+        -------
+        outputs
+            (n,) or (n, m), as y was.
+        state
+            With ``return_state``; with ``lengths`` a list of them.
         """
         flag("return_state", return_state)
         check_fitted(self)
@@ -185,10 +219,18 @@ class EchoStateNetwork(ReservoirEstimator):
         result = as_given(outputs, rows, self._y_is_flat)
         return (result, ends if lengths is not None else ends[0]) if return_state else result
 
-    def transform(self, X: Any, lengths: Any = None) -> Any:
+    def transform(self, X: TableLike, lengths: Lengths = None) -> FloatArray:
         """The states of the reservoir, (n, n_units), from the initial state; with feedback, of its own outputs.
 
-        ``lengths`` splits the rows into separate sequences, as in ``predict``.
+        Parameters
+        ----------
+        X, lengths
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        array
+            (n, n_units), in the precision of X.
         """
         check_is_fitted(self)
         rows = as_rows(self, X)

@@ -12,12 +12,13 @@ ValueError: forgetting must lie in (0, 1], got 2.0
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from pesn._support.checks import number, whole_number
+from pesn._support.types import ProcessNoise, RandomState
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.gaussian import Gaussian
 from pesn.moments import named_method
@@ -67,7 +68,7 @@ def check_probabilistic(esn: ProbabilisticESN) -> None:
         number("process_noise", esn.process_noise, 0.0, 1e6, "[]")
 
 
-def check_no_share(process_noise: Any) -> None:
+def check_no_share(process_noise: ProcessNoise) -> None:
     """A ValueError where a network that ``fit`` has not seen is to have process noise."""
     if process_noise not in ("auto", 0):
         raise ValueError(
@@ -75,7 +76,7 @@ def check_no_share(process_noise: Any) -> None:
         )
 
 
-def generator(random_state: Any) -> np.random.Generator:
+def generator(random_state: RandomState) -> np.random.Generator:
     """What a call draws from; an integer always gives the same numbers, a RandomState is moved on."""
     try:
         whole = isinstance(random_state, Integral)

@@ -20,15 +20,26 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.checks import flag
 from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
-from pesn._support.types import FloatArray
+from pesn._support.types import (
+    CovarianceChoice,
+    FloatArray,
+    InitialStateName,
+    Lengths,
+    ProcessNoise,
+    RandomState,
+    Rng,
+    TableLike,
+    Washout,
+)
 from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.esn.parameters import check_no_share, check_probabilistic, draw_reservoir, generator
 from pesn.esn.propagation import Propagation, beginning, gaussian, initial_state, predict_sequences, transform_sequences
 from pesn.esn.stored import check_learnt, check_prediction
 from pesn.esn.training import RowsForStart, fit_readout, learn_online, process_noise_scale, resume, start_empty, washout_rows
-from pesn.esn.validation import as_given, as_rows, check_fitted, starts, training_rows
+from pesn.esn.validation import States, UncertainRows, as_given, as_rows, check_fitted, starts, training_rows
 from pesn.gaussian import Gaussian
+from pesn.moments import UnitMethod
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import Start
@@ -101,15 +112,15 @@ rls_delta, washout, random_state, activation, topology, verbose
         ridge: float = 1e-6,
         forgetting: float = 0.999,
         rls_delta: float | None = None,
-        washout: Any = 0,
-        random_state: Any = None,
+        washout: Washout = 0,
+        random_state: RandomState = None,
         activation: str | Activation = "tanh",
         topology: Topology = "random",
-        covariance: str = "auto",
+        covariance: CovarianceChoice = "auto",
         rank: int = 40,
-        moments: Any = "surface",
-        initial_state: Any = "learned",
-        process_noise: Any = "auto",
+        moments: UnitMethod = "surface",
+        initial_state: InitialStateName | Gaussian = "learned",
+        process_noise: ProcessNoise = "auto",
         verbose: bool = False,
     ) -> None:
         self.n_units = n_units
@@ -134,7 +145,7 @@ rls_delta, washout, random_state, activation, topology, verbose
         self.process_noise = process_noise
         self.verbose = verbose
 
-    def fit_in_steps(self, X: Any, y: Any, lengths: Any, steps: Steps) -> Self:  # noqa: D102  # as it is described there
+    def fit_in_steps(self, X: UncertainRows, y: TableLike, lengths: Lengths, steps: Steps) -> Self:  # noqa: D102  # as it is described there
         with rollback_on_error(self):
             check_probabilistic(self)
             given = training_rows(self, X, y, lengths, first=True, least=2, uncertain=True)
@@ -155,8 +166,20 @@ rls_delta, washout, random_state, activation, topology, verbose
             self.__dict__.pop("online_predictions_", None)  # of another readout
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """As in :meth:`pesn.EchoStateNetwork.partial_fit`; before any ``fit`` nothing is known of where sequences start."""
+    def partial_fit(self, X: UncertainRows, y: TableLike) -> Self:
+        """As in :meth:`pesn.EchoStateNetwork.partial_fit`; before any ``fit`` nothing is known of where sequences start.
+
+        Parameters
+        ----------
+        X
+            New rows (n, d), or a Gaussian a row.
+        y
+            What to put out for each of them, (n,) or (n, m).
+
+        Returns
+        -------
+        Self
+        """
         first = not self.__sklearn_is_fitted__()
         with rollback_on_error(self):
             check_probabilistic(self)
@@ -179,29 +202,29 @@ rls_delta, washout, random_state, activation, topology, verbose
 
     @overload  # in the order of scikit-learn's Gaussian process: return_std comes second
     def predict(
-        self, X: Any, return_std: _No = False, return_cov: _No = False, lengths: Any = None, state: Any = None,
+        self, X: UncertainRows, return_std: _No = False, return_cov: _No = False, lengths: Lengths = None, state: States = None,
         return_state: _No = False, *, parts: Collection[str] = PARTS,
     ) -> FloatArray: ...  # fmt: skip
     @overload
     def predict(
-        self, X: Any, return_std: _Yes, return_cov: _No = False, lengths: Any = None, state: Any = None,
+        self, X: UncertainRows, return_std: _Yes, return_cov: _No = False, lengths: Lengths = None, state: States = None,
         return_state: _No = False, *, parts: Collection[str] = PARTS,
     ) -> tuple[FloatArray, FloatArray]: ...  # fmt: skip
     @overload
     def predict(
-        self, X: Any, return_std: _No = False, *, return_cov: _Yes, lengths: Any = None, state: Any = None,
+        self, X: UncertainRows, return_std: _No = False, *, return_cov: _Yes, lengths: Lengths = None, state: States = None,
         return_state: _No = False, parts: Collection[str] = PARTS,
     ) -> tuple[FloatArray, FloatArray]: ...  # fmt: skip
     @overload
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, lengths: Any = None, state: Any = None,
+        self, X: UncertainRows, return_std: bool = False, return_cov: bool = False, lengths: Lengths = None, state: States = None,
         return_state: bool = False, *, parts: Collection[str] = PARTS,
-    ) -> Any: ...  # fmt: skip
+    ) -> FloatArray | tuple[FloatArray | State | list[State], ...]: ...  # fmt: skip
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, lengths: Any = None, state: Any = None,
+        self, X: UncertainRows, return_std: bool = False, return_cov: bool = False, lengths: Lengths = None, state: States = None,
         return_state: bool = False, *, parts: Collection[str] = PARTS,
-    ) -> Any:  # fmt: skip
+    ) -> FloatArray | tuple[FloatArray | State | list[State], ...]:  # fmt: skip
         """Mean of the outputs for each row of X, with its uncertainty where it is asked for.
 
         Parameters
@@ -219,6 +242,15 @@ rls_delta, washout, random_state, activation, topology, verbose
         parts
             The parts of the variance that are wanted, which add up: "state", the paper's W_out Σ_b W_outᵀ with Σ_b of [1, z, h];
             "noise", R of the residuals; "weights", R (bᵀ A⁻¹ b + tr(A⁻¹ Σ_b)) of the readout's weights.
+
+        Returns
+        -------
+        mean
+            (n,) or (n, m), as y was.
+        std or cov
+            Where it is asked for.
+        state
+            Where it is asked for.
         """
         check_parts(parts)
         for name, value in (("return_std", return_std), ("return_cov", return_cov), ("return_state", return_state)):
@@ -230,23 +262,34 @@ rls_delta, washout, random_state, activation, topology, verbose
         begun = starts(self, lengths, state, len(rows.mean), self._beginning, gaussian=True)
         wanted = parts if return_std or return_cov else None
         mean, cov, ends = predict_sequences(self._open_loop(), self.readout_, rows, begun, self.start_, wanted)
-        result = [as_given(mean, rows, self._y_is_flat)]
+        outputs, beside = as_given(mean, rows, self._y_is_flat), list[FloatArray | State | list[State]]()
         if cov is not None and return_std:
-            result.append(as_given(np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), rows, self._y_is_flat))
+            beside.append(as_given(np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), rows, self._y_is_flat))
         if cov is not None and return_cov:
-            result.append(cov.astype(rows.mean.dtype, copy=False))
+            beside.append(cov.astype(rows.mean.dtype, copy=False))
         if return_state:
-            result.append(ends if lengths is not None else ends[0])
-        return tuple(result) if len(result) > 1 else result[0]
+            beside.append(ends if lengths is not None else ends[0])
+        return (outputs, *beside) if beside else outputs
 
-    def transform(self, X: Any, lengths: Any = None) -> Any:
-        """The mean states of the reservoir, (n, n_units), as in :meth:`pesn.EchoStateNetwork.transform`."""
+    def transform(self, X: UncertainRows, lengths: Lengths = None) -> FloatArray:
+        """The mean states of the reservoir, (n, n_units), as in :meth:`pesn.EchoStateNetwork.transform`.
+
+        Parameters
+        ----------
+        X, lengths
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        array
+            (n, n_units), in the precision of X.
+        """
         check_is_fitted(self)
         rows = as_rows(self, X, uncertain=True)
         begun = starts(self, lengths, None, len(rows.mean), self._beginning)
         return transform_sequences(self._open_loop(), rows, begun, self.start_)
 
-    def unit_moments(self, rng: Any = None) -> ActivationMoments:
+    def unit_moments(self, rng: Rng = None) -> ActivationMoments:
         """How moments pass the units; ``rng`` draws for "monte-carlo", None: as ``random_state`` says."""
         return self._propagation(rng).units
 
@@ -257,7 +300,7 @@ rls_delta, washout, random_state, activation, topology, verbose
         check_probabilistic(self)
         check_prediction(self)
 
-    def _propagation(self, rng: Any = None) -> Propagation:
+    def _propagation(self, rng: Rng = None) -> Propagation:
         if rng is None and self.moments == "monte-carlo":  # only draws need a seed: to ask for one moves a RandomState on
             rng = generator(self.random_state)
         return Propagation(self.activation, self.moments, self.covariance, self.rank, self.noise, rng)
@@ -276,7 +319,7 @@ rls_delta, washout, random_state, activation, topology, verbose
             state["initial_state"] = {"mean": start.mean, "var": start.diagonal, "cov": cov, "factor": start.factor}
         return state
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         start = state.get("initial_state")
         if isinstance(start, dict):
             state = {**state, "initial_state": Gaussian(**start)}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from pesn._support.types import CovarianceChoice, InitialStateName, Rng
 from pesn.activations import Activation, get
 from pesn.esn.training import Drive, in_threads
 from pesn.gaussian import Gaussian
 from pesn.learning.process_noise import form_of, process_noise
-from pesn.moments import named_method
+from pesn.moments import UnitMethod, named_method
 from pesn.readout.ridge import PARTS, Readout, predictive_variance
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import Start
@@ -33,11 +33,11 @@ class Propagation:
     """
 
     activation: str | Activation
-    moments: Any
-    covariance: str
+    moments: UnitMethod
+    covariance: CovarianceChoice
     rank: int
     noise: float
-    rng: Any = None
+    rng: Rng = None
 
     @property
     def units(self) -> ActivationMoments:
@@ -73,7 +73,7 @@ def gaussian(loop: OpenLoop) -> Drive:
     return drive
 
 
-def initial_state(given: Any, reservoir: Reservoir) -> State:
+def initial_state(given: InitialStateName | Gaussian, reservoir: Reservoir) -> State:
     """Where sequences start in ``fit``: at a given Gaussian over the units, else at zero."""
     n, m = reservoir.n_units, reservoir.n_outputs
     if not isinstance(given, Gaussian):
@@ -83,7 +83,7 @@ def initial_state(given: Any, reservoir: Reservoir) -> State:
     return state_of(given, m)
 
 
-def beginning(given: Any, reservoir: Reservoir, start: Start | None) -> State:
+def beginning(given: InitialStateName | Gaussian, reservoir: Reservoir, start: Start | None) -> State:
     """Where sequences start in ``predict``: as in ``fit``, or by what ``start`` has learnt."""
     zero = initial_state(given, reservoir)
     if start is None or isinstance(given, Gaussian) or given == "zero":

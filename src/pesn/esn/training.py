@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pesn._support.progress import Steps
+from pesn._support.types import ProcessNoise, Rng, Washout
 from pesn.activations import get
 from pesn.esn.validation import TrainingRows
 from pesn.learning.process_noise import search_open_loop
@@ -50,7 +51,7 @@ _PIECE = 64  # rows of a long series that are kept together
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 
 
-def deterministic(reservoir: Reservoir, noise: float = 0.0, rng: Any = None) -> Drive:
+def deterministic(reservoir: Reservoir, noise: float = 0.0, rng: Rng = None) -> Drive:
     """A network of certain states; ``rng`` draws the ``noise`` that is added to them."""
 
     def drive(z: Array, _: Array | None, state: State, targets: Array) -> tuple[Array, State]:
@@ -65,7 +66,7 @@ def n_features(reservoir: Reservoir) -> int:
     return 1 + reservoir.n_inputs + reservoir.n_units
 
 
-def washout_rows(washout: Any, reservoir: Reservoir, given: TrainingRows, ridge: float, steps: Steps) -> int:
+def washout_rows(washout: Washout, reservoir: Reservoir, given: TrainingRows, ridge: float, steps: Steps) -> int:
     """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest."""
     if washout != "auto":
         return int(washout)
@@ -141,7 +142,7 @@ class RowsForStart:
 
 
 def process_noise_scale(
-    given: Any, loop: OpenLoop, start: Start, noise: float, rows: TrainingRows, ridge: float, washout: int, steps: Steps
+    given: ProcessNoise, loop: OpenLoop, start: Start, noise: float, rows: TrainingRows, ridge: float, washout: int, steps: Steps
 ) -> float:
     """The share that was ``given``; "auto" looks for it where outputs are fed back, in the longest sequence, and else is 0."""
     if given != "auto":

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn._support.checks import pandas_index
+from pesn._support.types import FloatArray, Lengths, TableLike
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.gaussian import Gaussian
 from pesn.reservoir.drive import State
 from pesn.reservoir.open_loop import state_shapes
 from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, split
 
-__all__ = ["TrainingRows", "as_given", "as_rows", "check_fitted", "check_same_order", "starts", "training_rows"]
+__all__ = [
+    "States",
+    "TrainingRows",
+    "UncertainRows",
+    "as_given",
+    "as_rows",
+    "check_fitted",
+    "check_same_order",
+    "starts",
+    "training_rows",
+]
+
+UncertainRows: TypeAlias = "TableLike | Gaussian"  # a Gaussian a row
+States: TypeAlias = State | Sequence[State] | None  # where sequences start: one, or one for each
 
 _FLOATS = [np.float64, np.float32]
 _PLAIN = np.dtype(np.float64), np.dtype(np.float32)
@@ -51,7 +65,7 @@ def check_fitted(esn: ReservoirEstimator) -> None:
         check_is_fitted(esn)  # says so, but takes longer than a row to find out
 
 
-def as_rows(esn: ReservoirEstimator, X: Any, uncertain: bool = False) -> Rows:
+def as_rows(esn: ReservoirEstimator, X: UncertainRows, uncertain: bool = False) -> Rows:
     """X (n, d) as a fitted network takes it; where it may be ``uncertain``, a Gaussian a row too."""
     mean = _mean_of(X) if uncertain else X
     if not _is_plain(esn, mean):
@@ -62,7 +76,14 @@ def as_rows(esn: ReservoirEstimator, X: Any, uncertain: bool = False) -> Rows:
 
 
 def training_rows(
-    esn: ReservoirEstimator, X: Any, y: Any, lengths: Any = None, *, first: bool, least: int, uncertain: bool = False
+    esn: ReservoirEstimator,
+    X: UncertainRows,
+    y: Any,
+    lengths: Lengths = None,
+    *,
+    first: bool,
+    least: int,
+    uncertain: bool = False,
 ) -> TrainingRows:
     """Rows and targets, checked.
 
@@ -93,13 +114,18 @@ def training_rows(
     return TrainingRows(_with_variance(mean, X), targets, split(lengths, len(targets)), y.ndim == 1)
 
 
-def as_given(outputs: Array, rows: Rows, flat: bool) -> Any:
+def as_given(outputs: Array, rows: Rows, flat: bool) -> FloatArray:
     """Outputs (n, m) in the shape of y, (n,) where it was ``flat``, and the precision of X."""
     return (outputs[:, 0] if flat else outputs).astype(rows.mean.dtype, copy=False)
 
 
 def starts(
-    esn: ReservoirEstimator, lengths: Any, state: Any, n_rows: int, beginning: Callable[[], State], gaussian: bool = False
+    esn: ReservoirEstimator,
+    lengths: Lengths,
+    state: States,
+    n_rows: int,
+    beginning: Callable[[], State],
+    gaussian: bool = False,
 ) -> list[tuple[slice, State]]:
     """Each sequence with the state that it starts from: the given one, or the ``beginning``.
 
@@ -109,7 +135,7 @@ def starts(
     if state is None:
         return [(sequence, beginning()) for sequence in sequences]
     several = lengths is not None and isinstance(state, Sequence) and not isinstance(state, State)
-    states = list(state) if several else [state]
+    states: list[Any] = list(state) if several else [state]
     if several != (lengths is not None) or not all(isinstance(given, State) for given in states):
         kind = "what return_state=True gave" if lengths is None else "a list of what return_state=True gave"
         raise TypeError(f"state must be {kind}, got {type(state).__name__}")
@@ -120,7 +146,7 @@ def starts(
     return list(zip(sequences, states, strict=True))
 
 
-def check_same_order(X: Any, y: Any) -> None:
+def check_same_order(X: object, y: object) -> None:
     """A ValueError where X and y have the same labels, but not row by row, nor one set so many rows after the other.
 
     Rows of a network go by position, and to predict the next row y is X one row later: that alone may their labels differ by.
@@ -170,5 +196,5 @@ def _mean_of(X: Any) -> Any:
     return X.mean if isinstance(X, Gaussian) else X
 
 
-def _with_variance(mean: Any, X: Any) -> Rows:
+def _with_variance(mean: Any, X: UncertainRows) -> Rows:
     return Rows(mean, X.var if isinstance(X, Gaussian) else None)

@@ -85,7 +85,18 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         return Dynamics(self.learn_, self.rest_, self.kinematics_, self.output_std_, self.target_ == "change")
 
     def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
-        """y and X in the units that the network works in."""
+        """y and X in the units that the network works in.
+
+        Parameters
+        ----------
+        rows, known
+            (n, d) and (n, u).
+
+        Returns
+        -------
+        rows, known
+            Less their means, over their deviations, where ``scale`` is set.
+        """
         return self.scale_.apply(rows, known)
 
     @property

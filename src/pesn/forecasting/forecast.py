@@ -242,10 +242,22 @@ class Forecast:
         return self.mean - reach, self.mean + reach
 
     def sample(self, n: int, rng: Rng = None) -> Array:
-        """``n`` futures, (n, horizon, d), each drawn jointly over time; ``rng`` is a seed or a Generator.
+        """``n`` futures, (n, horizon, d), each drawn jointly over time.
 
         Where covariances between rows are not kept, each is a future that the forecasting network goes through by itself, moved
         and scaled to the means and the deviations of the forecast.
+
+        Parameters
+        ----------
+        n
+            How many, 0 or more.
+        rng
+            A seed or a Generator.
+
+        Returns
+        -------
+        array
+            (n, horizon, d).
         """
         count, generator = as_count("n", n), np.random.default_rng(rng)
         if self._joint is None:
@@ -274,7 +286,24 @@ class Forecast:
         level: float | Sequence[float] = (0.5, 0.95),
         truth: npt.ArrayLike | None = None,
     ) -> list[Axes]:
-        """A panel a column, with a band for each level: see :func:`pesn.plotting.plot_forecast`."""
+        """A panel a column, with a band for each level: see :func:`pesn.plotting.plot_forecast`.
+
+        Parameters
+        ----------
+        ax
+            As many axes as there are panels; None makes a new figure.
+        columns
+            Names or positions; None is all.
+        level
+            Probabilities of the bands.
+        truth
+            What was observed, (horizon, d); NaN is a missing value.
+
+        Returns
+        -------
+        list of Axes
+            A panel a column.
+        """
         from pesn.plotting import plot_forecast  # plotting stands above: matplotlib is wanted for pictures alone
 
         return plot_forecast(self, ax, columns, level, truth)

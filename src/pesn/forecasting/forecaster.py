@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Self, final
 
 import numpy as np
@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
 from pesn._support.rollback import rollback_on_error
+from pesn._support.types import Lengths, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
@@ -44,6 +45,7 @@ from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.online import OnlineLearner
 from pesn.forecasting.selection import choose
 from pesn.forecasting.training import one_step_errors, to_learn_from, train
+from pesn.gaussian import Gaussian
 from pesn.learning.calibration import LEADS
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.closed_loop import ClosedLoop
@@ -94,9 +96,9 @@ class Forecaster(FittedForecaster):
         self,
         esn: ProbabilisticESN | None = None,
         *,
-        target: str = "change",
-        learn: Any = None,
-        kinematics: Any = None,
+        target: Target = "change",
+        learn: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] | None = None,
+        kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
         scale: bool = True,
         calibrate: bool = True,
         verbose: bool = False,
@@ -111,21 +113,33 @@ class Forecaster(FittedForecaster):
 
     # ---------------------------------------------------------------- learning
 
-    def fit(self, y: Any, X: Any = None, lengths: Any = None) -> Self:
-        """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; ``lengths`` splits the rows into runs.
+    def fit(self, y: TableLike, X: TableLike | None = None, lengths: Lengths = None) -> Self:
+        """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1].
 
-        Rows with a gap (NaN) end one stretch and begin another. The last row of X in a run acts on nothing that is known and may
-        be NaN. Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so is that of forecasts, and
+        Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so is that of forecasts, and
         steps that are missing in it are gaps. Where X has an index too, its rows are taken by it: it must have a row for each of
         y's labels, in any order. Labels that do not increase within a run, or keep no step, are refused.
-        A failed fit leaves the forecaster as it was.
+
+        Parameters
+        ----------
+        y
+            (n, d), or (n,). A row with a gap (NaN) ends one segment and begins another.
+        X
+            (n, u), where X[k] drives y[k] → y[k+1]. The last row of a run acts on nothing that is known and may be NaN.
+        lengths
+            Rows of each of the runs, one after the other; None: all are one.
+
+        Returns
+        -------
+        Self
+            A failed fit leaves the forecaster as it was.
         """
         flag("verbose", self.verbose)
         with rollback_on_error(self), shown(self.verbose) as steps:
             self._fit(y, X, lengths, steps)
         return self
 
-    def _fit(self, y: Any, X: Any, lengths: Any, steps: Steps) -> None:
+    def _fit(self, y: TableLike, X: TableLike | None, lengths: Lengths, steps: Steps) -> None:
         network = _copied(self.esn)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -179,7 +193,13 @@ class Forecaster(FittedForecaster):
     # ---------------------------------------------------------------- forecasting
 
     def forecast(
-        self, horizon: int, context: Any = None, X: Any = None, *, parts: Collection[str] = PARTS, joint: bool | None = None
+        self,
+        horizon: int,
+        context: Any = None,
+        X: TableLike | Gaussian | None = None,
+        *,
+        parts: Collection[str] = PARTS,
+        joint: bool | None = None,
     ) -> Forecast:
         """The next ``horizon`` rows after ``context``, or after the last row that ``fit`` or ``update`` has seen.
 
@@ -242,14 +262,26 @@ class Forecaster(FittedForecaster):
 
     # ---------------------------------------------------------------- going on
 
-    def update(self, y: Any, X: Any = None) -> Self:
+    def update(self, y: TableLike, X: TableLike | None = None) -> Self:
         """New rows, seen once: each corrects the state and then moves the readout, by recursive least squares.
 
-        y (n, d) goes on from the last row seen; X (n, u) drives each row to the next, as in ``fit``. A row with a gap corrects
+        A row with a gap corrects
         the state by what is there, and the readout is left as it is. How large errors are follows them, with the network's
         forgetting; ``calibration_`` stays. The labels of forecasts go on from those of y, or, where it has none, by as many
         steps as it has rows. Steps missing between the last row seen and y, or in y, are gaps; rows that were seen before are
-        refused. A failed update changes nothing.
+        refused.
+
+        Parameters
+        ----------
+        y
+            (n, d), from the row after the last one seen.
+        X
+            (n, u), which drives each row to the next, as in :meth:`fit`.
+
+        Returns
+        -------
+        Self
+            A failed update changes nothing.
         """
         check_is_fitted(self, "esn_")
         rows, known, time = self._columns.more(y, X, self._time)
@@ -269,7 +301,7 @@ class Forecaster(FittedForecaster):
         return self
 
 
-def _copied(esn: Any) -> ProbabilisticESN:
+def _copied(esn: ProbabilisticESN | None) -> ProbabilisticESN:
     if esn is None:
         return ProbabilisticESN(washout="auto", random_state=0)
     if not isinstance(esn, ProbabilisticESN):

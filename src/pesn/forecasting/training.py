@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Washout
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
 from pesn.learning.error_model import learn_errors
@@ -32,7 +33,7 @@ class Trained(NamedTuple):
     start: Start
 
 
-def to_learn_from(segments: list[Segment], washout: Any, width: Array) -> tuple[list[Segment], Array]:
+def to_learn_from(segments: list[Segment], washout: Washout, width: Array) -> tuple[list[Segment], Array]:
     """Those long enough for the ``washout``, with targets in units of their deviation, and this deviation (m,).
 
     ``width`` (m,) is the deviation of the columns of y that the targets are of.

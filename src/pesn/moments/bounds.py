@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,12 @@ class _Errors(NamedTuple):
 
 
 def error_bound(
-    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, mesh: Mesh, *, constant: str = "sharp"
+    activation: str | Activation,
+    mean: npt.ArrayLike,
+    var: npt.ArrayLike,
+    mesh: Mesh,
+    *,
+    constant: Literal["sharp", "paper"] = "sharp",
 ) -> ErrorBound:
     """Bounds of ``|error|`` of ``moments(method="spline", mesh=mesh)`` in mean and variance, elementwise.
 
@@ -66,6 +71,8 @@ def error_bound(
         Four times continuously differentiable, with known ``sup|f⁗|`` and ``sup|(f²)⁗|``.
     mean, var
         Mean and variance of z; arrays that broadcast.
+    mesh
+        Of the spline.
     constant
         ``"sharp"``: C = 5/384; ``"paper"``: C = 1/16.
 

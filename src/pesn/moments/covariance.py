@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,13 +58,15 @@ def covariance(
     cov: npt.ArrayLike,
     *,
     order: int | None = None,
-    method: str = "auto",
+    method: Literal["auto", "mehler", "plackett", "closed"] = "auto",
     var: npt.ArrayLike | None = None,
 ) -> FloatArray:
     """Covariance matrix of f(z), z ~ N(mean, cov), f elementwise.
 
     Parameters
     ----------
+    activation
+        f: a name or an :class:`~pesn.activations.Activation`.
     mean, cov
         (D,) and (D, D), or a batch: (n, D) and (n, D, D), of which one may be the same for all: (D,) or (D, D).
     order

@@ -22,24 +22,41 @@ from __future__ import annotations
 import copy
 import os
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from pesn._support.files import replacing
 from pesn._support.reading import regular
+from pesn._support.types import PathLike
 from pesn.persistence.archive import FORMAT, LARGEST, RefusedError, check_container, pack, unpack, with_schema
 from pesn.persistence.attributes import check_model
 from pesn.persistence.audit import MODELS, RECORDS, audit, nodes, path_of
 from pesn.persistence.older_formats import complete, rename
 
-__all__ = ["FORMAT", "LARGEST", "load", "load_with_note", "save"]
+if TYPE_CHECKING:
+    from pesn.esn.network import EchoStateNetwork
+    from pesn.esn.probabilistic import ProbabilisticESN
+    from pesn.forecasting.forecaster import Forecaster
+
+__all__ = ["FORMAT", "LARGEST", "Model", "load", "load_with_note", "save"]
 
 
-def save(model: Any, path: str | os.PathLike[str], note: Any = None) -> None:
+Model: TypeAlias = "EchoStateNetwork | ProbabilisticESN | Forecaster"
+Json: TypeAlias = Any  # what JSON can hold
+
+
+def save(model: Model, path: PathLike, note: Json = None) -> None:
     """Write ``model`` to ``path``, whole or not at all: whatever happens, it is the old file or the new one. Its mode stays.
 
-    ``note``: anything that JSON can hold, to go with it.
+    Parameters
+    ----------
+    model
+        A fitted estimator of pesn's.
+    path
+        Where to.
+    note
+        Anything that JSON can hold, to go with it.
     """
     try:
         data = _packed(model, note)
@@ -49,16 +66,26 @@ def save(model: Any, path: str | os.PathLike[str], note: Any = None) -> None:
         part.write_bytes(data)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: PathLike) -> Model:
     """The estimator that ``.save(path)`` wrote; it predicts the same numbers to the bit.
 
     A file that is cut short, foreign, changed, or from a newer pesn is a ValueError. No code from a file ever runs. What is
     not a regular file, or has more than 4 GiB, is an OSError, and is not read.
+
+    Parameters
+    ----------
+    path
+        Of a file that ``save`` wrote.
+
+    Returns
+    -------
+    EchoStateNetwork, ProbabilisticESN or Forecaster
+        What was saved; ``isinstance`` tells a type checker which.
     """
     return load_with_note(path)[0]
 
 
-def load_with_note(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+def load_with_note(path: PathLike) -> tuple[Model, Json]:
     """The estimator, as :func:`load` gives it, and the note that was saved with it, None where there is none."""
     name = os.fspath(path)
     with regular(path, LARGEST) as file:
@@ -73,7 +100,7 @@ def load_with_note(path: str | os.PathLike[str]) -> tuple[Any, Any]:
             raise ValueError(f"{name} is damaged ({type(error).__name__}); save the model again") from None
 
 
-def _packed(model: Any, note: Any) -> bytes:
+def _packed(model: Model, note: Json) -> bytes:
     try:
         data = import_module("skops.io").dumps(_plain(model))  # here, not above: it imports all of scikit-learn
     except Exception as error:
@@ -91,7 +118,7 @@ def _plain(model: Any) -> Any:
     return model
 
 
-def _loaded(data: bytes) -> tuple[Any, Any]:
+def _loaded(data: bytes) -> tuple[Model, Json]:
     found = unpack(data)
     if rename(found.schema):
         data = with_schema(data, found.schema)

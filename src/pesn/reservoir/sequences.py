@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Lengths
 from pesn.gaussian import Gaussian
 
 __all__ = ["Rows", "blocks", "check_kind", "check_longer_than_washout", "check_no_gaps", "features", "split"]
@@ -37,7 +38,7 @@ class Rows(NamedTuple):
         return _double(self.mean[block]), None if self.var is None else _double(self.var[block])
 
 
-def check_kind(name: str, values: Any) -> None:
+def check_kind(name: str, values: object) -> None:
     """A TypeError where scikit-learn would take the numbers and drop what they say beside: masks, and Gaussians."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop its masked entries first")
@@ -61,7 +62,7 @@ def check_no_gaps(name: str, values: Any) -> None:
     raise ValueError(f"Input {name} contains {what} at {where}; drop or fill such rows first")
 
 
-def split(lengths: Any, n_rows: int, of: str = "X") -> list[slice]:
+def split(lengths: Lengths, n_rows: int, of: str = "X") -> list[slice]:
     """The sequences in the ``n_rows`` stacked rows ``of`` an argument: all as one, or ``lengths`` rows each, in order."""
     if lengths is None:
         return [slice(0, n_rows)]
@@ -105,5 +106,5 @@ def features(inputs: Array, states: Array) -> Array:
     return result
 
 
-def _double(values: Any) -> Array:
+def _double(values: npt.ArrayLike) -> Array:
     return np.ascontiguousarray(values, dtype=np.float64)

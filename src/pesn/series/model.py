@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.forecaster import Forecaster
@@ -64,7 +65,7 @@ class Recipe:
     log: bool = False
     each: tuple[tuple[int, bool], ...] = ()
     naive: float = 0.0
-    target: str = "level"
+    target: Target = "level"
     n_units: int = 50
     ridge: float = 1e-3
     leak_rate: float = 0.5

@@ -16,6 +16,7 @@ array([0., 1.])
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,7 @@ def simulate(
     *,
     runs: int = 1,
     steps: int | None = None,
-    mode: str = "gazebo",
+    mode: Literal["gazebo", "rotors"] = "gazebo",
     initial_state: npt.ArrayLike | None = None,
     command_noise: bool = True,
     rng: Seed = None,
@@ -69,6 +70,8 @@ def simulate(
         [forward, left, up, yaw rate] in m/s and rad/s, held from each row to the next: (steps, 4) for all runs alike or
         (runs, steps, 4). Forward and left go by the heading. None is a pilot that holds velocities up to 1.6 m/s (0.4 up)
         and 1.2 rad/s for 0.6 to 3 s with a slow hand, and turns back 8 m from where it began, or 2.5 m above or below.
+    runs
+        How many flights.
     steps
         Rows of each run. None is as many as ``commands`` has, 1,000 without.
     mode
@@ -81,6 +84,8 @@ def simulate(
         Add to the commands ±0.05 (uniform, new in each row) and ±0.03 (uniform, new every 5 s).
     rng
         Each run draws from a child of its own: what it draws depends neither on ``runs`` nor on ``steps``.
+    parameters
+        What the drone is made of; None are the defaults.
     wind
         Standard deviation in m/s, in each direction, of a wind with a memory of 2 s (Ornstein-Uhlenbeck). For mode "rotors"
         only; None is 0.5 there.

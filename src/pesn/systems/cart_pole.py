@@ -216,8 +216,12 @@ def simulate(
         The force in N, held from each row to the next: (steps,) or (steps, 1) for all runs alike, (runs, steps) or
         (runs, steps, 1), or a function (t, states (runs, 4)) -> (runs,). None is :func:`wandering_force` with a weak,
         damped pull to the centre (1 N/m and 1 N s/m): in 50 s the cart strays 3 m, the pole swings out 1 rad.
+    runs, steps, dt
+        Runs, rows of each, and seconds from one row to the next.
     initial_state
         [x, θ, ẋ, θ̇], (4,) or (runs, 4). None is at rest with the pole hanging, each with a deviation of 0.1.
+    parameters
+        Masses, length and frictions; None are the defaults.
     substeps
         Runge-Kutta steps (of order 4) from one row to the next.
     rng

@@ -44,12 +44,17 @@ def lorenz(
         Time that passes before row 0, rounded up to whole rows: by default 20 from a drawn state and 0 from a given one.
     rng
         What ``np.random.default_rng`` takes.
+    sigma, rho, beta
+        Of the equations.
+    substeps
+        Steps of Runge and Kutta's method from one row to the next.
     progress
         Called with (rows done, rows in all) of each run, a hundred times at most.
 
     Returns
     -------
-    states (runs · steps, 3) and inputs (runs · steps, 0).
+    Trajectories
+        states (runs · steps, 3) and inputs (runs · steps, 0).
 
     >>> lorenz(steps=3, initial_state=[1.0, 1.0, 1.0]).states.round(3)
     array([[1.   , 1.   , 1.   ],
