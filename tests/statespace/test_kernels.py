@@ -29,8 +29,9 @@ def case(request):
 def test_what_enters(case):
     A, bias, mean, cov, _ = case
     (r, n), count = A.shape, len(cov)
-    a, into, out_of, pre = np.empty((count, r)), np.empty((count, r, n)), np.empty((count, n, r)), np.empty((count, r, r))
-    var = kernels.enter_dense(*SparseRows(A).rows, bias, mean, cov, a, into, out_of, pre)
+    shapes = (r,), (r, n), (n, r), (r, r), (r,)
+    a, into, out_of, pre, var = (np.empty((count, *shape)) for shape in shapes)
+    kernels.enter_dense(*SparseRows(A).rows, bias, mean, cov, a, into, out_of, pre, var)
     np.testing.assert_allclose(a, mean @ A.T + bias, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(into, A @ cov, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(out_of, np.swapaxes(into, -1, -2))

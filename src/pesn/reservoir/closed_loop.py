@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from pesn._support.records import check_arrays, check_covariance
 from pesn.linalg import condition_root, orthonormal, root_of, symmetric
@@ -150,12 +149,13 @@ class ClosedLoop:
         C[:, at["y"]], C[:, at["inputs"]] = r.W_in[:, :d], r.W_in[:, d:]
         if at["output"].stop > at["output"].start:
             C[:, at["output"]] = r.W_fb
-        matrix = sparse.hstack([sparse.csr_array(C), r.W], format="csr")
-        return Cell(at["units"], matrix, np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
+        return Cell(at["units"], r.beside(C), np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
 
     @cached_property
-    def compression(self) -> Compression:
-        """What a low-rank factor must not lose: all that the readout sees of the units."""
+    def compression(self) -> Compression | None:
+        """What a low-rank factor must not lose: all that the readout sees of the units; None in other forms."""
+        if self.form != "low-rank":
+            return None
         seen = np.asarray(self.readout.weights[:, 1 + self.reservoir.n_inputs :], float)
         return Compression(self.rank, orthonormal(seen.T))
 

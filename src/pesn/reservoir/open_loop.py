@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from pesn.gaussian import Gaussian
 from pesn.linalg import orthonormal, outer, root_of
@@ -109,12 +108,14 @@ class OpenLoop:
     def cell(self) -> Cell:
         """The units: how z, the outputs and the units enter them."""
         r = self.reservoir
-        matrix = sparse.hstack([sparse.csr_array(np.hstack([r.W_in, r.W_fb])), r.W], format="csr")
+        matrix = r.beside(np.hstack([r.W_in, r.W_fb]))
         return Cell(self.layout["units"], matrix, np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
 
     @cached_property
-    def compression(self) -> Compression:
-        """What a low-rank factor must not lose: all that the readout sees of the units."""
+    def compression(self) -> Compression | None:
+        """What a low-rank factor must not lose: all that the readout sees of the units; None in other forms."""
+        if self.form != "low-rank":
+            return None
         return Compression(self.rank, orthonormal(self.weights[:, 1 + self.reservoir.n_inputs :].T))
 
     def init(self, mean: Array, root: Array | None = None, output: Array | None = None) -> GaussianState:

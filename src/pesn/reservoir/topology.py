@@ -93,10 +93,11 @@ def _pattern(n: int, density: float, rng: np.random.Generator) -> tuple[Array, A
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32), np.concatenate(columns).astype(np.uint32)
 
 
-def sparse_rows(indptr: Array, indices: Array, data: Array) -> Any:
-    """A SciPy array from its compressed rows."""
+def sparse_rows(indptr: Array, indices: Array, data: Array, n_columns: int | None = None) -> Any:
+    """A SciPy array from its compressed rows, square unless ``n_columns`` are given."""
     n = len(indptr) - 1
-    return import_module("scipy.sparse").csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=(n, n))
+    shape = n, n if n_columns is None else n_columns
+    return import_module("scipy.sparse").csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
 
 
 def _largest_modulus(W: Any) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.records import check_covariance
-from pesn.linalg import inverse_root, root_of, transpose
+from pesn.linalg import inverse_root, root_of, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
 
@@ -51,8 +51,8 @@ class Dense(GaussianState):
         units, x_mean, cov = cell.units, flat(self.mean, 1), flat(self.cov)
         batch, n, r = self.mean.shape[:-1], cov.shape[-1], len(cell.bias)
         # of a = A x + b: its mean, Cov(a, x), Cov(x, a), Cov(a) and variances
-        mean, into, out_of, pre = (np.empty((len(cov), *shape)) for shape in ((r,), (r, n), (n, r), (r, r)))
-        var = enter_dense(*cell.enter.rows, cell.bias, x_mean, cov, mean, into, out_of, pre)
+        mean, into, out_of, pre, var = (np.empty((len(cov), *shape)) for shape in ((r,), (r, n), (n, r), (r, r), (r,)))
+        enter_dense(*cell.enter.rows, cell.bias, x_mean, cov, mean, into, out_of, pre, var)
         unit, unit_var = units.moments(mean, var)
         gain, rest = units.linear_and_rest(mean, pre)
         if not units.exact:
@@ -67,13 +67,17 @@ class Dense(GaussianState):
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
         from pesn.statespace.kernels import affine_dense  # here, not above: it brings numba
 
-        moved = K @ self.cov
-        own = moved @ transpose(K)
+        moved, crossed, values = K @ self.cov, K @ self.cross, times(K, self.mean) + k
+        own = moved @ K.mT
         if noise_root is not None:
-            own = own + noise_root @ transpose(noise_root)
-        new, factor = np.empty(self.cov.shape), np.empty(own.shape[:-1])
-        affine_dense(flat(self.cov), flat(moved), flat(own), rows.start, FARTHEST, flat(new), flat(factor, 1))
-        return self._replaced(cov=new, **self._affine_mean_and_cross(rows, K, k, factor))
+            own = own + noise_root @ noise_root.mT
+        mean, new, cross = self.mean.copy(), np.empty(self.cov.shape), np.empty(self.cross.shape)
+        affine_dense(
+            flat(self.cov), flat(self.cross), flat(moved), flat(own), flat(crossed), rows.start, FARTHEST,
+            flat(values, 1), flat(new), flat(cross),
+        )  # fmt: skip
+        mean[..., rows] = values
+        return self._replaced(mean=mean, cov=new, cross=cross)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Dense:  # noqa: D102
         new = self.cov.copy()

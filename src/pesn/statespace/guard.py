@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ Array = npt.NDArray[np.float64]
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Bounds:
     """y, the first d entries of x, as its long run allows: ``center`` and ``width`` (d,), mean and deviation there; its range.
 
     - Beyond twice the deviation of y in training, y's deviation is cut to it, and its mean drawn in as an observation that
@@ -35,6 +37,12 @@ class Bounds(NamedTuple):
     kinematic: npt.NDArray[np.bool_]
     widen: bool = True
 
+    @cached_property
+    def _edges(self) -> tuple[Array, Array, Array]:
+        """The least and the largest mean, and the largest deviation, of which nothing need be said."""
+        reach = np.maximum(self.high - self.low, _WIDEST * self.width)
+        return self.low - reach, self.high + reach, _WIDEST * self.width
+
     def __call__(
         self, state: GaussianState, before: Array, observed: bool = False
     ) -> tuple[GaussianState, Array, npt.NDArray[np.bool_]]:
@@ -44,15 +52,15 @@ class Bounds(NamedTuple):
         """
         d = len(self.center)
         rows = slice(0, d)
-        mean, var = state.mean[..., rows], np.diagonal(state.covariance_of(rows), axis1=-2, axis2=-1)
-        std, away = np.sqrt(np.maximum(var, 0.0)), mean - self.center
-        reach = np.maximum(self.high - self.low, _WIDEST * self.width)
-        if ((std <= _WIDEST * self.width) & (mean >= self.low - reach) & (mean <= self.high + reach)).all():
+        mean, std = state.mean[..., rows], np.sqrt(np.maximum(state.covariance_of(rows).diagonal(0, -2, -1), 0.0))
+        least, most, widest = self._edges
+        if ((std <= widest) & (mean >= least) & (mean <= most)).all():
             return state, np.ones(mean.shape), np.zeros(mean.shape, bool)
+        away = mean - self.center
         anywhere = self.kinematic | observed
-        widest = np.where(anywhere, np.maximum(_WIDEST * self.width, 0.5 * np.abs(away)), _WIDEST * self.width)
+        widest = np.where(anywhere, np.maximum(widest, 0.5 * np.abs(away)), widest)
         factor = np.minimum(1.0, widest / np.maximum(std, self.width))
-        outside = (mean < np.minimum(self.low - reach, before)) | (mean > np.maximum(self.high + reach, before))
+        outside = (mean < np.minimum(least, before)) | (mean > np.maximum(most, before))
         left = outside & ~anywhere
         if np.all(factor == 1.0) and not left.any():
             return state, factor, left

@@ -13,6 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from pesn._support.jit import jit
+from pesn.moments.mehler import mirror
 
 __all__ = ["affine_dense", "enter_dense", "move_cross", "move_dense", "sparse_times", "symmetrize_psd"]
 
@@ -71,11 +72,11 @@ _row_times_32, _row_times_16, _row_times_8, _row_times_1 = (_row_times(n) for n 
 
 
 @jit()
-def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
-    """Out (r, s) = W x for x (n, s)."""
+def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array, upper: bool) -> None:
+    """Out (r, s) = W x for x (n, s); ``upper``: of row i only the columns from i on, and some before."""
     width = x.shape[1]
     for i in range(indptr.size - 1):
-        start, stop, column = indptr[i], indptr[i + 1], 0
+        start, stop, column = indptr[i], indptr[i + 1], 8 * (i // 8) if upper else 0
         while column + 32 <= width:
             _row_times_32(indices, data, start, stop, x, column, out, i)
             column += 32
@@ -97,37 +98,46 @@ def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array
 def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
     """Out (B, r, s) = W x for x (B, n, s)."""
     for b in range(x.shape[0]):
-        _rows_times(indptr, indices, data, x[b], out[b])
+        _rows_times(indptr, indices, data, x[b], out[b], False)
+
+
+@jit()
+def _mend_upper(cov: Array, var: Array) -> None:
+    """``cov`` (n, n) from its upper triangle, without what rounding left: no variance negative, no correlation beyond 1."""
+    n = var.size
+    std = np.empty(n)
+    for i in range(n):
+        var[i] = max(cov[i, i], 0.0)
+        std[i] = np.sqrt(var[i])
+    for i in range(n):
+        cov[i, i] = var[i]
+        for j in range(i + 1, n):
+            most = std[i] * std[j]
+            cov[i, j] = min(max(cov[i, j], -most), most)
+    mirror(cov)
 
 
 @jit()
 def symmetrize_psd(cov: Array) -> Array:
     """Variances (B, n) of ``cov`` (B, n, n), mended in place: symmetric, no variance negative, no correlation beyond 1."""
-    batch, n = cov.shape[0], cov.shape[1]
-    var, std = np.empty((batch, n)), np.empty(n)
-    for b in range(batch):
-        for i in range(n):
-            var[b, i] = max(cov[b, i, i], 0.0)
-            std[i] = np.sqrt(var[b, i])
+    n = cov.shape[1]
+    var = np.empty(cov.shape[:2])
+    for b in range(cov.shape[0]):
         for top in range(0, n, _TILE):  # in tiles that stay in the cache
             for left in range(top, n, _TILE):
                 for i in range(top, min(top + _TILE, n)):
                     for j in range(max(left, i + 1), min(left + _TILE, n)):
-                        value, most = 0.5 * cov[b, i, j] + 0.5 * cov[b, j, i], std[i] * std[j]
-                        value = min(max(value, -most), most)
-                        cov[b, i, j] = value
-                        cov[b, j, i] = value
-        for i in range(n):
-            cov[b, i, i] = var[b, i]
+                        cov[b, i, j] = 0.5 * cov[b, i, j] + 0.5 * cov[b, j, i]
+        _mend_upper(cov[b], var[b])
     return var
 
 
 @jit()
 def enter_dense(
     indptr: Array, indices: Array, data: Array, bias: Array, mean: Array, cov: Array, a: Array, into: Array, out_of: Array,
-    pre: Array,
-) -> Array:  # fmt: skip
-    """a = A x + b for x (B, n) with ``mean`` and ``cov``: its mean (B, r), Cov(a, x), Cov(x, a), Cov(a); variances (B, r)."""
+    pre: Array, var: Array,
+) -> None:  # fmt: skip
+    """a = A x + b for x (B, n) with ``mean`` and ``cov``: its mean (B, r), Cov(a, x), Cov(x, a), Cov(a), variances (B, r)."""
     n, size = cov.shape[1], bias.size
     for b in range(cov.shape[0]):
         for i in range(size):
@@ -135,14 +145,13 @@ def enter_dense(
             for j in range(indptr[i], indptr[i + 1]):
                 total += data[j] * mean[b, indices[j]]
             a[b, i] = total + bias[i]
-        _rows_times(indptr, indices, data, cov[b], into[b])
+        _rows_times(indptr, indices, data, cov[b], into[b], False)
         for top in range(0, size, _TILE):
             for j in range(n):
                 for i in range(top, min(top + _TILE, size)):
                     out_of[b, j, i] = into[b, i, j]
-        _rows_times(indptr, indices, data, out_of[b], pre[b])
-    var: Array = symmetrize_psd(pre)
-    return var
+        _rows_times(indptr, indices, data, out_of[b], pre[b], True)
+        _mend_upper(pre[b], var[b])
 
 
 @jit()
@@ -158,24 +167,21 @@ def move_dense(
     for b in range(cov.shape[0]):
         for i in range(size):
             slope[i] = leak * gain[b, i]
-        for i in range(n):
+        for i in range(n):  # the upper triangle
             if first <= i < last:
                 own, k = slope[i - first], i - first
-                for j in range(n):
+                for j in range(i, n):
                     new[b, i, j] = keep * cov[b, i, j] + own * into[b, k, j]
-                for j in range(size):
+                for j in range(k, size):
                     linear = keep * (new[b, i, first + j] + slope[j] * out_of[b, i, j])
                     new[b, i, first + j] = linear + own * pre[b, k, j] * slope[j] + square * rest[b, k, j]
             else:
-                for j in range(n):
+                for j in range(i, n):
                     new[b, i, j] = cov[b, i, j]
-                for j in range(size):
-                    new[b, i, first + j] = keep * cov[b, i, first + j] + slope[j] * out_of[b, i, j]
-        for top in range(first, last, _TILE):  # one half is the other's mirror image, to the last bit
-            for left in range(top, last, _TILE):
-                for i in range(top, min(top + _TILE, last)):
-                    for j in range(max(left, i + 1), min(left + _TILE, last)):
-                        new[b, j, i] = new[b, i, j]
+                if i < first:
+                    for j in range(size):
+                        new[b, i, first + j] = keep * cov[b, i, first + j] + slope[j] * out_of[b, i, j]
+        mirror(new[b])
 
 
 @jit()
@@ -187,7 +193,7 @@ def move_cross(
     size, keep = gain.shape[1], 1.0 - leak
     into = np.empty((size, width))
     for b in range(batch):
-        _rows_times(indptr, indices, data, cross[b], into)
+        _rows_times(indptr, indices, data, cross[b], into, False)
         for i in range(n):
             for j in range(width):
                 new[b, i, j] = cross[b, i, j]
@@ -198,37 +204,47 @@ def move_cross(
 
 
 @jit()
-def affine_dense(cov: Array, moved: Array, own: Array, first: int, farthest: float, new: Array, factor: Array) -> None:
-    """Cov(x) (B, n, n) after x[rows] ← K x + noise, rows from ``first``: moved = K Cov(x) (B, r, n), own = Cov(K x + noise).
+def affine_dense(
+    cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, farthest: float, values: Array, new: Array,
+    new_cross: Array,
+) -> None:  # fmt: skip
+    """Cov(x) (B, n, n) and Cov(x, past) (B, n, s) after x[rows] ← K x + noise, rows from ``first``; ``values`` are its means.
 
-    Rounding must not make a covariance larger than the deviations allow: where these nearly vanish, that would grow. ``factor``
-    (B, r) brings deviations beyond ``farthest`` back to it.
+    ``moved`` = K Cov(x) (B, r, n), ``own`` = Cov(K x + noise), ``crossed`` = K Cov(x, past). Rounding must not make a covariance
+    larger than the deviations allow: where these nearly vanish, that would grow. A loop that diverges stops at ``farthest``
+    instead of turning into infinities and NaN: means are cut, deviations scaled, and no covariance with the past exceeds what
+    two such deviations allow.
     """
-    batch, n, size = cov.shape[0], cov.shape[1], own.shape[1]
-    last, std, deviation = first + size, np.empty(n), np.empty(size)
-    for b in range(batch):
+    n, size, past = cov.shape[1], own.shape[1], cross.shape[2]
+    last, std, deviation, factor = first + size, np.empty(n), np.empty(size), np.empty(size)
+    for b in range(cov.shape[0]):
         for j in range(n):
             std[j] = np.sqrt(max(cov[b, j, j], 0.0))
         for i in range(size):
             deviation[i] = np.sqrt(max(own[b, i, i], 0.0))
-            factor[b, i] = min(1.0, farthest / max(deviation[i], 1.0))
+            factor[i] = min(1.0, farthest / max(deviation[i], 1.0))
+            values[b, i] = min(max(values[b, i], -farthest), farthest)
         for i in range(n):
             if i < first or i >= last:
                 for j in range(n):
                     new[b, i, j] = cov[b, i, j]
+                for j in range(past):
+                    new_cross[b, i, j] = cross[b, i, j]
         for i in range(size):
             row = first + i
             for j in range(n):
                 most = deviation[i] * std[j]
-                value = factor[b, i] * min(max(moved[b, i, j], -most), most)
+                value = factor[i] * min(max(moved[b, i, j], -most), most)
                 new[b, row, j] = value
                 new[b, j, row] = value
+            for j in range(past):
+                new_cross[b, row, j] = factor[i] * min(max(crossed[b, i, j], -farthest * farthest), farthest * farthest)
         for i in range(size):
             row = first + i
-            new[b, row, row] = factor[b, i] * max(own[b, i, i], 0.0) * factor[b, i]
+            new[b, row, row] = factor[i] * max(own[b, i, i], 0.0) * factor[i]
             for j in range(i + 1, size):
                 most = deviation[i] * deviation[j]
                 value = 0.5 * own[b, i, j] + 0.5 * own[b, j, i]
-                value = factor[b, i] * min(max(value, -most), most) * factor[b, j]
+                value = factor[i] * min(max(value, -most), most) * factor[j]
                 new[b, row, first + j] = value
                 new[b, first + j, row] = value

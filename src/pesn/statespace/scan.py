@@ -121,8 +121,8 @@ def _steps(
                 # where variances nearly vanish, rounding of larger numbers must not make a covariance that no deviations allow
                 std[..., k, :] = np.sqrt(np.maximum(_diagonal(info.cov), 0.0))
                 most = std[..., k, :, None, None] * std[..., None, :k, :]
-                past = np.clip(state.covariance_with_past(y)[..., older:].reshape(*batch, d, k, d), -most, most)
-                between[..., k, :, :k, :] = past
+                past = state.covariance_with_past(y)[..., older:].reshape(*batch, d, k, d)
+                between[..., k, :, :k, :] = np.minimum(np.maximum(past, -most), most)
                 state = state.remember(y)
         if observations is not None:
             noise = None if observation_cov is None else observation_cov[..., k, :, :]
@@ -134,8 +134,9 @@ def _steps(
             if stops:
                 break
     if between is not None:  # the upper triangle: what lies after a row
-        for k in range(steps):
-            between[..., :k, :, k, :] = np.moveaxis(between[..., k, :, :k, :], -3, -1)
+        flat = between.reshape(*batch, steps * d, steps * d)
+        for row in range(0, steps * d, d):
+            flat[..., :row, row : row + d] = flat[..., row : row + d, :row].mT
     done = (*all_of, slice(0, k + 1 if steps else 0))
     parts, probed = ({name: value[done] for name, value in found.items()} for found in (parts, probed))
     futures = np.stack(members, axis=len(batch)) if members else None
@@ -143,7 +144,7 @@ def _steps(
 
 
 def _diagonal(a: Array) -> Array:
-    return np.diagonal(a, axis1=-2, axis2=-1)
+    return a.diagonal(0, -2, -1)
 
 
 def concatenate(paths: list[Path]) -> Path:
