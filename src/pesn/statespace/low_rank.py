@@ -19,6 +19,7 @@ __all__ = ["LowRank"]
 
 Array = npt.NDArray[np.float64]
 _SKETCH = 8  # directions in which what the units have to themselves is followed
+_DEPENDENT = 1e-10  # of a row's length: it lies in the span of others if it has no more beside them
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,15 +244,34 @@ def truncate(F: Array, own: Array, p: int, compression: Compression, exact: Arra
         return F, own
     h = F[..., p:, :]
     seen = np.concatenate([F[..., :p, :], compression.basis.T @ h] + ([] if exact is None else [exact @ h]), axis=-2)
-    first = np.linalg.qr(transpose(seen))[0]
+    first = _span(seen)
     gram = transpose(h) @ h
     # the columns that c and the basis hang on come first; the others by their size, apart from these, which go below 0
     apart = gram - first @ (transpose(first) @ gram)
     apart -= (apart @ first + np.trace(gram, axis1=-2, axis2=-1)[..., None, None] * first) @ transpose(first)
     _, vectors = np.linalg.eigh(symmetric(apart))
-    turned = F @ np.concatenate([first, vectors[..., ::-1][..., : max(width - first.shape[-1], 0)]], axis=-1)
+    room = np.maximum(width - first.any(axis=-2).sum(axis=-1), 0)  # of each state of a batch, as if it were alone
+    vectors = vectors[..., ::-1][..., : room.max()] * (np.arange(room.max()) < room[..., None])[..., None, :]
+    turned = _packed(F @ np.concatenate([first, vectors], axis=-1))
     lost = np.einsum("...ij,...ij->...i", h, h) - np.einsum("...ij,...ij->...i", turned[..., p:, :], turned[..., p:, :])
     return turned, own + np.maximum(lost, 0.0)
+
+
+def _span(rows: Array) -> Array:
+    """Orthonormal columns (…, k, s) that span ``rows`` (…, s, k), in their order.
+
+    A row that those before it make up adds no direction: what QR would put in its place is rounding. Of a batch, states with
+    fewer directions have columns of zeros behind them.
+    """
+    directions, triangle = np.linalg.qr(transpose(rows))
+    live = np.abs(triangle.diagonal(0, -2, -1)) > _DEPENDENT * np.sqrt(np.vecdot(rows, rows)[..., : triangle.shape[-2]])
+    if live.all() or rows.shape[-2] >= rows.shape[-1]:
+        return directions
+    count = live.sum(axis=-1)
+    order = np.argsort(~live, axis=-1, kind="stable")[..., : count.max(initial=0)]
+    there = np.arange(order.shape[-1]) < count[..., None]
+    rows = np.take_along_axis(rows, order[..., None], axis=-2) * there[..., None]
+    return np.linalg.qr(transpose(rows))[0] * there[..., None, :]
 
 
 def _directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:

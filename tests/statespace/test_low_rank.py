@@ -1,0 +1,64 @@
+"""Claim: what a factor is cut to follows from the factor, not from how its last digits were rounded."""
+
+import numpy as np
+import pytest
+
+from pesn.statespace.cell import Compression
+from pesn.statespace.low_rank import LowRank, truncate
+
+P, N, K = 4, 30, 40
+
+
+def _factor(seed, dependent):
+    """F whose rows of c are a combination of others, twice the same, or 0, as kinematics, feedback and known inputs make them."""
+    rng = np.random.default_rng(seed)
+    F = rng.normal(size=(P + N, K)) * np.geomspace(1.0, 1e-3, K)
+    for row, of in dependent.items():
+        F[row] = sum((weight * F[other] for other, weight in of.items()), np.zeros(K))
+    return F
+
+
+DEPENDENT = ({1: {0: 2.0}}, {2: {}}, {1: {}, 3: {0: 0.3, 2: -1.0}}, {})
+COMPRESSION = Compression(12, np.linalg.qr(np.random.default_rng(9).normal(size=(N, 2)))[0])
+
+
+def _cov(F, own):
+    return F @ F.T + np.diag(np.concatenate([np.zeros(P), own]))
+
+
+@pytest.mark.parametrize("dependent", DEPENDENT, ids=str)
+def test_rounding_does_not_choose_what_is_kept(dependent):
+    F, own = _factor(0, dependent), np.full(N, 0.1)
+    noise = 1e-13 * np.random.default_rng(1).normal(size=F.shape)
+    here, beside = (_cov(*truncate(f, own, P, COMPRESSION)) for f in (F, F * (1.0 + noise)))
+    np.testing.assert_allclose(here, beside, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dependent", DEPENDENT, ids=str)
+def test_what_is_carried_and_read_out_loses_nothing(dependent):
+    F, own = _factor(0, dependent), np.full(N, 0.1)
+    cut, left = truncate(F, own, P, COMPRESSION)
+    assert cut.shape[1] <= max(COMPRESSION.rank, P + COMPRESSION.rank // 2)
+    np.testing.assert_allclose(cut @ cut[:P].T, F @ F[:P].T, atol=1e-12)
+    np.testing.assert_allclose(cut @ (cut[P:].T @ COMPRESSION.basis), F @ (F[P:].T @ COMPRESSION.basis), atol=1e-12)
+    np.testing.assert_allclose(np.diag(_cov(cut, left)), np.diag(_cov(F, own)), atol=1e-12)
+
+
+def test_a_batch_is_its_states_whichever_rows_are_dependent():
+    F, own = np.stack([_factor(i, dependent) for i, dependent in enumerate(DEPENDENT)]), np.full((len(DEPENDENT), N), 0.1)
+    factors, left = truncate(F, own, P, COMPRESSION)
+    width = max(COMPRESSION.rank, P + COMPRESSION.rank // 2)
+    for i in range(len(DEPENDENT)):
+        alone = truncate(F[i], own[i], P, COMPRESSION)
+        np.testing.assert_allclose(_cov(factors[i], left[i]), _cov(*alone), atol=1e-12)
+    assert factors.shape[-1] <= width
+
+
+def test_a_trace_is_that_of_the_product():
+    rng = np.random.default_rng(4)
+    A = rng.normal(size=(P + N, P + N))
+    A = A @ A.T
+    F, own = rng.normal(size=(3, P + N, 5)), rng.uniform(size=(3, N))
+    state = LowRank(np.zeros((3, P + N)), P, np.zeros((3, P + N, 0)), F, own)
+    expected = [np.trace(A @ _cov(f, o)) for f, o in zip(F, own, strict=True)]
+    np.testing.assert_allclose(state.trace(A), expected, rtol=1e-12)
