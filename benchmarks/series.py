@@ -219,12 +219,12 @@ def judged(name: str, series: Series, tune: int = 0) -> Row:
         outcome = run(Request(file, horizon=series.horizon, tune=tune, tune_seconds=600.0, levels=LEVELS))
         seconds = time.process_time() - begun
     assert outcome.backtest is not None
-    scores = outcome.backtest.scores
+    methods = outcome.backtest.methods
     ratio = {
-        rival: float(np.mean(scores["pesn"].crps / scores[rival].crps)) if rival in scores else float("nan")
+        rival: float(np.mean(methods["pesn"].crps() / methods[rival].crps())) if rival in methods else float("nan")
         for rival in ("persistence", "seasonal-naive")
     }
-    cover = tuple(scores["pesn"].coverage[level] for level in LEVELS)
+    cover = tuple(methods["pesn"].coverage(level) for level in LEVELS)
     from pesn.series import summary
 
     model = f"{summary.sentences(outcome)['model']}; season {outcome.season.rows}"

@@ -9,7 +9,6 @@ from sklearn.base import clone
 from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
 from pesn.forecasting.context import ContextFilter
 from pesn.forecasting.training import Trained
-from pesn.reservoir.closed_loop import PARTS
 from pesn.statespace import rollout
 
 T = np.arange(400.0)
@@ -187,7 +186,7 @@ def test_an_update_is_that_of_loops_made_anew(covariance, monkeypatch):
     fast = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
     slow = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
     fast.update(rows, KNOWN[300:330])
-    anew = lambda loop, readout, errors: slow._loop(PARTS, Trained(readout, errors, slow._start))  # noqa: E731
+    anew = lambda loop, readout, errors: slow._loop(Trained(readout, errors, slow._start))  # noqa: E731
     monkeypatch.setattr("pesn.reservoir.closed_loop.ClosedLoop.with_readout", anew)
     slow.update(rows, KNOWN[300:330])
     horizon = 1 if covariance == "diagonal" else 5

@@ -4,7 +4,7 @@ with the best score is found, and no larger one is tried than is needed to know.
 import numpy as np
 import pytest
 
-from pesn.learning.calibration import LEADS, factors, search
+from pesn.learning.calibration import LEADS, SCALES, by_lead, factors, search
 from pesn.metrics import crps_gaussian
 
 
@@ -75,6 +75,22 @@ def test_factors_have_bounds(ratio):
     assert (found <= 10.0 + 1e-12).all()
 
 
+@pytest.mark.parametrize("leads", [1, 4, 11])
+def test_beyond_what_was_judged_the_last_factor_holds(leads):
+    wrong, std = drawn(3000, true=2.0)
+    found = factors(wrong[:, :leads], std[:, :leads])
+    np.testing.assert_allclose(found, 2.0, rtol=0.05)
+    np.testing.assert_array_equal(found[leads:] if leads == 1 else found[13:], found[-1])
+    np.testing.assert_array_equal(by_lead(found, LEADS + 5), [*found, *[found[-1]] * 5])
+
+
+def test_what_is_missing_is_left_out():
+    wrong, std = drawn(200, true=2.0)
+    holes = np.where(np.arange(200)[:, None, None] % 2, np.nan, wrong)
+    halves = factors(wrong[::2], std[::2])
+    np.testing.assert_allclose(np.log(factors(holes, std)), np.log(halves) * (200 / 210) / (100 / 110))
+
+
 # ---------------------------------------------------------------- process noise
 
 
@@ -87,7 +103,7 @@ def test_the_best_share_is_found_by_its_score():
         tried.append(share)
         return crps_gaussian(wrong, np.zeros_like(wrong), np.full_like(wrong, np.sqrt(share + 1e-6)))
 
-    assert search(score) == 1e-3  # 0.032²
+    assert search(score, SCALES) == 1e-3  # 0.032²
     assert tried == [0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
 
 
@@ -98,7 +114,7 @@ def test_nothing_is_tried_beyond_the_first_that_is_worse():
         tried.append(share)
         return np.full((3, LEADS, 1), 1.0 + share)
 
-    assert search(score) == 0.0
+    assert search(score, SCALES) == 0.0
     assert tried == [0.0, 1e-6]
 
 
@@ -111,4 +127,4 @@ def test_every_column_counts_alike():
         result[..., 1] = 1e-6 * (0.5 if share > 0.0 else 1.0)
         return result
 
-    assert search(score) == 1e-6
+    assert search(score, SCALES) == 1e-6

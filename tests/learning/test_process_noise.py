@@ -63,7 +63,7 @@ def test_the_origins_of_a_batch_are_free_runs_one_by_one(monkeypatch, form, nois
     states = run(RESERVOIR, z, feedback=targets)[0]
     start, loop, washout = learn([(z, states, 50)]), a_loop(form), 50
     scores = []
-    monkeypatch.setattr(module, "search", lambda score: scores.append(score) or 0.0)
+    monkeypatch.setattr(module, "search", lambda score, _: scores.append(score) or 0.0)
     search_open_loop(loop, start, noise, z, targets, 1e-6, washout)
     readout = solve(Gram(15, 2).add(features(z, states)[washout:800], targets[washout:800]), 1e-6)
     origins = np.linspace(800, 1000 - LEADS - 1, 200 // LEADS).astype(int)

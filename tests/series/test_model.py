@@ -5,11 +5,12 @@ import warnings
 import numpy as np
 import pytest
 
+from pesn.forecasting.forecaster import Forecaster
 from pesn.series import model as models
-from pesn.series.backtest import Ahead, ahead, came, judge, naive, origins
-from pesn.series.choosing import Rolled, Trial, candidates, choose, returns
-from pesn.series.model import Recipe, bridged, fit, forecast
-from pesn.series.season import NONE, Season
+from pesn.series.backtest import naive, origins
+from pesn.series.choosing import Trial, candidates, choose, is_stationary
+from pesn.series.model import Recipe, bridged, fit, forecast, look_back
+from pesn.series.season import NONE, Season, phase_inputs
 
 NOTHING = np.zeros((400, 0))
 
@@ -107,7 +108,7 @@ def test_the_past_is_all_that_a_forecast_sees():
     other = y.copy()
     other[100:] = 1e3
     model = fit(Recipe(difference=1, n_units=10), y[:80], NOTHING[:80], NONE)
-    one, two = (ahead(model, rows, NOTHING[:120], [90, 100], 5) for rows in (y, other))
+    one, two = (look_back(model, rows, NOTHING[:120], [90, 100], 5) for rows in (y, other))
     np.testing.assert_array_equal(one.mean[1], two.mean[1])
     for season in (None, Season(4, 4.0)):
         a, b = (naive(rows, [90, 100], 5, 80, season) for rows in (y, other))
@@ -131,9 +132,8 @@ def test_naive_rivals_by_hand():
 def test_scores_by_hand():
     y = np.arange(12.0)[:, None]
     got = naive(y, [6, 8], 2, 6)
-    scores = judge(got, came(y, [6, 8], 2), (0.5, 0.9))
-    assert scores.mae[0] == 1.5  # 1 and 2 rows on
-    assert scores.coverage == {0.5: 0.0, 0.9: 1.0}  # deviations are 1 and 2: an error of 1 σ
+    assert got.mae()[0] == 1.5  # 1 and 2 rows on
+    assert (got.coverage(0.5), got.coverage(0.9)) == (0.0, 1.0)  # deviations are 1 and 2: an error of 1 σ
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -153,12 +153,11 @@ def test_trend_and_season_are_learnt_by_what_is_chosen():
     recipe = choose(Trial(y[:190], NOTHING[:190], season, 12))
     model = fit(recipe, y[:190], NOTHING[:190], season)
     places = np.arange(190, 228, 3)
-    truth = came(y, places, 12)
-    ours = judge(ahead(model, y, NOTHING[:240], places, 12), truth, (0.8, 0.95))
-    rival = judge(naive(y, places, 12, 190, season), truth, (0.8,))
-    assert ours.crps[0] < 0.8 * rival.crps[0]  # the rival has twice the noise's variance, and no trend
-    assert ours.coverage[0.8] > 0.6
-    assert ours.coverage[0.95] > 0.85
+    ours = look_back(model, y, NOTHING[:240], places, 12)
+    rival = naive(y, places, 12, 190, season)
+    assert ours.crps()[0] < 0.8 * rival.crps()[0]  # the rival has twice the noise's variance, and no trend
+    assert ours.coverage(0.8) > 0.6
+    assert ours.coverage(0.95) > 0.85
 
 
 def test_candidates_suit_the_rows():
@@ -183,23 +182,46 @@ def test_what_returns_is_what_statsmodels_says():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of another shape of the result to come
             statistic = adfuller(y, maxlag=5, autolag=None, regression="c")[0]
-        agreed.append(returns(y) == (statistic < -2.86))
+        agreed.append(is_stationary(y) == (statistic < -2.86))
     assert all(agreed)
 
 
-class Known(Trial):
-    """Forecasts whose deviations are off by a known factor."""
+def returning(n, seed=0):
+    """A season of twelve rows and noise that returns: 0.7 of it stays from row to row."""
+    rng, x = np.random.default_rng(seed), np.zeros(n)
+    for k in range(1, n):
+        x[k] = 0.7 * x[k - 1] + rng.normal()
+    return (3.0 * np.sin(2.0 * np.pi * np.arange(n) / 12.0) + x)[:, None]
 
-    def rolled(self, recipe, *, earlier=False):
-        wrong = np.random.default_rng(0).normal(size=(400, 5, 1))
-        given = Ahead(np.zeros_like(wrong), np.full_like(wrong, 0.5 if earlier else 2.0))
-        return Rolled(given, wrong, 24.0)
+
+@pytest.mark.parametrize("recipe", [Recipe(n_units=12), Recipe(n_units=12, harmonics=2, target="change", ridge=0.1)])
+def test_a_recipe_without_preparation_is_the_forecaster(recipe):
+    y, season = returning(140), Season(12, 12.0)
+    ours = forecast(fit(recipe, y, NOTHING[:140], season, seed=3, calibrate=True), y, NOTHING[:140], NOTHING[:24])
+    X = phase_inputs(season, 1, 140 + 23, recipe.harmonics)  # a row is driven by the phase of the next
+    forecaster = Forecaster(recipe.network(1 + X.shape[1], seed=3), target=recipe.target)
+    theirs = forecaster.fit(y, X[:140]).forecast(24, (y, X[:139]), X[139:]) if X.size else forecaster.fit(y).forecast(24, y)
+    assert np.ptp(forecaster.calibration_) > 0.0
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ours.std, theirs.std, rtol=1e-9)
 
 
-def test_width_widens_at_once_and_narrows_with_care():
-    trial = Known(np.zeros((50, 1)), np.zeros((50, 0)), NONE, 5)
-    assert trial.width(Recipe(), unseen=True) == pytest.approx(2.0, rel=0.05)
-    assert trial.width(Recipe()) == pytest.approx(0.5 ** (24.0 / (24.0 + 8.0)), rel=0.05)  # as if eight more had been right
+def test_both_ways_of_calibrating_are_one(monkeypatch):
+    """The forecaster's own, from its closed loop, and that of whole forecasts from the same kind of origins."""
+    y, recipe = returning(400), Recipe(n_units=20, ridge=1e-2)
+    own = fit(recipe, y, NOTHING, NONE, calibrate=True)
+    monkeypatch.setattr(Recipe, "plain", False)
+    other = fit(recipe, y, NOTHING, NONE, calibrate=True)
+    assert (own.calibration == 1.0).all()
+    assert (other.forecaster.calibration_ == 1.0).all()
+    np.testing.assert_allclose(other.factors(), own.factors(), rtol=0.15)  # the same rows, other origins among them
+
+
+def test_deviations_of_a_random_walk_grow_as_they_should():
+    y = np.cumsum(np.random.default_rng(0).normal(size=(300, 1)), axis=0)
+    model = fit(Recipe(difference=1, n_units=10, ridge=3.0), y, NOTHING[:300], NONE, calibrate=True)
+    ahead = forecast(model, y, NOTHING[:300], NOTHING[:20])
+    np.testing.assert_allclose(ahead.std[:, 0], np.sqrt(np.arange(1.0, 21.0)), rtol=0.25)
 
 
 def test_unseen_forecasts_end_before_those_that_picked():
@@ -209,8 +231,8 @@ def test_unseen_forecasts_end_before_those_that_picked():
     changed = y.copy()
     changed[84:] += 100.0  # all that scores are made of
     other = Trial(changed, NOTHING[:120], NONE, 6)
-    assert trial.width(recipe, unseen=True) == other.width(recipe, unseen=True)
-    assert trial.width(recipe) != other.width(recipe)
+    assert trial.score(recipe, unseen=True) == other.score(recipe, unseen=True)
+    assert trial.score(recipe) != other.score(recipe)
 
 
 class Unlike(Trial):

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from pesn.forecasting.arguments import Columns
 from pesn.forecasting.futures import Futures
-from pesn.learning.calibration import LEADS
+from pesn.learning.calibration import by_lead
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import GaussianState, rollout
 
-__all__ = ["look_ahead"]
+__all__ = ["calibration_factors", "look_ahead"]
 
 Array = npt.NDArray[np.float64]
 _WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
@@ -46,12 +46,10 @@ def look_ahead(
         name = f"y{column}" if columns.names is None else columns.names[column]
         _log.warning("the forecast of %s left the range of training at step %d of %d: held there", name, step + 1, len(u))
     std = np.sqrt(np.einsum("kii->ki", path.cov))
-    factor = calibration[np.minimum(np.arange(len(u)), LEADS - 1)][:, None] * np.ones_like(std)
+    share = None
     if own is not None:
         share = np.divide(np.einsum("kii->ki", own), np.square(std), out=np.ones_like(std), where=std > 0.0)
-        factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
-    most = np.divide(_WIDEST * columns.prior.y_std, std, out=np.ones_like(std), where=std > 0.0)
-    factor = np.minimum(factor, np.maximum(most, 1.0))
+    factor = calibration_factors(std, calibration, columns.prior.y_std, share)
     mean, scale = columns.scale.undo(path.mean), columns.scale.y_std
     result: dict[str, Any] = {
         "mean": mean,
@@ -66,3 +64,15 @@ def look_ahead(
     over_time *= joint_factor[:, None]  # in place: it is the largest array of all
     over_time *= joint_factor
     return {**result, "joint": over_time}
+
+
+def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
+    """Factors of deviations (…, horizon, d), from those of 20 leads: none makes one larger than three in training (d,).
+
+    ``share`` (…, horizon, d) of the variances is calibrated; None: all of them.
+    """
+    factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
+    if share is not None:
+        factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
+    most = np.divide(_WIDEST * training_std, std, out=np.ones_like(std), where=std > 0.0)
+    return np.minimum(factor, np.maximum(most, 1.0))

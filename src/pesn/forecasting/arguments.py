@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pesn._support.checks import flag, whole_number
 from pesn._support.types import TableLike
-from pesn.forecasting.alignment import align, rows_ahead
+from pesn.forecasting.alignment import align, index_of, rows_ahead
 from pesn.forecasting.context import Uncertainty
 from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of
 from pesn.forecasting.time_index import TimeIndex
@@ -52,14 +52,19 @@ class Columns(NamedTuple):
         """u."""
         return len(self.scale.x_mean)
 
-    def more(self, y: TableLike, X: TableLike | None, after: TimeIndex | None) -> Rows:
-        """Rows that go on ``after`` those seen, with X (T, u)."""
+    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, Any]:
+        """Rows with X (T, u), and their labels (T,), which keep the rule of the rows seen; None where there are none."""
+        rows = self.more(y, X, None, learnt=time)
+        return rows, None if rows.time is None else rows.time.at(index_of(y)[0]).onwards(len(rows.y))
+
+    def more(self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None) -> Rows:
+        """Rows that go on ``after`` those seen, with X (T, u); None: anywhere."""
         self._check_names("y", y)
         self._check_names("X", X, "X")
         rows = as_matrix("y", y, None, len(self.scale.y_mean))
         if X is None and self.n_known:
             raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
-        layout = align(y, X, [slice(0, len(rows))], after=after)
+        layout = align(y, X, [slice(0, len(rows))], after=after, learnt=learnt)
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known)
         rows, known = self._near("y", rows, "X", known)
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)

@@ -61,9 +61,9 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
 
     def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
         """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
-        return self._loop(tuple(parts))
+        return self._loop(parts=tuple(parts))
 
-    def _loop(self, parts: tuple[str, ...], model: Trained | None = None, noise_scale: float | None = None) -> ClosedLoop:
+    def _loop(self, model: Trained | None = None, noise_scale: float | None = None, parts: tuple[str, ...] = PARTS) -> ClosedLoop:
         esn, prior = self.esn_, self.usual_
         model = Trained(esn.readout_, self.errors_, self._start) if model is None else model
         kinematic = np.isin(np.arange(self.n_columns_), self.rest_)

@@ -27,9 +27,9 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
 from pesn.forecasting.arguments import Rows, check_size
+from pesn.forecasting.backtest import backtest
 from pesn.forecasting.context import FILTERED, Uncertainty
 from pesn.forecasting.dataset import (
-    Segment,
     as_columns,
     as_kinematics,
     as_matrix,
@@ -37,18 +37,17 @@ from pesn.forecasting.dataset import (
     names_of,
     scale_of,
     segments_of,
-    train_validation_split,
     unscaled,
 )
 from pesn.forecasting.fitted import FittedForecaster
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.online import OnlineLearner
-from pesn.forecasting.selection import choose
-from pesn.forecasting.training import one_step_errors, to_learn_from, train
+from pesn.forecasting.selection import fit_network
+from pesn.forecasting.training import to_learn_from
 from pesn.gaussian import Gaussian
+from pesn.learning.backtest import Backtest
 from pesn.learning.calibration import LEADS
 from pesn.readout.ridge import PARTS, check_parts
-from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.sequences import split
 from pesn.statespace import rollout
 
@@ -64,7 +63,8 @@ class Forecaster(FittedForecaster):
     Parameters
     ----------
     esn
-        The network: a :class:`pesn.ProbabilisticESN`, which is cloned and not changed. None: one of 100 units, washout "auto".
+        The network: a :class:`pesn.ProbabilisticESN`, which is cloned and not changed. None: one of 100 units, washout
+        "auto", with the ridge that forecasts into held-back rows are best by.
     target
         What the network learns of a column: its ``"change"`` to the next row, or its ``"level"`` there.
     learn
@@ -165,30 +165,14 @@ class Forecaster(FittedForecaster):
         runs, self._time = layout.runs, layout.time
         segments = segments_of(rows, known, runs, self.learn_, self.target_ == "change")
         segments, self.output_std_ = to_learn_from(segments, network.washout, self.usual_.y_std[self.learn_])
-        z, targets = np.vstack([s.z for s in segments]), np.vstack([s.targets for s in segments])
-        self.esn_ = network.fit_in_steps(z, targets, [len(s.z) for s in segments], steps)
-        with steps.step("learning the errors"):
-            self.errors_ = one_step_errors(self.esn_, self.esn_.readout_, self._dynamics, segments)
-        self.calibration_ = np.ones(LEADS)
-        self._choose(segments, steps)
+        self.esn_ = network
+        self.errors_, self.calibration_ = fit_network(
+            network, self._dynamics, segments, self._loop, self._context_filter, steps,
+            choose_ridge=self.esn is None, calibrate=self.calibrate,
+        )  # fmt: skip
         y, u = rows[runs[-1]], known[runs[-1]]  # the last run, which forecasts go on from
         self._recent, self._recent_known = y[-FILTERED:], u[-FILTERED:]
         self._state = self._context_filter().filtered(self.loop(), y, u[:-1])
-
-    def _choose(self, segments: list[Segment], steps: Steps) -> None:
-        """Process noise and calibration, by forecasts into held-back rows of a model that has not seen them."""
-        given = self.esn_.process_noise
-        seen, held = train_validation_split(segments, LEADS + 2)
-        if not held or (given != "auto" and not self.calibrate):
-            return
-        model = train(self.esn_, self._dynamics, seen)
-        context = self._context_filter(model.start)
-
-        def loop_of(scale: float) -> ClosedLoop:
-            return self._loop(PARTS, model, scale)
-
-        scale = None if given == "auto" else self.esn_.process_noise_
-        self.esn_.process_noise_, self.calibration_ = choose(loop_of, context, held, scale, self.calibrate, steps)
 
     # ---------------------------------------------------------------- forecasting
 
@@ -259,6 +243,36 @@ class Forecaster(FittedForecaster):
             loop, calibration = self.loop(parts), np.ones(LEADS)
         result = look_ahead(loop, state, u, u_var, columns, calibration, keep, own)
         return Forecast(**result, names=self.names_, index=index, history=history)
+
+    def backtest(
+        self, y: TableLike, X: TableLike | None = None, horizon: int = LEADS, origins: int | Sequence[int] = 20
+    ) -> Backtest:
+        """Forecasts from rows of y (n, d) with X (n, u), as in ``fit``, beside what was observed: by this forecaster as it is.
+
+        Parameters
+        ----------
+        y, X
+            Rows that it was not fitted to; those it was flatter it. X is known ahead, NaN where it is not.
+        horizon
+            Rows that each forecast looks ahead.
+        origins
+            How many forecasts, evenly spread, or a list with the first row of each: the rows before it are known.
+
+        Returns
+        -------
+        Backtest
+            ``mean``, ``std`` and ``observed`` (origins, horizon, d); ``crps()``, ``mae()``, ``coverage(level)``, ``to_frame()``.
+        """
+        check_is_fitted(self, "esn_")
+        check_size(horizon, False, self.n_columns_)
+        columns = self._columns
+        given = columns.again(y, X, self._time)
+        return backtest(self.loop(), self._context_filter(), columns, self.calibration_, given, horizon, origins)
+
+    def score(self, y: TableLike, X: TableLike | None = None) -> float:
+        """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better."""
+        horizon = min(LEADS, max(len(as_matrix("y", y)) // 2, 1))
+        return -float(np.mean(self.backtest(y, X, horizon).crps() / self.scale_.y_std))
 
     # ---------------------------------------------------------------- going on
 

@@ -1,26 +1,29 @@
-"""Process noise and calibration, chosen by forecasts into held-back rows: rolling origins, all in one batch."""
+"""Ridge, process noise and calibration, chosen by forecasts into held-back rows: rolling origins, all in one batch."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.progress import Steps
+from pesn._support.types import Array
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
-from pesn.forecasting.dataset import Segment
-from pesn.learning.calibration import LEADS, SCALES, factors, search
+from pesn.forecasting.dataset import Segment, train_validation_split
+from pesn.forecasting.training import Trained, drive, one_step_errors, train
+from pesn.learning.backtest import MOST_ORIGINS, rolling_origins
+from pesn.learning.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.metrics import crps_gaussian
-from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import rollout
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
+from pesn.reservoir.initial_state import Start
 
-__all__ = ["Origin", "choose", "forecast_errors", "rolling_origins"]
+__all__ = ["Origin", "Validation", "fit_network", "origins_in"]
 
-Array = npt.NDArray[np.float64]
-_MOST_ORIGINS = 36  # held-back forecasts by which the spread is judged
+_FEWEST_LEADS = 2  # that forecasts into few held-back rows are judged by
+_LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
 
 
 class Origin(NamedTuple):
@@ -30,75 +33,115 @@ class Origin(NamedTuple):
     last: int
 
 
-def rolling_origins(segments: list[Segment]) -> list[Origin]:
-    """Rows to forecast from, spread evenly over the segments, each with 20 rows after it and some before it."""
-    places = [Origin(s, k) for s in segments for k in range(min(10, len(s.z) - LEADS), len(s.z) - LEADS + 1)]
-    chosen = np.unique(np.linspace(0, len(places) - 1, min(len(places), _MOST_ORIGINS)).astype(int))
-    return [places[i] for i in chosen]
+def origins_in(segments: list[Segment], leads: int) -> list[Origin]:
+    """Rows to forecast from, spread evenly over the segments, each with ``leads`` rows after it and some before it."""
+    places = [Origin(s, k) for s in segments for k in range(min(_LEAST_BEFORE, len(s.z) - leads), len(s.z) - leads + 1) if k >= 0]
+    return [places[i] for i in rolling_origins(0, len(places) - 1, MOST_ORIGINS)]
 
 
-def forecast_errors(loop: ClosedLoop, context: ContextFilter, origins: list[Origin]) -> tuple[Array, Array]:
-    """Errors and deviations (origins, 20, d) of forecasts; those from contexts of one length go as a batch."""
-    d = loop.dynamics.n_columns
-    wrong, std = np.empty((len(origins), LEADS, d)), np.empty((len(origins), LEADS, d))
-    groups = defaultdict(list)
-    for i, origin in enumerate(origins):
-        length = min(origin.last, FILTERED + context.washout) + 1
-        groups[length, i if context.few(length) else None].append(i)  # few rows: two starts compete, one by one
-    for (length, alone), members in groups.items():
-        rows = [(origins[i].segment, origins[i].last) for i in members]
-        y, u, ahead, after = (
-            np.stack(part)
-            for part in zip(
-                *(
-                    (
-                        s.y[k + 1 - length : k + 1],
-                        s.z[k + 1 - length : k + 1, d:],
-                        s.z[k : k + LEADS, d:],
-                        s.y[k + 1 : k + 1 + LEADS],
-                    )
-                    for s, k in rows
-                ),
-                strict=True,
-            )
-        )
-        if alone is not None:
-            y, u, ahead = y[0], u[0], ahead[0]
-        path = rollout(loop.model, context.moved(loop, y, u), ahead, moved=True)
-        wrong[members] = after - path.mean
-        std[members] = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), 0.0))
-    return wrong, std
+class Validation:
+    """Forecasts into held-back rows by models of a network's reservoir that have not seen them.
 
-
-def choose(
-    loop_of: Callable[[float], ClosedLoop],
-    context: ContextFilter,
-    segments: list[Segment],
-    scale: float | None,
-    calibrate: bool,
-    steps: Steps,
-) -> tuple[float, Array]:
-    """The scale of process noise (None: to be chosen, by CRPS) and the factors (20,) of the deviations, from held-back segments.
-
-    ``loop_of`` makes the loop of a model that has not seen them, with process noise of a scale.
+    Parameters
+    ----------
+    esn, dynamics
+        The fitted network and what its outputs mean.
+    segments
+        All rows to learn from.
+    loop_of
+        Makes the closed loop of a model, with process noise of a scale.
+    context_of
+        Makes the filter of contexts from what was learnt about starts.
     """
-    origins = rolling_origins(segments)
-    few, tried = origins[::3], {}
 
-    def score(candidate: float) -> Array:
-        tried[candidate] = wrong, std = forecast_errors(loop_of(candidate), context, few)
-        advance(len(few))
+    def __init__(
+        self,
+        esn: ProbabilisticESN,
+        dynamics: Dynamics,
+        segments: list[Segment],
+        loop_of: Callable[[Trained, float], ClosedLoop],
+        context_of: Callable[[Start], ContextFilter],
+    ) -> None:
+        seen, held = train_validation_split(segments, 2 * _FEWEST_LEADS)
+        self.leads = min(LEADS, max((len(s.z) // 2 for s in held), default=0))
+        self.origins = origins_in([s for s in held if len(s.z) > self.leads], self.leads)
+        self._few, self._others = self.origins[::3], [origin for i, origin in enumerate(self.origins) if i % 3]
+        self._esn, self._dynamics, self._loop_of = esn, dynamics, loop_of
+        self._tried: dict[tuple[float, float], tuple[Array, Array]] = {}
+        if self.origins:
+            self._driven = drive(esn, dynamics, seen)
+            self._context = context_of(self._driven.start)
+
+    def choose_ridge(self, steps: Steps) -> float:
+        """The ridge with the best CRPS, the network's own or a larger one."""
+        tried = [ridge for ridge in RIDGES if ridge >= self._esn.ridge]
+        with steps.step("choosing the ridge", len(tried) * len(self._few), "forecasts") as advance:
+            return search(lambda ridge: self._score(ridge, 0.0, advance), tried)
+
+    def choose_process_noise(self, steps: Steps) -> float:
+        """The scale of process noise with the best CRPS."""
+        with steps.step("choosing process noise", len(SCALES) * len(self._few), "forecasts") as advance:
+            return search(lambda scale: self._score(self._esn.ridge, scale, advance), SCALES)
+
+    def calibrate(self, scale: float, steps: Steps) -> Array:
+        """Factors (20,) of the deviations, with process noise of this scale."""
+        ridge = self._esn.ridge
+        todo = len(self._others) + (0 if (ridge, scale) in self._tried else len(self._few))
+        with steps.step("calibrating", todo, "forecasts") as advance:
+            both = [self._errors_of_few(ridge, scale)]
+            if self._others:
+                both.append(self._errors(ridge, scale, self._others))
+            advance(len(self._others))
+        return factors(*(np.concatenate(part) for part in zip(*both, strict=True)))
+
+    def _score(self, ridge: float, scale: float, advance: Callable[[int], None]) -> Array:
+        wrong, std = self._errors_of_few(ridge, scale)
+        advance(len(self._few))
         return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
 
-    if scale is None:
-        with steps.step("choosing process noise", SCALES * len(few), "forecasts") as advance:
-            scale = search(score)
-    if not calibrate:
-        return scale, np.ones(LEADS)
-    others = [origin for i, origin in enumerate(origins) if i % 3]
-    with steps.step("calibrating", len(others) + (0 if scale in tried else len(few)), "forecasts") as advance:
-        both = [tried[scale] if scale in tried else forecast_errors(loop_of(scale), context, few)]
-        if others:
-            both.append(forecast_errors(loop_of(scale), context, others))
-        advance(len(others))
-    return scale, factors(*(np.concatenate(part) for part in zip(*both, strict=True)))
+    def _errors_of_few(self, ridge: float, scale: float) -> tuple[Array, Array]:
+        """Every third forecast is enough to compare by, and is not made again to calibrate by."""
+        if (ridge, scale) not in self._tried:
+            self._tried[ridge, scale] = self._errors(ridge, scale, self._few)
+        return self._tried[ridge, scale]
+
+    def _errors(self, ridge: float, scale: float, origins: list[Origin]) -> tuple[Array, Array]:
+        """Errors and deviations (origins, leads, d)."""
+        model = train(self._esn, self._dynamics, self._driven, ridge)
+        d, leads, longest = self._dynamics.n_columns, self.leads, FILTERED + self._context.washout
+        known = [
+            Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:]) for s, k in origins
+        ]
+        mean, std = forecast_all(self._loop_of(model, scale), self._context, known)
+        return np.stack([s.y[k + 1 : k + 1 + leads] for s, k in origins]) - mean, std
+
+
+def fit_network(
+    esn: ProbabilisticESN,
+    dynamics: Dynamics,
+    segments: list[Segment],
+    loop_of: Callable[[Trained, float], ClosedLoop],
+    context_of: Callable[[Start], ContextFilter],
+    steps: Steps,
+    *,
+    choose_ridge: bool,
+    calibrate: bool,
+) -> tuple[ErrorModel, Array]:
+    """Fit the network and choose what is to be chosen by forecasts into held-back rows; how it errs, and its calibration (20,).
+
+    With ``choose_ridge``, the network is then what one that was given this ridge would be.
+    """
+    rows = np.vstack([s.z for s in segments]), np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]
+    esn.fit_in_steps(*rows, steps)
+    auto = esn.process_noise == "auto"
+    validation = Validation(esn, dynamics, segments, loop_of, context_of) if choose_ridge or calibrate or auto else None
+    if choose_ridge and validation and validation.origins and (ridge := validation.choose_ridge(steps)) != esn.ridge:
+        esn.set_params(ridge=ridge).fit_in_steps(*rows, steps)
+        validation = Validation(esn, dynamics, segments, loop_of, context_of)
+    with steps.step("learning the errors"):
+        errors = one_step_errors(esn, esn.readout_, dynamics, segments)
+    if validation is None or not validation.origins:
+        return errors, np.ones(LEADS)
+    if auto:
+        esn.process_noise_ = validation.choose_process_noise(steps)
+    return errors, validation.calibrate(esn.process_noise_, steps) if calibrate else np.ones(LEADS)

@@ -12,14 +12,16 @@ from pesn._support.types import Washout
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
 from pesn.learning.error_model import learn_errors
-from pesn.readout.ridge import Readout, least_squares, predict, solve
+from pesn.readout.factor import Factor
+from pesn.readout.gram import Gram
+from pesn.readout.ridge import Readout, Ridge, least_squares, predict, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.reservoir.sequences import blocks, features
 
-__all__ = ["Trained", "one_step_errors", "to_learn_from", "train"]
+__all__ = ["Driven", "Trained", "drive", "one_step_errors", "to_learn_from", "train"]
 
 Array = npt.NDArray[np.float64]
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
@@ -51,22 +53,36 @@ def to_learn_from(segments: list[Segment], washout: Washout, width: Array) -> tu
     return [s._replace(targets=s.targets / std) for s in kept], std
 
 
-def train(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment]) -> Trained:
-    """Readout, errors and start of a fitted network's reservoir, from these rows alone."""
+class Driven(NamedTuple):
+    """A reservoir driven by segments of rows: least squares ready for any ridge, the states, and what they say about starts."""
+
+    segments: list[Segment]
+    states: list[Array]
+    sums: Gram | Factor
+    start: Start
+
+
+def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment]) -> Driven:
+    """A fitted network's reservoir, driven by these rows alone."""
     reservoir = esn.reservoir_
-    gram = least_squares(1 + reservoir.n_inputs + reservoir.n_units, len(dynamics.learned), esn.ridge)
+    sums = least_squares(1 + reservoir.n_inputs + reservoir.n_units, len(dynamics.learned), esn.ridge)
     kept: list[tuple[Array, Array, int]] = []
     for segment in segments:
         states, _, _ = run(reservoir, segment.z, feedback=segment.targets)
         washed = min(esn.washout_, len(states) // 2)
-        gram.add(features(segment.z[washed:], states[washed:]), segment.targets[washed:])
+        sums.add(features(segment.z[washed:], states[washed:]), segment.targets[washed:])
         kept.append((segment.z, states, washed))
-    readout = solve(gram, esn.ridge)
+    return Driven(segments, [states for _, states, _ in kept], sums, learn_start(kept))
+
+
+def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridge) -> Trained:
+    """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
+    readout = solve(driven.sums, ridge)
     residuals = [
         _errors(readout, dynamics, segment, states, slice(0, len(states)))
-        for segment, (_, states, _) in zip(segments, kept, strict=True)
+        for segment, states in zip(driven.segments, driven.states, strict=True)
     ]
-    return Trained(readout, _learn(esn, readout, dynamics, residuals), learn_start(kept))
+    return Trained(readout, _learn(esn, readout, dynamics, residuals), driven.start)
 
 
 def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: list[Segment]) -> ErrorModel:

@@ -1,4 +1,4 @@
-"""How wide a forecast should be, by what its like has missed: process noise chosen by CRPS, deviations scaled by lead time.
+"""How wide a forecast should be, by what its like has missed: ridge and process noise chosen by CRPS, deviations scaled by lead.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
@@ -8,58 +8,70 @@ array([2., 2.])
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
 
 from pesn._support.types import Array
 
-__all__ = ["LEADS", "SCALES", "factors", "search"]
+__all__ = ["LEADS", "RIDGES", "SCALES", "by_lead", "factors", "search"]
 
 LEADS = 20  # steps ahead by which forecasts are judged
-_SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-SCALES = len(_SCALES)  # that a search tries at most
+SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of process noise that are tried
+RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # that are tried
 _KNOTS = np.array([1, 2, 3, 5, 8, 13, LEADS])
 _PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
 
 
-def search(score: Callable[[float], Array]) -> float:
-    """The scale of process noise with the best score, CRPS (origins, leads, m): every lead and column counts alike.
+def search(score: Callable[[float], Array], values: Sequence[float]) -> float:
+    """The one of increasing values with the best score, CRPS (origins, leads, m): every lead and column counts alike.
 
-    Larger scales are tried until one is worse.
+    Larger values are tried until one is worse.
     """
-    best, best_value, unit = 0.0, np.inf, None
-    for scale in _SCALES:
-        value = np.mean(score(scale), axis=0)
+    best, best_value, unit = values[0], np.inf, None
+    for value in values:
+        found = np.mean(score(value), axis=0)
         if unit is None:
-            unit = np.where(value > 0.0, value, 1.0)
-        mean = float(np.mean(value / unit))
+            unit = np.where(found > 0.0, found, 1.0)
+        mean = float(np.mean(found / unit))
         if mean >= best_value:
             break
-        best, best_value = scale, mean
+        best, best_value = value, mean
     return best
 
 
 def factors(wrong: Array, std: Array) -> Array:
-    """Factors (20,) for deviations 1 … 20 steps ahead, from errors and deviations (origins, 20, d) of past forecasts.
+    """Factors (20,) for deviations 1 … 20 steps ahead, from errors and deviations (origins, leads, d) of past forecasts.
 
     The larger of what makes the mean square of error over deviation 1 and what makes the 95 % interval cover 95 %; pooled over
     columns and neighbouring leads, and drawn to 1 as if ten forecasts more had been right; forty where that is to narrow them,
-    for held-back rows are of a kind, and a quiet one would promise too much.
+    for held-back rows are of a kind, and a quiet one would promise too much. Beyond the leads that were judged the last factor
+    holds. NaN among the errors is missing.
     """
-    if not len(wrong):
+    if not wrong.size:
         return np.ones(LEADS)
+    wrong, std = wrong[:, :LEADS], std[:, :LEADS]
     ratio = np.abs(np.divide(wrong, std, out=np.full(wrong.shape, np.nan), where=std > 0.0))  # a certain column tells nothing
-    leads, edge = np.arange(1, LEADS + 1), NormalDist().inv_cdf(0.975)
-    found = []
+    leads, edge = np.arange(1, wrong.shape[1] + 1), NormalDist().inv_cdf(0.975)
+    found = [0.0]
     for j in _KNOTS:
         near = ratio[:, (leads >= 0.7 * j) & (leads <= 1.4 * j)]
         near = np.minimum(near[~np.isnan(near)], 10.0)
         if not near.size:
-            found.append(0.0)
+            found.append(found[-1])
             continue
         both = np.log([np.sqrt(np.mean(np.square(near))) + 1e-6, np.quantile(near, 0.95) / edge + 1e-6])
         found.append(max(both) * len(wrong) / (len(wrong) + (_PRIOR if max(both) > 0.0 else _PRIOR_NARROW)))
-    result: Array = np.exp(np.interp(np.log(leads), np.log(_KNOTS), np.clip(found, np.log(0.25), np.log(10.0))))
+    logs = np.clip(found[1:], np.log(0.25), np.log(10.0))
+    result: Array = np.exp(np.interp(np.log(np.arange(1, LEADS + 1)), np.log(_KNOTS), logs))
     return result
+
+
+def by_lead(calibration: Array, horizon: int) -> Array:
+    """Factors (horizon,): those of the leads that were judged, and the last of them beyond.
+
+    >>> by_lead(np.arange(1.0, 21.0), 22).tolist()[-4:]
+    [19.0, 20.0, 20.0, 20.0]
+    """
+    return calibration[np.minimum(np.arange(horizon), LEADS - 1)]

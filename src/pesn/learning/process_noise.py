@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.learning.calibration import LEADS, search
+from pesn.learning.backtest import rolling_origins
+from pesn.learning.calibration import LEADS, SCALES, search
 from pesn.metrics import crps_gaussian
 from pesn.readout.ridge import least_squares, solve
 from pesn.reservoir.drive import run
@@ -45,7 +46,7 @@ def search_open_loop(loop: OpenLoop, start: Start, noise: float, z: Array, targe
     n, first = len(z), len(z) - len(z) // 5
     if n - first < 2 * LEADS or first - washout < 2:
         return 0.0
-    origins = np.linspace(first, n - LEADS - 1, min((n - first) // LEADS, _MOST_ORIGINS)).astype(int)
+    origins = rolling_origins(first, n - LEADS - 1, min((n - first) // LEADS, _MOST_ORIGINS))
     gram, units, state = least_squares(loop.weights.shape[1], targets.shape[1], ridge), [], None
     for block in blocks(slice(0, n)):
         states, _, state = run(loop.reservoir, z[block], state, feedback=targets[block])
@@ -65,4 +66,4 @@ def search_open_loop(loop: OpenLoop, start: Start, noise: float, z: Array, targe
         std = np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1) + residual_var)
         return np.asarray(crps_gaussian(targets[ahead], path.mean, std))
 
-    return search(score)
+    return search(score, SCALES)

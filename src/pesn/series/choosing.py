@@ -14,25 +14,23 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn.metrics import crps_gaussian
-from pesn.series.backtest import Ahead, ahead, came, naive
-from pesn.series.model import Recipe, fit
+from pesn.learning.backtest import Backtest, mean_of_observed, rolling_origins
+from pesn.series.backtest import naive
+from pesn.series.model import Recipe, fit, look_back
 from pesn.series.season import Season, filled
 
-__all__ = ["FEW", "Trial", "candidates", "choose", "returns"]
+__all__ = ["FEW", "Trial", "candidates", "choose", "is_stationary"]
 
 Array = npt.NDArray[np.float64]
 _SEEN = 0.7  # share of the rows that a trial learns from
 _UNSEEN = 0.5  # and one that learns from fewer, to be judged where no recipe was picked
 _ORIGINS = 24
 _MOST_ROWS = 1500  # the last ones: a choice needs no more
-_PRIOR = 8.0  # forecasts' worth of belief that the deviations are not too wide
-_FARTHEST = 5.0  # deviations that an error counts for at most, in a width
 _GROWN = 1.5  # largest over smallest number, from where logarithms differ from levels
 _AS_GOOD = 1.05  # scores of so few forecasts are no more certain
 _SHARES = (0.25, 0.5)  # of a naive forecast that are tried
@@ -41,14 +39,6 @@ _MOST_STEPS = 30  # that a choice looks ahead
 FEW = 60  # rows: fewer say too little for a network that bends freely
 _RETURNS = -2.86  # Dickey and Fuller's statistic, below which 5 % of random walks fall
 _WRONG = (ValueError, FloatingPointError, np.linalg.LinAlgError)
-
-
-class Rolled(NamedTuple):
-    """Forecasts from several origins, what came (origins, steps, d), and how many of them do not overlap."""
-
-    given: Ahead
-    truth: Array
-    apart: float
 
 
 @dataclass(frozen=True)
@@ -76,36 +66,16 @@ class Trial:
             found = self.rolled(recipe, earlier=unseen)
         except _WRONG:
             return np.full(self.y.shape[1], np.inf)
-        return _crps(found.given, found.truth) / self._unit(self._earlier if unseen else self._places)
+        return _crps(found) / self._unit(self._earlier if unseen else self._places)
 
-    def width(self, recipe: Recipe, *, unseen: bool = False) -> float:
-        """What deviations by the recipe should be multiplied by, from what its forecasts in these rows missed.
-
-        A factor below 1 is drawn to 1 while forecasts that do not overlap are few: rows that happened to be quiet would promise
-        too much. ``unseen`` asks forecasts of rows that :meth:`score` has not judged: the best of many scores is partly luck.
-        """
-        for earlier in (True, False) if unseen else (False,):
-            try:
-                found = self.rolled(recipe, earlier=earlier)
-            except _WRONG:
-                continue
-            ratio = (found.truth - found.given.mean) / np.maximum(found.given.std, np.finfo(float).tiny)
-            square = np.square(np.clip(ratio[~np.isnan(ratio)], -_FARTHEST, _FARTHEST))
-            if not len(square):
-                continue
-            log = 0.5 * math.log(max(float(np.mean(square)), 1e-4))
-            return math.exp(log if log > 0.0 else log * found.apart / (found.apart + _PRIOR))
-        return 1.0
-
-    def rolled(self, recipe: Recipe, *, earlier: bool = False) -> Rolled:
+    def rolled(self, recipe: Recipe, *, earlier: bool = False) -> Backtest:
         """Forecasts from origins in the last rows, or in those before them, by a model that has seen what lies before all."""
         places, y, x, first = self._earlier if earlier else self._places, self._y, self._x, self.first + self._start
         if not len(places):
             raise ValueError("y must have more rows, got too few for forecasts in them")
         trained = int(places[0])
         model = fit(recipe, y[:trained], x[:trained], self.season, first=first, seed=self.seed)
-        given = ahead(model, y, x, places, self._steps, known=self.known, first=first)
-        return Rolled(given, came(y, places, self._steps), 1.0 + (places[-1] - places[0]) / self._steps)
+        return look_back(model, y, x, places, self._steps, known=self.known, first=first)
 
     @cached_property
     def _start(self) -> int:
@@ -126,27 +96,22 @@ class Trial:
     @cached_property
     def _places(self) -> Any:
         n = len(self._y)
-        return np.unique(np.linspace(round(_SEEN * n), n - self._steps, _ORIGINS).astype(int))
+        return rolling_origins(round(_SEEN * n), n - self._steps, _ORIGINS)
 
     @cached_property
     def _earlier(self) -> Any:
-        first, last = round(_UNSEEN * len(self._y)), int(self._places[0]) - self._steps
-        return np.unique(np.linspace(first, last, _ORIGINS // 2).astype(int)) if first <= last else np.zeros(0, int)
+        return rolling_origins(round(_UNSEEN * len(self._y)), int(self._places[0]) - self._steps, _ORIGINS // 2)
 
     def _unit(self, places: Any) -> Array:
-        truth = came(self._y, places, self._steps)
-        return _crps(naive(self._y, places, self._steps, int(places[0])), truth)
+        return _crps(naive(self._y, places, self._steps, int(places[0])))
 
 
-def _crps(given: Ahead, truth: Array) -> Array:
-    """CRPS (d,) with deviations scaled, by one factor a target, to what was missed: a model that is used will be."""
-    seen = ~np.isnan(truth)
-    square = np.square((truth - given.mean) / np.maximum(given.std, np.finfo(float).tiny))
-    count = np.maximum(seen.sum(axis=(0, 1)), 1)
-    factor = np.sqrt(np.where(seen, square, 0.0).sum(axis=(0, 1)) / count)
-    crps = np.asarray(crps_gaussian(truth, given.mean, given.std * np.maximum(factor, 1e-6)))
-    result: Array = np.where(seen, crps, 0.0).sum(axis=(0, 1)) / count
-    return np.maximum(result, np.finfo(float).tiny)
+def _crps(found: Backtest) -> Array:
+    """CRPS (d,) with deviations scaled, by one factor a target, to what was missed: a model that is used will be calibrated."""
+    square = np.square(found.errors / np.maximum(found.std, np.finfo(float).tiny))
+    factor = np.sqrt(mean_of_observed(square, (0, 1)))
+    scaled = replace(found, std=found.std * np.maximum(factor, 1e-6))
+    return np.maximum(scaled.crps(), np.finfo(float).tiny)
 
 
 def candidates(y: Array, season: Season) -> list[Recipe]:
@@ -161,7 +126,7 @@ def candidates(y: Array, season: Season) -> list[Recipe]:
     found = [replace(changes, ridge=3.0, n_units=min(levels.n_units, 30)), replace(changes, ridge=0.1)]
     if n >= FEW:
         found.append(changes)
-    returning = any(returns(column) for column in y.T)
+    returning = any(is_stationary(column) for column in y.T)
     if returning:
         found += [replace(levels, ridge=1.0), levels]
         if n >= FEW:  # of a system without noise
@@ -176,11 +141,11 @@ def candidates(y: Array, season: Season) -> list[Recipe]:
     return list(dict.fromkeys(found))
 
 
-def returns(column: Array) -> bool:
+def is_stationary(column: Array) -> bool:
     """Whether numbers (n,), NaN where missing, come back to a level: a random walk is refuted, by Dickey and Fuller's test.
 
     >>> noise = np.random.default_rng(0).normal(size=200)
-    >>> returns(noise), returns(np.cumsum(noise))
+    >>> is_stationary(noise), is_stationary(np.cumsum(noise))
     (True, False)
     """
     y = filled(column[:, None])[:, 0]
@@ -202,7 +167,7 @@ def choose(trial: Trial, progress: Callable[[int, int], None] | None = None) -> 
     """
     tried = candidates(trial.y, trial.season)
     mixed = trial.y.shape[1] > 1 and not trial.x.shape[1]
-    wandering = np.array([not returns(column) for column in trial.y.T])
+    wandering = np.array([not is_stationary(column) for column in trial.y.T])
     scores: list[Array] = []
     while len(scores) < len(tried):
         recipe = tried[len(scores)]

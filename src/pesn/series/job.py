@@ -22,18 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.forecasting.forecast import Forecast
+from pesn.learning.backtest import Backtest, observed_after
 from pesn.series import backtest as judging
 from pesn.series import saving
 from pesn.series import season as seasons
 from pesn.series.choosing import Trial, choose
 from pesn.series.dates import steps_between, time_of
 from pesn.series.errors import DataError
-from pesn.series.model import Model, Recipe, bridged, fit, forecast, least_rows
+from pesn.series.model import Model, Recipe, bridged, fit, forecast, least_rows, look_back
 from pesn.series.reading import Table, counted, read, read_ahead
 from pesn.series.season import Season
 from pesn.series.tuning import Tuned, check_optuna, tune
 
-__all__ = ["LEAST_ROWS", "Backtest", "Outcome", "Request", "Watch", "run"]
+__all__ = ["LEAST_ROWS", "Comparison", "Outcome", "Request", "Watch", "run"]
 
 Array = npt.NDArray[np.float64]
 LEAST_ROWS = 20
@@ -59,13 +60,13 @@ class Request:
     seed: int = 0
 
 
-class Backtest(NamedTuple):
-    """Forecasts from ``origins`` (labels) by a model of the rows before the first of them, and two rivals: name -> scores."""
+class Comparison(NamedTuple):
+    """Forecasts from ``origins`` (labels) by a model of the rows before the first of them, and by two rivals, by name."""
 
     origins: list[Any]
     horizon: int
     trained: int
-    scores: dict[str, judging.Scores]
+    methods: dict[str, Backtest]
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Outcome:
     model: Model
     forecast: Forecast
     levels: list[float]
-    backtest: Backtest | None = None
+    backtest: Comparison | None = None
     tuned: Tuned | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -135,17 +136,16 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     trial = Trial(y[:trained], x[:trained], season, horizon, seed=request.seed, known=known)
     recipe, tuned = _recipe(request, trial, watch)
     watch.stage("learning")
-    width = trial.width(recipe, unseen=tuned is not None)
     backtest = None
     if len(places):
-        model = _fit(recipe, trial.y, trial.x, season, request, width)
-        backtest = _judge(model, table, y, x, places, horizon, known, _levels(request.levels), watch)
+        model = _fit(recipe, trial.y, trial.x, season, request, known)
+        backtest = _judge(model, table, y, x, places, horizon, known, watch)
     else:
         notes.append(
             f"too few rows for a backtest of {counted(horizon, 'step')}" if request.backtest else "no backtest, as asked"
         )
     watch.stage("learning from all rows")
-    model = _fit(recipe, y, x, season, request, width)
+    model = _fit(recipe, y, x, season, request, known)
     result = forecast(model, y, x, ahead, names=table.targets, index=time_of(table.frame.index, table.freq).ahead(horizon))
     return Outcome(request, table, season, model, result, _levels(request.levels), backtest, tuned, notes)
 
@@ -252,25 +252,23 @@ def _recipe(request: Request, trial: Trial, watch: Watch) -> tuple[Recipe, Tuned
     return tuned.recipe, tuned
 
 
-def _fit(recipe: Recipe, y: Array, x: Array, season: Season, request: Request, width: float) -> Model:
+def _fit(recipe: Recipe, y: Array, x: Array, season: Season, request: Request, known: bool) -> Model:
     try:
-        return replace(fit(recipe, y, x, season, seed=request.seed), width=width)
+        return fit(recipe, y, x, season, seed=request.seed, calibrate=True, known=known)
     except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
         raise DataError(f"{request.file}: nothing could be learnt from the rows: {error}") from error
 
 
-def _judge(
-    model: Model, table: Table, y: Array, x: Array, places: Any, horizon: int, known: bool, levels: Sequence[float], watch: Watch
-) -> Backtest:
-    trained, truth = int(places[0]), judging.came(table.y, places, horizon)
+def _judge(model: Model, table: Table, y: Array, x: Array, places: Any, horizon: int, known: bool, watch: Watch) -> Comparison:
+    trained, observed = int(places[0]), observed_after(table.y, places, horizon)  # filled gaps were never observed
     found = {
-        "pesn": judging.ahead(model, y, x, places, horizon, known=known, progress=watch.stage("looking back")),
+        "pesn": look_back(model, y, x, places, horizon, known=known, progress=watch.stage("looking back")),
         "persistence": judging.naive(y, places, horizon, trained),
     }
     if model.season.rows > 1:
         found["seasonal-naive"] = judging.naive(y, places, horizon, trained, model.season)
-    scores = {name: judging.judge(one, truth, levels) for name, one in found.items()}
-    return Backtest([table.frame.index[place - 1] for place in places], horizon, trained, scores)
+    methods = {name: replace(one, observed=observed) for name, one in found.items()}
+    return Comparison([table.frame.index[place - 1] for place in places], horizon, trained, methods)
 
 
 def _levels(given: Sequence[float]) -> list[float]:

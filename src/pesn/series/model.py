@@ -13,8 +13,8 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,14 @@ from pesn._support.types import Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.forecaster import Forecaster
+from pesn.learning.backtest import MOST_ORIGINS, Backtest, observed_after, rolling_origins
+from pesn.learning.calibration import LEADS, by_lead, factors
 from pesn.series.season import Season, filled, phase_inputs
 
-__all__ = ["Model", "Recipe", "bridged", "fit", "forecast", "going_on", "least_rows"]
+__all__ = ["Model", "Recipe", "bridged", "fit", "forecast", "least_rows", "look_back", "seasonal_naive"]
 
 Array = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None] | None
 BRIDGED = 3  # rows: shorter gaps are filled by a straight line, longer ones split what is learnt from
 _CONTEXT = 150  # rows that a forecast starts from; units remember fewer
 _LINKS = 5.0  # weights into a unit, at least: a small network falls apart with fewer
@@ -80,6 +83,25 @@ class Recipe:
         """The most rows that a difference goes back."""
         return max([lag for lag, _ in self.each], default=self.difference)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the series is forecast as it is: what :class:`pesn.Forecaster` says of it is the forecast."""
+        return self.lag == 0 and not self.log and not any(log for _, log in self.each) and self.naive == 0.0
+
+    def network(self, n_inputs: int, seed: int = 0) -> ProbabilisticESN:
+        """The network, of this many columns in all: those of y, of the inputs and of the season's phase."""
+        return ProbabilisticESN(
+            self.n_units,
+            ridge=self.ridge,
+            leak_rate=self.leak_rate,
+            spectral_radius=self.spectral_radius,
+            input_scaling=self.input_scaling * n_inputs**0.5,
+            density=min(1.0, max(0.1, _LINKS / self.n_units)),
+            washout="auto",
+            process_noise=0.0,
+            random_state=seed,
+        )
+
     def prepared(self, d: int) -> tuple[tuple[int, bool], ...]:
         """(difference, log) of each of d targets."""
         return self.each or ((self.difference, self.log),) * d
@@ -87,35 +109,67 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted recipe; ``width`` is what deviations are multiplied by, from what forecasts by the recipe have missed."""
+    """A fitted recipe; ``calibration`` (20,) multiplies deviations 1 … 20 steps ahead, beside the forecaster's own."""
 
     recipe: Recipe
     season: Season
     forecaster: Forecaster
-    width: float = 1.0
+    calibration: Array = field(default_factory=lambda: np.ones(LEADS))
+
+    def factors(self) -> Array:
+        """What deviations are multiplied by in all, (20,)."""
+        return np.asarray(self.calibration * self.forecaster.calibration_)
 
 
-def fit(recipe: Recipe, y: Array, x: Array, season: Season, *, first: int = 0, seed: int = 0) -> Model:
+def fit(
+    recipe: Recipe,
+    y: Array,
+    x: Array,
+    season: Season,
+    *,
+    first: int = 0,
+    seed: int = 0,
+    calibrate: bool = False,
+    known: bool = True,
+) -> Model:
     """Learn y (n, d), NaN where missing, with inputs x (n, u) of the same rows; row 0 is the season's row ``first``.
 
-    What comes out is right about means, and about how deviations grow, but not about how wide they are: ``width`` is found by
-    :meth:`pesn.series.choosing.Trial.width`, from forecasts of the series itself, not of its differences.
+    With ``calibrate``, deviations are as wide as forecasts into the last fifth of the rows, by a model that has not seen them,
+    would have had to be: the forecaster's own calibration where the series is forecast as it is, else the same of forecasts
+    whose differences and logarithms are undone, with inputs that are ``known`` ahead or not.
     """
     rows, driving = _prepared(recipe, season, y, x, first)
     rows, driving = rows[recipe.lag :], driving[recipe.lag :]
-    network = ProbabilisticESN(
-        recipe.n_units,
-        ridge=recipe.ridge,
-        leak_rate=recipe.leak_rate,
-        spectral_radius=recipe.spectral_radius,
-        input_scaling=recipe.input_scaling * (rows.shape[1] + driving.shape[1]) ** 0.5,
-        density=min(1.0, max(0.1, _LINKS / recipe.n_units)),
-        washout="auto",
-        process_noise=0.0,
-        random_state=seed,
-    )
-    forecaster = Forecaster(network, target=recipe.target, calibrate=False)
-    return Model(recipe, season, forecaster.fit(rows, driving if driving.shape[1] else None))
+    network = recipe.network(rows.shape[1] + driving.shape[1], seed)
+    own = calibrate and recipe.plain and (known or not x.shape[1])
+    forecaster = Forecaster(network, target=recipe.target, calibrate=own)
+    model = Model(recipe, season, forecaster.fit(rows, driving if driving.shape[1] else None))
+    if not calibrate or own:
+        return model
+    n = len(y)
+    seen, leads = n - n // 5, min(LEADS, n // 10)
+    origins = rolling_origins(seen, n - leads, MOST_ORIGINS)
+    try:
+        judged = fit(recipe, y[:seen], x[:seen], season, first=first, seed=seed)
+    except (ValueError, FloatingPointError, np.linalg.LinAlgError):  # too few rows are left, or too many gaps among them
+        return model
+    held_back = look_back(judged, y, x, origins, leads, first=first, known=known)
+    return replace(model, calibration=factors(held_back.errors, held_back.std))
+
+
+def look_back(
+    model: Model, y: Array, x: Array, origins: Any, horizon: int, *, first: int = 0, known: bool = True, progress: Progress = None
+) -> Backtest:
+    """Forecasts from each origin, given the rows before it; inputs are known ahead, or not at all."""
+    means, stds = [], []
+    for done, origin in enumerate(origins):
+        inputs = x[origin : origin + horizon]
+        one = forecast(model, y[:origin], x[:origin], inputs if known else np.full_like(inputs, np.nan), first=first)
+        means.append(one.mean)
+        stds.append(one.std)
+        if progress is not None:
+            progress(done + 1, len(origins))
+    return Backtest(np.asarray(origins), np.stack(means), np.stack(stds), observed_after(y, origins, horizon))
 
 
 def forecast(
@@ -146,8 +200,9 @@ def forecast(
         mean, joint = _undone(mean, joint, filled(_levels(recipe, y)), lags)
     if any(logs):
         mean, joint = _exponential(mean, joint, logs)
-    mean = (1.0 - recipe.naive) * mean + recipe.naive * going_on(filled(y), horizon, model.season.rows)
-    joint = joint * model.width**2
+    mean = (1.0 - recipe.naive) * mean + recipe.naive * seasonal_naive(filled(y), horizon, model.season.rows)
+    factor = np.repeat(by_lead(model.calibration, horizon), d)
+    joint = joint * factor[:, None] * factor
     var = np.diagonal(joint).reshape(horizon, d)
     return Forecast(mean, joint, {"all": np.maximum(var, 0.0)}, names, index, y[-max(3 * horizon, 20) :])
 
@@ -157,10 +212,10 @@ def least_rows(model: Model) -> int:
     return max(model.recipe.lag + 1, model.season.rows if model.recipe.naive else 1)
 
 
-def going_on(y: Array, horizon: int, rows: int = 1) -> Array:
+def seasonal_naive(y: Array, horizon: int, rows: int = 1) -> Array:
     """The last ``rows`` rows of y (T, d) again and again, (horizon, d).
 
-    >>> going_on(np.array([[1.0], [2.0], [3.0]]), 4, 2).ravel().tolist()
+    >>> seasonal_naive(np.array([[1.0], [2.0], [3.0]]), 4, 2).ravel().tolist()
     [2.0, 3.0, 2.0, 3.0]
     """
     again: Array = y[len(y) - rows :][np.arange(horizon) % rows]

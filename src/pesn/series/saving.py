@@ -11,13 +11,14 @@ import numpy as np
 from pesn import persistence
 from pesn.forecasting.calendar_steps import CalendarStep
 from pesn.forecasting.forecaster import Forecaster
+from pesn.learning.calibration import LEADS
 from pesn.series.errors import DataError
 from pesn.series.model import Model, Recipe
 from pesn.series.season import Season
 
 __all__ = ["Saved", "load", "save"]
 
-_FORMAT = 1
+_FORMAT = 2
 _NUMBERS = ("horizon", "rows")
 
 
@@ -45,7 +46,7 @@ def save(saved: Saved, path: Path) -> None:
         "origin": saved.origin.isoformat() if saved.freq else float(saved.origin),
         "season": list(saved.model.season),
         "recipe": asdict(saved.model.recipe),
-        "width": saved.model.width,
+        "calibration": saved.model.calibration.tolist(),
     }
     persistence.save(saved.model.forecaster, path, note)
 
@@ -86,15 +87,19 @@ def _checked(record: dict[str, Any], forecaster: Forecaster) -> Saved:
     if (forecaster.n_columns_, forecaster.n_known_) != (len(names["targets"]), known):
         raise ValueError("its columns are not the model's")
     freq = record["freq"]
-    width, step = float(record["width"]), float(record["step"])
+    # format 1 had one factor for all leads
+    calibration = np.full(LEADS, float(record["width"])) if record["format"] == 1 else np.array(record["calibration"], float)
+    step = float(record["step"])
     counts = [int(record[name]) for name in _NUMBERS]
     levels = [float(level) for level in record["levels"]]
     right = 0 <= recipe.difference < 1e6 and 0 <= recipe.harmonics < 1e3 and season.rows >= 1 and season.period > 0.0
-    if not (right and 0.0 < width < np.inf and step > 0.0 and min(counts) >= 1 and all(0.0 < one < 1.0 for one in levels)):
+    if not (right and step > 0.0 and min(counts) >= 1 and all(0.0 < one < 1.0 for one in levels)):
         raise ValueError("a number is out of range")
+    if calibration.shape != (LEADS,) or not ((calibration > 0.0) & (calibration < np.inf)).all():
+        raise ValueError(f"its calibration is not {LEADS} positive numbers")
     if freq is not None:
         CalendarStep(freq)
     origin = pd.Timestamp(record["origin"]) if freq else float(record["origin"])
-    model = Model(recipe, season, forecaster, width)
+    model = Model(recipe, season, forecaster, calibration)
     time = record["time"] if record["time"] is None else str(record["time"])
     return Saved(model, names["targets"], names["inputs"], time, freq, step, origin, counts[0], levels, counts[1])

@@ -65,8 +65,8 @@ def lines(outcome: Outcome) -> list[str]:
     if outcome.backtest is not None:
         out.append(f"backtest  {said['backtest']}")
         out += _scores(outcome)
-        cover = outcome.backtest.scores["pesn"].coverage
-        shares = ", ".join(f"{100 * share:.0f} % in that of {_percent(level)} %" for level, share in cover.items())
+        ours = outcome.backtest.methods["pesn"]
+        shares = ", ".join(f"{100 * ours.coverage(level):.0f} % in that of {_percent(level)} %" for level in outcome.levels)
         out.append(f"          inside pesn's intervals: {shares}")
         out += _beaten(outcome)
     out.append(f"forecast  {said['forecast']}")
@@ -130,7 +130,7 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
         "horizon": outcome.forecast.horizon,
         "forecast": {"first": str(ahead[0]), "last": str(ahead[-1])},
         "levels": outcome.levels,
-        "model": {**asdict(outcome.model.recipe), "width": outcome.model.width},
+        "model": {**asdict(outcome.model.recipe), "calibration": outcome.model.factors().tolist()},
         "tuned": None if outcome.tuned is None else {"trials": outcome.tuned.trials, "score": outcome.tuned.score},
         "backtest": None if back is None else {
             "origins": [str(label) for label in back.origins],
@@ -138,12 +138,12 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
             "trained_on_rows": back.trained,
             "scores": {
                 name: {
-                    "mae": dict(zip(table.targets, one.mae.tolist(), strict=True)),
-                    "crps": dict(zip(table.targets, one.crps.tolist(), strict=True)),
-                    "crps_by_step": one.by_step.tolist(),
-                    "coverage": {f"{level:g}": share for level, share in one.coverage.items()},
+                    "mae": dict(zip(table.targets, one.mae().tolist(), strict=True)),
+                    "crps": dict(zip(table.targets, one.crps().tolist(), strict=True)),
+                    "crps_by_step": one.crps_by_step().tolist(),
+                    "coverage": {f"{level:g}": one.coverage(level) for level in outcome.levels},
                 }
-                for name, one in back.scores.items()
+                for name, one in back.methods.items()
             },
         },
         "seconds": round(seconds, 2),
@@ -155,16 +155,16 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
 
 def _scores(outcome: Outcome) -> list[str]:
     assert outcome.backtest is not None
-    scores = outcome.backtest.scores
+    methods = outcome.backtest.methods
     if len(outcome.table.targets) == 1:
         out = [f"          {'':16}{'MAE':>10}{'CRPS':>10}"]
-        return out + [f"          {name:16}{_g(one.mae[0]):>10}{_g(one.crps[0]):>10}" for name, one in scores.items()]
+        return out + [f"          {name:16}{_g(one.mae()[0]):>10}{_g(one.crps()[0]):>10}" for name, one in methods.items()]
     width = min(24, max(4, *(len(name) for name in outcome.table.targets[:_MOST_TARGETS])))
-    out = [f"          {'CRPS':{width}}" + "".join(f"{name:>16}" for name in scores)]
+    out = [f"          {'CRPS':{width}}" + "".join(f"{name:>16}" for name in methods)]
     for i, target in enumerate(outcome.table.targets[:_MOST_TARGETS]):
-        out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(one.crps[i]):>16}" for one in scores.values()))
+        out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(one.crps()[i]):>16}" for one in methods.values()))
     if len(outcome.table.targets) > _MOST_TARGETS:
-        better = np.mean([scores["pesn"].crps <= one.crps for name, one in scores.items() if name != "pesn"], axis=0) == 1.0
+        better = np.mean([methods["pesn"].crps() <= one.crps() for name, one in methods.items() if name != "pesn"], axis=0) == 1.0
         out.append(f"          … pesn is the best for {int(better.sum())} of all {len(better)}; the page has them")
     return out
 
@@ -172,8 +172,8 @@ def _scores(outcome: Outcome) -> list[str]:
 def _beaten(outcome: Outcome) -> list[str]:
     """A line where a rival did better, as the user should know."""
     assert outcome.backtest is not None
-    scores = outcome.backtest.scores
-    ratio = {name: float(np.mean(scores["pesn"].crps / one.crps)) for name, one in scores.items() if name != "pesn"}
+    methods = outcome.backtest.methods
+    ratio = {name: float(np.mean(methods["pesn"].crps() / one.crps())) for name, one in methods.items() if name != "pesn"}
     name = max(ratio, key=lambda one: ratio[one])
     if ratio[name] <= 1.0:
         return []

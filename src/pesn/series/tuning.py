@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from pesn.series.choosing import FEW, Trial, returns
+from pesn.series.choosing import FEW, Trial, is_stationary
 from pesn.series.model import Recipe
 
 __all__ = ["Tuned", "check_optuna", "tune"]
@@ -88,7 +88,7 @@ def _space(trial: Trial) -> dict[str, list[Any]]:
 
     season, n = trial.season.rows, len(trial.y)
     differences = [1, *([season] if season > 1 and n >= 3 * season + 10 else [])]
-    if all(returns(column) for column in trial.y.T):
+    if all(is_stationary(column) for column in trial.y.T):
         differences.insert(0, 0)
     logs = [False, *([True] if np.nanmin(trial.y) > 0.0 else [])]
     names: dict[str, list[Any]] = {

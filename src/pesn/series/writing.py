@@ -104,14 +104,14 @@ def _shown(outcome: Outcome, record: dict[str, Any], svg: str) -> dict[str, Any]
     frame = summary.frame(outcome)
     tables: list[tuple[str, list[str], list[list[Any]]]] = []
     if outcome.backtest is not None:
-        scores, rows = outcome.backtest.scores, []
+        methods, rows = outcome.backtest.methods, []
         for i, target in enumerate(outcome.table.targets):
-            best = min(scores, key=lambda name: scores[name].crps[i])
-            for name, one in scores.items():
-                rows.append([target, name, float(one.mae[i]), float(one.crps[i]), "CRPS" if name == best else ""])
+            best = min(methods, key=lambda name: methods[name].crps()[i])
+            for name, one in methods.items():
+                rows.append([target, name, float(one.mae()[i]), float(one.crps()[i]), "CRPS" if name == best else ""])
         tables.append(("Errors of past forecasts", ["target", "by", "MAE", "CRPS", "better"], rows))
         levels = [f"inside {100 * level:g} %" for level in outcome.levels]
-        rows = [[name, *(f"{100 * share:.0f} %" for share in one.coverage.values())] for name, one in scores.items()]
+        rows = [[name, *(f"{100 * one.coverage(level):.0f} %" for level in outcome.levels)] for name, one in methods.items()]
         tables.append(("How often the truth was inside the interval", ["by", *levels], rows))
     tables.append(("The forecast", list(frame.columns), summary.texts(outcome)))
     targets = ", ".join(outcome.table.targets)

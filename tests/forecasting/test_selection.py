@@ -1,0 +1,65 @@
+"""Claim: a forecaster that is told nothing takes the ridge that its series needs, and is then as sure as one can be."""
+
+import numpy as np
+import pytest
+
+from pesn import Forecaster, ProbabilisticESN
+from pesn.forecasting.dataset import Segment
+from pesn.forecasting.selection import origins_in
+from pesn.systems.chaotic import lorenz
+
+
+def seasonal(n, seed=0):
+    """A season of twelve rows and noise that returns, x[k] = 0.7 x[k−1] + e."""
+    rng, x = np.random.default_rng(seed), np.zeros(n)
+    for k in range(1, n):
+        x[k] = 0.7 * x[k - 1] + rng.normal()
+    return 3.0 * np.sin(2.0 * np.pi * np.arange(n) / 12.0) + x
+
+
+@pytest.fixture(scope="module")
+def told_nothing():
+    return Forecaster().fit(seasonal(200))
+
+
+def test_deviations_of_a_noisy_season_are_those_of_its_noise(told_nothing):
+    """With the smallest ridge 100 units learn the noise of 200 rows, and say three times as much twenty steps ahead."""
+    truth = np.sqrt((1.0 - 0.7 ** (2.0 * np.arange(1.0, 21.0))) / (1.0 - 0.49))
+    ratio = told_nothing.forecast(20).std[:, 0] / truth
+    assert told_nothing.esn_.ridge > 1e-6
+    assert 0.75 < np.median(ratio) < 1.4
+    assert ratio.max() < 1.8
+
+
+def test_it_is_the_forecaster_with_that_ridge(told_nothing):
+    network = ProbabilisticESN(washout="auto", random_state=0, ridge=told_nothing.esn_.ridge)
+    told = Forecaster(network).fit(seasonal(200))
+    np.testing.assert_allclose(told.calibration_, told_nothing.calibration_, rtol=1e-9)
+    a, b = told.forecast(20), told_nothing.forecast(20)
+    np.testing.assert_allclose(a.mean, b.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(a.std, b.std, rtol=1e-9)
+
+
+def test_a_system_without_noise_keeps_the_smallest():
+    assert Forecaster(calibrate=False).fit(lorenz(steps=400, rng=0).states).esn_.ridge == 1e-6
+
+
+def test_a_ridge_that_is_given_stays():
+    esn = ProbabilisticESN(10, washout=10, random_state=0, ridge=1e-3, process_noise=0.0)
+    assert Forecaster(esn).fit(seasonal(150)).esn_.ridge == 1e-3
+
+
+def test_few_rows_are_judged_fewer_steps_ahead():
+    forecaster = Forecaster(ProbabilisticESN(10, washout=5, random_state=0, process_noise=0.0)).fit(seasonal(60))
+    assert (forecaster.calibration_ != 1.0).any()
+    assert (forecaster.calibration_[8:] == forecaster.calibration_[-1]).all()  # twelve rows were held back: six steps ahead
+
+
+def test_origins_leave_room_on_both_sides():
+    segments = [Segment(np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n + 1, 1))) for n in (200, 30, 21)]
+    found = origins_in(segments, 20)
+    assert 30 < len(found) <= 36
+    for segment, last in found:
+        assert last + 20 <= len(segment.z)
+        assert last >= 1
+    assert not origins_in(segments[2:], 40)
