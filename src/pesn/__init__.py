@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pesn.forecasting.forecast import Forecast
     from pesn.forecasting.forecaster import Forecaster
     from pesn.persistence import load
+    from pesn.readout.features import Features
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "Dense",
     "EchoStateNetwork",
     "ErrorBound",
+    "Features",
     "Forecast",
     "Forecaster",
     "Gaussian",
@@ -43,6 +45,7 @@ __all__ = [
 # What brings scikit-learn and numba is imported when it is first asked for: `import pesn` stays quick.
 _LATER = {
     "EchoStateNetwork": "esn.network",
+    "Features": "readout.features",
     "Forecast": "forecasting.forecast",
     "Forecaster": "forecasting.forecaster",
     "ProbabilisticESN": "esn.probabilistic",

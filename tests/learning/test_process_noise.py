@@ -11,12 +11,12 @@ from pesn.learning import process_noise as module
 from pesn.learning.calibration import LEADS
 from pesn.learning.process_noise import form_of, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
+from pesn.readout.features import Features
 from pesn.readout.gram import Gram
 from pesn.readout.ridge import solve
 from pesn.reservoir.drive import State, draw, run
 from pesn.reservoir.initial_state import learn
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
-from pesn.reservoir.sequences import features
 from pesn.statespace import ActivationMoments
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
@@ -38,8 +38,8 @@ def test_forms_and_noise():
     z = np.random.default_rng(4).standard_normal((500, 2))
     start = learn([(z, run(RESERVOIR, z)[0], 50)])
     root = start.stationary()[1]
-    assert process_noise(start, 0.0, 0.0) is None
-    np.testing.assert_allclose(process_noise(start, 0.01, 0.1).cov(), 0.01 * root.T @ root + 0.01 * np.eye(12), atol=1e-12)
+    assert process_noise(start, 0.0, 0.0, 12) is None
+    np.testing.assert_allclose(process_noise(start, 0.01, 0.1, 12).cov(), 0.01 * root.T @ root + 0.01 * np.eye(12), atol=1e-12)
     np.testing.assert_allclose(process_noise(None, 0.0, 0.1, 5).cov(), 0.01 * np.eye(5))
 
 
@@ -65,7 +65,7 @@ def test_the_origins_of_a_batch_are_free_runs_one_by_one(monkeypatch, form, nois
     scores = []
     monkeypatch.setattr(module, "search", lambda score, _: scores.append(score) or 0.0)
     search_open_loop(loop, start, noise, z, targets, 1e-6, washout)
-    readout = solve(Gram(15, 2).add(features(z, states)[washout:800], targets[washout:800]), 1e-6)
+    readout = solve(Gram(15, 2).add(Features()(z, states)[washout:800], targets[washout:800]), 1e-6)
     origins = np.linspace(800, 1000 - LEADS - 1, 200 // LEADS).astype(int)
     for scale in (0.0, 1e-4, 1e-2):
         free = replace(loop, weights=readout.weights, process_noise=process_noise(start, scale, noise, 12))

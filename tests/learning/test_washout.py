@@ -5,10 +5,10 @@ import pytest
 
 from pesn.activations import get
 from pesn.learning.washout import find_washout
+from pesn.readout.features import Features
 from pesn.readout.gram import Gram
 from pesn.readout.ridge import predict, solve
 from pesn.reservoir.drive import State, draw, run
-from pesn.reservoir.sequences import features
 from pesn.statespace import ActivationMoments
 
 TANH = ActivationMoments(get("tanh"))
@@ -34,10 +34,10 @@ def test_the_slower_the_units_the_longer_a_start_is_felt(leak_rate):
     found = find_washout(reservoir, TANH, z, targets, 1e-6)
     assert 0 < found < 1000
     states, _, _ = run(reservoir, z)
-    readout = solve(Gram(15, 2).add(features(z[1000:], states[1000:]), targets[1000:]), 1e-6)
+    readout = solve(Gram(15, 2).add(Features()(z[1000:], states[1000:]), targets[1000:]), 1e-6)
     small = np.maximum(1e-3 * targets[1000:].std(axis=0), 0.1 * np.sqrt(np.diagonal(readout.residual_cov)))
     settled = states[1000:]
     ends = [run(reservoir, z, State(settled[k], None, np.zeros(2)))[0] for k in range(0, 1000, 10)]
-    apart = np.array([predict(readout, features(z, end)) for end in ends]).std(axis=0) / small
+    apart = np.array([predict(readout, Features()(z, end)) for end in ends]).std(axis=0) / small
     assert apart[found - 1].max() < 1.5
     assert apart[: max(found // 4, 1)].max() > 1.5

@@ -208,21 +208,26 @@ def test_extreme_variances_stay_numbers(kit, form, variance, leak):
 
 
 @pytest.mark.parametrize("rank", [3, 8, 50])
-def test_a_start_keeps_variances_outputs_and_what_is_to_be_exact(kit, rank):
+def test_a_start_keeps_variances_outputs_and_what_is_carried(kit, rank):
     rng = np.random.default_rng(0)
     world = kit.world(30, rank=rank)
-    root, exact = rng.normal(size=(40, 30)), rng.normal(size=(2, 30))
-    state = init("low-rank", 2, np.zeros(30), root, world.compression, exact)
-    cov = root.T @ root
-    kit.close(state.variances()[2:], np.diag(cov), 1e-12)
-    for rows in (world.readout, exact):
-        kit.close(state.factor[2:] @ (state.factor[2:].T @ rows.T), cov @ rows.T, 1e-11)
-    dense, diagonal = (init(form, 2, np.zeros(30), root) for form in ("full", "diagonal"))
-    kit.close(kit.cov_of(dense)[2:, 2:], cov, 1e-13)
-    kit.close(diagonal.variances()[2:], np.diag(cov), 1e-13)
-    for one in (state, dense, diagonal):
-        assert not kit.cov_of(one)[:2].any()
-        assert not one.mean.any()
+    root, carried = rng.normal(size=(40, 30)), rng.normal(size=(40, 2)) * [1.0, 0.0]
+    cov, both = root.T @ root, np.hstack([carried, root])
+    for tied in (None, carried):
+        state = init("low-rank", 2, np.zeros(30), root, world.compression, tied)
+        kit.close(state.variances()[2:], np.diag(cov), 1e-12)
+        kit.close(state.factor[2:] @ (state.factor[2:].T @ world.readout.T), cov @ world.readout.T, 1e-11)
+        dense, diagonal = (init(form, 2, np.zeros(30), root, carried_root=tied) for form in ("full", "diagonal"))
+        kit.close(kit.cov_of(dense)[2:, 2:], cov, 1e-13)
+        kit.close(diagonal.variances()[2:], np.diag(cov), 1e-13)
+        for one in (state, dense, diagonal):
+            assert not one.mean.any()
+            if tied is None:
+                assert not kit.cov_of(one)[:2].any()
+        if tied is not None:
+            for one in (state, dense):
+                kit.close(kit.cov_of(one)[0], (both.T @ both)[0], 1e-11)
+            kit.close(diagonal.variances()[:2], np.diag(carried.T @ carried), 1e-13)
 
 
 def test_an_unknown_form_is_refused(kit):

@@ -20,6 +20,7 @@ from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
 from pesn._support.types import FloatArray, Lengths, RandomState, TableLike, Washout
 from pesn.activations import Activation
+from pesn.readout.features import Features
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.drive import Reservoir, State
@@ -56,6 +57,7 @@ class ReservoirEstimator(
     random_state: RandomState
     activation: str | Activation
     topology: Topology
+    features: Features
     verbose: bool
 
     n_features_in_: int

@@ -25,7 +25,9 @@ from pesn.esn.parameters import check_network, draw_reservoir, generator
 from pesn.esn.stored import check_learnt, check_prediction
 from pesn.esn.training import deterministic, fit_readout, in_threads, learn_online, resume, start_empty, washout_rows
 from pesn.esn.validation import States, as_given, as_rows, check_fitted, starts, training_rows
-from pesn.reservoir.drive import State, run
+from pesn.readout.features import Features
+from pesn.reservoir.drive import State
+from pesn.reservoir.reading import read
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.topology import Topology
 
@@ -65,13 +67,16 @@ class EchoStateNetwork(ReservoirEstimator):
     topology
         How the units are connected: ``"random"``; ``"ring"``, each unit enters the next one; a function (n, rng) that gives W,
         scaled to ``spectral_radius``; or W itself (N, N), an array or sparse, taken as it is.
+    features
+        What the readout sees: a :class:`pesn.Features`, by default [1, z, h]. Where it looks back on earlier rows, the first
+        ``lags`` rows of a sequence are washed out, and in ``predict`` the first row stands for those before it.
     verbose
         Say on standard error how far ``fit`` is: a bar on a terminal, a line a step elsewhere.
 
     Attributes
     ----------
     reservoir_, readout_
-        The weights: ``readout_.weights`` is W_out, of shape (outputs, 1 + inputs + units).
+        The weights: ``readout_.weights`` is W_out, of shape (outputs, 1 + inputs + units) unless there are more features.
     state_
         The state after the last row learnt from: ``predict(X, state=esn.state_)`` goes on from there.
     washout_
@@ -98,6 +103,7 @@ class EchoStateNetwork(ReservoirEstimator):
         random_state: RandomState = None,
         activation: str | Activation = "tanh",
         topology: Topology = "random",
+        features: Features = Features(),
         verbose: bool = False,
     ) -> None:
         self.n_units = n_units
@@ -115,6 +121,7 @@ class EchoStateNetwork(ReservoirEstimator):
         self.random_state = random_state
         self.activation = activation
         self.topology = topology
+        self.features = features
         self.verbose = verbose
 
     def fit_in_steps(self, X: TableLike, y: TableLike, lengths: Lengths, steps: Steps) -> Self:  # noqa: D102  # as it is described there
@@ -124,10 +131,10 @@ class EchoStateNetwork(ReservoirEstimator):
             rng = generator(self.random_state)
             self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
             self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, rng)
-            self.washout_ = washout_rows(self.washout, self.reservoir_, given, self.ridge, steps)
-            drive = deterministic(self.reservoir_, self.noise, rng)
+            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps)
+            drive = deterministic(self.reservoir_, self.features, self.noise, rng)
             self.readout_, self.state_ = fit_readout(
-                drive, self.reservoir_, given, self._initial_state(), self.washout_, self.ridge, steps
+                drive, self.reservoir_, self.features, given, self._initial_state(), self.washout_, self.ridge, steps
             )
             self.rls_, self._to_wash = None, 0
             self.__dict__.pop("online_predictions_", None)  # of another readout
@@ -154,12 +161,13 @@ class EchoStateNetwork(ReservoirEstimator):
             if first:
                 self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
                 self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, generator(self.random_state))
-                self.washout_ = washout_rows(self.washout, self.reservoir_, given, self.ridge, Steps())
+                self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, Steps())
                 start = self._initial_state()
-                online = start_empty(self.reservoir_, start, self.washout_, self.rls_delta, self.ridge)
+                online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
             else:
                 online = resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
-            predictions, online = learn_online(deterministic(self.reservoir_), given, online, self.forgetting)
+            drive = deterministic(self.reservoir_, self.features)
+            predictions, online = learn_online(drive, given, online, self.forgetting)
             self.readout_, self.rls_, self.state_, self._to_wash = online
             self.online_predictions_ = as_given(predictions, given.inputs, self._y_is_flat)
         return self
@@ -212,7 +220,8 @@ class EchoStateNetwork(ReservoirEstimator):
 
         def drive(sequence: slice, current: State) -> State:
             for block in blocks(sequence):
-                _, outputs[block], current = run(self.reservoir_, rows.take(block)[0], current, readout=self.readout_.weights)
+                z, _ = rows.take(block)
+                _, _, outputs[block], current = read(self.features, self.reservoir_, z, current, readout=self.readout_.weights)
             return current
 
         ends = in_threads(drive, starts(self, lengths, state, len(outputs), self._initial_state))
@@ -239,7 +248,7 @@ class EchoStateNetwork(ReservoirEstimator):
         def drive(sequence: slice, current: State) -> State:
             for block in blocks(sequence):
                 z, _ = rows.take(block)
-                states[block], _, current = run(self.reservoir_, z, current, readout=self.readout_.weights)
+                _, states[block], _, current = read(self.features, self.reservoir_, z, current, readout=self.readout_.weights)
             return current
 
         in_threads(drive, starts(self, lengths, None, len(states), self._initial_state))

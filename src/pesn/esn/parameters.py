@@ -22,7 +22,8 @@ from pesn._support.types import ProcessNoise, RandomState
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.gaussian import Gaussian
 from pesn.moments import named_method
-from pesn.reservoir.weights import Reservoir, draw
+from pesn.readout.features import Features
+from pesn.reservoir.weights import Reservoir, draw, without_units
 
 if TYPE_CHECKING:
     from pesn.esn.probabilistic import ProbabilisticESN
@@ -36,6 +37,8 @@ _STARTS = ("learned", "stationary", "zero")
 
 def check_network(esn: ReservoirEstimator) -> None:
     """What both networks have."""
+    if not isinstance(esn.features, Features):
+        raise TypeError(f"features must be a pesn.Features, got {esn.features!r}")
     if isinstance(esn.washout, str):
         if esn.washout != "auto":
             raise ValueError(f"washout must be a number of rows or 'auto', got {esn.washout!r}")
@@ -87,7 +90,9 @@ def generator(random_state: RandomState) -> np.random.Generator:
 
 
 def draw_reservoir(esn: ReservoirEstimator, n_inputs: int, n_outputs: int, rng: np.random.Generator) -> Reservoir:
-    """The reservoir that a network's parameters ask for."""
+    """The reservoir that a network's parameters ask for; one of no units where the readout does not see them."""
+    if not esn.features.states:
+        return without_units(n_inputs, n_outputs)
     return draw(
         esn.n_units,
         n_inputs,

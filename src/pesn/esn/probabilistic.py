@@ -40,6 +40,7 @@ from pesn.esn.training import RowsForStart, fit_readout, learn_online, process_n
 from pesn.esn.validation import States, UncertainRows, as_given, as_rows, check_fitted, starts, training_rows
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
+from pesn.readout.features import Features
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import Start
@@ -59,12 +60,12 @@ class ProbabilisticESN(ReservoirEstimator):
     """An echo state network that carries mean and variance of every unit through time, without sampling.
 
     The readout learns from the mean states. The variance of a prediction has three parts: of the state,
-    W_out Σ_b W_outᵀ with Σ_b of [1, z, h]; of the residuals; and of the readout's weights.
+    W_out Σ_b W_outᵀ with Σ_b of what the readout sees, [1, z, h]; of the residuals; and of the readout's weights.
 
     Parameters
     ----------
     n_units, spectral_radius, leak_rate, density, input_scaling, feedback_scaling, bias_scaling, ridge, forgetting, \
-rls_delta, washout, random_state, activation, topology, verbose
+rls_delta, washout, random_state, activation, topology, features, verbose
         As in :class:`pesn.EchoStateNetwork`.
     noise
         M_e. No noise is drawn: M_e² enters the variance of every unit at every step, in ``fit`` and in ``predict``.
@@ -116,6 +117,7 @@ rls_delta, washout, random_state, activation, topology, verbose
         random_state: RandomState = None,
         activation: str | Activation = "tanh",
         topology: Topology = "random",
+        features: Features = Features(),
         covariance: CovarianceChoice = "auto",
         rank: int = 40,
         moments: UnitMethod = "surface",
@@ -138,6 +140,7 @@ rls_delta, washout, random_state, activation, topology, verbose
         self.random_state = random_state
         self.activation = activation
         self.topology = topology
+        self.features = features
         self.covariance = covariance
         self.rank = rank
         self.moments = moments
@@ -152,10 +155,13 @@ rls_delta, washout, random_state, activation, topology, verbose
             rng = generator(self.random_state)
             self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
             self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, rng)
-            self.washout_ = washout_rows(self.washout, self.reservoir_, given, self.ridge, steps)
+            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps)
             drive = gaussian(self._propagation(rng).without_readout(self.reservoir_))
-            start, kept = initial_state(self.initial_state, self.reservoir_), RowsForStart(self.n_units, len(given.targets))
-            self.readout_, self.state_ = fit_readout(drive, self.reservoir_, given, start, self.washout_, self.ridge, steps, kept)
+            start = initial_state(self.initial_state, self.reservoir_)
+            kept = RowsForStart(self.reservoir_, self.features, len(given.targets))
+            self.readout_, self.state_ = fit_readout(
+                drive, self.reservoir_, self.features, given, start, self.washout_, self.ridge, steps, kept
+            )
             with steps.step("learning the start"):
                 self.start_ = learn_start(kept.pieces)
             loop = self._propagation().without_readout(self.reservoir_)
@@ -188,9 +194,9 @@ rls_delta, washout, random_state, activation, topology, verbose
                 check_no_share(self.process_noise)
                 self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
                 self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, generator(self.random_state))
-                self.washout_ = washout_rows(self.washout, self.reservoir_, given, self.ridge, Steps())
+                self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, Steps())
                 start = initial_state(self.initial_state, self.reservoir_)
-                online = start_empty(self.reservoir_, start, self.washout_, self.rls_delta, self.ridge)
+                online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
                 self.start_, self.process_noise_ = None, 0.0
             else:
                 online = resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
@@ -296,20 +302,21 @@ rls_delta, washout, random_state, activation, topology, verbose
     def check_stored(self) -> None:  # noqa: D102
         check_learnt(self, self._y_is_flat)
         if self.start_ is not None:
-            self.start_.check("start_", self.n_features_in_, self.reservoir_.n_units)
+            d, n = self.n_features_in_, self.reservoir_.n_units
+            self.start_.check("start_", d, self.features.n_earlier(d) + n)
         check_probabilistic(self)
         check_prediction(self)
 
     def _propagation(self, rng: Rng = None) -> Propagation:
         if rng is None and self.moments == "monte-carlo":  # only draws need a seed: to ask for one moves a RandomState on
             rng = generator(self.random_state)
-        return Propagation(self.activation, self.moments, self.covariance, self.rank, self.noise, rng)
+        return Propagation(self.activation, self.moments, self.covariance, self.rank, self.noise, self.features, rng)
 
     def _open_loop(self) -> OpenLoop:
         return self._propagation().with_readout(self.reservoir_, self.readout_, self.start_, self.process_noise_)
 
     def _beginning(self) -> State:
-        return beginning(self.initial_state, self.reservoir_, self.start_)
+        return beginning(self.initial_state, self.reservoir_, self.features, self.start_)
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())

@@ -13,11 +13,12 @@ from pesn.esn.training import Drive, in_threads
 from pesn.gaussian import Gaussian
 from pesn.learning.process_noise import form_of, process_noise
 from pesn.moments import UnitMethod, named_method
+from pesn.readout.features import Features
 from pesn.readout.ridge import PARTS, Readout, predictive_variance
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.open_loop import OpenLoop, predict_rows, state_of
-from pesn.reservoir.sequences import Array, Rows, blocks, features
+from pesn.reservoir.sequences import Array, Rows, blocks
 from pesn.statespace import ActivationMoments
 
 __all__ = ["Propagation", "beginning", "gaussian", "initial_state", "predict_sequences", "transform_sequences"]
@@ -37,6 +38,7 @@ class Propagation:
     covariance: CovarianceChoice
     rank: int
     noise: float
+    features: Features = Features()
     rng: Rng = None
 
     @property
@@ -47,10 +49,12 @@ class Propagation:
 
     def without_readout(self, reservoir: Reservoir) -> OpenLoop:
         """The reservoir alone, as ``fit`` drives it."""
-        weights = np.zeros((reservoir.n_outputs, 1 + reservoir.n_inputs + reservoir.n_units))
+        weights = np.zeros((reservoir.n_outputs, self.features.size(reservoir.n_inputs, reservoir.n_units)))
         form = form_of(self.covariance, reservoir.n_units, self.rank)
         noise = process_noise(None, 0.0, self.noise, reservoir.n_units)
-        return OpenLoop(reservoir, weights, self.units, form, self.rank, noise, moments=self.moments, rng=self.rng)
+        return OpenLoop(
+            reservoir, weights, self.units, form, self.rank, noise, moments=self.moments, rng=self.rng, features=self.features
+        )
 
     def with_readout(self, reservoir: Reservoir, readout: Readout, start: Start | None, noise_scale: float) -> OpenLoop:
         """With its readout, as ``predict`` runs it: ``noise_scale`` times the long run's covariance is process noise."""
@@ -68,7 +72,7 @@ def gaussian(loop: OpenLoop) -> Drive:
 
     def drive(z: Array, var: Array | None, state: State, targets: Array) -> tuple[Array, State]:
         path, state = predict_rows(loop, z, var, state, clamp=targets)
-        return features(z, path.probed["units"]), state
+        return path.probed["features"], state
 
     return drive
 
@@ -83,14 +87,15 @@ def initial_state(given: InitialStateName | Gaussian, reservoir: Reservoir) -> S
     return state_of(given, m)
 
 
-def beginning(given: InitialStateName | Gaussian, reservoir: Reservoir, start: Start | None) -> State:
-    """Where sequences start in ``predict``: as in ``fit``, or by what ``start`` has learnt."""
+def beginning(given: InitialStateName | Gaussian, reservoir: Reservoir, features: Features, start: Start | None) -> State:
+    """Where sequences start in ``predict``: as in ``fit``, or by what ``start`` has learnt, of earlier rows too."""
     zero = initial_state(given, reservoir)
     if start is None or isinstance(given, Gaussian) or given == "zero":
         return zero
     if given == "stationary":
         mean, root = start.stationary()
-        return state_of(Gaussian(mean, factor=root.T, var=np.zeros(len(mean))), reservoir.n_outputs)
+        both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
+        return state_of(both, reservoir.n_outputs, features.n_earlier(reservoir.n_inputs))
     return zero._replace(rows=np.empty((0, reservoir.n_inputs)))  # the first rows say where
 
 
@@ -115,7 +120,7 @@ def predict_sequences(
             path, state = predict_rows(loop, z, var, state, start)
             mean[block] = path.mean
             if cov is not None and parts is not None:
-                found = predictive_variance(readout, features(z, path.probed["units"]), full=True)
+                found = predictive_variance(readout, path.probed["features"], full=True)
                 found["state"] = path.probed["cov"]
                 found["weights"] += path.probed["leverage"][:, None, None] * readout.residual_cov
                 cov[block] = sum((found[name] for name in PARTS if name in parts), np.zeros((1, m, m)))

@@ -19,11 +19,12 @@ def check_learnt(esn: ReservoirEstimator, flat: bool) -> None:
     reservoir = esn.reservoir_
     reservoir.check()
     n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
-    p = 1 + d + n
+    esn.features.check("features", n)
+    p = esn.features.size(d, n)
     esn.readout_.check("readout_", p, m, least=1 if esn.rls_ is None else 0)
     if esn.rls_ is not None:
         esn.rls_.check("rls_", p, m)
-    esn.state_.check("state_", state_shapes(esn.state_, n, m))
+    esn.state_.check("state_", state_shapes(esn.state_, n, m, esn.features.n_earlier(d)))
     if (d, m) != (esn.n_features_in_, esn.n_outputs_) or (flat and m != 1):
         raise ValueError(f"its reservoir has {d} inputs and {m} outputs, not those that it says it was fitted to")
     check_names("feature_names_in_", getattr(esn, "feature_names_in_", None), d, "an array")

@@ -20,12 +20,14 @@ from pesn.esn.validation import TrainingRows
 from pesn.learning.process_noise import search_open_loop
 from pesn.learning.washout import find_washout
 from pesn.readout import online
+from pesn.readout.features import Features
 from pesn.readout.ridge import Readout, least_squares, predict, solve
 from pesn.readout.rls import RLSState
-from pesn.reservoir.drive import Reservoir, State, run
+from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout, features
+from pesn.reservoir.reading import read
+from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
 from pesn.statespace import ActivationMoments
 
 __all__ = [
@@ -51,30 +53,30 @@ _PIECE = 64  # rows of a long series that are kept together
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 
 
-def deterministic(reservoir: Reservoir, noise: float = 0.0, rng: Rng = None) -> Drive:
+def deterministic(reservoir: Reservoir, features: Features, noise: float = 0.0, rng: Rng = None) -> Drive:
     """A network of certain states; ``rng`` draws the ``noise`` that is added to them."""
 
     def drive(z: Array, _: Array | None, state: State, targets: Array) -> tuple[Array, State]:
-        states, _, state = run(reservoir, z, state, feedback=targets, noise=noise, rng=rng)
-        return features(z, states), state
+        rows, states, _, state = read(features, reservoir, z, state, feedback=targets, noise=noise, rng=rng)
+        return np.hstack([np.ones((len(z), 1)), rows, states]), state
 
     return drive
 
 
-def n_features(reservoir: Reservoir) -> int:
-    """p, of the features [1, z, h] that the readout sees."""
-    return 1 + reservoir.n_inputs + reservoir.n_units
+def washout_rows(
+    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows, ridge: float, steps: Steps
+) -> int:
+    """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest.
 
-
-def washout_rows(washout: Washout, reservoir: Reservoir, given: TrainingRows, ridge: float, steps: Steps) -> int:
-    """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest."""
+    Rows without a past, as many as the features have lags, are always among them.
+    """
     if washout != "auto":
-        return int(washout)
+        return max(int(washout), features.lags)
     with steps.step("finding the washout"):
         part = slice(given.longest.start, min(given.longest.stop, given.longest.start + _TRIAL))
         units = ActivationMoments(get(reservoir.activation))
-        found = find_washout(reservoir, units, given.inputs.take(part)[0], given.targets[part], ridge)
-    return int(min(found, min(rows.stop - rows.start for rows in given.sequences) // 2))
+        found = find_washout(reservoir, units, given.inputs.take(part)[0], given.targets[part], ridge, features=features)
+    return max(int(min(found, min(rows.stop - rows.start for rows in given.sequences) // 2)), features.lags)
 
 
 # ---------------------------------------------------------------- in one pass
@@ -83,6 +85,7 @@ def washout_rows(washout: Washout, reservoir: Reservoir, given: TrainingRows, ri
 def fit_readout(
     drive: Drive,
     reservoir: Reservoir,
+    features: Features,
     given: TrainingRows,
     start: State,
     washout: int,
@@ -94,8 +97,8 @@ def fit_readout(
 
     Parameters
     ----------
-    drive, reservoir
-        How blocks of rows are driven, and what is.
+    drive, reservoir, features
+        How blocks of rows are driven, and what is; what the readout sees of it.
     given
         The rows; each of their sequences begins at ``start`` and is not learnt from for ``washout`` rows.
     ridge
@@ -105,8 +108,9 @@ def fit_readout(
     watch
         Called with the features (n, p) of each block, and how many of its rows are washed out, while they are there.
     """
-    check_longer_than_washout(given.sequences, washout)
-    gram, state = least_squares(n_features(reservoir), reservoir.n_outputs, ridge), start
+    check_longer_than_washout(given.sequences, washout, features.lags)
+    n_features = features.size(reservoir.n_inputs, reservoir.n_units)
+    gram, state = least_squares(n_features, reservoir.n_outputs, ridge), start
     with steps.step("driving the reservoir", len(given.targets), "rows") as advance:
         for sequence in given.sequences:
             state = start
@@ -124,19 +128,21 @@ def fit_readout(
 class RowsForStart:
     """Rows for the start's regression, picked on the way: all, or pieces spread over a long series, as many as it needs."""
 
-    def __init__(self, n_units: int, n_rows: int) -> None:
-        self.n_units, self.share = n_units, _ROWS * (MOST_FEATURES + n_units) / n_rows
+    def __init__(self, reservoir: Reservoir, features: Features, n_rows: int) -> None:
+        self.features, self.n_inputs = features, reservoir.n_inputs
+        self.share = _ROWS * (MOST_FEATURES + features.n_earlier(reservoir.n_inputs) + reservoir.n_units) / n_rows
         self.pieces: list[tuple[Array, Array, int]] = []  # as :func:`pesn.reservoir.initial_state.learn` takes them
         self._seen = 0
 
     def __call__(self, b: Array, washed: int) -> None:
-        """Look at the features [1, z, h] of a block whose first rows are ``washed`` out."""
-        n = self.n_units
+        """Look at the features (n, p) of a block whose first rows are ``washed`` out."""
+        d = self.n_inputs
         for piece in blocks(slice(washed, len(b)), len(b) if self.share >= 1.0 else _PIECE):
             # a fixed stride would see a period, or short sequences, at one place only
             if self._seen * _GOLDEN % 1.0 < self.share:
                 first = max(piece.start - MOST_LAGS + 1, 0)  # what the rows may look back on
-                z, h = b[first : piece.stop, 1:-n], b[first : piece.stop, -n:]
+                part = b[first : piece.stop]
+                z, h = part[:, 1 : 1 + d], self.features.remembered(part, d)
                 self.pieces.append((z.copy(), h.copy(), piece.start - first))
             self._seen += 1
 
@@ -166,9 +172,12 @@ class Online(NamedTuple):
     to_wash: int
 
 
-def start_empty(reservoir: Reservoir, start: State, washout: int, rls_delta: float | None, ridge: float) -> Online:
+def start_empty(
+    reservoir: Reservoir, features: Features, start: State, washout: int, rls_delta: float | None, ridge: float
+) -> Online:
     """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``."""
-    readout, rls = online.start_empty(n_features(reservoir), reservoir.n_outputs, rls_delta or 1.0 / (ridge or 1e-6))
+    n_features = features.size(reservoir.n_inputs, reservoir.n_units)
+    readout, rls = online.start_empty(n_features, reservoir.n_outputs, rls_delta or 1.0 / (ridge or 1e-6))
     return Online(readout, rls, start, washout)
 
 

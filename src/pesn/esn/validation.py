@@ -142,7 +142,7 @@ def starts(
     if len(states) != len(sequences):
         raise ValueError(f"state must hold one state for each of the {len(sequences)} sequences, got {len(states)}")
     for given in states:
-        _check_state(given, esn.reservoir_.n_units, esn.n_outputs_, gaussian)
+        _check_state(given, esn.reservoir_.n_units, esn.n_outputs_, esn.features.n_earlier(esn.n_features_in_), gaussian)
     return list(zip(sequences, states, strict=True))
 
 
@@ -182,13 +182,13 @@ def _is_plain(esn: ReservoirEstimator, X: Any, *targets: Any) -> bool:
     return True
 
 
-def _check_state(given: State, n_units: int, n_outputs: int, gaussian: bool) -> None:
+def _check_state(given: State, n_units: int, n_outputs: int, n_earlier: int, gaussian: bool) -> None:
     found = np.shape(given.mean), () if given.output is None else np.shape(given.output)
     wanted = (n_units,), (n_outputs,)
     if found != wanted:
         raise ValueError(f"state must be of this network, with shapes {wanted} of units and outputs, got {found}")
-    for name, (part, shape) in state_shapes(given, n_units, n_outputs).items() if gaussian else ():
-        if np.shape(part) != shape:
+    for name, (part, shape) in state_shapes(given, n_units, n_outputs, n_earlier).items():
+        if (gaussian or name == "past") and np.shape(part) != shape:
             raise ValueError(f"state must be of this network, with {name} of shape {shape}, got {np.shape(part)}")
 
 

@@ -87,8 +87,11 @@ class ContextFilter(NamedTuple):
         """
         model, rows = loop.model, y.shape[-2]
         if rows == 1:  # nothing came before: y and units as they are in the long run
-            mean, root = self.given.stationary()
-            nothing = np.zeros(u.shape[-1])
+            mean, root = self.given.joint()
+            # the row before this one, with its units, is the newest of the earlier rows
+            E, n, nothing = loop.features.n_earlier(loop.reservoir.n_inputs), loop.reservoir.n_units, np.zeros(u.shape[-1])
+            before = np.concatenate([np.arange(E), np.arange(len(mean) - n, len(mean))])
+            mean, root = mean[before], root[:, before]
             return model.update(loop.init(mean, root, self.prior.y_mean, nothing, y_root=np.diag(self.prior.y_std)), y[0])
         if self.few(rows):
             state = self.moved(loop, y[:-1], u)
@@ -128,22 +131,27 @@ class ContextFilter(NamedTuple):
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
         batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
+        rows = np.concatenate([y, u], axis=-1)
         if isinstance(kind, str) and kind == "learned":
             if uncertainty.exists:
                 z, root = self._uncertain_row(np.concatenate([y_now, u[-1]]), y_cov, uncertainty.u_var[-1])
                 units, both = self.given.given_gaussian(z, root)
                 return loop.init_row(np.concatenate([z, units]), both)
-            if np.isnan(y).any() or np.isnan(u).any():
+            if np.isnan(rows).any():
                 return loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
-            rows = np.concatenate([y, u], axis=-1)
             means, roots = zip(*(self.given.given(one) for one in _flat(rows)), strict=True)
-            root = np.broadcast_to(roots[0], (*batch, *roots[0].shape))  # which depends on how many rows there are alone
-            return loop.init(np.reshape(means, (*batch, n)), root, y_now, u_now)
-        if isinstance(kind, Gaussian):
-            mean, root = np.asarray(kind.mean, float), root_of(np.asarray(kind.cov, float)).T
-        else:
-            mean, root = self.given.stationary() if kind == "stationary" else (np.zeros(n), np.zeros((0, n)))
-        mean, root = np.broadcast_to(mean, (*batch, n)), np.broadcast_to(root, (*batch, *root.shape))
+            mean = np.reshape(means, (*batch, means[0].size))
+            mean, root = loop.features.with_known(mean, roots[0], rows)  # which depends on how many rows there are alone
+            return loop.init(mean, root, y_now, u_now, moved=True)
+        mean, root = self.given.stationary()
+        if kind != "stationary" or not isinstance(kind, str):  # of earlier rows alone
+            E, (known, own) = len(mean) - n, (np.zeros(n), np.zeros((0, n)))
+            if isinstance(kind, Gaussian):
+                known, own = np.asarray(kind.mean, float), root_of(np.asarray(kind.cov, float)).T
+            earlier = np.asarray(np.linalg.qr(root[:, :E], mode="r"))
+            mean = np.concatenate([mean[:E], known])
+            root = np.vstack([np.pad(earlier, ((0, 0), (0, n))), np.pad(own, ((0, 0), (E, 0)))])
+        mean, root = loop.features.with_known(np.broadcast_to(mean, (*batch, len(mean))), root, rows)
         missing = np.isnan(y_now)
         y_root = np.diag(np.where(missing, self.prior.y_std, 0.0)) if missing.any() else None
         if y_cov.any():
@@ -169,14 +177,16 @@ class ContextFilter(NamedTuple):
 
     def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Units that have moved by rows without a gap, more than they remember: certain, and much faster than filtered ones."""
-        batch = y.shape[:-2]
+        batch, lags = y.shape[:-2], loop.features.lags
         units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
-        mean = np.reshape(units, (*batch, loop.reservoir.n_units))
-        return loop.init(mean, np.zeros((*batch, 0, mean.shape[-1])), y[..., -1, :], u[..., -1, :])
+        rows = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :].reshape(*batch, -1)
+        mean = np.concatenate([rows, np.reshape(units, (*batch, loop.reservoir.n_units))], axis=-1)
+        return loop.init(mean, np.zeros((0, mean.shape[-1])), y[..., -1, :], u[..., -1, :], moved=True)
 
     def _last_units(self, loop: ClosedLoop, y: Array, u: Array) -> Array:
         z, targets = np.hstack([y, u]), loop.dynamics.targets(y)
-        state = State(self.given.given(z[:1])[0], None, targets[0])
+        n = loop.reservoir.n_units
+        state = State(self.given.given(z[:1])[0][self.given.n_states - n :], None, targets[0])
         fed = np.vstack([targets[1:], targets[-1:]])  # beside a row, the target that led to it; the last has no row to go with
         for block in blocks(slice(0, len(targets))):
             _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])

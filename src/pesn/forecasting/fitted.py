@@ -75,9 +75,12 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
             esn.unit_moments(),
             form_of(esn.covariance, esn.reservoir_.n_units, esn.rank),
             esn.rank,
-            process_noise(model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise),
+            process_noise(
+                model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, esn.reservoir_.n_units
+            ),
             parts,
             Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen="state" in parts),
+            esn.features,
         )
 
     @property
@@ -157,8 +160,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         check_names("known_names_", self.known_names_, u)
         if self._time is not None:
             self._time.check("_time")
-        fed_back = m if np.any(esn.reservoir_.W_fb) else 0
-        self._state.check("_state", 2 * d + u + fed_back, esn.reservoir_.n_units)
+        loop = self.loop()
+        self._state.check("_state", loop.carried, loop.layout.size - loop.carried)
         self._check_forecast()
 
     def _check_range(self, d: int) -> None:

@@ -164,7 +164,9 @@ class Forecaster(FittedForecaster):
         self.range_ = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
         runs, self._time = layout.runs, layout.time
         segments = segments_of(rows, known, runs, self.learn_, self.target_ == "change")
-        segments, self.output_std_ = to_learn_from(segments, network.washout, self.usual_.y_std[self.learn_])
+        segments, self.output_std_ = to_learn_from(
+            segments, network.washout, self.usual_.y_std[self.learn_], network.features.lags
+        )
         self.esn_ = network
         self.errors_, self.calibration_ = fit_network(
             network, self._dynamics, segments, self._loop, self._context_filter, steps,
@@ -231,7 +233,7 @@ class Forecaster(FittedForecaster):
             plain = self._begun(loop, with_next, Uncertainty.none(rows.y, with_next.known), context is None)
             own = rollout(loop.model, plain, *self._context_filter().impute_inputs(u), moved=True).cov
         if "state" not in parts:
-            state = state.as_certain()
+            state = loop.as_certain(state)
         elif "noise" not in parts:
             state = loop.without_errors(state)
         u, u_var = self._context_filter().impute_inputs(u, u_var)

@@ -44,7 +44,7 @@ class OnlineLearner:
             return loop
         both = np.array([last[0], row])
         target = loop.dynamics.targets(both)
-        b = np.concatenate([[1.0], state.mean[at["y"]], last[1], state.mean[at["units"]]])
+        b = loop.moves.means(state.mean)
         predicted, readout, self.rls = update(loop.readout, self.rls, b[None], target, self.forgetting)
         wrong = loop.dynamics.errors(target - predicted, both)[0]
         weight = max(1.0 - self.forgetting, 1.0 / (1.0 + readout.n_samples))

@@ -19,7 +19,7 @@ from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.initial_state import learn as learn_start
-from pesn.reservoir.sequences import blocks, features
+from pesn.reservoir.sequences import blocks
 
 __all__ = ["Driven", "Trained", "drive", "one_step_errors", "to_learn_from", "train"]
 
@@ -35,14 +35,15 @@ class Trained(NamedTuple):
     start: Start
 
 
-def to_learn_from(segments: list[Segment], washout: Washout, width: Array) -> tuple[list[Segment], Array]:
-    """Those long enough for the ``washout``, with targets in units of their deviation, and this deviation (m,).
+def to_learn_from(segments: list[Segment], washout: Washout, width: Array, lags: int = 0) -> tuple[list[Segment], Array]:
+    """Those long enough for the ``washout`` and ``lags`` rows before, with targets in units of their deviation; and this, (m,).
 
     ``width`` (m,) is the deviation of the columns of y that the targets are of.
     """
     counted = isinstance(washout, Integral)
-    kept = drop_short(segments, int(washout) + 1 if counted else 2)
-    if sum(len(s.z) - (max(int(washout), 0) if counted else 0) for s in kept) < 4:  # fewer leave no errors to learn from
+    washed = max(int(washout) if counted else 0, lags)
+    kept = drop_short(segments, washed + 1 if counted else washed + 2)
+    if sum(len(s.z) - washed for s in kept) < 4:  # fewer leave no errors to learn from
         raise ValueError(
             "y must have at least 5 rows in a row without gaps (with those of X) to learn from, after the washout of "
             f"{washout!r}, got fewer"
@@ -54,33 +55,36 @@ def to_learn_from(segments: list[Segment], washout: Washout, width: Array) -> tu
 
 
 class Driven(NamedTuple):
-    """A reservoir driven by segments of rows: least squares ready for any ridge, the states, and what they say about starts."""
+    """A reservoir driven by segments of rows: least squares ready for any ridge, features, and what is known of starts."""
 
     segments: list[Segment]
-    states: list[Array]
+    features: list[Array]
     sums: Gram | Factor
     start: Start
 
 
 def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment]) -> Driven:
     """A fitted network's reservoir, driven by these rows alone."""
-    reservoir = esn.reservoir_
-    sums = least_squares(1 + reservoir.n_inputs + reservoir.n_units, len(dynamics.learned), esn.ridge)
+    reservoir, d = esn.reservoir_, esn.reservoir_.n_inputs
+    sums = least_squares(esn.features.size(d, reservoir.n_units), len(dynamics.learned), esn.ridge)
     kept: list[tuple[Array, Array, int]] = []
+    rows = []
     for segment in segments:
         states, _, _ = run(reservoir, segment.z, feedback=segment.targets)
-        washed = min(esn.washout_, len(states) // 2)
-        sums.add(features(segment.z[washed:], states[washed:]), segment.targets[washed:])
-        kept.append((segment.z, states, washed))
-    return Driven(segments, [states for _, states, _ in kept], sums, learn_start(kept))
+        b, washed = esn.features(segment.z, states), max(min(esn.washout_, len(states) // 2), esn.features.lags)
+        if washed < len(b):
+            sums.add(b[washed:], segment.targets[washed:])
+        kept.append((segment.z, esn.features.remembered(b, d), washed))
+        rows.append(b)
+    return Driven(segments, rows, sums, learn_start(kept))
 
 
 def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridge) -> Trained:
     """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
     readout = solve(driven.sums, ridge)
     residuals = [
-        _errors(readout, dynamics, segment, states, slice(0, len(states)))
-        for segment, states in zip(driven.segments, driven.states, strict=True)
+        _errors(readout, dynamics, segment, b, slice(0, len(b)))
+        for segment, b in zip(driven.segments, driven.features, strict=True)
     ]
     return Trained(readout, _learn(esn, readout, dynamics, residuals), driven.start)
 
@@ -89,23 +93,25 @@ def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics,
     """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet."""
     residuals = []
     for segment in segments:
-        state, parts = None, []
+        state, before, parts = None, None, []
         for block in blocks(slice(0, len(segment.z))):
-            states, _, state = run(esn.reservoir_, segment.z[block], state, feedback=segment.targets[block])
-            parts.append(_errors(readout, dynamics, segment, states, block))
+            z = segment.z[block]
+            states, _, state = run(esn.reservoir_, z, state, feedback=segment.targets[block])
+            parts.append(_errors(readout, dynamics, segment, esn.features(z, states, before), block))
+            before = esn.features.after(z, before)
         residuals.append(np.concatenate(parts))
     return _learn(esn, readout, dynamics, residuals)
 
 
-def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, states: Array, block: slice) -> Array:
-    """Errors of one step (n, d) in a block of a segment's rows, from the states (n, N) there."""
-    wrong = segment.targets[block] - predict(readout, features(segment.z[block], states))
+def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:
+    """Errors of one step (n, d) in a block of a segment's rows, from the features (n, p) there."""
+    wrong = segment.targets[block] - predict(readout, b)
     return dynamics.errors(wrong, segment.y[block.start : block.stop + 1])
 
 
 def _learn(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, residuals: list[Array]) -> ErrorModel:
     """From residuals (n, d) of segments, their washout left out."""
-    residuals = [e[min(esn.washout_, len(e) - 1) :] for e in residuals]
+    residuals = [e[max(min(esn.washout_, len(e) - 1), esn.features.lags) :] for e in residuals]
     inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(dynamics.n_columns, -1))[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
     ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > 0.0)

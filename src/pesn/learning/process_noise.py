@@ -14,8 +14,8 @@ from pesn.readout.ridge import least_squares, solve
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.sequences import blocks, features
-from pesn.statespace import Noise, init, rollout
+from pesn.reservoir.sequences import blocks
+from pesn.statespace import Noise, rollout
 
 __all__ = ["form_of", "process_noise", "search_open_loop"]
 
@@ -30,12 +30,12 @@ def form_of(covariance: str, n_units: int, rank: int) -> str:
     return "full" if covariance == "low-rank" and rank >= n_units else covariance
 
 
-def process_noise(given: Start | None, scale: float, noise: float, n_units: int = 0) -> Noise | None:
+def process_noise(given: Start | None, scale: float, noise: float, n_units: int) -> Noise | None:
     """``scale`` times the units' covariance in the long run, and ``noise``² for each of them; None where there is neither."""
-    if scale == 0.0 and noise == 0.0:
+    n = n_units
+    if (scale == 0.0 and noise == 0.0) or not n:
         return None
-    n = n_units if given is None else given.n_states
-    root = np.zeros((0, n)) if scale == 0.0 or given is None else np.sqrt(scale) * given.stationary()[1]
+    root = np.zeros((0, n)) if scale == 0.0 or given is None else np.sqrt(scale) * given.stationary()[1][:, -n:]
     if len(root) > n:
         root = np.linalg.qr(root, mode="r")
     return Noise(root, np.full(n, noise**2))
@@ -48,21 +48,23 @@ def search_open_loop(loop: OpenLoop, start: Start, noise: float, z: Array, targe
         return 0.0
     origins = rolling_origins(first, n - LEADS - 1, min((n - first) // LEADS, _MOST_ORIGINS))
     gram, units, state = least_squares(loop.weights.shape[1], targets.shape[1], ridge), [], None
+    before, lags = None, np.arange(loop.features.lags)
     for block in blocks(slice(0, n)):
         states, _, state = run(loop.reservoir, z[block], state, feedback=targets[block])
         seen = slice(max(washout - block.start, 0), max(first - block.start, 0))
-        gram.add(features(z[block], states)[seen], targets[block][seen])
+        gram.add(loop.features(z[block], states, before)[seen], targets[block][seen])
+        before = loop.features.after(z[block], before)
         units += [states[k - block.start].copy() for k in origins[(origins >= block.start) & (origins < block.stop)]]
     readout = solve(gram, ridge)
     residual_var = np.diagonal(readout.residual_cov)
     ahead = origins[:, None] + np.arange(1, LEADS + 1)
+    earlier = z[origins[:, None] - lags].reshape(len(origins), -1)
+    known = np.hstack([earlier, np.array(units)])
 
     def score(scale: float) -> Array:
-        noisy = process_noise(start, scale, noise)
+        noisy = process_noise(start, scale, noise, loop.reservoir.n_units)
         free = replace(loop, weights=np.asarray(readout.weights, float), process_noise=noisy, weights_root=None)
-        nothing = np.zeros((len(origins), 0, loop.reservoir.n_units))
-        from_origins = init(free.form, free.carried, np.array(units), nothing, free.compression)
-        path = rollout(free.model, from_origins.assign(free.layout["output"], targets[origins]), z[ahead])
+        path = rollout(free.model, free.init(known, output=targets[origins]), z[ahead])
         std = np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1) + residual_var)
         return np.asarray(crps_gaussian(targets[ahead], path.mean, std))
 

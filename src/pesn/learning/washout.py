@@ -6,10 +6,10 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.learning.process_noise import form_of
+from pesn.readout.features import Features
 from pesn.readout.ridge import least_squares, solve
 from pesn.reservoir.drive import run
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.sequences import features
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import UnitMoments, rollout
 
@@ -17,8 +17,9 @@ __all__ = ["find_washout"]
 
 
 def find_washout(
-    reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: float, tolerance: float = 1e-3
-) -> int:
+    reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: float, tolerance: float = 1e-3,
+    features: Features = Features(),
+) -> int:  # fmt: skip
     """Rows until the start moves the outputs by less than ``tolerance`` of the targets' deviation.
 
     Or by less than a tenth of what the readout leaves unexplained: more could not be seen in noisy data.
@@ -27,12 +28,11 @@ def find_washout(
     what this does to the outputs is fitted to the second half of the rows. At most half of the rows.
     """
     half = len(z) // 2
-    if half < 2:
+    if half < 2 or not reservoir.n_units:
         return 0
     states, _, _ = run(reservoir, z, feedback=targets)
-    gram = least_squares(1 + z.shape[1] + states.shape[1], targets.shape[1], ridge).add(
-        features(z[half:], states[half:]), targets[half:]
-    )
+    b = features(z, states)[half:]
+    gram = least_squares(b.shape[1], targets.shape[1], ridge).add(b, targets[half:])
     readout = solve(gram, ridge)
     small = np.maximum(tolerance * np.std(targets[half:], axis=0), 0.1 * np.sqrt(np.diagonal(readout.residual_cov)))
     weights = np.asarray(readout.weights, float) / np.where(small > 0.0, small, 1.0)[:, None]
@@ -40,7 +40,9 @@ def find_washout(
     root = (states[half:] - mean) / np.sqrt(max(len(z) - half - 1, 1))
     if len(root) > root.shape[1]:
         root = np.linalg.qr(root, mode="r")
-    loop = OpenLoop(reservoir, weights, units, form_of("auto", reservoir.n_units, OpenLoop.rank), settled=1.0)
-    path = rollout(loop.model, loop.init(mean, root), z[:half], clamp=targets[:half])
+    form, held = form_of("auto", reservoir.n_units, OpenLoop.rank), np.tile(z[0], features.lags)
+    loop = OpenLoop(reservoir, weights, units, form, settled=1.0, features=features)
+    start = loop.init(np.concatenate([held, mean]), np.pad(root, ((0, 0), (len(held), 0))))
+    path = rollout(loop.model, start, z[:half], clamp=targets[:half])
     settled = np.flatnonzero(np.diagonal(path.cov, axis1=1, axis2=2).max(axis=1) <= 1.0)
     return int(settled[0]) + 1 if len(settled) else half

@@ -12,6 +12,7 @@ from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
 from pesn.moments.spline import Mesh
 from pesn.persistence.archive import RefusedError
+from pesn.readout.features import Features
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ErrorModel
@@ -24,7 +25,7 @@ __all__ = ["MODELS", "RECORDS", "audit", "nodes", "path_of", "type_of"]
 
 MODELS: tuple[type, ...] = (EchoStateNetwork, ProbabilisticESN, Forecaster)
 RECORDS: tuple[type, ...] = (
-    Dense, Diagonal, ErrorModel, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State, TimeIndex,
+    Dense, Diagonal, ErrorModel, Features, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State, TimeIndex,
 )  # fmt: skip
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")

@@ -34,7 +34,7 @@ _MOVED = {  # classes by the names that older formats have for them
     )
 }
 # Parameters by the first format that has them: a file of an older one stands for the constructor's default.
-_SINCE = {"verbose": 3, "activation": 5, "topology": 5}
+_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6}
 
 
 def rename(schema: Any) -> bool:

@@ -6,9 +6,11 @@ Beside the units h the loop carries c = [y, e, u, o] as one Gaussian:
 - e (d,), the model's error of the last step. Errors of a learnt model are not white: e_k = ρ e_{k−1} + η_k with ρ and
   Cov η from the training residuals. An error just seen goes on for a while, and the forecast knows it;
 - u, the known inputs, uncertain where they are missing;
-- o, the network's last output, where it is fed back.
+- o, the network's last output, where it is fed back;
+- earlier rows z, where the readout sees them: a shift register.
 
-One step: h_k by the units; then, with o_k = W_out [1, y_k, u_k, h_k],
+One step: h_k by the units, and beside them the squares that products of entries are made of; then, with o_k = W_out b_k of the
+readout's features b_k (:class:`pesn.Features`), [1, y_k, u_k, h_k] unless they are more,
 
     y_{k+1}[learned] = (y_k[learned] +) s o_k + e_k[learned]
     y_{k+1}[kinematic] = A y_k + B y_{k+1}[learned] + c + e_k[kinematic]
@@ -28,9 +30,10 @@ import numpy.typing as npt
 
 from pesn._support.records import check_arrays, check_covariance
 from pesn.linalg import condition_root, orthonormal, root_of, symmetric
+from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import Cell, Compression, Emission, GaussianState, Noise, StateSpaceModel, UnitMoments, init
+from pesn.statespace import Cell, Compression, Emission, GaussianState, Noise, StateSpaceModel, UnitMoments, init, stacked
 from pesn.statespace.layout import Layout
 from pesn.statespace.model import Guard
 
@@ -106,6 +109,8 @@ class ClosedLoop:
         The parts of the variance that are kept, of :data:`pesn.readout.ridge.PARTS`.
     guard
         A bound on y; None: it may go anywhere.
+    features
+        What the readout sees.
     """
 
     reservoir: Reservoir
@@ -118,20 +123,25 @@ class ClosedLoop:
     process_noise: Noise | None = None
     parts: tuple[str, ...] = PARTS
     guard: Guard | None = None
+    features: Features = Features()
 
     # ---------------------------------------------------------------- the model
 
     @cached_property
     def layout(self) -> Layout:
         """Of x."""
-        d, r = self.dynamics.n_columns, self.reservoir
+        d, r, f = self.dynamics.n_columns, self.reservoir, self.features
         fed_back = len(self.dynamics.learned) if np.any(r.W_fb) else 0
-        return Layout.of(y=d, error=d, inputs=r.n_inputs - d, output=fed_back, units=r.n_units)
+        z = r.n_inputs
+        squares = f.n_squares(z, self.form == "diagonal")
+        return Layout.of(
+            y=d, error=d, inputs=z - d, output=fed_back, earlier=f.n_earlier(z), squares=squares, units=r.n_units
+        )  # fmt: skip
 
     @property
     def carried(self) -> int:
         """p, the length of c."""
-        return int(self.layout["units"].start)
+        return int(self.layout["squares"].start)
 
     @cached_property
     def model(self) -> StateSpaceModel:
@@ -139,39 +149,55 @@ class ClosedLoop:
         K, k, _ = self.step
         noise = LeverageNoise(self) if {"noise", "weights"} & set(self.parts) else None
         process = self.process_noise if "state" in self.parts else None
-        return StateSpaceModel((self.cell,), K, k, self.layout["inputs"], self.layout["y"], process, noise, self.guard)
+        return StateSpaceModel(
+            self.cells, K, k, self.layout["inputs"], self.layout["y"],
+            None if process is None else process.after(self.layout["units"].start - self.carried), noise, self.guard,
+        )  # fmt: skip
 
     @cached_property
-    def cell(self) -> Cell:
-        """The units: how c and h enter them."""
+    def moves(self) -> Moves:
+        """How the features come into x."""
+        return self.features.moves(self.layout, differences=self.form == "diagonal")
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """What moves h: the units, with the squares that products are made of."""
         r, at, d = self.reservoir, self.layout, self.dynamics.n_columns
-        C = np.zeros((r.n_units, self.carried))
+        if not r.n_units:
+            return self.squares
+        C = np.zeros((r.n_units, at["units"].start))
         C[:, at["y"]], C[:, at["inputs"]] = r.W_in[:, :d], r.W_in[:, d:]
         if at["output"].stop > at["output"].start:
             C[:, at["output"]] = r.W_fb
-        return Cell(at["units"], r.beside(C), np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
+        units = Cell(at["units"], r.beside(C), np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
+        return (stacked(self.squares[0], units),) if self.squares else (units,)
+
+    @cached_property
+    def squares(self) -> tuple[Cell, ...]:
+        """What moves the squares alone."""
+        return tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
 
     @cached_property
     def compression(self) -> Compression | None:
-        """What a low-rank factor must not lose: all that the readout sees of the units; None in other forms."""
+        """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
         if self.form != "low-rank":
             return None
-        seen = np.asarray(self.readout.weights[:, 1 + self.reservoir.n_inputs :], float)
-        return Compression(self.rank, orthonormal(seen.T))
+        seen = self.moves.weights(np.asarray(self.readout.weights, float))[:, self.carried :]
+        return Compression(self.rank, orthonormal(seen.T), squared=self.moves.squared)
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:
-        """K, k and J of c ← K x + k + J η."""
-        at, dyn, p = self.layout, self.dynamics, self.carried
+        """K, k and J of [c, squares] ← K x + k + J η: squares are made anew, from nothing, when the cells move."""
+        at, dyn = self.layout, self.dynamics
+        p = at["squares"].stop
         d, learned, kinematic = dyn.n_columns, dyn.learned, dyn.kinematic
         A, B, c = dyn.kinematics
         W = self.readout.weights * dyn.scale[:, None]
         K, k, J = np.zeros((p, at.size)), np.zeros(p), np.zeros((p, d))
         K[at["error"], at["error"]] = np.diag(self.errors.persistence)
         J[at["error"]] = np.eye(d)
-        output = np.zeros((len(learned), at.size))
-        output[:, at["y"]], output[:, at["inputs"]] = W[:, 1 : 1 + d], W[:, 1 + d : 1 + self.reservoir.n_inputs]
-        output[:, at["units"]] = W[:, 1 + self.reservoir.n_inputs :]
+        K[at["earlier"]] = self.moves.shift
+        output = self.moves.weights(W)
         output += K[at["error"]][learned]
         if at["output"].stop > at["output"].start:
             K[at["output"]], k[at["output"]] = output / dyn.scale[:, None], W[:, 0] / dyn.scale
@@ -188,53 +214,75 @@ class ClosedLoop:
         return K, k, J
 
     def with_readout(self, readout: Readout, errors: ErrorModel) -> ClosedLoop:
-        """The same loop after its readout has learnt: how the units are entered is not laid out again."""
+        """The same loop after its readout has learnt: how the cells are entered is not laid out again."""
         loop = replace(self, readout=readout, errors=errors)
-        cell = copy.copy(self.cell)
-        vars(cell)["compression"] = loop.compression
-        vars(loop)["cell"] = cell  # where cached_property keeps it
+        kept = vars(loop)  # where cached_property keeps it
+        kept["layout"], kept["moves"] = self.layout, self.moves
+        kept["cells"] = tuple(copy.copy(cell) for cell in self.cells)
+        for cell in loop.cells:
+            vars(cell)["compression"] = loop.compression
         return loop
 
     # ---------------------------------------------------------------- where it starts
 
     def init(
         self, mean: Array, root: Array, y: Array, u: Array, *, y_root: Array | None = None, u_var: Array | None = None,
-        exact: Array | None = None,
+        row_columns: Array | None = None, moved: bool = False,
     ) -> GaussianState:  # fmt: skip
-        """Units of this mean (…, N) and root (…, r, N) beside y (…, d), u, and errors as they are on average."""
-        at, p = self.layout, self.carried
-        state = init(self.form, p, mean, root, self.compression, exact)
-        k, noise = np.zeros((*mean.shape[:-1], p)), np.zeros((p, p))
-        k[..., at["y"]], k[..., at["inputs"]] = y, u
+        """Earlier rows and units beside y (…, d), u, and errors as they are on average.
+
+        Parameters
+        ----------
+        mean, root
+            Of [earlier rows, units], (…, E + N) and (…, r, E + N), or (r, E + N), the same for all of a batch.
+        y_root, u_var
+            What is not known of y, (d, q), and of u, (m,).
+        row_columns
+            (n_inputs, r): the share that [y, u] has in the columns of ``root``, where it is not known either.
+        moved
+            Whether these are units that y and u have moved; else they are those before.
+        """
+        at, p, n = self.layout, self.carried, self.layout.size
+        E, squares = at["earlier"].stop - at["earlier"].start, at["units"].start - p
+        h, columns = np.zeros((*mean.shape[:-1], n - p)), np.zeros((*root.shape[:-1], n))
+        h[..., squares:], columns[..., at["units"]] = mean[..., E:], root[..., E:]
+        columns[..., at["earlier"]] = root[..., :E]
+        if row_columns is not None:
+            columns[..., self.moves.row] = row_columns.T
+        columns = np.broadcast_to(columns, (*h.shape[:-1], *columns.shape[-2:]))
+        state = init(self.form, p, h, columns[..., p:], self.compression, columns[..., :p])
+        k, K, noise = np.zeros((*mean.shape[:-1], p)), np.zeros((p, n)), np.zeros((p, p))
+        k[..., at["y"]], k[..., at["inputs"]], k[..., at["earlier"]] = y, u, mean[..., :E]
+        tied = np.arange(p)[at["earlier"]]
+        tied = tied if row_columns is None else np.concatenate([self.moves.row, tied])
+        K[tied, tied] = 1.0  # what they share with h stays
         if y_root is not None:
             noise[at["y"], : y_root.shape[1]] = y_root
         if "noise" in self.parts:
             noise[at["error"], at["error"]] = root_of(self.errors.cov)
         if u_var is not None:
             noise[at["inputs"], at["inputs"]] = np.diag(np.sqrt(u_var))
-        return state.affine(slice(0, p), np.zeros((p, at.size)), k, noise)
+        state = state.affine(slice(0, p), K, k, noise)
+        for cell in self.squares if moved else ():
+            state = state.move(cell)
+        return state
 
     def without_errors(self, state: GaussianState) -> GaussianState:
         """The model's last error as if it were known: what is left is what y, the inputs and the units leave open."""
         return state.assign(self.layout["error"], state.mean[..., self.layout["error"]])
 
     def init_row(self, mean: Array, root: Array) -> GaussianState:
-        """From an uncertain first row: ``mean`` (n_inputs + N,), ``root`` (n_inputs + N, r) of [y, u] and the units after it."""
-        at, d, n = self.layout, self.dynamics.n_columns, self.reservoir.n_inputs
-        # z = [y, u] by its regression on h: z = z' + G (h − mean) + rest; a diagonal state would lose what G says
-        G, rest = condition_root(root[n:], root[:n]) if self.form != "diagonal" else (np.zeros((n, len(mean) - n)), root[:n])
-        state = self.init(mean[n:], root[n:].T, mean[:d], mean[d:n], exact=G)
-        K, k, noise = np.eye(self.carried, at.size), np.zeros(self.carried), np.zeros((self.carried, rest.shape[1]))
-        for block, rows in (("y", slice(0, d)), ("inputs", slice(d, n))):
-            K[at[block], at["units"]], k[at[block]], noise[at[block]] = G[rows], -G[rows] @ mean[n:], rest[rows]
-        return state.affine(slice(0, self.carried), K, k, noise)
+        """From an uncertain first row: [y, u], the earlier rows and the units after it, n_inputs + E + N entries with a root."""
+        d, n = self.dynamics.n_columns, self.reservoir.n_inputs
+        return self.init(mean[n:], root[n:].T, mean[:d], mean[d:n], row_columns=root[:n], moved=True)
 
     def init_joint(self, mean: Array, root: Array, y: Array, u: Array, u_var: Array) -> GaussianState:
         """From a first row of which entries are missing: y and h as they are in the long run, given what is there.
 
-        ``mean`` (n_inputs + N,) and ``root`` (r, n_inputs + N) are of an input row stacked on the units that it leads to.
+        ``mean`` (n_inputs + E + N,) and ``root`` (r, n_inputs + E + N) are of an input row stacked on the earlier rows and on the
+        units that it leads to.
         """
-        at, d, n = self.layout, self.dynamics.n_columns, self.reservoir.n_inputs
+        d, n = self.dynamics.n_columns, self.reservoir.n_inputs
         z = np.concatenate([y, np.where(u_var > 0.0, np.nan, u)])
         (seen,) = np.nonzero(~np.isnan(z))
         columns = root.T
@@ -243,14 +291,15 @@ class ClosedLoop:
         mean[seen] = z[seen]
         left = np.ascontiguousarray(left)
         left[seen] = 0.0
-        # y's missing entries keep their regression on h: y = y' + G (h − mean) + rest
-        G, rest = condition_root(left[n:], left[:d])
-        state = self.init(mean[n:], left[n:].T, mean[:d], u, u_var=u_var, exact=G[np.isnan(y)])
-        if not np.isnan(y).any():
-            return state
-        K = np.eye(d, at.size)
-        K[:, at["units"]] = G
-        return state.affine(at["y"], K, -G @ mean[n:], rest)
+        left[d:n] = 0.0  # u as it was in training, whatever y and h say of it
+        return self.init(mean[n:], left[n:].T, mean[:d], u, u_var=u_var, row_columns=left[:n], moved=True)
+
+    def as_certain(self, state: GaussianState) -> GaussianState:
+        """The mean of a state whose cells have moved, as if it were known: squares are then those of the means."""
+        state = state.as_certain()
+        for cell in self.squares:
+            state = state.assign(cell.rows, state.mean[..., cell.rows]).move(cell)
+        return state
 
 
 class LeverageNoise:
@@ -261,7 +310,7 @@ class LeverageNoise:
     """
 
     def __init__(self, loop: ClosedLoop) -> None:
-        at, learned = loop.layout, loop.dynamics.learned
+        learned = loop.dynamics.learned
         d = loop.dynamics.n_columns
         self._with_noise = "noise" in loop.parts
         self._root_of_innovation = root_of(loop.errors.innovation)
@@ -271,11 +320,8 @@ class LeverageNoise:
         rho = np.maximum(loop.errors.persistence[learned], 0.0)
         self._inflation = np.zeros(d)
         self._inflation[learned] = (1.0 + rho) / (1.0 - rho)
-        everywhere = np.arange(at.size)
-        places = np.concatenate([everywhere[at["y"]], everywhere[at["inputs"]], everywhere[at["units"]]])
-        root = np.zeros((1 + at.size, loop.readout.covariance_root.shape[1]))
-        root[np.concatenate([[0], 1 + places])] = loop.readout.covariance_root
-        self._root = root
+        S = np.asarray(loop.readout.covariance_root, float)
+        self._root = np.vstack([S[:1], loop.moves.weights(S.T).T])
 
     @cached_property
     def _inverse(self) -> Array:

@@ -41,9 +41,10 @@ Array = npt.NDArray[Any]
 class State(NamedTuple):
     """Where a run stopped: hidden state and last output, each with its variance, which is None for a deterministic run.
 
-    ``cov``, where covariances are kept: of [output, units], (m + N, m + N); or, with ``own`` (N,), its factor F (m + N, k): the
-    covariance is then F Fᵀ + diag(0, own). ``rows`` (k, d): the rows of a sequence so far, while they are fewer than a learned
-    start looks back on.
+    ``past`` (E,): the rows just before, the newest first, as many as a readout looks back on, with variances ``past_var``; None:
+    none are known, or wanted. ``cov``, where covariances are kept: of [output, past, units], (m + E + N, m + E + N); or, with
+    ``own`` (N,), its factor F (m + E + N, k): the covariance is then F Fᵀ + diag(0, own). ``rows`` (k, d): the rows of a sequence
+    so far, while they are fewer than a learned start looks back on.
     """
 
     mean: Array
@@ -53,11 +54,13 @@ class State(NamedTuple):
     cov: Array | None = None
     own: Array | None = None
     rows: Array | None = None
+    past: Array | None = None
+    past_var: Array | None = None
 
     def check(self, name: str, shapes: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
         """A ValueError unless its parts are of these ``shapes`` (``open_loop.state_shapes``) and no variance is negative."""
         check_arrays(name, shapes)
-        for part in ("var", "output_var", "own"):
+        for part in ("var", "output_var", "own", "past_var"):
             if getattr(self, part) is not None:
                 check_not_negative(f"{name}.{part}", getattr(self, part))
         if self.cov is not None and self.own is None:
@@ -198,7 +201,23 @@ class _Job:
         rows = _frozen(r.indptr, _UNSIGNED), _frozen(r.indices, _UNSIGNED), _frozen(r.data)
         return kernels.Weights(*rows, _frozen(r.W_in.T), _frozen(r.W_fb.T), _frozen(r.bias), float(r.leak_rate))
 
+    def _without_units(self, var: Array) -> tuple[Array, Array, Array, Array]:
+        """Where there are none: the inputs read out, row by row the same numbers however a run is cut."""
+        states, outputs = np.empty((2, len(self.inputs), 0)), np.empty((2, *self._shape))
+        y = np.stack([self.y, self.y_var])
+        if self.readout is not None:
+            outputs[0] = self.readout[:, 0] + np.einsum("td,md->tm", self.inputs, self.readout[:, 1:])
+            outputs[1] = np.einsum("td,md->tm", var, np.square(self.readout[:, 1:]))
+        if len(self.inputs) and len(self.teacher):
+            y = np.stack([self.teacher[-1], 0.0 * self.y])
+        elif len(self.inputs) and self.readout is not None:
+            y = outputs[:, -1].copy()
+        return states, outputs, np.empty((2, 0)), y
+
     def run(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
+        if not self.reservoir.n_units:
+            states, outputs, h, y = self._without_units(np.zeros_like(self.inputs))
+            return states[0], None if self.readout is None else outputs[0], State(h[0], None, y[0], None)
         if self.reservoir.activation != "tanh":
             return self._row_by_row(rng)
         from pesn.reservoir import kernels  # here, not above: it brings numba
@@ -232,7 +251,9 @@ class _Job:
     ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
         check_not_negative("state.var", self.h_var)
         check_not_negative("state.output_var", self.y_var)
-        if method != "surface" or self.reservoir.activation != "tanh":
+        if not self.reservoir.n_units:
+            states, outputs, h, y = self._without_units(var)
+        elif method != "surface" or self.reservoir.activation != "tanh":
             states, outputs, h, y = self._step_by_step(var, method, mesh, rng)
         else:
             states, outputs, h, y = self._in_turn(var)

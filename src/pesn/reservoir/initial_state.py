@@ -62,9 +62,9 @@ class Start(NamedTuple):
     lags: int
     n_samples: int
 
-    def check(self, name: str, n_inputs: int, n_units: int) -> None:
-        """A ValueError unless it is about the units of such a reservoir."""
-        d, n = n_inputs, n_units
+    def check(self, name: str, n_inputs: int, n_states: int) -> None:
+        """A ValueError unless it is about the states of such a network."""
+        d, n = n_inputs, n_states
         check_counts(name, {"lags": (self.lags, 0), "n_states": (self.n_states, n), "n_samples": (self.n_samples, 1)})
         F = np.size(self.low) - n  # features: with their products, or of one row without them
         if self.n_states != n or F not in (_n_features(d, self.lags), 1 + d) or 1 + d > F:

@@ -1,5 +1,7 @@
 """A reservoir with its readout over given rows, as a state-space model: x = [z, o, h], inputs, the last outputs, the units.
 
+Where the readout sees more (:class:`pesn.Features`), earlier rows come after o, and squares before the units.
+
 >>> import numpy as np
 >>> from pesn.activations import get
 >>> from pesn.reservoir.weights import draw
@@ -12,7 +14,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,9 +23,10 @@ import numpy.typing as npt
 
 from pesn.gaussian import Gaussian
 from pesn.linalg import orthonormal, outer, root_of
-from pesn.reservoir.drive import State, run, run_gaussian
+from pesn.readout.features import Features, Moves
+from pesn.reservoir.drive import State, run_gaussian
 from pesn.reservoir.initial_state import Start
-from pesn.reservoir.sequences import features
+from pesn.reservoir.reading import as_past, read, rows_before, widened
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
     Cell,
@@ -39,6 +42,7 @@ from pesn.statespace import (
     concatenate,
     init,
     rollout,
+    stacked,
 )
 from pesn.statespace.layout import Layout
 
@@ -54,7 +58,7 @@ class OpenLoop:
     Parameters
     ----------
     reservoir, weights
-        W_out (m, 1 + d + N).
+        W_out (m, p), p the length of the features: 1 + d + N unless they are more.
     units
         How moments pass the units.
     form, rank
@@ -62,11 +66,13 @@ class OpenLoop:
     process_noise
         Added to the units at each step; None: nothing.
     weights_root
-        (1 + d + N, …), a root of A⁻¹ of the readout's weights: :attr:`Path.probed` then holds "leverage", tr(A⁻¹ Cov b).
+        (p, …), a root of A⁻¹ of the readout's weights: :attr:`Path.probed` then holds "leverage", tr(A⁻¹ Cov b).
     settled
         The variance of outputs below which the state passes for certain, unless it is diagonal; None: it never does.
     moments
         The name of the method by which moments pass: the compiled loop of the diagonal form takes it.
+    features
+        What the readout sees.
     """
 
     reservoir: Reservoir
@@ -79,96 +85,143 @@ class OpenLoop:
     settled: float | None = None
     moments: Any = "surface"
     rng: Any = None
+    features: Features = Features()
 
     @cached_property
     def layout(self) -> Layout:
         """Of x."""
-        r = self.reservoir
-        return Layout.of(inputs=r.n_inputs, output=len(self.weights), units=r.n_units)
+        d, N, f = self.reservoir.n_inputs, self.reservoir.n_units, self.features
+        squares = f.n_squares(d, self.form == "diagonal")
+        return Layout.of(inputs=d, output=len(self.weights), earlier=f.n_earlier(d), squares=squares, units=N)
 
     @property
     def carried(self) -> int:
-        """The length of [z, o]."""
-        return int(self.layout["units"].start)
+        """The length of [z, o, earlier rows]."""
+        return int(self.layout["squares"].start)
 
     @cached_property
     def model(self) -> StateSpaceModel:
         """The state-space model."""
-        at, d = self.layout, self.reservoir.n_inputs
-        K, k = np.zeros((self.carried, at.size)), np.zeros(self.carried)
-        K[at["output"], at["inputs"]], K[at["output"], at["units"]] = self.weights[:, 1 : 1 + d], self.weights[:, 1 + d :]
-        k[at["output"]] = self.weights[:, 0]
+        at = self.layout
+        K, k = np.zeros((at["squares"].stop, at.size)), np.zeros(at["squares"].stop)  # squares are made anew, from nothing
+        K[at["output"]], k[at["output"]] = self.moves.weights(self.weights), self.weights[:, 0]
+        K[at["earlier"]] = self.moves.shift
         settles = self.process_noise is None and self.form != "diagonal"  # whose compiled loop is as quick either way
+        noise = None if self.process_noise is None else self.process_noise.after(at["units"].start - self.carried)
         return StateSpaceModel(
-            (self.cell,), K, k, at["inputs"], at["output"], self.process_noise,
+            self.cells, K, k, at["inputs"], at["output"], noise,
             probe=self._probe, fast=self, settled=self.settled if settles else None,
         )  # fmt: skip
 
     @cached_property
-    def cell(self) -> Cell:
-        """The units: how z, the outputs and the units enter them."""
-        r = self.reservoir
-        matrix = r.beside(np.hstack([r.W_in, r.W_fb]))
-        return Cell(self.layout["units"], matrix, np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
+    def moves(self) -> Moves:
+        """How the features come into x."""
+        return self.features.moves(self.layout, differences=self.form == "diagonal")
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """What moves h: the units, with the squares that products are made of."""
+        r, at = self.reservoir, self.layout
+        if not r.n_units:
+            return self.squares
+        nothing = np.zeros((r.n_units, at["units"].start - at["output"].stop))
+        matrix = r.beside(np.hstack([r.W_in, r.W_fb, nothing]))
+        units = Cell(at["units"], matrix, np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
+        return (stacked(self.squares[0], units),) if self.squares else (units,)
+
+    @cached_property
+    def squares(self) -> tuple[Cell, ...]:
+        """What moves the squares alone."""
+        return tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
 
     @cached_property
     def compression(self) -> Compression | None:
-        """What a low-rank factor must not lose: all that the readout sees of the units; None in other forms."""
+        """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
         if self.form != "low-rank":
             return None
-        return Compression(self.rank, orthonormal(self.weights[:, 1 + self.reservoir.n_inputs :].T))
+        seen = self.moves.weights(self.weights)[:, self.carried :]
+        return Compression(self.rank, orthonormal(seen.T), squared=self.moves.squared)
 
     def init(self, mean: Array, root: Array | None = None, output: Array | None = None) -> GaussianState:
-        """Units of this mean (N,) and root (r, N), None for certain ones; the last outputs (m,), None: 0."""
-        root = np.zeros((0, len(mean))) if root is None else root
-        state = init(self.form, self.carried, mean, root, self.compression)
-        return state if output is None else state.assign(self.layout["output"], output)
+        """Earlier rows and units of this mean (…, E + N) and root (…, r, E + N), None: certain; the last outputs, None: 0."""
+        at, p, n = self.layout, self.carried, self.layout.size
+        E, squares = at["earlier"].stop - at["earlier"].start, at["units"].start - p
+        root = np.zeros((*mean.shape[:-1], 0, mean.shape[-1])) if root is None else root
+        h, columns = np.zeros((*mean.shape[:-1], n - p)), np.zeros((*root.shape[:-1], n))
+        h[..., squares:], columns[..., at["units"]], columns[..., at["earlier"]] = mean[..., E:], root[..., E:], root[..., :E]
+        state = init(self.form, p, h, columns[..., p:], self.compression, columns[..., :p])
+        if E:
+            state = state.affine(at["earlier"], np.eye(E, n, at["earlier"].start), mean[..., :E])
+        return state if output is None else state.assign(at["output"], output)
+
+    def init_moved(self, mean: Array, root: Array, z: Array, var: Array | None) -> GaussianState:
+        """The same for units that the row z (d,) has moved, which has variances (d,), None: none."""
+        state = self.init(mean, root).assign(self.layout["inputs"], z, var)
+        for cell in self.squares:
+            state = state.move(cell)
+        return state
 
     # ---------------------------------------------------------------- states that a user keeps
 
     def from_state(self, state: State) -> GaussianState:
         """In the form of this loop, whatever the form that the state was left in."""
-        at, m, N = self.layout, len(self.weights), self.reservoir.n_units
-        output = np.zeros(m) if state.output is None else state.output
-        mean = np.concatenate([np.zeros(self.reservoir.n_inputs), output, state.mean])
-        whole: Any = {"mean": mean, "carried": self.carried, "cross": np.zeros((len(mean), 0))}
-        known = slice(at["output"].start, at.size)
+        at, N = self.layout, self.reservoir.n_units
+        mean, var = np.zeros(at.size), np.zeros(at.size)
+        for name, part, part_var in (
+            ("output", state.output, state.output_var), ("earlier", state.past, state.past_var), ("units", state.mean, state.var),
+        ):  # fmt: skip
+            mean[at[name]] = 0.0 if part is None else part
+            var[at[name]] = 0.0 if part_var is None else part_var
+        whole: Any = {"mean": mean, "carried": self.carried, "cross": np.zeros((at.size, 0))}
+        known, own = self._known, np.zeros(at.size - self.carried)
         if self.form == "diagonal" or state.cov is None:
-            var = np.zeros(at.size)
-            var[at["output"]] = 0.0 if state.output_var is None else state.output_var
-            var[at["units"]] = 0.0 if state.var is None else state.var
             if self.form == "diagonal":
                 return Diagonal(**whole, var=var)
             if self.form == "full":
                 return Dense(**whole, cov=np.diag(var))
             # all columns: they are cut after a step, when it shows which last
-            return LowRank(**whole, factor=np.diag(np.sqrt(var))[:, known], own=np.zeros(N))
+            return LowRank(**whole, factor=np.diag(np.sqrt(var))[:, known], own=own)
         if self.form == "full":
-            cov = np.zeros((at.size, at.size))
-            cov[known, known] = state.cov if state.own is None else outer(state.cov) + np.diag(np.pad(state.own, (m, 0)))
+            cov, before = np.zeros((at.size, at.size)), len(known) - N
+            cov[np.ix_(known, known)] = (
+                state.cov if state.own is None else outer(state.cov) + np.diag(np.pad(state.own, (before, 0)))
+            )
             return Dense(**whole, cov=cov)
         columns = root_of(state.cov) if state.own is None else state.cov
         factor = np.zeros((at.size, columns.shape[1]))
         factor[known] = columns
-        own = np.zeros(N) if state.own is None else state.own
+        own[len(own) - N :] = 0.0 if state.own is None else state.own
         return LowRank(**whole, factor=factor, own=own)
 
     def to_state(self, state: GaussianState) -> State:
-        """What a user keeps of it: all but the inputs, which the next row replaces."""
-        units, output, var = self.layout["units"], self.layout["output"], state.variances()
-        kept = slice(output.start, None)
+        """What a user keeps of it: all but the inputs, which the next row replaces, and squares, which it makes anew."""
+        at, var, known = self.layout, state.variances(), self._known
         cov, own = None, None
         if isinstance(state, Dense):
-            cov = state.cov[kept, kept]
+            cov = state.cov[np.ix_(known, known)]
         elif isinstance(state, LowRank):
-            cov, own = state.factor[kept], state.own
-        if not var[kept].any() and self.process_noise is None:
-            return State(state.mean[units], None, state.mean[output], None)
-        return State(state.mean[units], var[units], state.mean[output], var[output], cov, own)
+            cov, own = state.factor[known], state.own[at["units"].start - self.carried :]
+        certain = not var[known].any() and self.process_noise is None
+        mean, output, past = (state.mean[at[name]] for name in ("units", "output", "earlier"))
+        earlier = past if self.features.lags else None
+        if certain:
+            return State(mean, None, output, None, past=earlier)
+        past_var = var[at["earlier"]] if self.features.lags else None
+        return State(mean, var[at["units"]], output, var[at["output"]], cov, own, past=earlier, past_var=past_var)
+
+    @cached_property
+    def _known(self) -> npt.NDArray[np.intp]:
+        """Places in x of what is kept from one row to the next."""
+        places = np.arange(self.layout.size)
+        return np.concatenate([places[self.layout[name]] for name in ("output", "earlier", "units")])
 
     def _probe(self, state: GaussianState) -> dict[str, Array]:
         at = self.layout
-        found = {"units": state.mean[..., at["units"]], "cov": state.covariance_after(self.model.K[at["output"]])}
+        found = {
+            "units": state.mean[..., at["units"]],
+            "features": self.moves.means(state.mean),
+            "cov": state.covariance_after(self.model.K[at["output"]]),
+        }
         if self._inverse is not None:
             found["leverage"] = state.trace(self._inverse)
         return found
@@ -178,11 +231,7 @@ class OpenLoop:
         """A⁻¹ over x, of which o is no feature; the constant is certain."""
         if self.weights_root is None:
             return None
-        everywhere = np.arange(self.layout.size)
-        places = np.concatenate([everywhere[self.layout["inputs"]], everywhere[self.layout["units"]]])
-        result = np.zeros((self.layout.size,) * 2)
-        result[np.ix_(places, places)] = outer(self.weights_root[1:])
-        return result
+        return np.asarray(outer(self.moves.weights(self.weights_root.T).T))
 
     # ---------------------------------------------------------------- compiled
 
@@ -200,29 +249,33 @@ class OpenLoop:
 
     def _deterministic(self, state: GaussianState, z: Array, clamp: Array | None) -> Path:
         at, m = self.layout, len(self.weights)
-        start = State(state.mean[at["units"]], None, state.mean[at["output"]], None)
-        units, outputs, end = run(self.reservoir, z, start, feedback=clamp, readout=self.weights)
+        start = State(state.mean[at["units"]], None, state.mean[at["output"]], None, past=state.mean[at["earlier"]])
+        rows, units, outputs, end = read(self.features, self.reservoir, z, start, readout=self.weights, feedback=clamp)
         nothing = np.zeros((len(z), m, m))
         assert outputs is not None  # there was a readout
-        after = self.init(end.mean, None, end.output)
-        return self._path(outputs, nothing, units, np.zeros(len(z)), after)
+        past = np.empty(0) if end.past is None else end.past
+        after = self.init(np.concatenate([past, end.mean]), None, end.output)
+        return self._path(outputs, nothing, rows, units, np.zeros(len(z)), after)
 
     def _diagonal(self, state: Diagonal, z: Array, z_var: Array | None, clamp: Array | None) -> Path:
-        at = self.layout
+        at, f, z_var = self.layout, self.features, np.zeros_like(z) if z_var is None else z_var
         start = State(*(part[rows] for rows in (at["units"], at["output"]) for part in (state.mean, state.var)))
+        before, before_var = (rows_before(f, part[at["earlier"]], z.shape[1]) for part in (state.mean, state.var))
+        rows, rows_var = f.row_moments(z, z_var, before, before_var)
         noise = 0.0 if self.process_noise is None else float(np.sqrt(self.process_noise.diagonal[0]))
         options: Any = {"feedback": clamp, "readout": self.weights, "noise": noise, "moments": self.moments, "rng": self.rng}
-        units, var, outputs, end = run_gaussian(self.reservoir, z, z_var, start, **options)
+        units, var, outputs, end = run_gaussian(widened(f, self.reservoir), rows, rows_var, start, **options)
         assert outputs is not None
-        b_var = features(np.zeros_like(z) if z_var is None else z_var, var)
-        b_var[:, 0] = 0.0  # the constant is certain
+        b_var = np.hstack([np.zeros((len(z), 1)), rows_var, var])  # the constant is certain
         cov = np.einsum("ip,np,jp->nij", self.weights, b_var, self.weights, optimize=True)
         leverage = np.zeros(len(z)) if self.weights_root is None else b_var @ np.sum(np.square(self.weights_root), axis=1)
-        after = self.from_state(end)
-        return self._path(outputs[0], cov, units, leverage, after)
+        after = self.from_state(end._replace(past=as_past(f, z, before), past_var=as_past(f, z_var, before_var)))
+        return self._path(outputs[0], cov, rows, units, leverage, after)
 
-    def _path(self, outputs: Array, cov: Array, units: Array, leverage: Array, after: GaussianState) -> Path:
-        probed = {"units": units, "cov": cov} | ({} if self.weights_root is None else {"leverage": leverage})
+    def _path(self, outputs: Array, cov: Array, rows: Array, units: Array, leverage: Array, after: GaussianState) -> Path:
+        probed = {"units": units, "features": np.hstack([np.ones((len(rows), 1)), rows, units]), "cov": cov}
+        if self.weights_root is not None:
+            probed["leverage"] = leverage
         var = np.diagonal(cov, axis1=-2, axis2=-1)
         parts = {"state": var, "noise": 0.0 * var, "weights": 0.0 * var}
         kept = var[..., None] * np.eye(len(self.weights))  # all that a diagonal state keeps
@@ -246,12 +299,15 @@ def predict_rows(
             break
         rows = np.vstack([seen, z[:1]])
         units = start.given(rows) if certain else _units_behind(start, z[0], np.zeros_like(z[0]) if var is None else var[0])
-        begun = loop.init(*units).assign(loop.layout["inputs"], z[0], None if var is None else var[0])
+        begun = loop.init_moved(*loop.features.with_known(*units, rows), z[0], None if var is None else var[0])
         paths.append(rollout(loop.model, begun, z[:1], clamp=None if clamp is None else clamp[:1], moved=True))
         state = loop.to_state(paths[-1].state)
         if certain and len(rows) < max(start.lags, 1) and state.var is not None:
             state = state._replace(rows=rows)
         z, var, clamp = z[1:], None if var is None else var[1:], None if clamp is None else clamp[1:]
+    if loop.features.lags and state.past is None and len(z):  # nothing came before: the first row stands for it
+        nothing = np.zeros_like(z[0]) if var is None else var[0]
+        state = state._replace(past=np.tile(z[0], loop.features.lags), past_var=np.tile(nothing, loop.features.lags))
     if len(z) or not paths:
         paths.append(rollout(loop.model, loop.from_state(state), z, var, clamp=clamp))
         state = loop.to_state(paths[-1].state) if len(z) else state
@@ -264,7 +320,7 @@ def _one_variance(noise: Noise) -> bool:
 
 
 def _units_behind(start: Start, z: Array, var: Array) -> tuple[Array, Array]:
-    """Mean (N,) and root of the units behind an uncertain row, by linear regression."""
+    """Mean (E + N,) and root of the earlier rows and units behind an uncertain row, by linear regression."""
     mean, root = start.joint()
     d = len(z)
     both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
@@ -272,10 +328,12 @@ def _units_behind(start: Start, z: Array, var: Array) -> tuple[Array, Array]:
     return np.asarray(seen.mean, float), root_of(np.asarray(seen.cov, float)).T
 
 
-def state_of(units: Gaussian, n_outputs: int) -> State:
-    """Units (N,) as a state to start from, every covariance between them kept; the outputs are 0."""
+def state_of(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
+    """[earlier rows, units] (E + N,) as a state to start from, every covariance between them kept; the outputs are 0."""
     mean, var = np.array(units.mean, float), np.array(units.var, float)
-    state = State(mean, var, np.zeros(n_outputs), np.zeros(n_outputs))
+    state = State(mean[n_earlier:], var[n_earlier:], np.zeros(n_outputs), np.zeros(n_outputs))
+    if n_earlier:
+        state = state._replace(past=mean[:n_earlier], past_var=var[:n_earlier])
     if units.diagonal is not None and units.factor is None:
         return state
     if units.factor is None or units.diagonal is None:
@@ -283,14 +341,15 @@ def state_of(units: Gaussian, n_outputs: int) -> State:
     else:
         own = np.diag(np.sqrt(units.diagonal))
         root = np.hstack([units.factor, own[:, own.any(axis=0)]])
-    return state._replace(cov=np.vstack([np.zeros((n_outputs, root.shape[1])), root]), own=np.zeros(len(mean)))
+    return state._replace(cov=np.vstack([np.zeros((n_outputs, root.shape[1])), root]), own=np.zeros(len(mean) - n_earlier))
 
 
-def state_shapes(state: State, n_units: int, n_outputs: int) -> dict[str, tuple[Any, tuple[int, ...]]]:
+def state_shapes(state: State, n_units: int, n_outputs: int, n_earlier: int = 0) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """All that ``state`` holds, each part with the shape that it should have."""
-    n, m = n_units, n_outputs
-    width = m + n if state.own is None else np.shape(np.atleast_1d(np.asarray(state.cov)))[-1]
-    shapes = {"mean": (n,), "output": (m,), "var": (n,), "output_var": (m,), "cov": (m + n, width), "own": (n,)}
+    n, m, total = n_units, n_outputs, n_outputs + n_earlier + n_units
+    width = total if state.own is None else np.shape(np.atleast_1d(np.asarray(state.cov)))[-1]
+    shapes = {"mean": (n,), "output": (m,), "var": (n,), "output_var": (m,), "cov": (total, width), "own": (n,)}
+    shapes |= {"past": (n_earlier,), "past_var": (n_earlier,)}
     needed = ("mean", "output") if state.own is None else ("mean", "output", "cov")
     return {
         name: (getattr(state, name), shape)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pesn._support.types import Lengths
 from pesn.gaussian import Gaussian
 
-__all__ = ["Rows", "blocks", "check_kind", "check_longer_than_washout", "check_no_gaps", "features", "split"]
+__all__ = ["Rows", "blocks", "check_kind", "check_longer_than_washout", "check_no_gaps", "split"]
 
 Array = npt.NDArray[np.float64]
 BLOCK = 4096  # rows driven at a time: 6.5 MB of states at 200 units, and a matrix product large enough to run at full speed
@@ -81,11 +81,16 @@ def split(lengths: Lengths, n_rows: int, of: str = "X") -> list[slice]:
     return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
 
-def check_longer_than_washout(sequences: list[slice], washout: int) -> None:
-    """A ValueError where a sequence has no row left after its washout."""
+def check_longer_than_washout(sequences: list[slice], washout: int, lags: int = 0) -> None:
+    """A ValueError where a sequence has no row left after its washout, the first ``lags`` rows included."""
     for place, rows in enumerate(sequences):
         if rows.stop - rows.start <= washout:
             which = "X" if len(sequences) == 1 else f"sequence {place}"
+            if washout == lags > 0:
+                raise ValueError(
+                    f"features.lags must be smaller than the number of rows, got lags={lags} and {rows.stop - rows.start} rows "
+                    f"in {which}; lower lags or give more rows"
+                )
             raise ValueError(
                 f"washout must be smaller than the number of rows, got washout={washout} and {rows.stop - rows.start} rows "
                 f"in {which}; lower washout or give more rows"
@@ -96,14 +101,6 @@ def blocks(sequence: slice, size: int = BLOCK) -> Iterator[slice]:
     """One sequence as blocks of at most ``size`` rows, in order."""
     for start in range(sequence.start, sequence.stop, size):
         yield slice(start, min(start + size, sequence.stop))
-
-
-def features(inputs: Array, states: Array) -> Array:
-    """What the readout sees, b = [1, z, h]: (n, 1 + d + N)."""
-    n, d = inputs.shape
-    result = np.empty((n, 1 + d + states.shape[1]))
-    result[:, 0], result[:, 1 : 1 + d], result[:, 1 + d :] = 1.0, inputs, states
-    return result
 
 
 def _double(values: npt.ArrayLike) -> Array:

@@ -19,7 +19,7 @@ from pesn._support.checks import number, whole_number
 from pesn.activations import Activation, get, names
 from pesn.reservoir.topology import Topology, connect, sparse_rows
 
-__all__ = ["Reservoir", "Seed", "draw"]
+__all__ = ["Reservoir", "Seed", "draw", "without_units"]
 
 Array = npt.NDArray[Any]
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
@@ -74,8 +74,6 @@ class Reservoir(NamedTuple):
             if np.ndim(getattr(self, name)) != 1:
                 raise ValueError(f"{name} must have one axis, got shape {np.shape(getattr(self, name))}")
         n = len(self.bias)
-        if n < 1:
-            raise ValueError("bias must have an entry for each unit, got none")
         indptr, indices, data = (np.asarray(a) for a in self[:3])
         if indptr.dtype != np.uint32 or indices.dtype != np.uint32:
             raise ValueError(f"indptr and indices must be uint32, got {indptr.dtype} and {indices.dtype}")
@@ -141,6 +139,17 @@ def draw(
     W = connect(topology, int(n_units), spectral_radius=spectral_radius, density=float(density), rng=generator)
     rows = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.asarray(W.data, np.float64)
     return Reservoir(*rows, W_in, W_fb, bias, float(leak_rate), kept_activation(activation))
+
+
+def without_units(n_inputs: int, n_outputs: int) -> Reservoir:
+    """A reservoir of no units, for readouts that see rows alone.
+
+    >>> without_units(3, 2).n_units
+    0
+    """
+    nothing = np.empty(0, np.uint32)
+    W_in, W_fb = np.empty((0, n_inputs)), np.empty((0, n_outputs))
+    return Reservoir(np.zeros(1, np.uint32), nothing, np.empty(0), W_in, W_fb, np.empty(0), 1.0)
 
 
 def kept_activation(activation: str | Activation) -> str | Activation:

@@ -26,6 +26,7 @@ from pesn.statespace.layout import Layout
 from pesn.statespace.low_rank import LowRank, truncate
 from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
 from pesn.statespace.scan import Path, concatenate, rollout
+from pesn.statespace.stacked import StackedMoments, stacked
 from pesn.statespace.state import GaussianState
 from pesn.statespace.units import ActivationMoments, SquareMoments, UnitMoments
 
@@ -45,12 +46,14 @@ __all__ = [
     "Noise",
     "Path",
     "SquareMoments",
+    "StackedMoments",
     "StateSpaceModel",
     "StepInfo",
     "UnitMoments",
     "concatenate",
     "init",
     "rollout",
+    "stacked",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -58,12 +61,12 @@ FORMS = ("diagonal", "full", "low-rank")
 
 
 def init(
-    form: str, carried: int, mean: Array, root: Array, compression: Compression | None = None, exact: Array | None = None
+    form: str, carried: int, mean: Array, root: Array, compression: Compression | None = None, carried_root: Array | None = None
 ) -> GaussianState:
-    """A state whose first ``carried`` entries are 0 and certain: the others have ``mean`` (…, N), Cov(h) = rootᵀ root (…, r, N).
+    """A state whose first ``carried`` entries have mean 0, the others ``mean`` (…, N), and Cov(h) = rootᵀ root, root (…, r, N).
 
-    ``form`` is one of :data:`FORMS`; "low-rank" needs ``compression``. Like what is read out, the rows of ``exact`` (s, N) keep
-    their covariances with all of h, whatever the rank.
+    ``form`` is one of :data:`FORMS`; "low-rank" needs ``compression``. ``carried_root`` (…, r, carried) is the share of c in the
+    columns of the root; None: c is certain.
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
@@ -72,17 +75,18 @@ def init(
     whole = np.zeros((*batch, total))
     whole[..., carried:] = mean
     shared: Any = {"mean": whole, "carried": carried, "cross": np.zeros((*batch, total, 0))}
-    columns = np.swapaxes(root, -1, -2)
+    columns = np.zeros((*batch, total, root.shape[-2]))
+    columns[..., carried:, :] = np.swapaxes(root, -1, -2)
+    if carried_root is not None:
+        columns[..., :carried, :] = np.swapaxes(carried_root, -1, -2)
     if form == "full":
-        cov = np.zeros((*batch, total, total))
-        cov[..., carried:, carried:] = outer(columns)
-        return Dense(**shared, cov=cov)
+        return Dense(**shared, cov=outer(columns))
     if form == "diagonal":
-        var = np.zeros((*batch, total))
-        var[..., carried:] = np.sum(np.square(root), axis=-2)
-        return Diagonal(**shared, var=var)
+        return Diagonal(**shared, var=np.sum(np.square(columns), axis=-1))
     assert compression is not None
-    factor, own = truncate(np.ascontiguousarray(columns), np.zeros((*batch, n)), 0, compression, exact)
+    (tied,) = np.nonzero(columns[..., :carried, :].any(axis=(*range(len(batch)), -1)))  # entries of c that lose nothing
+    rows = np.concatenate([tied, np.arange(carried, total)])
+    factor, own = truncate(columns[..., rows, :], np.zeros((*batch, n)), len(tied), compression)
     padded = np.zeros((*batch, total, factor.shape[-1]))
-    padded[..., carried:, :] = factor
+    padded[..., rows, :] = factor
     return LowRank(**shared, factor=padded, own=own)

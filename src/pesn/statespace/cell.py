@@ -47,12 +47,14 @@ class Compression:
 
     ``basis`` (N, s): an orthonormal basis of the directions in h that are read out, each within the rows of one cell where there
     are several: what is read out of one stays while another moves. ``products``: how many of the widest
-    columns are multiplied with each other for the second order of the activation.
+    columns are multiplied with each other for the second order of the activation. ``squared``: places in c of entries whose
+    products are among h. Their second order is all that is not linear in them: it is kept whole.
     """
 
     rank: int
     basis: Array
     products: int = 4
+    squared: npt.NDArray[np.intp] | tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +138,10 @@ class Noise:
 
     root: Array
     diagonal: Array
+
+    def after(self, quiet: int) -> Noise:
+        """The same noise of entries that come after ``quiet`` others, which have none."""
+        return Noise(np.pad(self.root, ((0, 0), (quiet, 0))), np.pad(self.diagonal, (quiet, 0))) if quiet else self
 
     def cov(self) -> Array:
         """Q (r, r)."""

@@ -18,6 +18,7 @@ from pesn.statespace.state import GaussianState, observed, within_reach
 __all__ = ["LowRank"]
 
 Array = npt.NDArray[np.float64]
+_FAR = 1e50  # products of columns stay numbers in a loop that diverges
 _SKETCH = 8  # directions in which what the units have to themselves is followed
 _DEPENDENT = 1e-10  # of a row's length: it lies in the span of others if it has no more beside them
 
@@ -95,8 +96,12 @@ class LowRank(GaussianState):
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
         large = total.sum(axis=-1) > 1e-4 * L * L * unit_var.sum(axis=-1)
-        if compression.products and large.any():
-            second = large[..., None, None] * _second_order(into, rest, L * curvature, compression.products)
+        if len(compression.squared) and F.shape[-1]:
+            second = _second_order(_turned(into, F[..., compression.squared, :], compression.products), rest, L * curvature)
+        elif compression.products and large.any():
+            wide = _widest(into, compression.products)
+            second = large[..., None, None] * _second_order(wide, rest, L * curvature)
+        if second is not None:
             rest = np.maximum(total - np.einsum("...ij,...ij->...i", second, second), 0.0)
         slope = (L * g)[..., None]
         into = slope * into
@@ -224,8 +229,8 @@ def _packed(F: Array) -> Array:
     return np.take_along_axis(F, order[..., None, :], axis=-1)
 
 
-def truncate(F: Array, own: Array, p: int, compression: Compression, exact: Array | None = None) -> tuple[Array, Array]:
-    """F turned and cut to its widest columns, what is cut off in ``own``; c, the basis and rows ``exact`` over h lose nothing.
+def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Array, Array]:
+    """F turned and cut to its widest columns, what is cut off in ``own``; the p entries of c and the basis lose nothing.
 
     As many are left as the rank says, but not before there are half as many again: to cut costs as much as to have them.
     """
@@ -237,13 +242,13 @@ def truncate(F: Array, own: Array, p: int, compression: Compression, exact: Arra
     if not full.any():
         return F, own
     if not full.all():  # of a batch, each in its time
-        cut, left = truncate(F[full], own[full], p, compression, exact)
+        cut, left = truncate(F[full], own[full], p, compression)
         F, own = F[..., : max(cut.shape[-1], count[~full].max())].copy(), own.copy()
         F[full], own[full] = 0.0, left
         F[full, :, : cut.shape[-1]] = cut
         return F, own
     h = F[..., p:, :]
-    seen = np.concatenate([F[..., :p, :], compression.basis.T @ h] + ([] if exact is None else [exact @ h]), axis=-2)
+    seen = np.concatenate([F[..., :p, :], compression.basis.T @ h], axis=-2)
     first = _span(seen)
     gram = transpose(h) @ h
     # the columns that c and the basis hang on come first; the others by their size, apart from these, which go below 0
@@ -284,15 +289,27 @@ def _directions(moved: Array, compression: Compression, p: int, mine: slice) -> 
     return np.concatenate([np.broadcast_to(basis, (*moved.shape[:-2], *basis.shape)), widest], axis=-1)
 
 
-def _second_order(into: Array, rest: Array, curvature: Array, count: int) -> Array:
-    """Columns E with E Eᵀ = Mehler's second order, ½ curvature (into intoᵀ)² curvatureᵀ, of the ``count`` widest columns.
+def _widest(into: Array, count: int) -> Array:
+    """The ``count`` widest columns."""
+    size = np.einsum("...ij,...ij->...j", into, into)
+    widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
+    return np.take_along_axis(into, widest[..., None, :], axis=-1)
+
+
+def _turned(into: Array, first: Array, count: int) -> Array:
+    """Columns that are turned: those that rows ``first`` (…, s, k) hang on, and of the others the ``count`` widest."""
+    turn = np.linalg.qr(transpose(first))[0]
+    wide = into @ turn
+    return np.concatenate([wide, _widest(into - wide @ transpose(turn), count)], axis=-1)
+
+
+def _second_order(wide: Array, rest: Array, curvature: Array) -> Array:
+    """Columns E with E Eᵀ = Mehler's second order, ½ curvature (wide wideᵀ)² curvatureᵀ.
 
     No row exceeds the ``rest`` that it is a part of.
     """
-    size = np.einsum("...ij,...ij->...j", into, into)
-    widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
-    wide = np.take_along_axis(into, widest[..., None, :], axis=-1)
     i, j = np.triu_indices(wide.shape[-1])
+    wide = np.clip(wide, -_FAR, _FAR)
     columns: Array = curvature[..., None] * wide[..., i] * wide[..., j] * np.where(i == j, np.sqrt(0.5), 1.0)
     size = np.einsum("...ij,...ij->...i", columns, columns)
     columns *= np.sqrt(np.divide(rest, size, out=np.ones_like(size), where=size > rest))[..., None]

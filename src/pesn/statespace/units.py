@@ -74,22 +74,30 @@ class ActivationMoments:
         return linear_and_rest(self.record, mean, cov)
 
 
+_REACH = 1e25  # beyond, a square stays where it is: in a loop that diverges its variance, and what is made of it, is a number
+
+
 class SquareMoments:
     """f(a) = a²: E = m² + v, gain 2m, Cov(a_i², a_j²) = 4 m_i m_j S_ij + 2 S_ij²; Mehler's series ends at the second order."""
 
     exact = smooth = True
 
     def activation(self, x: Array) -> Array:  # noqa: D102
-        return np.square(x)
+        return np.square(_near(x))
 
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
-        return np.square(mean) + var, 4.0 * np.square(mean) * var + 2.0 * np.square(var)
+        square, var = np.square(_near(mean)), np.minimum(var, _REACH**2)
+        return square + var, 4.0 * square * var + 2.0 * np.square(var)
 
     def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
-        return 2.0 * mean + 0.0 * var
+        return 2.0 * np.broadcast_to(_near(mean), np.broadcast_shapes(np.shape(mean), np.shape(var)))
 
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         return self.gain(mean, var), np.full(np.shape(mean), 2.0)
 
     def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
-        return 2.0 * mean, 2.0 * np.square(cov)
+        return 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(_REACH**2), _REACH**2))
+
+
+def _near(x: Array) -> Array:
+    return np.clip(x, -_REACH, _REACH)
