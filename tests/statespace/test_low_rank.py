@@ -56,9 +56,10 @@ def test_a_batch_is_its_states_whichever_rows_are_dependent():
 
 def test_a_trace_is_that_of_the_product():
     rng = np.random.default_rng(4)
-    A = rng.normal(size=(P + N, P + N))
+    n = 600  # several blocks of rows
+    A = rng.normal(size=(n, n))
     A = A @ A.T
-    F, own = rng.normal(size=(3, P + N, 5)), rng.uniform(size=(3, N))
-    state = LowRank(np.zeros((3, P + N)), P, np.zeros((3, P + N, 0)), F, own)
+    F, own = rng.normal(size=(3, n, 5)), rng.uniform(size=(3, n - P))
+    state = LowRank(np.zeros((3, n)), P, np.zeros((3, n, 0)), F, own)
     expected = [np.trace(A @ _cov(f, o)) for f, o in zip(F, own, strict=True)]
     np.testing.assert_allclose(state.trace(A), expected, rtol=1e-12)

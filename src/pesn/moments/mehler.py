@@ -238,7 +238,7 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
         out[n - 1] = total
 
 
-@jit()
+@jit(no_cpython_wrapper=True)
 def mirror(a: Array) -> None:
     """The lower triangle from the upper one, in tiles that stay in the cache."""
     size = a.shape[0]
@@ -268,7 +268,7 @@ def correlate(cov: Array, std: Array, eps: float, out: Array) -> tuple[float, in
     return min(largest, 1.0), 0, 0, 0
 
 
-@jit()
+@jit(no_cpython_wrapper=True)
 def _correlations(cov: Array, std: Array, out: Array) -> float:
     """The upper triangle of the correlations, 0 where a deviation is 0; the largest, which rounding may leave beyond 1."""
     size = std.shape[0]

@@ -71,7 +71,7 @@ def _row_times(n: int) -> Any:
 _row_times_32, _row_times_16, _row_times_8, _row_times_1 = (_row_times(n) for n in (32, 16, 8, 1))
 
 
-@jit()
+@jit(no_cpython_wrapper=True)
 def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array, upper: bool) -> None:
     """Out (r, s) = W x for x (n, s); ``upper``: of row i only the columns from i on, and some before."""
     width = x.shape[1]
@@ -101,7 +101,7 @@ def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Arra
         _rows_times(indptr, indices, data, x[b], out[b], False)
 
 
-@jit()
+@jit(no_cpython_wrapper=True)
 def _mend_upper(cov: Array, var: Array) -> None:
     """``cov`` (n, n) from its upper triangle, without what rounding left: no variance negative, no correlation beyond 1."""
     n = var.size

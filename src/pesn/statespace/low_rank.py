@@ -20,6 +20,7 @@ __all__ = ["LowRank"]
 Array = npt.NDArray[np.float64]
 _FAR = 1e50  # products of columns stay numbers in a loop that diverges
 _SKETCH = 8  # directions in which what the units have to themselves is followed
+_BLOCK = 256  # rows of a large product at a time
 _DEPENDENT = 1e-10  # of a row's length: it lies in the span of others if it has no more beside them
 
 
@@ -74,9 +75,15 @@ class LowRank(GaussianState):
         return result
 
     def trace(self, A: Array) -> Array:  # noqa: D102
-        p = self.carried
-        linear = np.einsum("...ij,...ij->...", A @ self.factor, self.factor)
-        return np.asarray(np.maximum(linear + self.own @ np.diagonal(A)[p:], 0.0))
+        F, total = self.factor, self.own @ np.diagonal(A)[self.carried :]
+        for start in range(0, len(A), _BLOCK):  # what lies right of the diagonal counts twice, and is multiplied out once
+            stop = start + _BLOCK
+            here = F[..., start:stop, :]
+            beside = A[start:stop, start:stop] @ here
+            if stop < len(A):
+                beside += 2.0 * (A[start:stop, stop:] @ F[..., stop:, :])
+            total = total + np.einsum("...ij,...ij->...", beside, here)
+        return np.asarray(np.maximum(total, 0.0))
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         p, L, F, D, rows, compression = self.carried, cell.leak, self.factor, self.own, cell.rows, cell.compression
