@@ -214,8 +214,8 @@ def network(**parts):
 
 X, Y = SERIES[:, :2], SERIES[:, 2]
 TAMPERED = {
-    "columns": (lambda f: setattr(f, "learn_", np.array([0, 0])), "learn_ and rest_ are not the 3 columns"),
-    "columns beyond": (lambda f: setattr(f, "rest_", np.array([7])), "learn_ and rest_ are not the 3 columns"),
+    "columns": (lambda f: setattr(f, "learned_columns_", np.array([0, 0])), "are not the 3 columns"),
+    "columns beyond": (lambda f: setattr(f, "kinematic_columns_", np.array([7])), "are not the 3 columns"),
     "another network": (lambda f: setattr(f, "esn_", ProbabilisticESN(15).fit(X, Y)), "esn_ is not a network of these columns"),
     "no network": (lambda f: setattr(f, "esn_", EchoStateNetwork(15).fit(X, Y)), "esn_ is a EchoStateNetwork"),
     "not fitted": (lambda f: setattr(f, "esn_", ProbabilisticESN(5)), "esn_ is not a network"),

@@ -167,7 +167,7 @@ def check_same_order(X: object, y: object) -> None:
         )
 
 
-def _is_plain(esn: ReservoirEstimator, X: Any, *targets: Any) -> bool:
+def _is_plain(esn: ReservoirEstimator, X: object, *targets: object) -> bool:
     """Whether scikit-learn's checks, which take longer than to learn a row, would find nothing and change nothing.
 
     Arrays of NumPy alone, in rows as wide as in ``fit``, and no names of columns to compare.

@@ -218,7 +218,7 @@ def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) ->
 # ---------------------------------------------------------------- rows of X
 
 
-def _to_match(y: Any, X: Any, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[Any, int]] | None:
+def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[Any, int]] | None:
     """Labels of X for each run and the row that they begin at; None where rows of X go by position."""
     if y is None or X is None or y[: len(y) - shorter].equals(X):
         return None
@@ -234,7 +234,7 @@ def _to_match(y: Any, X: Any, runs: list[slice], shorter: int, name: str) -> dic
 
 
 def _inputs_of(
-    y: Any, X: tuple[Any, int], first: TimeIndex | None, places: Places, shorter: int, names: tuple[str, str], start: int
+    y: pd.Index, X: tuple[Any, int], first: TimeIndex | None, places: Places, shorter: int, names: tuple[str, str], start: int
 ) -> Places:
     """The row of X for each place of a run; each of y's rows needs one, and gaps may have one."""
     labels, offset = X

@@ -117,12 +117,12 @@ class Columns(NamedTuple):
             raise ValueError(f"{name} must be a Gaussian with variances alone, var=, got covariances between its columns")
         return var
 
-    def _uncertainty(self, name: str, cov: Array | None, rows: Array, scale: Array, usual: Array) -> Array:
+    def _uncertainty(self, name: str, cov: Array | None, rows: Array, scale: Array, prior_std: Array) -> Array:
         """Scaled covariances of ``rows`` (n, d), None: 0; refused where no square could be taken of a deviation."""
         if cov is None:
             return np.zeros((*rows.shape, rows.shape[1]))
         scaled = cov / scale[:, None] / scale
-        check_within_reach(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), usual)
+        check_within_reach(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), prior_std)
         return scaled
 
     def _near(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:

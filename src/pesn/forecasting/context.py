@@ -166,13 +166,13 @@ class ContextFilter(NamedTuple):
         cov[:d, :d], cov[d:, d:] = y_cov, np.diag(u_var)
         if not missing.any():
             return z, root_of(cov)
-        mean, usual = (part[..., :n] for part in self.given.joint())
-        gain, rest = condition_root(usual.T[~missing], usual.T[missing])
+        mean, prior_root = (part[..., :n] for part in self.given.joint())
+        gain, left = condition_root(prior_root.T[~missing], prior_root.T[missing])
         own = root_of(cov[np.ix_(~missing, ~missing)])
         mean[~missing], mean[missing] = z[~missing], mean[missing] + gain @ (z - mean)[~missing]
         root = np.zeros((n, n))
         root[~missing, : len(own)], root[missing, : len(own)] = own, gain @ own
-        root[missing, len(own) :] = root_of(rest @ rest.T)
+        root[missing, len(own) :] = root_of(left @ left.T)
         return mean, root
 
     def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:

@@ -231,11 +231,13 @@ def unscaled(d: int, u: int) -> Scale:
     return Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u))
 
 
-def in_scale(kinematics: tuple[Array, Array, Array], scale: Scale, learn: Any, rest: Any) -> tuple[Array, Array, Array]:
+def in_scale(
+    kinematics: tuple[Array, Array, Array], scale: Scale, learned: npt.NDArray[np.intp], kinematic: npt.NDArray[np.intp]
+) -> tuple[Array, Array, Array]:
     """Kinematics between scaled columns."""
     A, B, c = kinematics
-    own, mean = scale.y_std[rest][:, None], scale.y_mean
-    return A * scale.y_std / own, B * scale.y_std[learn] / own, (c + A @ mean + B @ mean[learn] - mean[rest]) / own[:, 0]
+    own, mean = scale.y_std[kinematic][:, None], scale.y_mean
+    return A * scale.y_std / own, B * scale.y_std[learned] / own, (c + A @ mean + B @ mean[learned] - mean[kinematic]) / own[:, 0]
 
 
 def train_validation_split(segments: list[Segment], least: int) -> tuple[list[Segment], list[Segment]]:

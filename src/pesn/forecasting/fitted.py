@@ -38,7 +38,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     esn_: ProbabilisticESN
     errors_: ErrorModel
     scale_: Scale
-    usual_: Scale  # of y and X as the network sees them
+    prior_scale_: Scale  # of y and X as the network sees them
     range_: tuple[Array, Array]  # of y as the network sees it, lowest and highest
     kinematics_: tuple[Array, Array, Array]
     names_: list[str] | None
@@ -46,8 +46,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     target_: str
     n_columns_: int
     n_known_: int
-    learn_: npt.NDArray[np.intp]
-    rest_: npt.NDArray[np.intp]
+    learned_columns_: npt.NDArray[np.intp]
+    kinematic_columns_: npt.NDArray[np.intp]
     output_std_: Array
     calibration_: Array
     _time: TimeIndex | None  # at the last row seen
@@ -64,9 +64,9 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         return self._loop(parts=tuple(parts))
 
     def _loop(self, model: Trained | None = None, noise_scale: float | None = None, parts: tuple[str, ...] = PARTS) -> ClosedLoop:
-        esn, prior = self.esn_, self.usual_
+        esn, prior = self.esn_, self.prior_scale_
         model = Trained(esn.readout_, self.errors_, self._start) if model is None else model
-        kinematic = np.isin(np.arange(self.n_columns_), self.rest_)
+        kinematic = np.isin(np.arange(self.n_columns_), self.kinematic_columns_)
         return ClosedLoop(
             esn.reservoir_,
             model.readout,
@@ -85,7 +85,9 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _dynamics(self) -> Dynamics:
-        return Dynamics(self.learn_, self.rest_, self.kinematics_, self.output_std_, self.target_ == "change")
+        return Dynamics(
+            self.learned_columns_, self.kinematic_columns_, self.kinematics_, self.output_std_, self.target_ == "change"
+        )
 
     def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
         """y and X in the units that the network works in.
@@ -104,11 +106,11 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _columns(self) -> Columns:
-        return Columns(self.names_, self.known_names_, self.scale_, self.usual_)
+        return Columns(self.names_, self.known_names_, self.scale_, self.prior_scale_)
 
     def _context_filter(self, start: Start | None = None) -> ContextFilter:
         """How contexts are filtered; ``start`` takes the place of what all training rows say about starts."""
-        return ContextFilter(start or self._start, self.esn_.initial_state, self.esn_.washout_, self.usual_)
+        return ContextFilter(start or self._start, self.esn_.initial_state, self.esn_.washout_, self.prior_scale_)
 
     @property
     def _start(self) -> Start:
@@ -136,11 +138,11 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
 
     def check_stored(self) -> None:
         """A ValueError where what was learnt is damaged or does not fit together: asked of a forecaster that came from a file."""
-        d, u, m, esn = self.n_columns_, self.n_known_, self.learn_.size, self.esn_
+        d, u, m, esn = self.n_columns_, self.n_known_, self.learned_columns_.size, self.esn_
         check_counts("", {"n_columns_": (d, 1), "n_known_": (u, 0)})
-        columns = self.learn_, self.rest_
+        columns = self.learned_columns_, self.kinematic_columns_
         if any(part.dtype != np.intp or part.ndim != 1 for part in columns) or sorted(np.concatenate(columns)) != list(range(d)):
-            raise ValueError(f"learn_ and rest_ are not the {d} columns")
+            raise ValueError(f"learned_columns_ and kinematic_columns_ are not the {d} columns")
         if not esn.__sklearn_is_fitted__() or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != (d + u, m):
             raise ValueError("esn_ is not a network of these columns")
         if len(self.kinematics_) != 3 or self.target_ not in ("change", "level"):
@@ -154,7 +156,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
             if (part <= 0.0).any():
                 raise ValueError(f"{name} is not positive")
         self.scale_.check("scale_", d, u)
-        self.usual_.check("usual_", d, u)
+        self.prior_scale_.check("prior_scale_", d, u)
         self.errors_.check("errors_", d)
         check_names("names_", self.names_, d)
         check_names("known_names_", self.known_names_, u)

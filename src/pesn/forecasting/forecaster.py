@@ -155,17 +155,17 @@ class Forecaster(FittedForecaster):
         self.known_names_ = names_of(X)
         self.n_columns_, self.n_known_ = rows.shape[1], known.shape[1]
         self.target_ = self.target
-        self.learn_, self.rest_ = as_columns(self.learn, self.n_columns_, self.names_)
-        kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learn_))
+        self.learned_columns_, self.kinematic_columns_ = as_columns(self.learn, self.n_columns_, self.names_)
+        kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learned_columns_))
         self.scale_ = scale_of(rows, known) if self.scale else unscaled(self.n_columns_, self.n_known_)
-        self.kinematics_ = in_scale(kinematics, self.scale_, self.learn_, self.rest_)
+        self.kinematics_ = in_scale(kinematics, self.scale_, self.learned_columns_, self.kinematic_columns_)
         rows, known = self.scaled(rows, known)
-        self.usual_ = scale_of(rows, known)
+        self.prior_scale_ = scale_of(rows, known)
         self.range_ = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
         runs, self._time = layout.runs, layout.time
-        segments = segments_of(rows, known, runs, self.learn_, self.target_ == "change")
+        segments = segments_of(rows, known, runs, self.learned_columns_, self.target_ == "change")
         segments, self.output_std_ = to_learn_from(
-            segments, network.washout, self.usual_.y_std[self.learn_], network.features.lags
+            segments, network.washout, self.prior_scale_.y_std[self.learned_columns_], network.features.lags
         )
         self.esn_ = network
         self.errors_, self.calibration_ = fit_network(

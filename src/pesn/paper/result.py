@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Result", "Settings", "Tasks", "Verdict"]
+__all__ = ["Record", "Result", "Settings", "Tasks", "Verdict"]
+
+Record: TypeAlias = dict[str, Any]  # what a file of JSON holds: numbers, texts, lists and records by name
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Settings:
 
     quick: bool
     seed: int
-    parameters: dict[str, Any]
+    parameters: Record
 
     def seeds(self, n: int, stream: int = 0) -> list[int]:
         """n seeds for n units of work, the same whatever engine runs them; another ``stream`` gives others."""

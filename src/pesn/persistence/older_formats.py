@@ -33,6 +33,7 @@ _MOVED = {  # classes by the names that older formats have for them
         ("time_index.TimeIndex", "forecasting.time_index.TimeIndex"),
     )
 }
+_RENAMED = {"usual_": "prior_scale_", "learn_": "learned_columns_", "rest_": "kinematic_columns_"}  # of a forecaster
 # Parameters by the first format that has them: a file of an older one stands for the constructor's default.
 _SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6}
 
@@ -50,7 +51,8 @@ def complete(model: Any, found: int) -> None:
 
     In format 1 networks started from zero or a Gaussian, without process noise. Up to format 2 forecasters knew neither X's names
     nor dates, and took their target from the parameter. Up to format 3 a frame's own numbering was not told from numbers that
-    somebody chose; of X only the last row was kept, and of y no range. Up to format 4 a forecaster's state went by another name.
+    somebody chose; of X only the last row was kept, and of y no range. Up to format 4 a forecaster's state went by another name,
+    and its columns and their long-run scale did in some files of format 5.
     """
     own = model.__dict__
     for name, parameter in inspect.signature(type(model)).parameters.items():
@@ -64,6 +66,9 @@ def complete(model: Any, found: int) -> None:
         complete(inside, found)
     if "errors_" not in own:
         return
+    for old, new in _RENAMED.items():
+        if old in own:
+            own[new] = own.pop(old)
     if found < 3:
         own.setdefault("target_", own.get("target"))
         own.setdefault("known_names_", None)
@@ -72,8 +77,8 @@ def complete(model: Any, found: int) -> None:
         numbered = isinstance(time, TimeIndex) and (time.kind, time.step) == ("numbers", 1)
         own["_time"] = time._replace(kind="counted") if numbered else time
         if "_last_known" in own:
-            usual, recent, last = own["usual_"], own["_recent"], own.pop("_last_known")
+            prior, recent, last = own["prior_scale_"], own["_recent"], own.pop("_last_known")
             own["_recent_known"] = np.vstack([np.full((len(recent) - 1, len(last)), np.nan), last])
-            own["range_"] = usual.y_mean - _RANGE * usual.y_std, usual.y_mean + _RANGE * usual.y_std
+            own["range_"] = prior.y_mean - _RANGE * prior.y_std, prior.y_mean + _RANGE * prior.y_std
     if found < 5 and "_belief" in own:
         own["_state"] = own.pop("_belief")

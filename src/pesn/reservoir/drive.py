@@ -164,10 +164,10 @@ class _Job:
     def __init__(
         self,
         reservoir: Reservoir,
-        inputs: Any,
+        inputs: npt.ArrayLike,
         state: State | None,
-        feedback: Any,
-        readout: Any,
+        feedback: npt.ArrayLike | None,
+        readout: npt.ArrayLike | None,
         noise: float,
         name: str = "inputs",
     ) -> None:
@@ -329,7 +329,7 @@ class _Job:
 _DOUBLE, _UNSIGNED = np.dtype(np.float64), np.dtype(np.uint32)
 
 
-def _frozen(values: Array, dtype: np.dtype[Any] = _DOUBLE) -> Array:
+def _frozen(values: Array, dtype: npt.DTypeLike = _DOUBLE) -> Array:
     """Contiguous and read-only, whatever was given: numba compiles once for each kind of array."""
     array = np.ascontiguousarray(values, dtype).view()
     array.setflags(write=False)
@@ -339,7 +339,7 @@ def _frozen(values: Array, dtype: np.dtype[Any] = _DOUBLE) -> Array:
 _NO_READOUT = _frozen(np.empty((0, 0)))
 
 
-def _rows(argument: str, value: Any, width: int, length: int | None = None) -> Array:
+def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = None) -> Array:
     try:
         array = as_real(argument, value)
     except (TypeError, ValueError):
@@ -363,7 +363,7 @@ def _check_finite(argument: str, value: Any) -> None:
         ) from None
 
 
-def _vector(argument: str, value: Any, size: int) -> Array:
+def _vector(argument: str, value: npt.ArrayLike | None, size: int) -> Array:
     if value is None:
         return np.zeros(size)
     array = as_real(argument, value)

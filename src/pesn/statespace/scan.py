@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import AnyArray
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Ensemble
 from pesn.statespace.model import StateSpaceModel
@@ -88,7 +89,7 @@ def rollout(
 
 
 def _steps(
-    model: StateSpaceModel, state: GaussianState, inputs: Any, input_var: Array | None, *,
+    model: StateSpaceModel, state: GaussianState, inputs: AnyArray, input_var: Array | None, *,
     observations: Array | None, observation_cov: Array | None, clamp: Array | None, moved: bool, joint: bool, stops: bool,
 ) -> Path:  # fmt: skip
     """One after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop to go on."""

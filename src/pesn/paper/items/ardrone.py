@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pesn.paper.items import prediction_item
-from pesn.paper.result import Result, Settings, Tasks
+from pesn.paper.result import Record, Result, Settings, Tasks
 
 if TYPE_CHECKING:
     from pesn.paper.items.prediction_study import Study
@@ -29,7 +29,7 @@ ABOUT = (
 )
 ERRATA = (4, 5, 11, 12, 14)
 CLAIMS = prediction_item.claims(NAME)
-PUBLISHED: list[dict[str, Any]] = [
+PUBLISHED: list[Record] = [
     {"quantity": "samples", "published": "80,000+", "where": "supplement, Model learning"},
     {"quantity": "steps over which uncertainty is propagated", "published": "20", "where": "Section “Model Learning”"},
     {"quantity": "steps until the mean leaves Monte Carlo", "published": "4 to 5", "where": "supplement, Discussion"},
@@ -43,7 +43,7 @@ CHANGES = tuple(f"change of {NAMES[i]}" for i in VELOCITIES)
 _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """All that decides the numbers."""
     return prediction_item.parameters(
         quick,

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pesn.paper.items import prediction_item
-from pesn.paper.result import Result, Settings, Tasks
+from pesn.paper.result import Record, Result, Settings, Tasks
 
 if TYPE_CHECKING:
     from pesn.paper.items.prediction_study import Study
@@ -28,7 +28,7 @@ ABOUT = (
 )
 ERRATA = (4, 5, 11, 12)
 CLAIMS = prediction_item.claims(NAME)
-PUBLISHED: list[dict[str, Any]] = [
+PUBLISHED: list[Record] = [
     {
         "quantity": "steps of the multi-step prediction",
         "published": "20",
@@ -44,7 +44,7 @@ CHANGES = ("change of v", "change of ω")
 POSITIONS, VELOCITIES = (0, 1), (2, 3)
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """All that decides the numbers."""
     return prediction_item.parameters(
         quick,

@@ -9,7 +9,7 @@ The counts are those of :mod:`pesn.paper.items.operations`.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ import pesn
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.operations import KINDS, Terms, recount, words
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ _LINES = {
         "all": ({"D": 23}, {"D": 10}, {"D": 3}, {"D": 3}),
     },
 }
-PUBLISHED: list[dict[str, Any]] = [
+PUBLISHED: list[Record] = [
     {
         "where": f"Table 1{letter}",
         "method": method,
@@ -82,7 +82,7 @@ _JUDGED = (_MONTE_CARLO, _PLAIN, _ANALYTIC)
 _SLACK = 0.25  # an exponent within 1 ± this is called linear: caches and a shared machine bend the line a little
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """Numbers of units for each method, and where the exponent is fitted: beyond a call's fixed cost, within the caches."""
     sampled, splined = [10, 30, 100, 300], [10, 100, 1_000, 3_000, 10_000]
     fast = [10, 100, 1_000, 10_000, 30_000, 100_000]
@@ -110,7 +110,7 @@ def _call(method: str, mean: Array, var: Array, seed: int) -> tuple[FloatArray, 
     return pesn.moments("tanh", mean, var, method=_NAMES[method], rng=seed if method == _MONTE_CARLO else None)[:2]
 
 
-def measure(units: dict[str, list[int]], rounds: int, seed: int) -> list[dict[str, Any]]:
+def measure(units: dict[str, list[int]], rounds: int, seed: int) -> list[Record]:
     """Seconds of every method at every D, round after round, all of them in turn: processor time of this thread."""
     rng = np.random.default_rng(seed)
     most = max(map(max, units.values()))
@@ -166,7 +166,7 @@ def judge(fits: dict[str, tuple[float, float, float]], sizes: dict[str, list[int
 def _counts(recounted: dict[str, dict[str, dict[str, Terms]]]) -> dict[str, pd.DataFrame]:
     import pandas as pd
 
-    rows: dict[str, list[dict[str, Any]]] = {"spline, as written": [], "analytic": []}
+    rows: dict[str, list[Record]] = {"spline, as written": [], "analytic": []}
     for row in PUBLISHED:
         method, line, kind = row["method"], row["line"], row["operation"]
         published = {k: row[k] for k in ("ND", "N", "D", "1")}

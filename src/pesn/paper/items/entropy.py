@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from pesn._support.types import Array
 from pesn.metrics import entropy
 from pesn.paper.items import network as cart
 from pesn.paper.items.network import Network
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ PUBLISHED: dict[int, tuple[float, ...]] = {
 }
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """The paper's 50 trials of 50 samples, or few of each."""
     return {
         "lengths": list(LENGTHS),
@@ -158,7 +158,7 @@ def as_frame(entropies: Array, curves: Array, lengths: Sequence[int]) -> pd.Data
 
     rows = []
     for i, length in enumerate(lengths):
-        row: dict[str, Any] = {"washout": length}
+        row: Record = {"washout": length}
         for m, method in enumerate(METHODS):
             found = entropies[:, i, m]
             row |= {f"{method} {name}": getattr(found, name)() for name in STATISTICS}
@@ -275,7 +275,7 @@ def _judge_echo_state(distances: pd.DataFrame) -> Verdict:
     return Verdict("echo-state-sooner", "does not hold", f"{reason} The PESN is no sooner than a random start.")
 
 
-def _notes(p: dict[str, Any], distances: pd.DataFrame) -> list[str]:
+def _notes(p: Record, distances: pd.DataFrame) -> list[str]:
     after = min(20, len(distances)) - 1
     claimed, real = distances["PESN's own deviation"].iloc[after], distances["spread"].iloc[after]
     return [

@@ -7,15 +7,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special as sc
 
 import pesn
-from pesn._support.types import Array
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn._support.types import AnyArray, Array
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ ABOUT = (
 )
 ERRATA = (8, 9, 16, 17)
 CLAIMS = ("printed-bound", "scale-to-mesh")
-PUBLISHED: dict[str, Any] = {
+PUBLISHED: Record = {
     "where": "section on error bounds, last paragraph",
     "mean": 3.0,
     "variance": 0.2,
@@ -61,7 +61,7 @@ _SQUARE_FOURTH = 16.0  # sup|(tanh²)⁗|, at 0
 _ROUNDING = 1e-14
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """What decides the numbers: the inputs, the numbers of mesh points, and how far beyond the mesh inputs go."""
     return {
         "mean_range": [-5.0, 5.0],
@@ -91,7 +91,7 @@ def steepest() -> tuple[float, float]:
 
 
 def paper_bound(
-    mean: npt.ArrayLike, var: npt.ArrayLike, mesh: Any, fourth: float, constant: float = 1.0 / 16.0
+    mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh, fourth: float, constant: float = 1.0 / 16.0
 ) -> tuple[Array, Array]:
     """ε_μ and ε_σ = ε₁ + 2ε_μ as the paper writes them, for sup|tanh⁗| = ``fourth``.
 
@@ -103,7 +103,7 @@ def paper_bound(
     inside, left, right = sc.erf(high) - sc.erf(low), sc.erfc(-low), sc.erfc(high)  # erfc(−A) = 1 + erf A, without cancellation
     ends = np.tanh([mesh.a, mesh.b])
 
-    def bound(fourth: float, gaps: Any) -> Array:
+    def bound(fourth: float, gaps: AnyArray) -> Array:
         c1 = 0.5 * constant * mesh.step**4 * fourth
         return np.asarray(c1 * inside + 0.5 * gaps[0] * left + 0.5 * gaps[1] * right)
 
@@ -123,7 +123,7 @@ def with_mesh(mean: list[float], var: list[float], ends: list[float], n_points: 
     return {name: np.asarray(values).tolist() for name, values in result.items()}
 
 
-def without_tails(mean: npt.ArrayLike, var: npt.ArrayLike, mesh: Any) -> Array:
+def without_tails(mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh) -> Array:
     """The spline's mean with nothing outside [a, b], as the paper's equation is printed.
 
     >>> without_tails(9.5, 1.0, pesn.Mesh(-10, 10, 101)).round(2)
@@ -219,7 +219,7 @@ def judge_printed(printed: float, by_place: float, by_value: float, sharp: float
 # ---------------------------------------------------------------- beyond the mesh
 
 
-def _outside(p: dict[str, Any], mesh: Any) -> pd.DataFrame:
+def _outside(p: Record, mesh: pesn.Mesh) -> pd.DataFrame:
     import pandas as pd
 
     means = np.linspace(p["mean_range"][0], p["mean_range"][1], p["means"])

@@ -16,7 +16,7 @@ import numpy as np
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ _PLAIN, _SPLINE, _SAMPLES, _ANALYTIC = "spline, plain NumPy", "spline, compiled"
 _MIXTURE, _SURFACE, _EXACT = "mixture (pesn)", "surface (pesn)", "exact (pesn)"
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """Units, repetitions, and how far each method's own size goes."""
     return {
         "units": 2_000 if quick else 5_000,
@@ -121,7 +121,7 @@ def reference(mean: Array, var: Array) -> tuple[Array, Array]:
     return first, np.square(f - first[:, None]) @ weights
 
 
-def _calls(given: dict[str, Any]) -> dict[tuple[str, int], Callable[[Array, Array, int], Any]]:
+def _calls(given: Record) -> dict[tuple[str, int], Callable[[Array, Array, int], Any]]:
     """(method, its size) -> function of mean, variance and a seed."""
     low, high = given["interval"]
 
@@ -142,7 +142,7 @@ def _calls(given: dict[str, Any]) -> dict[tuple[str, int], Callable[[Array, Arra
     return {**calls, (_SURFACE, 1): partial(use, "surface"), (_EXACT, 1): partial(use, "exact")}
 
 
-def measure(given: dict[str, Any], seed: int) -> list[dict[str, Any]]:
+def measure(given: Record, seed: int) -> list[Record]:
     """A row for each method and size: mean absolute errors over the units, and time a unit (median, quartiles) over the rounds.
 
     The methods are taken in turn, round after round, so that a busy machine slows all of them alike; time is the thread's own.

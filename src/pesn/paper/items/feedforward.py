@@ -15,7 +15,7 @@ import numpy as np
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ _PRINTED = {
 }
 _MOMENTS = {"μ": "mean", "σ": "variance"}
 _LETTERS = {"S": "spline", "A": "analytic"}
-PUBLISHED: list[dict[str, Any]] = [
+PUBLISHED: list[Record] = [
     {
         "where": f"supplement, {network} network's error table",
         "network": network,
@@ -87,7 +87,7 @@ _SATURATED, _ANY, _SCALED = "saturated draws", "any draw", "weights 1/√n"
 _ALIKE = 0.05  # the largest distance of two distribution functions that look alike in a figure
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """Draws of each network, samples for each, and how saturated the first layer of a "saturated" draw must be."""
     return {
         "draws": 9 if quick else 25,
@@ -157,7 +157,7 @@ def distance(samples: FloatArray, mean: float, std: float) -> float:
     return float(max(np.max(steps[1:] - cdf), np.max(cdf - steps[:-1])))
 
 
-def through(name: str, scaling: str, seed: int, samples: int) -> dict[str, Any]:
+def through(name: str, scaling: str, seed: int, samples: int) -> Record:
     """One draw: ``errors`` rows by method, moment and layer; ``output`` by method: mean, std, distance; and points of the cdf."""
     network, x = draw_network(name, scaling, seed), _input()
     truth, out = sample(network, x, samples, np.random.default_rng([seed, 1]))
@@ -187,7 +187,7 @@ def through(name: str, scaling: str, seed: int, samples: int) -> dict[str, Any]:
 # ---------------------------------------------------------------- verdicts
 
 
-def shallow_parts(draw: dict[str, Any]) -> tuple[bool, bool, bool]:
+def shallow_parts(draw: Record) -> tuple[bool, bool, bool]:
     """Close to a delta; recovered by the spline; over-estimated by the analytic method: by the measures that the reason names."""
     out, reach = draw["output"], draw["reach"]
     true = out["samples"]
@@ -195,7 +195,7 @@ def shallow_parts(draw: dict[str, Any]) -> tuple[bool, bool, bool]:
     return true["std"] <= 0.02 * reach, wrong <= 0.02 * reach, out["analytic"]["std"] ** 2 >= 2.0 * true["std"] ** 2
 
 
-def judge_shallow(any_draw: list[dict[str, Any]], saturated: list[dict[str, Any]], share: float) -> Verdict:
+def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float) -> Verdict:
     """Holds if all three parts do in most draws; corrected if only in most of the saturated ones."""
     counts = [[sum(parts) for parts in zip(*map(shallow_parts, draws), strict=True)] for draws in (any_draw, saturated)]
     whole = [sum(all(shallow_parts(draw)) for draw in draws) for draws in (any_draw, saturated)]
@@ -235,7 +235,7 @@ def wins(medians: dict[tuple[str, str, int], float]) -> tuple[int, int]:
     return sum(medians["spline", m, k] < medians["analytic", m, k] for m, k in cells), len(cells)
 
 
-def judge_deep(draws: list[dict[str, Any]], medians: dict[tuple[str, str, int], float]) -> Verdict:
+def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) -> Verdict:
     """Two parts: both output distributions within 0.05 of the samples' in most draws; the spline better in most cells."""
     near = {method: [draw["output"][method]["distance"] for draw in draws] for method in _METHODS}
     ratio = {method: [d["output"][method]["std"] / d["output"]["samples"]["std"] for d in draws] for method in _METHODS}
@@ -317,7 +317,7 @@ def _table(name: str, medians: pd.Series[float], with_published: bool) -> pd.Dat
     rows = []
     for moment in ("mean", "variance"):
         for layer in _SHOWN[name]:
-            row: dict[str, Any] = {"moment": moment, "layer": "Out" if layer == _SHOWN[name][-1] else str(layer)}
+            row: Record = {"moment": moment, "layer": "Out" if layer == _SHOWN[name][-1] else str(layer)}
             for method in ("spline", "analytic"):
                 if with_published:
                     row[f"{method}, published"] = printed[method, moment, layer]
@@ -330,7 +330,7 @@ def _table(name: str, medians: pd.Series[float], with_published: bool) -> pd.Dat
     return pd.DataFrame(rows)
 
 
-def _outputs(draws: dict[tuple[str, str], list[dict[str, Any]]]) -> pd.DataFrame:
+def _outputs(draws: dict[tuple[str, str], list[Record]]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
@@ -357,7 +357,7 @@ def _styles() -> dict[str, tuple[str, str]]:
     return {"spline": (COLOURS[1], "--"), "analytic": (COLOURS[3], ":"), "full": (COLOURS[0], "-.")}
 
 
-def _draw_cdf(draws: dict[tuple[str, str], list[dict[str, Any]]]) -> tuple[Figure, str]:
+def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
     from scipy.special import ndtr
 

@@ -6,7 +6,7 @@ np.float64(-31.125)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.items.moments_grid import axes_of, blocks_of, sample
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ ABOUT = (
 )
 ERRATA = (3, 8)
 CLAIMS = ("higher-moments-small-variance",)
-PUBLISHED: dict[str, Any] = {
+PUBLISHED: Record = {
     "where": "supplement, caption of the figure of higher moments",
     "variance below which they err": "10e-6",
 }
@@ -65,7 +65,7 @@ class Spread(NamedTuple):
     reach: float
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """What decides the numbers; the paper prints neither its grid nor its number of samples."""
     return {
         "activations": ["tanh", "sigmoid", "swish"],
@@ -103,7 +103,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         exact = pesn.moments(name, mean, var, order=4, method="exact")
         got = {form: pesn.moments(name, mean, var, order=4, method=form, mesh=pesn.Mesh(*p["mesh"])) for form in FORMS}
         surface = pesn.moments(name, mean, var)
-        part: dict[str, Any] = {"activation": name, "mean": mean, "variance": var}
+        part: Record = {"activation": name, "mean": mean, "variance": var}
         for k, moment in enumerate(MOMENTS):
             part[f"exact {moment}"] = exact[k]
             part |= {f"{form} {moment}": got[form][k] for form in FORMS}
@@ -199,7 +199,7 @@ def _errors_table(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, part in frame.groupby("activation", sort=False):
         for moment in MOMENTS:
-            row: dict[str, Any] = {"activation": name, "of": moment}
+            row: Record = {"activation": name, "of": moment}
             for form, label in (("spline-raw", "paper's form"), ("spline", "pesn's spline")):
                 error = _error(part, form, moment)
                 row |= {f"{label}, median": float(np.median(error)), f"{label}, largest": float(error.max())}

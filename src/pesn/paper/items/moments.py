@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pesn
 from pesn._support.types import Array
 from pesn.moments.analytic import formulas
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _FLOOR = 1e-17  # errors that are exactly 0 are drawn here
 _DROP = 0.1  # an error has "dropped" if it is a tenth of its largest or less
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """What decides the numbers; the paper prints neither the number of means nor that of samples."""
     return {
         "variances": [0.2, 1.0],
@@ -78,7 +78,7 @@ def answer(method: str, mean: npt.ArrayLike, var: npt.ArrayLike, mesh: Any) -> t
     """
     if method == "analytic":
         return formulas(mean, var)
-    options: dict[str, Any] = {"method": method}
+    options: Record = {"method": method}
     if method == "spline":
         options = {"method": "spline-raw", "mesh": pesn.Mesh(*mesh)}
     got = pesn.moments("tanh", mean, var, **options)

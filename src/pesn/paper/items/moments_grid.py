@@ -7,7 +7,7 @@ array([ 0.1,  1. , 10. ])
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,11 @@ import numpy.typing as npt
 import pesn
 from pesn._support.types import Array
 from pesn.paper.items.moments import METHODS, answer
-from pesn.paper.result import Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -66,7 +67,7 @@ class Comparison(NamedTuple):
     loses_below: float = 0.0
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """What decides the numbers; the paper prints neither its grid nor its number of samples."""
     return {
         "mean_range": [-5.0, 5.0],
@@ -77,7 +78,7 @@ def parameters(quick: bool) -> dict[str, Any]:
     }
 
 
-def axes_of(p: dict[str, Any]) -> tuple[Array, Array]:
+def axes_of(p: Record) -> tuple[Array, Array]:
     """The grid's means, evenly spaced, and variances, evenly spaced in the logarithm."""
     (low, high), (least, most) = p["mean_range"], p["var_exponents"]
     return np.linspace(low, high, p["shape"][0]), np.logspace(least, most, p["shape"][1])
@@ -218,7 +219,7 @@ def _negative_table(frame: pd.DataFrame, negative: dict[str, npt.NDArray[np.bool
 
     rows = []
     for name, where in negative.items():
-        row: dict[str, Any] = {"method": METHODS[name][0], "points": int(where.sum()), "of": len(frame)}
+        row: Record = {"method": METHODS[name][0], "points": int(where.sum()), "of": len(frame)}
         row["least variance"] = float(frame[f"{name} var"].min())
         there = frame[where]
         row["|mean| there"] = f"{there['mean'].abs().min():.2g} to {there['mean'].abs().max():.2g}" if len(there) else "–"
@@ -261,7 +262,7 @@ def _draw(
     return figure
 
 
-def _hatch(ax: Any, means: Array, variances: Array, where: npt.NDArray[np.bool_]) -> None:
+def _hatch(ax: Axes, means: Array, variances: Array, where: npt.NDArray[np.bool_]) -> None:
     filled = ax.contourf(means, variances, where.astype(float), levels=[0.5, 1.5], colors="none", hatches=["////"])
     filled.set_edgecolor("white")
     filled.set_linewidth(0.0)  # no outline: the spline's slivers, a cell wide, would be all outline

@@ -23,6 +23,7 @@ from scipy import sparse
 
 from pesn._support.types import Array
 from pesn.activations import get
+from pesn.paper.result import Record
 from pesn.statespace import ActivationMoments, Cell, Diagonal, GaussianState, Path, StateSpaceModel, rollout
 from pesn.statespace.layout import Layout
 
@@ -40,7 +41,7 @@ _SPEEDS, _PLACES = slice(2, 4), slice(0, 2)
 _TANH, _IDENTITY = ActivationMoments(get("tanh")), ActivationMoments(get("identity"))
 
 
-def parameters() -> dict[str, Any]:
+def parameters() -> Record:
     """All that decides the network, but its seed: the reservoir, the ridge, the training runs."""
     return {
         "n_units": 100,
@@ -206,7 +207,7 @@ def _time_first(a: Array) -> Array:
     return np.swapaxes(a, 0, 1)
 
 
-def learn(settings: dict[str, Any], seed: int, test_runs: int = 1) -> tuple[Network, Trajectories]:
+def learn(settings: Record, seed: int, test_runs: int = 1) -> tuple[Network, Trajectories]:
     """The network, trained on the first ``training_runs`` runs, and ``test_runs`` more that it has not seen.
 
     ``settings`` are those of :func:`parameters`. All that is random comes from ``seed``.

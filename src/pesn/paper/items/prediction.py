@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pesn import Forecaster, Mesh, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.activations import get
+from pesn.paper.result import Record
 from pesn.readout.online import start_from_batch
 from pesn.readout.online import update as update_online
 from pesn.readout.ridge import Readout
@@ -50,7 +51,7 @@ __all__ = [
 
 
 # The paper's network keeps variances alone and passes tanh by splines; ours keeps all covariances.
-FORMS: dict[str, dict[str, Any]] = {
+FORMS: dict[str, Record] = {
     "diagonal": {"form": "diagonal", "moments": ("spline", Mesh(-10.0, 10.0, 101))},
     "full": {"form": "full", "moments": ("surface", None)},
 }
@@ -100,7 +101,7 @@ class Robot:
         return np.concatenate([[1.0], self.rows[k], self.known[k], self.units[k]])[None]
 
 
-def forecaster_of(trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: dict[str, Any],
+def forecaster_of(trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: Record,
                   train_rows: int, calibrate: bool) -> Forecaster:  # fmt: skip
     """Trained on all runs but the last, and on the first ``train_rows`` rows of the last."""
     d = trajectories.states.shape[1]
@@ -118,7 +119,7 @@ def forecaster_of(trajectories: Trajectories, positions: Sequence[int], velociti
     return forecaster.fit(trajectories.states[:n], trajectories.inputs[:n], lengths=lengths)
 
 
-def learn(trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: dict[str, Any],
+def learn(trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: Record,
           train_rows: int) -> Robot:  # fmt: skip
     """The network alone, without what makes its forecasts honest, nor bounds: its own loop is what is sampled."""
     forecaster = forecaster_of(trajectories, positions, velocities, {**network, "process_noise": 0.0}, train_rows, False)
@@ -313,7 +314,7 @@ def fair_forecasts(
     trajectories: Trajectories,
     positions: Sequence[int],
     velocities: Sequence[int],
-    network: dict[str, Any],
+    network: Record,
     train_rows: int,
     calibrate: bool,
     origins: Sequence[int],

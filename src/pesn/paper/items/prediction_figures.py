@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.types import Array
+from pesn._support.types import AnyArray, Array
 from pesn.paper.items.prediction import FORMS, Robot
 from pesn.paper.items.prediction_study import WEIGHTS, Compared, Study
 from pesn.plotting import COLOURS
@@ -53,7 +53,7 @@ def _legend(figure: Figure, ax: Axes, columns: int = 4) -> None:
     figure.legend(once.values(), once.keys(), loc="upper center", ncols=columns, frameon=False, fontsize=_SIZE)
 
 
-def _bands(ax: Axes, t: Any, one: Compared, i: int, robot: Robot, forms: Sequence[str] = tuple(FORMS)) -> None:
+def _bands(ax: Axes, t: AnyArray, one: Compared, i: int, robot: Robot, forms: Sequence[str] = tuple(FORMS)) -> None:
     """Samples as a grey band, closed forms as lines: mean, and dashed two deviations away."""
 
     def unscaled(values: Array, shift: float = 1.0) -> Array:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pesn.paper.claims import CLAIMS
-from pesn.paper.result import Result, Settings, Verdict
+from pesn.paper.result import Record, Result, Settings, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["claims", "parameters", "result", "verdicts"]
 
 
-def parameters(quick: bool, n_units: int, **own: Any) -> dict[str, Any]:
+def parameters(quick: bool, n_units: int, **own: Any) -> Record:
     """All that decides the numbers, ``own`` of the item included; deviations of inputs are in units of each state's own."""
     return {
         "network": {
@@ -58,7 +58,7 @@ def result(
     columns: int,
     chosen: Sequence[int],
     dt: float,
-    published: list[dict[str, Any]],
+    published: list[Record],
     obtained: list[str],
     verdicts: list[Verdict],
     figures: dict[str, tuple[Figure, str]] | None = None,

@@ -12,7 +12,7 @@ from pesn._support.types import Array
 from pesn.paper.items import prediction
 from pesn.paper.items.prediction import FORMS, Case, Robot, Samples
 from pesn.paper.items.prediction_verdicts import OFF, WIDE, steps_text
-from pesn.paper.result import Settings, Tasks
+from pesn.paper.result import Record, Settings, Tasks
 from pesn.systems.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def study(
 
 
 def _choose_delta(
-    trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: dict[str, Any], p: dict[str, Any]
+    trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: Record, p: Record
 ) -> float:
     """Of the δ tried, that with which updated weights forecast the end of a training run best, unseen by the network."""
     robot = prediction.learn(trajectories, positions, velocities, network, p["train_rows"])
@@ -121,7 +121,7 @@ def _choose_delta(
     return float(min(p["rls_deltas"], key=wrong))
 
 
-def _origins(robot: Robot, p: dict[str, Any]) -> list[int]:
+def _origins(robot: Robot, p: Record) -> list[int]:
     last = min(robot.first + p["test_rows"], len(robot.rows)) - p["steps"] - 1
     return list(range(robot.first, last, p["origin_every"]))
 
@@ -173,8 +173,8 @@ def _fair(
     trajectories: Trajectories,
     positions: Sequence[int],
     velocities: Sequence[int],
-    network: dict[str, Any],
-    p: dict[str, Any],
+    network: Record,
+    p: Record,
     origins: list[int],
 ) -> dict[tuple[str, str], tuple[Array, Array, Array]]:
     steps, last = p["steps"], trajectories[len(trajectories) - 1].states
@@ -216,7 +216,7 @@ def agreement(found: Study) -> pd.DataFrame:
             off, inside = (np.array([getattr(one, what)(form)[:, :d] for one in some]) for what in ("off", "inside"))
             means, widths = leaving(some, form, d)
             total = ratio.shape[1]
-            line: dict[str, Any] = {"prediction": name, "covariance": form, "mean off by, σ": float(off.max())}
+            line: Record = {"prediction": name, "covariance": form, "mean off by, σ": float(off.max())}
             for part, text in ((ratio[..., :d], "states"), (ratio[..., d:], "changes")):
                 line[f"σ ÷ Monte Carlo, {text}"] = f"{part.min():.2f} … {np.median(part):.2f} … {part.max():.2f}"
             line["samples in 2σ, %"] = f"{100 * inside.min():.0f} … {100 * inside.max():.0f}"
@@ -232,7 +232,7 @@ def by_state(found: Study, names: Sequence[str], steps: Sequence[int] = (1, 5, 1
     some, total = found.multi["before"], len(found.multi["before"][0].samples.mean)
     lines = []
     for i, name in enumerate(names):
-        line: dict[str, Any] = {"state": name}
+        line: Record = {"state": name}
         for form in FORMS:
             for step in [s for s in steps if s <= total]:
                 line[f"{form}, step {step}"] = round(float(np.median([one.ratio(form)[step - 1, i] for one in some])), 3)
@@ -264,7 +264,7 @@ def error_table(found: Study, names: Sequence[str], units: Sequence[str]) -> pd.
     d = len(names)
     lines = []
     for i, (name, unit) in enumerate(zip(names, units, strict=True)):
-        line: dict[str, Any] = {"state": f"{name} ({unit})"}
+        line: Record = {"state": f"{name} ({unit})"}
         for way, text in WEIGHTS.items():
             line[text] = float(found.errors[way][..., i].mean() * found.robot.width[:d][i])
         line["better"] = min((WEIGHTS["never"], WEIGHTS["before"]), key=lambda text: line[text])
@@ -289,6 +289,6 @@ def coverage_table(found: Study, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.Da
     return pd.DataFrame(lines)
 
 
-def _covered(name: str, form: str, inside: npt.NDArray[np.bool_], off: Array, steps: Sequence[int]) -> dict[str, Any]:
+def _covered(name: str, form: str, inside: npt.NDArray[np.bool_], off: Array, steps: Sequence[int]) -> Record:
     share = {f"in 2σ at step {s}, %": round(100.0 * float(inside[:, s - 1].mean()), 1) for s in steps if s <= inside.shape[1]}
     return {"forecast": name, "covariance": form, **share, "mean error, σ of the state": float(off.mean())}

@@ -15,7 +15,7 @@ from pesn._support.types import Array
 from pesn.paper.items import network as cart
 from pesn.paper.items.network import COLUMNS, STATES, Network
 from pesn.paper.items.washout_tables import METHODS, PUBLISHED, as_frame, counts, judge, notes, published, tables
-from pesn.paper.result import Result, Settings, Tasks
+from pesn.paper.result import Record, Result, Settings, Tasks
 
 if TYPE_CHECKING:
     from pesn.systems import Trajectories
@@ -38,7 +38,7 @@ CLAIMS = ("washout-wins", "washout-small-losses")
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 
 
-def parameters(quick: bool) -> dict[str, Any]:
+def parameters(quick: bool) -> Record:
     """The paper's 50 trials of 50 samples, or few of each."""
     return {
         "lengths": list(LENGTHS),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pesn.paper.items.network import LABELS, STATES
+from pesn.paper.result import Record
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ RATIOS_ALT = (
 )
 
 
-def _panels() -> tuple[Figure, dict[str, Any]]:
+def _panels() -> tuple[Figure, Record]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -53,7 +54,7 @@ def _panels() -> tuple[Figure, dict[str, Any]]:
     return figure, axes
 
 
-def _finish(figure: Figure, axes: dict[str, Any], lengths: Sequence[int]) -> Figure:
+def _finish(figure: Figure, axes: Record, lengths: Sequence[int]) -> Figure:
     for ax in axes.values():
         ax.set_xticks(list(lengths), [str(k) if k not in (30, 40) else "" for k in lengths], minor=False)
         ax.set_xticks([], minor=True)

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.paper.items.network import LABELS, STATES
-from pesn.paper.result import Verdict
+from pesn.paper.result import Record, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +166,7 @@ def counts(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
     rows = []
     for i, frame in enumerate(frames):
-        row: dict[str, Any] = {"network": i + 1}
+        row: Record = {"network": i + 1}
         for method in ("MC", "MC with noise", "zero start", "mean of forecasts"):
             row[f"P against {method}"] = " / ".join(map(str, win_count(cells(frame, "P"), cells(frame, method))))
         rows.append(row)
@@ -216,7 +216,7 @@ def _side_by_side(part: pd.DataFrame, state: str, statistic: str) -> pd.DataFram
     return table
 
 
-def notes(frame: pd.DataFrame, p: dict[str, Any]) -> list[str]:
+def notes(frame: pd.DataFrame, p: Record) -> list[str]:
     """How to read the tables; ``p`` are the item's parameters."""
     best, worst = (cells(frame, "MC", name) for name in ("best_start", "worst_start"))
     P = cells(frame, "P")

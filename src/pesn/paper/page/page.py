@@ -30,6 +30,7 @@ from pesn._support.pages.tables import powers, table
 from pesn._support.reading import contents, json_of
 from pesn.paper.claims import CLAIMS
 from pesn.paper.errata import ERRATA
+from pesn.paper.result import Record
 
 __all__ = ["write_page"]
 
@@ -94,7 +95,7 @@ def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
     return page
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Record:
     """A result.json, checked for what the page needs, with the folder it was found in."""
     try:
         result = json_of(path)
@@ -117,7 +118,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {**result, "folder": path.parent}
 
 
-def _item(result: dict[str, Any]) -> dict[str, Any]:
+def _item(result: Record) -> Record:
     """A result as the template shows it."""
     place: Path = result["folder"]
     anchor = "item-" + _slug(result["name"])
@@ -134,7 +135,7 @@ def _item(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> dict[str, Any]:
+def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
     """A figure drawn into the page; SVG where there is one of a size that phones can draw, else PNG."""
     there = {
         kind.upper(): place / figure[kind] for kind in ("svg", "png") if figure.get(kind) and (place / figure[kind]).is_file()

@@ -16,13 +16,12 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from pesn import paper
 from pesn._support.checks import flag, whole_number
 from pesn._support.files import beside, put_folder, replacing, sync
 from pesn._support.reading import json_of
-from pesn.paper.result import Result, Settings
+from pesn.paper.result import Record, Result, Settings
 from pesn.paper.runner.backends import JoblibTasks, connected, versions
 from pesn.paper.runner.journal import KeepingError
 from pesn.paper.runner.store import finished, plain, to_json, write
@@ -59,7 +58,7 @@ class Watch:
             Units of work; ``total`` grows as more become known.
         """
 
-    def finished(self, record: dict[str, Any], reused: bool) -> None:
+    def finished(self, record: Record, reused: bool) -> None:
         """The item's result is in its folder; ``reused`` where it was there before.
 
         Parameters
@@ -80,7 +79,7 @@ def reproduce(
     jobs: int = 1,
     scheduler: str | None = None,
     watch: Watch | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """Make the items called ``names`` (none: all), in ``folder/NAME``, and the page ``folder/index.html``; return their records.
 
     What was finished before an error is kept.
@@ -140,7 +139,7 @@ def reproduce(
     return [record for record in records if record is not None]
 
 
-def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch: Watch) -> dict[str, Any]:
+def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch: Watch) -> Record:
     """Run an item, write its folder, put it in its place."""
     cache = folder / ".cache" / item.NAME
     tasks = JoblibTasks(cache / digest, watch.units)

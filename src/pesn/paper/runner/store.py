@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pesn._support.reading import RefusedFileError, contents, json_of
 from pesn.paper.claims import CLAIMS
-from pesn.paper.result import Result, Settings
+from pesn.paper.result import Record, Result, Settings
 from pesn.paper.runner.backends import JoblibTasks, versions
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ __all__ = ["finished", "plain", "to_json", "write"]
 _LARGEST = 2**28  # bytes of a figure or a frame
 
 
-def write(item: ModuleType, settings: Settings, digest: str, result: Result, tasks: JoblibTasks, folder: Path) -> dict[str, Any]:
+def write(item: ModuleType, settings: Settings, digest: str, result: Result, tasks: JoblibTasks, folder: Path) -> Record:
     """All files of an item, the record of them last; ``tasks`` know how long the work has taken, drawing included."""
     import matplotlib as mpl
 
@@ -50,7 +50,7 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
         files += [png, svg]
         figures.append({"name": name, "png": png, "svg": svg, "alt": alt})
     command = ["pesn", "reproduce", item.NAME, *["--quick"] * settings.quick, "--seed", str(settings.seed)]
-    record: dict[str, Any] = plain(
+    record: Record = plain(
         {
             "name": item.NAME,
             "title": item.TITLE,
@@ -78,7 +78,7 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
     return record
 
 
-def finished(folder: Path, digest: str | None = None) -> dict[str, Any] | None:
+def finished(folder: Path, digest: str | None = None) -> Record | None:
     """The record of a result all of whose files are as they were written, with this digest if one is given; else None."""
     try:
         record = json_of(folder / "result.json")
