@@ -81,8 +81,7 @@ class ReservoirEstimator(
         """Draw a reservoir, drive it with X (n, d) and fit the readout to y, (n,) or (n, m), in one pass.
 
         Rows go by position. Where X and y are pandas objects, labels that both have must be as many rows apart throughout: none,
-        or one where y is the next row of X.
-        The states are never kept: beside X and y, memory does not grow with n.
+        or one where y is the next row of X. The states are never kept: beside X and y, memory does not grow with n.
 
         Parameters
         ----------

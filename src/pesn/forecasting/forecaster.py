@@ -116,9 +116,9 @@ class Forecaster(FittedForecaster):
     def fit(self, y: TableLike, X: TableLike | None = None, lengths: Lengths = None) -> Self:
         """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1].
 
-        Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so is that of forecasts, and
-        steps that are missing in it are gaps. Where X has an index too, its rows are taken by it: it must have a row for each of
-        y's labels, in any order. Labels that do not increase within a run, or keep no step, are refused.
+        Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so is that of forecasts, and steps
+        that are missing in it are gaps. Where X has an index too, its rows are taken by it: it must have a row for each of y's
+        labels, in any order. Labels that do not increase within a run, or keep no step, are refused.
 
         Parameters
         ----------
@@ -272,7 +272,18 @@ class Forecaster(FittedForecaster):
         return backtest(self.loop(), self._context_filter(), columns, self.calibration_, given, horizon, origins)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
-        """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better."""
+        """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better.
+
+        Parameters
+        ----------
+        y, X
+            Rows (n, d) and (n, u), as in :meth:`fit`.
+
+        Returns
+        -------
+        float
+            0 for forecasts that are certain and right, else negative.
+        """
         horizon = min(LEADS, max(len(as_matrix("y", y)) // 2, 1))
         return -float(np.mean(self.backtest(y, X, horizon).crps() / self.scale_.y_std))
 
@@ -281,11 +292,10 @@ class Forecaster(FittedForecaster):
     def update(self, y: TableLike, X: TableLike | None = None) -> Self:
         """New rows, seen once: each corrects the state and then moves the readout, by recursive least squares.
 
-        A row with a gap corrects
-        the state by what is there, and the readout is left as it is. How large errors are follows them, with the network's
-        forgetting; ``calibration_`` stays. The labels of forecasts go on from those of y, or, where it has none, by as many
-        steps as it has rows. Steps missing between the last row seen and y, or in y, are gaps; rows that were seen before are
-        refused.
+        A row with a gap corrects the state by what is there, and the readout is left as it is. How large errors are follows
+        them, with the network's forgetting; ``calibration_`` stays. The labels of forecasts go on from those of y, or, where it
+        has none, by as many steps as it has rows. Steps missing between the last row seen and y, or in y, are gaps; rows that
+        were seen before are refused.
 
         Parameters
         ----------
