@@ -80,7 +80,15 @@ class Features:
             )
 
     def check(self, name: str, n_units: int) -> None:
-        """A ValueError unless it is whole, and of a network of as many units: one that came from a file was not made here."""
+        """A ValueError unless it is whole, and of a network of as many units: one that came from a file was not made here.
+
+        Parameters
+        ----------
+        name
+            What an error calls it.
+        n_units
+            Of the network.
+        """
         try:
             fresh = Features(**vars(self))
         except TypeError as error:
@@ -100,12 +108,34 @@ class Features:
         return int(n * (n + 1) // 2)
 
     def n_squares(self, n_inputs: int, differences: bool = False) -> int:
-        """Squares that the products are made of, as :meth:`moves` has them."""
+        """Squares that the products are made of, as :meth:`moves` has them.
+
+        Parameters
+        ----------
+        n_inputs
+            d, entries of a row.
+        differences
+            As in :meth:`moves`.
+
+        Returns
+        -------
+        int
+        """
         n = self.products * n_inputs
         return int(n * n if differences else n * (n + 1) // 2)
 
     def size(self, n_inputs: int, n_units: int) -> int:
-        """p, the length of b."""
+        """p, the length of b.
+
+        Parameters
+        ----------
+        n_inputs, n_units
+            d and N.
+
+        Returns
+        -------
+        int
+        """
         return 1 + n_inputs + self.n_earlier(n_inputs) + self.n_products(n_inputs) + n_units
 
     # ---------------------------------------------------------------- rows of numbers
@@ -124,7 +154,20 @@ class Features:
         return result
 
     def rows(self, inputs: Array, before: Array | None = None) -> Array:
-        """The features that are made of rows alone, (…, T, w): b without the constant and the units."""
+        """The features that are made of rows alone, (…, T, w): b without the constant and the units.
+
+        Parameters
+        ----------
+        inputs
+            Rows (…, T, d).
+        before
+            The rows before the first one, (…, lags, d); None: the first one stands for them.
+
+        Returns
+        -------
+        array
+            (…, T, w).
+        """
         if not self.lags and not self.products:
             return inputs
         result = np.empty((*inputs.shape[:-1], self.size(inputs.shape[-1], 0) - 1))
@@ -136,6 +179,18 @@ class Features:
 
         The two squares that make up a product are then independent as well, which is exact where its factors have the same
         variance: Var(z_i z_j) = (m_i² + m_j²)(v_i + v_j)/2 + (v_i + v_j)²/4.
+
+        Parameters
+        ----------
+        mean, var
+            Of the rows, (T, d).
+        before, before_var
+            Of the rows before the first one, (lags, d), or None.
+
+        Returns
+        -------
+        means, variances
+            (T, w).
         """
         means, variances = self.rows(mean, before), np.zeros((len(mean), self.size(mean.shape[-1], 0) - 1))
         plain = Features(self.lags)
@@ -152,18 +207,57 @@ class Features:
         return means, variances
 
     def after(self, inputs: Array, before: Array | None = None) -> Array:
-        """The ``lags`` newest rows (…, lags, d) once ``inputs`` (…, T, d) have come: what is ``before`` the next ones."""
+        """The ``lags`` newest rows (…, lags, d) once ``inputs`` (…, T, d) have come: what is ``before`` the next ones.
+
+        Parameters
+        ----------
+        inputs
+            Rows (…, T, d).
+        before
+            The rows before the first one, (…, lags, d), or None.
+
+        Returns
+        -------
+        array
+            (…, lags, d).
+        """
         both = self._with_past(inputs, before)
         return both[..., both.shape[-2] - self.lags :, :].copy()
 
     def remembered(self, b: Array, n_inputs: int) -> Array:
-        """[earlier rows, units] (T, E + N) of features b (T, p): what a sequence leaves behind for its next row."""
+        """[earlier rows, units] (T, E + N) of features b (T, p): what a sequence leaves behind for its next row.
+
+        Parameters
+        ----------
+        b
+            Features (T, p).
+        n_inputs
+            d.
+
+        Returns
+        -------
+        array
+            (T, E + N).
+        """
         first, earlier = 1 + n_inputs, self.n_earlier(n_inputs)
         units = self.size(n_inputs, 0)
         return np.hstack([b[:, first : first + earlier], b[:, units:]]) if earlier else b[:, units:]
 
     def with_known(self, mean: Array, root: Array, rows: Array) -> tuple[Array, Array]:
-        """Mean (…, E + N) and root (…, r, E + N) of [earlier rows, units]; ``rows`` (…, l, d), the newest last, are known."""
+        """Mean (…, E + N) and root (…, r, E + N) of [earlier rows, units]; ``rows`` (…, l, d), the newest last, are known.
+
+        Parameters
+        ----------
+        mean, root
+            Of [earlier rows, units], (…, E + N) and (…, r, E + N).
+        rows
+            What is known, (…, l, d), the newest last.
+
+        Returns
+        -------
+        mean, root
+            With the earlier rows as they are known, without variance.
+        """
         known = min(rows.shape[-2] - 1, self.lags)
         if known < 1:
             return mean, root
@@ -193,8 +287,17 @@ class Features:
     def moves(self, layout: Layout, differences: bool = False) -> Moves:
         """The same map on a state x whose ``layout`` has the blocks "inputs", "earlier", "squares" and "units".
 
-        Where there is a block "y", a row is [y, inputs]. ``differences``: squares of sums and of differences, more of them,
-        for states that know no covariances, where (z_i + z_j)² and z_i² would pass for independent.
+        Parameters
+        ----------
+        layout
+            Of x; where it has a block "y", a row is [y, inputs].
+        differences
+            Squares of sums and of differences, more of them, for states that know no covariances, where (z_i + z_j)² and z_i²
+            would pass for independent.
+
+        Returns
+        -------
+        Moves
         """
         return Moves(self, layout, differences)
 
