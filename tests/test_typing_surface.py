@@ -1,6 +1,7 @@
 """Claim: a strict checker reads calls as users write them without a complaint, sees what they give, and refuses mistakes; the
 types are in the package that is built."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -24,6 +25,18 @@ def test_a_strict_checker_is_content(tmp_path):
     here = os.environ | {"MYPYPATH": str(Path(pesn.__file__).parents[1])}  # the package under test, installed or not
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=here, check=False)
     assert done.stdout + done.stderr == "Success: no issues found in 1 source file\n"
+
+
+@pytest.mark.skipif(shutil.which("pyright") is None, reason="pyright is not installed")
+def test_so_is_the_other_checker(tmp_path):
+    """Pyright, where there is one: it needs Node.js. A mistake that it let pass would be an unnecessary comment."""
+    shutil.copy(SURFACE, tmp_path / "calls.py")
+    options = {"include": ["calls.py"], "extraPaths": [str(Path(pesn.__file__).parents[1])], "typeCheckingMode": "standard"}
+    options |= {"reportUnnecessaryTypeIgnoreComment": "error"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(options), encoding="utf-8")
+    command = ["pyright", "--pythonpath", sys.executable, "--project", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout.splitlines()[-1] == "0 errors, 0 warnings, 0 informations", done.stdout
 
 
 def test_types_are_marked_as_there_and_built():

@@ -33,7 +33,7 @@ def test_differences_are_undone_as_samples_would_be(lags):
                 made[3 + k, j] += made[3 + k - lag, j] if lag else 0.0
         return made[3:]
 
-    got, cov = models._undone(mean, joint, last, lags)
+    got, cov = models._integrated(mean, joint, last, lags)
     np.testing.assert_allclose(got, path(last, mean), rtol=1e-12)
     # Undoing is linear: it maps each direction of the root.
     mapped = np.column_stack([path(np.zeros((3, 2)), direction.reshape(7, 2)).ravel() for direction in root.T])

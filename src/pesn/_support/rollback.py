@@ -13,15 +13,13 @@ namespace(weights=1)
 
 from __future__ import annotations
 
-from typing import Any
-
 __all__ = ["rollback_on_error"]
 
 
 class rollback_on_error:  # noqa: N801  # reads as what it does: with rollback_on_error(estimator)
     """Put every attribute back where an error leaves the block: what is stored is replaced, never changed in place."""
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: object) -> None:
         self.attributes = vars(target)
         self.before = dict(self.attributes)
 

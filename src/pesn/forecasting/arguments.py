@@ -20,6 +20,7 @@ from pesn.forecasting.alignment import align, index_of, rows_ahead
 from pesn.forecasting.context import Uncertainty
 from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of
 from pesn.forecasting.time_index import TimeIndex
+from pesn.gaussian import Gaussian
 
 __all__ = ["Columns", "Rows", "check_size"]
 
@@ -94,7 +95,7 @@ class Columns(NamedTuple):
         rows = Rows(layout.place(y), layout.place_inputs(known), layout.time)
         return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # what is missing is not measured with noise
 
-    def ahead(self, X: Any, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
+    def ahead(self, X: TableLike | Gaussian | None, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
         """Scaled X (horizon, u), NaN where it is missing, after a row at ``time``, and its variances, 0 where it is known."""
         if X is None:
             if self.n_known:

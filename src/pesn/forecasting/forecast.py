@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -222,7 +222,7 @@ class Forecast:
     def __len__(self) -> int:
         return self.horizon
 
-    def __getitem__(self, step: Any) -> Gaussian:
+    def __getitem__(self, step: SupportsIndex) -> Gaussian:
         """Row ``step``, from 0, without the others."""
         if isinstance(step, bool) or not isinstance(step, Integral):
             raise TypeError(f"step must be a whole number, got {step!r}")

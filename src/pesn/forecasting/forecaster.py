@@ -181,7 +181,7 @@ class Forecaster(FittedForecaster):
     def forecast(
         self,
         horizon: int,
-        context: Any = None,
+        context: TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None = None,
         X: TableLike | Gaussian | None = None,
         *,
         parts: Collection[str] = PARTS,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk
 
@@ -51,7 +50,7 @@ class Gram:
         """m, the length of a target y."""
         return int(self._cross.shape[1])
 
-    def add(self, features: Any, targets: Any) -> Gram:
+    def add(self, features: npt.ArrayLike, targets: npt.ArrayLike) -> Gram:
         """``features`` (n, p) and ``targets`` (n, m); returns itself. Refused data leave it as it was."""
         b, y = as_rows("features", features, self.n_features), as_rows("targets", targets, self.n_targets)
         if len(b) != len(y):

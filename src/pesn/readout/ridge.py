@@ -15,8 +15,8 @@ array([[ 0.5,  1. , -2. ]])
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -236,7 +236,7 @@ def predictive_variance(
     return {"state": state, "noise": np.broadcast_to(noise, state.shape).copy(), "weights": spread * noise}
 
 
-def check_parts(parts: Any) -> None:
+def check_parts(parts: Collection[str]) -> None:
     """A ValueError where ``parts`` are not some of those that a variance has."""
     if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
         raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")

@@ -34,7 +34,7 @@ _MOST_ROWS = 1500  # the last ones: a choice needs no more
 _GROWN = 1.5  # largest over smallest number, from where logarithms differ from levels
 _AS_GOOD = 1.05  # scores of so few forecasts are no more certain
 _SHARES = (0.25, 0.5)  # of a naive forecast that are tried
-_WORTH = 0.98  # of the score, that such a share must reach
+_SMALLEST_GAIN = 0.98  # of the score, that such a share must reach
 _MOST_STEPS = 30  # that a choice looks ahead
 FEW = 60  # rows: fewer say too little for a network that bends freely
 _RETURNS = -2.86  # Dickey and Fuller's statistic, below which 5 % of random walks fall
@@ -183,7 +183,7 @@ def choose(trial: Trial, progress: Callable[[int, int], None] | None = None) -> 
     for done, share in enumerate(_SHARES):
         drawn = replace(tried[chosen], naive=share)
         judged = trial.score(drawn)
-        if judged < _WORTH * score:
+        if judged < _SMALLEST_GAIN * score:
             best, score = drawn, judged
         if progress is not None:
             progress(len(tried) + done + 1, len(tried) + len(_SHARES))

@@ -197,7 +197,7 @@ def forecast(
     mean, joint = ahead.mean, ahead.joint
     lags, logs = zip(*recipe.prepared(d), strict=True)
     if recipe.lag:
-        mean, joint = _undone(mean, joint, filled(_levels(recipe, y)), lags)
+        mean, joint = _integrated(mean, joint, filled(_levels(recipe, y)), lags)
     if any(logs):
         mean, joint = _exponential(mean, joint, logs)
     mean = (1.0 - recipe.naive) * mean + recipe.naive * seasonal_naive(filled(y), horizon, model.season.rows)
@@ -284,7 +284,7 @@ def _recent(rows: Array) -> tuple[Array, int]:
     return rows[start:], start
 
 
-def _undone(mean: Array, joint: Array, levels: Array, lags: Sequence[int]) -> tuple[Array, Array]:
+def _integrated(mean: Array, joint: Array, levels: Array, lags: Sequence[int]) -> tuple[Array, Array]:
     """Levels from differences after ``levels`` (T, d): each row adds to the one a lag before it; a lag of 0 adds nothing."""
     horizon, d = mean.shape
     ahead = np.arange(horizon)
