@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.jit import INLINE, jit
+from pesn.moments.special import tanh, tanh_and_slope
 from pesn.moments.surface import at
 from pesn.moments.tables import Surface
 
@@ -48,12 +49,6 @@ NOTHING, TEACHER, OWN = 0, 1, 2  # what is fed back
 _FAST: dict[str, Any] = {"fastmath": {"contract", "nsz"}}
 _jit = jit(**_FAST)
 _inline = jit(**_FAST, **INLINE)
-
-_LOG2_E = 1.4426950408889634
-# As in pesn.moments.special, whose exp has no e^x − 1: ln 2 in two parts, and 1.5 · 2^52, which rounds what is added to it.
-_LN2_HIGH, _LN2_LOW = 0.6931471805598903, 5.497923018708371e-14
-_ROUND = 6755399441055744.0
-_ONE = 4607182418800017408  # the bits of 1.0
 
 _BLOCK = 64  # units that share a rule
 _LARGEST = 1e300  # a variance or mean that overflowed is saturation, not a NaN
@@ -94,34 +89,6 @@ def rules() -> Rules:
     for part in parts:
         part.flags.writeable = False
     return Rules(*parts)
-
-
-@_inline
-def _tanh_and_slope(x: float) -> tuple[float, float]:
-    """Tanh x and 1 − tanh² x, both to a few units in the last place for every x."""
-    u = 2.0 * abs(x)
-    u = u if u < 708.0 else 708.0
-    # e^−u = 2^n e^r; e^−u − 1 = 2^n (e^r − 1) + (2^n − 1) keeps its digits where u is small.
-    shifted = _ROUND - u * _LOG2_E
-    n = shifted - _ROUND
-    r = (-u - n * _LN2_HIGH) - n * _LN2_LOW
-    r2 = r * r
-    r4 = r2 * r2
-    low = (0.5 + 0.16666666666666669 * r) + (0.041666666666623824 + 0.008333333333330039 * r) * r2
-    middle = (0.0013888888917367081 + 0.00019841269863171557 * r) + (2.4801521057868204e-05 + 2.7557268276905696e-06 * r) * r2
-    high = 2.7620201591031547e-07 + 2.5100472505694996e-08 * r
-    p = r + r2 * (low + r4 * (middle + r4 * high))
-    power = np.int64((np.float64(shifted).view(np.int64) << np.int64(52)) + np.int64(_ONE)).view(np.float64)
-    less = power * p + (power - 1.0)
-    inverse = 1.0 / (2.0 + less)
-    return math.copysign(less * inverse, x), 4.0 * (power * p + power) * inverse * inverse
-
-
-@_inline
-def tanh(x: float) -> float:
-    """Tanh within 4e-15, odd to the bit, relatively accurate at 0; branch-free."""
-    value: float = _tanh_and_slope(x)[0]
-    return value
 
 
 @_inline
@@ -212,7 +179,7 @@ def drive(
 def _small_moments(rules: Rules, rule: int, mean: Array, var: Array, t: Array, g: Array, first: Array, second: Array) -> None:
     """Mean and variance of tanh in the place of those of its argument, by one rule; the last four are working memory."""
     for i in range(mean.size):
-        t[i], g[i] = _tanh_and_slope(mean[i])
+        t[i], g[i] = tanh_and_slope(mean[i])
         first[i] = 0.0
         second[i] = 0.0
     for node in range(rules.ends[rule], rules.ends[rule + 1]):

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from pesn.activations import get
 from pesn.linalg import outer
-from pesn.statespace.units import UnitMoments
+from pesn.statespace.units import ActivationMoments, UnitMoments
 
 __all__ = ["Cell", "Compression", "Noise", "SparseRows"]
 
@@ -123,10 +124,18 @@ class Cell:
 
     def __call__(self, x: Array) -> Array:
         """The move on certain states x (…, n)."""
-        moved = x.copy()
-        entering = (self.enter @ x.reshape(-1, x.shape[-1]).T).T.reshape(*x.shape[:-1], -1) + self.bias
-        moved[..., self.rows] = (1.0 - self.leak) * x[..., self.rows] + self.leak * self.units.activation(entering)
-        return moved
+        from pesn.statespace.kernels import enter_members, move_members  # here, not above: it brings numba
+
+        members = np.ascontiguousarray(x, float).reshape(-1, x.shape[-1])
+        if isinstance(self.units, ActivationMoments) and self.units.record is get("tanh"):
+            moved = np.empty(members.shape)
+            move_members(*self.enter.rows, self.bias, float(self.leak), self.rows.start, members, moved)
+        else:
+            moved, entering = members.copy(), np.empty((len(members), len(self.bias)))
+            enter_members(*self.enter.rows, members, entering)
+            moved[:, self.rows] *= 1.0 - self.leak
+            moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
+        return moved.reshape(x.shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,20 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pesn._support.jit import jit
+from pesn._support.jit import INLINE, jit
 from pesn.moments.mehler import mirror
+from pesn.moments.special import tanh
 
-__all__ = ["affine_dense", "enter_dense", "move_cross", "move_dense", "sparse_times", "symmetrize_psd"]
+__all__ = [
+    "affine_dense",
+    "enter_dense",
+    "enter_members",
+    "move_cross",
+    "move_dense",
+    "move_members",
+    "sparse_times",
+    "symmetrize_psd",
+]
 
 Array = npt.NDArray[Any]
 _TILE = 16
@@ -115,6 +125,51 @@ def _mend_upper(cov: Array, var: Array) -> None:
             most = std[i] * std[j]
             cov[i, j] = min(max(cov[i, j], -most), most)
     mirror(cov)
+
+
+_SIDE_BY_SIDE = 16  # members whose entries stand beside each other in a product: they stay in the cache, and nothing is gathered
+
+
+@jit(**INLINE)
+def _enter(indptr: Array, indices: Array, data: Array, x: Array, first: int, these: Array, into: Array) -> None:
+    """Into (r, 16) = A ``these``, the members (n, 16) of x (M, n) from ``first`` on, the last of them again where they end."""
+    for m in range(_SIDE_BY_SIDE):
+        one = x[min(first + m, x.shape[0] - 1)]
+        for j in range(one.size):
+            these[j, m] = one[j]
+    for i in range(indptr.size - 1):
+        _row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
+
+
+@jit()
+def enter_members(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
+    """Out (M, r) = A x of each member x (M, n)."""
+    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((out.shape[1], _SIDE_BY_SIDE))
+    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
+        _enter(indptr, indices, data, x, first, these, into)
+        for m in range(min(_SIDE_BY_SIDE, x.shape[0] - first)):
+            new = out[first + m]
+            for i in range(new.size):
+                new[i] = into[i, m]
+
+
+@jit(fastmath={"contract", "nsz"})
+def move_members(
+    indptr: Array, indices: Array, data: Array, bias: Array, leak: float, start: int, x: Array, out: Array
+) -> None:  # fmt: skip
+    """Out (M, n): each member x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``."""
+    rows, keep = bias.size, 1.0 - leak
+    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((rows, _SIDE_BY_SIDE))
+    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
+        _enter(indptr, indices, data, x, first, these, into)
+        for i in range(rows):
+            now, unit, b = these[start + i], into[i], bias[i]
+            for m in range(_SIDE_BY_SIDE):
+                now[m] = keep * now[m] + leak * tanh(unit[m] + b)
+        for m in range(min(_SIDE_BY_SIDE, x.shape[0] - first)):
+            new = out[first + m]
+            for j in range(new.size):
+                new[j] = these[j, m]
 
 
 @jit()
