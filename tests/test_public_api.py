@@ -45,7 +45,8 @@ def test_all_is_what_is_there():
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
             "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
             "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), "
-            "covariance='auto', rank=40, moments='surface', initial_state='learned', process_noise='auto', verbose=False",
+            "covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', process_noise='auto', "
+            "verbose=False",
         ),
         ("Forecaster", "esn=None, *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, verbose=False"),
         ("Features", "lags=0, products=0, states=True"),

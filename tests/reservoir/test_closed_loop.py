@@ -379,3 +379,37 @@ def test_a_loop_that_has_learnt_is_one_made_anew(kind, form):
         for part in PARTS:
             np.testing.assert_array_equal(found[1].parts[part], expected[1].parts[part])
         learnt, anew = learnt.with_readout(loop.readout, loop.errors), loop
+
+
+# ---------------------------------------------------------------- members
+
+
+@pytest.mark.parametrize("parts", [PARTS, ("state", "weights"), ("state", "noise")])
+def test_each_member_has_the_leverage_of_its_own_features(parts):
+    """On average that of the closed form; and the noise that it adds has the closed form's covariance."""
+    loop = a_loop(parts=parts, n_known=1)
+    members = replace(loop, form="ensemble", n_members=20_000)
+    closed, state = begun(loop), begun(members)
+    noise, own = (one.model.emission_noise for one in (loop, members))
+    assert own.leverage(state).shape == (20_000,)
+    assert own.leverage(state).mean() == pytest.approx(float(noise.leverage(closed)), rel=0.03)
+    np.testing.assert_allclose(own(state).total, noise(closed).total, rtol=0.03)
+    np.testing.assert_allclose(own(state).noise, noise(closed).noise, rtol=1e-12)
+    (_, one), (_, other) = (x.model.emit(s) for x, s in ((members, state), (loop, closed)))
+    std = np.sqrt(np.diagonal(other.cov))
+    assert np.all(np.abs(one.cov - other.cov) < 0.05 * np.outer(std, std))
+    assert np.all(np.abs(one.mean - other.mean) < 0.05 * std)
+
+
+def test_members_go_through_the_loop_as_the_full_covariance():
+    for kind in ("feedback of levels", "kinematics"):
+        loop = a_loop(**KINDS[kind])
+        members = replace(loop, form="ensemble", n_members=4000)
+        d, n = sizes(loop)
+        u, y = 0.3 * np.random.default_rng(0).normal(size=(6, n)), 0.2 * np.random.default_rng(1).normal(size=(6, d))
+        y[:3] = np.nan
+        y[4, 0] = np.nan
+        paths = [rollout(one.model, begun(one), u, observations=y) for one in (members, loop)]
+        std = np.sqrt(np.diagonal(paths[1].cov, axis1=1, axis2=2))
+        assert np.all(np.abs(paths[0].mean - paths[1].mean) < 0.12 * std)
+        np.testing.assert_allclose(np.sqrt(np.diagonal(paths[0].cov, axis1=1, axis2=2)), std, rtol=0.08)

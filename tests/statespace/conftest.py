@@ -60,8 +60,7 @@ def samples_of(state, count, seed=7):
 
 def ensemble_of(state, count=20_000, seed=3, sobol=True):
     """Members whose mean and covariance are those of a state, to the last digits."""
-    draws = Draws(np.random.default_rng(seed), sobol)
-    z = draws.normal(count, state.mean.shape[-1])
+    z, draws = Draws(seed, sobol).normal((), count, state.mean.shape[-1])
     z = z - z.mean(axis=0)
     z = z @ np.linalg.inv(np.linalg.cholesky(z.T @ z / (count - 1))).T
     values, vectors = np.linalg.eigh(cov_of(state))

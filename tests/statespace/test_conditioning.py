@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pesn.statespace import FORMS
+from pesn.statespace import CLOSED_FORMS
 
 COVARIANT = ("full", "low-rank")
 
@@ -77,7 +77,7 @@ def test_the_diagonal_form_drops_covariances(kit):
     np.testing.assert_array_equal(seen.var, np.concatenate([[0.0, after.var[1], 0.0], after.var[3:]]))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("rows", [slice(0, 2), slice(1, 5), slice(3, 6)])
 @pytest.mark.parametrize("variances", [False, True])
 def test_what_is_assigned_has_nothing_to_do_with_the_rest(kit, form, rows, variances):
@@ -94,7 +94,7 @@ def test_what_is_assigned_has_nothing_to_do_with_the_rest(kit, form, rows, varia
     np.testing.assert_array_equal(after.cross, cross)
 
 
-@pytest.mark.parametrize("form", [*FORMS, "ensemble"])
+@pytest.mark.parametrize("form", [*CLOSED_FORMS, "ensemble"])
 def test_as_certain_is_the_mean(kit, form):
     world = kit.world()
     state = kit.some(world, "full" if form == "ensemble" else form).move(world.cell)
@@ -226,7 +226,7 @@ def test_forms_agree_on_an_observation_of_independent_entries(kit):
                 kit.close(kit.cov_of(other), kit.cov_of(first), 1e-13)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CLOSED_FORMS)
 def test_nothing_observed_changes_nothing(kit, form):
     state = kit.some(kit.world(), form)
     for noise in (None, np.eye(2)):
@@ -235,7 +235,7 @@ def test_nothing_observed_changes_nothing(kit, form):
         kit.close(kit.cov_of(after), kit.cov_of(state), 1e-15)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CLOSED_FORMS)
 def test_a_marginal_is_the_gaussian_over_some_entries(kit, form):
     world = kit.world()
     state = kit.some(world, form).move(world.cell)

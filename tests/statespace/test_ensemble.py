@@ -52,7 +52,7 @@ def test_moments_of_given_members_are_exact(kit):
     """Whatever they are: an observation without noise is the regression of each member, and leaves none of what it tells."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))
-    state = Ensemble(x, 2, Draws(rng)).remember(slice(0, 2))
+    state = Ensemble(x, 2, Draws(1)).remember(slice(0, 2))
     np.testing.assert_allclose(state.covariance_with(slice(0, 4)), np.cov(x.T), rtol=1e-12)
     np.testing.assert_allclose(state.covariance_of(slice(1, 3)), np.cov(x.T)[1:3, 1:3], rtol=1e-12)
     np.testing.assert_allclose(state.variances(), x.var(axis=0, ddof=1), rtol=1e-12)
@@ -92,15 +92,20 @@ def test_a_seed_decides_all_draws(kit, sobol):
 @pytest.mark.parametrize("members", [1, 2, 100, 128])
 def test_draws_are_standard_normal(members):
     for sobol in (False, True):
-        draws = Draws(np.random.default_rng(0), sobol)
-        assert draws.normal(members, 3).shape == (members, 3)
-        assert draws.normal(members, 0).shape == (members, 0)
-        z = np.concatenate([draws.normal(members, 3) for _ in range(400)])
+        draws = Draws(0, sobol)
+        assert draws.normal((2, 3), members, 3)[0].shape == (2, 3, members, 3)
+        assert draws.normal((), members, 0)[0].shape == (members, 0)
+        several = []
+        for _ in range(400):
+            z, draws = draws.normal((), members, 3)
+            several.append(z)
+        z = np.concatenate(several)
         assert np.abs(z.mean(axis=0)).max() < 5.0 / np.sqrt(len(z))
         np.testing.assert_allclose(np.cov(z.T), np.eye(3), atol=8.0 / np.sqrt(len(z)))
         assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
-        first, second = draws.normal(members, 3), draws.normal(members, 3)  # afresh, and in no order
-        assert (first != second).all()
+        first, later = draws.normal((), members, 3)
+        assert (first != later.normal((), members, 3)[0]).all()  # afresh, and in no order
+        np.testing.assert_array_equal(first, draws.normal((), members, 3)[0])  # whoever asks, and as often
 
 
 def test_sobol_draws_come_nearer(kit):
@@ -114,7 +119,7 @@ def test_sobol_draws_come_nearer(kit):
         runs = []
         for seed in range(20):
             state = kit.ensemble_of(closed, 256, seed=0).members
-            state = Ensemble(state, 1, Draws(np.random.default_rng(seed), sobol)).affine(world.carry, K, np.zeros(1), root)
+            state = Ensemble(state, 1, Draws(seed, sobol)).affine(world.carry, K, np.zeros(1), root)
             runs.append(state.mean[0] - exact.mean[0])
         errors.append(np.sqrt(np.mean(np.square(runs))))
     assert errors[1] < 0.2 * errors[0]
@@ -128,3 +133,21 @@ def test_a_batch_of_ensembles_draws_for_each(kit):
     alone = states[0].move(world.cell, Noise(0.3 * np.ones((1, 6)), 0.1 * np.ones(6)))
     for i in range(3):
         np.testing.assert_allclose(batch.covariance_with(slice(0, 8))[i], alone.covariance_with(slice(0, 8)), atol=0.03)
+
+
+def test_an_ensemble_from_a_file_is_looked_at():
+    x = np.zeros((3, 4))
+    Ensemble(x, 1, Draws(5, True, 2)).check("state", 1, 3)
+    for state, message in (
+        (Ensemble(x, 2, Draws(0)), "state is not about these columns and units"),
+        (Ensemble(x, 1, None), "state is not about these columns and units"),
+        (Ensemble(x[:, :3], 1, Draws(0)), r"state.members is not a finite array of shape \(3, 4\)"),
+        (Ensemble(np.full((3, 4), np.nan), 1, Draws(0)), "state.members is not a finite array"),
+        (Ensemble(x[:1], 1, Draws(0)), "state.members is 1"),
+        (Ensemble(x, 1, Draws(0)).remember(slice(0, 1)), r"state.past is not a finite array of shape \(3, 0\)"),
+        (Ensemble(x, 1, Draws(-1)), "state.draws.seed is -1"),
+        (Ensemble(x, 1, Draws(0, 1)), "state.draws is not complete"),
+        (Ensemble(x, 1, Draws(0, False, 0.5)), "state.draws.taken is 0.5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            state.check("state", 1, 3)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pesn.statespace import Draws, Ensemble
 from pesn.statespace.guard import Bounds
 
 CENTER, WIDTH = np.array([0.5, -1.0]), np.array([1.0, 2.0])
@@ -118,3 +119,40 @@ def test_a_batch_is_its_states(kit, form):
             kit.close(kit.cov_of(together)[i], kit.cov_of(alone), 1e-12)
             kit.close(factor[i], its_factor, 1e-13)
             np.testing.assert_array_equal(left[i], its_left)
+
+
+# ---------------------------------------------------------------- members
+
+
+def test_a_member_that_runs_away_does_not_take_the_others_with_it(kit):
+    """It is brought back to the range; by mean and deviation alone it would draw all of them to one point."""
+    members = kit.ensemble_of(state_of(kit, "full", (0.0, 0.0), (0.5, 0.5)), 200)
+    x = members.members.copy()
+    x[7, 0], x[9, 1] = 1e6, -1e100
+    for widen in (True, False):
+        held, factor, left = bounds(widen=widen)(Ensemble(x, 2, Draws(0)), CENTER)
+        np.testing.assert_array_equal(factor, 1.0)
+        assert not left.any()
+        others = np.delete(np.arange(200), [7, 9])
+        np.testing.assert_array_equal(held.members[others], x[others])
+        np.testing.assert_array_equal(held.members[:, 2:], x[:, 2:])
+        back = np.array([held.members[7, 0] - HIGH[0], held.members[9, 1] - LOW[1]])
+        assert np.all(np.abs(back) <= 4.0 * WIDTH * widen)
+
+
+@pytest.mark.parametrize("away", [3.0, 20.0])
+def test_members_are_not_held_where_the_mean_was_or_kinematics_lead(kit, away):
+    members = kit.ensemble_of(state_of(kit, "full", (away, 0.0), (0.5, 0.5)), 100)
+    same, _, left = bounds()(members, CENTER + np.array([away + 1.0, 0.0]) * WIDTH)  # on its way back
+    assert same is members
+    assert not left.any()
+    assert bounds((True, False))(members, CENTER)[0] is members
+    held, _, left = bounds()(members, CENTER)
+    assert left[0] == (held is not members) == (away > 4.5)
+
+
+def test_members_too_wide_are_drawn_in_together(kit):
+    members = kit.ensemble_of(state_of(kit, "full", (0.0, 0.0), (2.5, 1.0)), 20_000)
+    bound, factor, _ = bounds()(members, CENTER)
+    assert factor[0] < 1.0
+    np.testing.assert_allclose(of(bound)[1], [2.0, 1.0], rtol=0.01)

@@ -102,7 +102,7 @@ def test_members_filter_as_the_kalman_filter(kit):
     members = np.zeros((50_000, 8))
     members[:, 3:] = h + rng.standard_normal((50_000, 5)) @ np.linalg.cholesky(P).T
     inputs, y = rng.normal(size=(6, 1)), rng.normal(size=(6, 2))
-    path = rollout(model_of(kit, s), Ensemble(members, 3, Draws(rng)), inputs, observations=y)
+    path = rollout(model_of(kit, s), Ensemble(members, 3, Draws(1)), inputs, observations=y)
     mean, cov, *_ = kalman(s, h, P, inputs, y)
     std = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
     assert np.all(np.abs(path.mean - mean) < 0.05 * std)

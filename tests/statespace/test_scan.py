@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from pesn.linalg import orthonormal
-from pesn.statespace import FORMS, Cell, Compression, Emission, Noise, Path, StateSpaceModel, concatenate, init, rollout
+from pesn.statespace import CLOSED_FORMS, Cell, Compression, Emission, Noise, Path, StateSpaceModel, concatenate, init, rollout
 
 N, TOTAL = 6, 9  # x = [y (2), u (1), units (6)]
 ROOT = 0.1 * np.array([[1.0, 0.0], [0.5, 1.0], [0.0, 0.0]])
@@ -132,7 +132,7 @@ def test_a_path_keeps_the_futures_of_members(kit, shape):
     """Whole ones, row after row: mean, covariance, and covariances between rows are theirs. Closed forms have none."""
     model, inputs = model_of(kit), np.linspace(-1.0, 1.0, 4)[:, None]
     states = [kit.ensemble_of(state_of(model, seed=i), 50, seed=i, sobol=False) for i in range(int(np.prod(shape)))]
-    path = rollout(model, kit.batch_of(states, shape), inputs, joint=True)
+    path = rollout(model, kit.batch_of(states, shape), inputs, joint=True, members=True)
     assert path.members.shape == (*shape, 4, 50, 2)
     np.testing.assert_array_equal(path.members[..., -1, :, :], path.state.members[..., :2])
     kit.close(path.members.mean(axis=-2), path.mean, 1e-13)
@@ -140,13 +140,14 @@ def test_a_path_keeps_the_futures_of_members(kit, shape):
         futures = np.moveaxis(path.members[index], 1, 0).reshape(50, 8)
         np.testing.assert_array_equal(futures, path.state.past[index])
         kit.close(np.cov(futures.T), path.joint[index].reshape(8, 8), 1e-11)
-    assert rollout(model, state_of(model), inputs).members is None
+    assert rollout(model, state_of(model), inputs, members=True).members is None
+    assert rollout(model, kit.batch_of(states, shape), inputs).members is None
 
 
 # ---------------------------------------------------------------- batches and cuts
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
 @pytest.mark.parametrize("kind", ["forecast", "filter", "clamp"])
 def test_a_batch_of_rollouts_is_the_rollouts_one_by_one(kit, form, shape, kind):
@@ -180,7 +181,7 @@ def test_the_same_rows_for_all_of_a_batch(kit):
         kit.close(batch.mean[i], rollout(model, state, inputs, observations=y[i]).mean, 1e-10)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CLOSED_FORMS)
 def test_a_run_cut_in_two_is_the_whole(kit, form):
     model, rng = model_of(kit), np.random.default_rng(0)
     state, inputs, y = state_of(model, form), rng.normal(size=(9, 1)), rng.normal(size=(9, 2))
@@ -197,7 +198,7 @@ def test_a_run_cut_in_two_is_the_whole(kit, form):
     assert nothing.state is state
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CLOSED_FORMS)
 def test_a_first_row_that_has_moved_already(kit, form):
     model = model_of(kit)
     state, inputs = state_of(model, form), np.random.default_rng(0).normal(size=(4, 1))
@@ -252,7 +253,7 @@ class Stub:
         return Path(mean, np.zeros((*mean.shape, 2)), parts, np.zeros(mean.shape, bool), state, None, {})
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("shape", [(), (3,)])
 def test_settled_states_pass_for_certain_and_go_the_fast_way(kit, form, shape):
     model = model_of(kit, process_noise=None, emission_noise=None, settled=1e-3)

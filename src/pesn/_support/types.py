@@ -45,8 +45,8 @@ PathLike: TypeAlias = str | os.PathLike[str]
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None  # of an estimator, as in scikit-learn
 Rng: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None  # SPEC 7
 
-CovarianceForm: TypeAlias = Literal["full", "diagonal", "low-rank"]  # of the units of a reservoir
-CovarianceChoice: TypeAlias = Literal["auto", "full", "diagonal", "low-rank"]  # "auto": by the number of units
+CovarianceForm: TypeAlias = Literal["full", "diagonal", "low-rank", "ensemble"]  # of the units of a reservoir
+CovarianceChoice: TypeAlias = Literal["auto", "full", "diagonal", "low-rank", "ensemble"]  # "auto": by the number of units
 InitialStateName: TypeAlias = Literal["learned", "stationary", "zero"]  # where sequences start
 Target: TypeAlias = Literal["change", "level"]  # what a forecaster's network puts out
 Washout: TypeAlias = int | Literal["auto"]

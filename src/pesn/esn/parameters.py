@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["check_network", "check_no_share", "check_probabilistic", "draw_reservoir", "generator"]
 
 _LARGEST = 1e100  # of a parameter that is squared and summed
-_COVARIANCES = ("auto", "full", "low-rank", "diagonal")
+_COVARIANCES = ("auto", "full", "low-rank", "diagonal", "ensemble")
 _STARTS = ("learned", "stationary", "zero")
 
 
@@ -57,6 +57,7 @@ def check_probabilistic(esn: ProbabilisticESN) -> None:
     """What the probabilistic network has, all that both have included."""
     check_network(esn)
     whole_number("rank", esn.rank, 1)
+    whole_number("n_members", esn.n_members, 2)
     named_method("moments", esn.moments)
     if not isinstance(esn.covariance, str) or esn.covariance not in _COVARIANCES:
         raise ValueError(f"covariance must be one of {', '.join(map(repr, _COVARIANCES))}, got {esn.covariance!r}")

@@ -47,7 +47,7 @@ from pesn.reservoir.initial_state import Start
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.topology import Topology
-from pesn.statespace import ActivationMoments
+from pesn.statespace import ActivationMoments, Draws
 
 __all__ = ["ProbabilisticESN"]
 
@@ -72,9 +72,13 @@ rls_delta, washout, random_state, activation, topology, features, verbose
     covariance
         ``"full"``: every covariance between inputs, units and fed-back outputs; ``"low-rank"``: the same through a factor of
         ``rank`` columns, for large reservoirs; ``"auto"``: full up to 200 units, low-rank above; ``"diagonal"``: a variance
-        for each unit and none between them, as in the paper, whose intervals are far from their level.
+        for each unit and none between them, as in the paper, whose intervals are far from their level; ``"ensemble"``:
+        ``n_members`` networks side by side, by Monte Carlo: mean and covariance by count, observations by the ensemble Kalman
+        filter. Its draws are scrambled Sobol points, as ``random_state`` says.
     rank
         Columns of the factor of ``"low-rank"``; with as many as units it is the full covariance.
+    n_members
+        Members of ``"ensemble"``, 2 or more.
     moments
         How mean and variance pass tanh: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``.
         ``"monte-carlo"`` draws anew, from ``random_state``, in every call: two calls on halves are not one on the whole.
@@ -120,6 +124,7 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         features: Features = Features(),
         covariance: CovarianceChoice = "auto",
         rank: int = 40,
+        n_members: int = 256,
         moments: UnitMethod = "surface",
         initial_state: InitialStateName | Gaussian = "learned",
         process_noise: ProcessNoise = "auto",
@@ -143,6 +148,7 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         self.features = features
         self.covariance = covariance
         self.rank = rank
+        self.n_members = n_members
         self.moments = moments
         self.initial_state = initial_state
         self.process_noise = process_noise
@@ -308,9 +314,14 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         check_prediction(self)
 
     def _propagation(self, rng: Rng = None) -> Propagation:
-        if rng is None and self.moments == "monte-carlo":  # only draws need a seed: to ask for one moves a RandomState on
-            rng = generator(self.random_state)
-        return Propagation(self.activation, self.moments, self.covariance, self.rank, self.noise, self.features, rng)
+        if rng is None and (self.moments == "monte-carlo" or self.covariance == "ensemble"):
+            rng = generator(self.random_state)  # only draws need a seed: to ask for one moves a RandomState on
+        form = self.covariance, self.rank, self.n_members
+        return Propagation(self.activation, self.moments, *form, self.noise, self.features, rng)
+
+    def member_draws(self) -> Draws:
+        """What moves the members of an ensemble in a closed loop, as ``random_state`` says."""
+        return Draws(int(generator(self.random_state).integers(2**63)) if self.covariance == "ensemble" else 0, sobol=True)
 
     def _open_loop(self) -> OpenLoop:
         return self._propagation().with_readout(self.reservoir_, self.readout_, self.start_, self.process_noise_)

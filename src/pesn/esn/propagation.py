@@ -30,13 +30,14 @@ _SETTLED = 1e-12  # of the outputs' noise: below, the state passes for certain
 class Propagation:
     """How a Gaussian state is carried through the units: parameters of :class:`pesn.ProbabilisticESN`.
 
-    ``rng`` draws for the moments "monte-carlo"; the others need none.
+    ``rng`` draws for the moments "monte-carlo" and for the members of an ensemble; the others need none.
     """
 
     activation: str | Activation
     moments: UnitMethod
     covariance: CovarianceChoice
     rank: int
+    n_members: int
     noise: float
     features: Features = Features()
     rng: Rng = None
@@ -53,8 +54,9 @@ class Propagation:
         form = form_of(self.covariance, reservoir.n_units, self.rank)
         noise = process_noise(None, 0.0, self.noise, reservoir.n_units)
         return OpenLoop(
-            reservoir, weights, self.units, form, self.rank, noise, moments=self.moments, rng=self.rng, features=self.features
-        )
+            reservoir, weights, self.units, form, self.rank, noise,
+            moments=self.moments, rng=self.rng, features=self.features, n_members=self.n_members,
+        )  # fmt: skip
 
     def with_readout(self, reservoir: Reservoir, readout: Readout, start: Start | None, noise_scale: float) -> OpenLoop:
         """With its readout, as ``predict`` runs it: ``noise_scale`` times the long run's covariance is process noise."""

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from pesn._support.checks import whole_number
 from pesn._support.types import Array
-from pesn.forecasting.ahead import calibration_factors
 from pesn.forecasting.arguments import Columns, Rows
 from pesn.forecasting.context import FILTERED, ContextFilter
+from pesn.forecasting.futures import calibration_factors
 from pesn.learning.backtest import Backtest, observed_after, rolling_origins
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import rollout

@@ -81,6 +81,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
             parts,
             Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen="state" in parts),
             esn.features,
+            esn.n_members,
+            esn.member_draws(),
         )
 
     @property

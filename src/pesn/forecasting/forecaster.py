@@ -19,6 +19,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from pesn._support.arguments import as_count
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
 from pesn._support.rollback import rollback_on_error
@@ -41,6 +42,7 @@ from pesn.forecasting.dataset import (
 )
 from pesn.forecasting.fitted import FittedForecaster
 from pesn.forecasting.forecast import Forecast
+from pesn.forecasting.futures import Futures
 from pesn.forecasting.online import OnlineLearner
 from pesn.forecasting.selection import fit_network
 from pesn.forecasting.training import to_learn_from
@@ -219,6 +221,45 @@ class Forecaster(FittedForecaster):
         check_is_fitted(self, "esn_")
         keep = check_size(horizon, joint, self.n_columns_)
         check_parts(parts)
+        futures, rows = self._futures(int(horizon), context, X, tuple(parts))
+        index = None if rows.time is None else rows.time.labels(int(horizon))
+        history = self.scale_.undo(rows.y[-3 * int(horizon) :])
+        # of some parts alone nothing was compared with rows that were held back
+        calibration = self.calibration_ if set(parts) == set(PARTS) else np.ones(LEADS)
+        result = look_ahead(futures, calibration, keep)
+        return Forecast(**result, names=self.names_, index=index, history=history)
+
+    def sample_paths(self, n: int, horizon: int, context: Any = None, X: Any = None, *, rng: Any = None) -> Array:
+        """Whole futures, simulated: ``n`` sample paths of the next ``horizon`` rows, by Monte Carlo.
+
+        Each path starts from a draw of the state that the context leaves, and goes through the network's own loop with errors of
+        its own: nothing is taken for Gaussian on the way, whatever form of covariance the network has. Deviations from the mean
+        of the paths are calibrated as those of a forecast. For what no mean and deviation of a row says: when a level is
+        crossed first, the largest value, skewed or two-peaked futures far ahead. :meth:`Forecast.sample` draws from the Gaussian
+        of the forecast instead.
+
+        Parameters
+        ----------
+        n
+            Number of paths.
+        horizon, context, X
+            As in :meth:`forecast`.
+        rng
+            A seed or a Generator; None: other paths at every call.
+
+        Returns
+        -------
+        array
+            (n, horizon, d), in the units of y.
+        """
+        check_is_fitted(self, "esn_")
+        count = as_count("n", n)
+        check_size(horizon, False, self.n_columns_)
+        futures, _ = self._futures(int(horizon), context, X, PARTS)
+        return futures.sample_paths(count, self.calibration_, np.random.default_rng(rng))
+
+    def _futures(self, horizon: int, context: Any, X: Any, parts: tuple[str, ...]) -> tuple[Futures, Rows]:
+        """Where the loop stands after the context, with what is known ahead; and the rows of the context."""
         loop, columns = self.loop(), self._columns
         if context is None:
             rows = Rows(self._recent, self._recent_known[:-1], self._time)
@@ -238,13 +279,9 @@ class Forecaster(FittedForecaster):
             state = loop.without_errors(state)
         u, u_var = self._context_filter().impute_inputs(u, u_var)
         u_var *= "state" in parts
-        index = None if rows.time is None else rows.time.labels(int(horizon))
-        history = self.scale_.undo(rows.y[-3 * int(horizon) :])
-        calibration = self.calibration_
-        if set(parts) != set(PARTS):  # of some of them nothing was compared with rows that were held back
-            loop, calibration = self.loop(parts), np.ones(LEADS)
-        result = look_ahead(loop, state, u, u_var, columns, calibration, keep, own)
-        return Forecast(**result, names=self.names_, index=index, history=history)
+        if set(parts) != set(PARTS):
+            loop = self.loop(parts)
+        return Futures(loop, state, u, u_var, columns, own), rows
 
     def backtest(
         self, y: TableLike, X: TableLike | None = None, horizon: int = LEADS, origins: int | Sequence[int] = 20

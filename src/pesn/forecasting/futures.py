@@ -1,4 +1,4 @@
-"""Whole futures of a loop that goes on by itself, member by member: where covariances over time are not kept.
+"""Whole futures of a loop that goes on by itself, member by member.
 
 >>> import numpy as np, pesn
 >>> y = np.sin(0.2 * np.arange(300.0)) + 0.05 * np.random.default_rng(0).normal(size=300)
@@ -14,25 +14,79 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pesn.forecasting.arguments import Columns
+from pesn.learning.calibration import by_lead
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import Draws, Ensemble, GaussianState, rollout
 
-__all__ = ["Futures"]
+__all__ = ["Futures", "Samples", "calibration_factors"]
 
 Array = npt.NDArray[np.float64]
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
+_AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
+_WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
+
+
+def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
+    """Factors of deviations (…, horizon, d), from those of 20 leads: none makes one larger than three in training (d,).
+
+    ``share`` (…, horizon, d) of the variances is calibrated; None: all of them.
+    """
+    factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
+    if share is not None:
+        factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
+    most = np.divide(_WIDEST * training_std, std, out=np.ones_like(std), where=std > 0.0)
+    return np.minimum(factor, np.maximum(most, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Futures:
-    """From ``state``, whose cells have moved, with inputs (h, u) and their variances: futures that have the means and the
-    deviations ``mean`` and ``std`` (h, d), in the units of y, that the forecast says.
+    """Futures from ``state``, whose cells have moved, with inputs (h, u) and their variances, in the units of y.
+
+    ``own``: covariances (h, d, d) of a forecast without the uncertainty that was given, where there is one.
     """
 
     loop: ClosedLoop
     state: GaussianState
     inputs: Array
     input_var: Array
+    columns: Columns
+    own: Array | None = None
+
+    def own_share(self, std: Array) -> Array | None:
+        """The share (h, d) of variances ``std``² that is not of the uncertainty that was given; None: all of it."""
+        if self.own is None:
+            return None
+        return np.divide(np.einsum("kii->ki", self.own), np.square(std), out=np.ones_like(std), where=std > 0.0)
+
+    def simulate(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` futures (n, h, d) of the loop as it is, scaled: as many side by side as memory serves."""
+        loop, state = self.loop, self.state
+        count = max(_AT_ONCE // loop.layout.size, _FEWEST)
+        parts = []
+        for size in np.diff(np.unique([*range(0, n, count), n])):
+            start = Ensemble(state.sample(int(size), rng), state.carried, Draws(int(rng.integers(2**63))))
+            path = rollout(loop.model, start, self.inputs, self.input_var, moved=True, members=True)
+            assert path.members is not None
+            parts.append(np.swapaxes(path.members, 0, 1))
+        return np.concatenate(parts)
+
+    def sample_paths(self, n: int, calibration: Array, rng: np.random.Generator) -> Array:
+        """``n`` futures (n, h, d) about their own mean, their deviations from it calibrated as those of a forecast are.
+
+        A hundred are simulated at least, by which their mean and deviations are known.
+        """
+        all_of_them = self.simulate(max(n, _FEWEST), rng)
+        center, std = all_of_them.mean(axis=0), all_of_them.std(axis=0)
+        factor = calibration_factors(std, calibration, self.columns.prior.y_std, self.own_share(std))
+        return np.asarray(self.columns.scale.undo(center + (all_of_them[:n] - center) * factor))
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Futures that have the means and the deviations ``mean`` and ``std`` (h, d), in the units of y, that a forecast says."""
+
+    futures: Futures
     mean: Array
     std: Array
 
@@ -43,10 +97,7 @@ class Futures:
         deviations of the forecast, in which the bounds and the calibration of a forecast are. How rows follow each other, and
         how columns go together, is the loop's own.
         """
-        start = Ensemble(self.state.sample(max(n, _FEWEST), rng), self.state.carried, Draws(rng))
-        path = rollout(self.loop.model, start, self.inputs, self.input_var, moved=True)
-        assert path.members is not None
-        result = np.swapaxes(path.members, 0, 1)
+        result = self.futures.simulate(max(n, _FEWEST), rng)
         center, spread = result.mean(axis=0), result.std(axis=0)
         result = result[:n] - center
         result *= np.divide(self.std, spread, out=np.zeros_like(spread), where=spread > 0.0)

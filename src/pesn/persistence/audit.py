@@ -19,13 +19,14 @@ from pesn.reservoir.closed_loop import ErrorModel
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import Dense, Diagonal, LowRank
+from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
 
 __all__ = ["MODELS", "RECORDS", "audit", "nodes", "path_of", "type_of"]
 
 MODELS: tuple[type, ...] = (EchoStateNetwork, ProbabilisticESN, Forecaster)
 RECORDS: tuple[type, ...] = (
-    Dense, Diagonal, ErrorModel, Features, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State, TimeIndex,
+    Dense, Diagonal, Draws, Ensemble, ErrorModel, Features, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State,
+    TimeIndex,
 )  # fmt: skip
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")

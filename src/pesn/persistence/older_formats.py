@@ -35,7 +35,7 @@ _MOVED = {  # classes by the names that older formats have for them
 }
 _RENAMED = {"usual_": "prior_scale_", "learn_": "learned_columns_", "rest_": "kinematic_columns_"}  # of a forecaster
 # Parameters by the first format that has them: a file of an older one stands for the constructor's default.
-_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6}
+_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6}
 
 
 def rename(schema: Any) -> bool:

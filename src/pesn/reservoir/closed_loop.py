@@ -33,7 +33,19 @@ from pesn.linalg import condition_root, orthonormal, root_of, symmetric
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import Cell, Compression, Emission, GaussianState, Noise, StateSpaceModel, UnitMoments, init, stacked
+from pesn.statespace import (
+    Cell,
+    Compression,
+    Draws,
+    Emission,
+    Ensemble,
+    GaussianState,
+    Noise,
+    StateSpaceModel,
+    UnitMoments,
+    init,
+    stacked,
+)
 from pesn.statespace.layout import Layout
 from pesn.statespace.model import Guard
 
@@ -111,6 +123,8 @@ class ClosedLoop:
         A bound on y; None: it may go anywhere.
     features
         What the readout sees.
+    n_members, draws
+        Of an ensemble: how many members, and the numbers that move them; None: those of seed 0.
     """
 
     reservoir: Reservoir
@@ -124,6 +138,8 @@ class ClosedLoop:
     parts: tuple[str, ...] = PARTS
     guard: Guard | None = None
     features: Features = Features()
+    n_members: int = 256
+    draws: Draws | None = None
 
     # ---------------------------------------------------------------- the model
 
@@ -250,7 +266,9 @@ class ClosedLoop:
         if row_columns is not None:
             columns[..., self.moves.row] = row_columns.T
         columns = np.broadcast_to(columns, (*h.shape[:-1], *columns.shape[-2:]))
-        state = init(self.form, p, h, columns[..., p:], self.compression, columns[..., :p])
+        state = init(
+            self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self.draws
+        )
         k, K, noise = np.zeros((*mean.shape[:-1], p)), np.zeros((p, n)), np.zeros((p, p))
         k[..., at["y"]], k[..., at["inputs"]], k[..., at["earlier"]] = y, u, mean[..., :E]
         tied = np.arange(p)[at["earlier"]]
@@ -307,6 +325,8 @@ class LeverageNoise:
 
     The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), the leverage inflated
     by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ).
+
+    Each member of an ensemble has the leverage of its own features, and noise of its own width: their mean is the leverage above.
     """
 
     def __init__(self, loop: ClosedLoop) -> None:
@@ -340,9 +360,14 @@ class LeverageNoise:
             root = root_of(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
         new = J @ root
         both = np.vecdot(new[..., : self._d, :], new[..., : self._d, :])
+        if isinstance(state, Ensemble):
+            both = both.mean(axis=-2)
         return Emission(new, self._noise, both)
 
     def leverage(self, state: GaussianState) -> Array:
-        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) (…)."""
+        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) (…); bᵀ A⁻¹ b of each member (…, M)."""
+        if isinstance(state, Ensemble):
+            own: Array = np.sum(np.square(state.members @ self._root[1:] + self._root[0]), axis=-1)
+            return own
         b = self._root[0] + state.mean @ self._root[1:]
         return np.asarray(np.vecdot(b, b) + state.trace(self._inverse))

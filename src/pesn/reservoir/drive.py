@@ -43,8 +43,9 @@ class State(NamedTuple):
 
     ``past`` (E,): the rows just before, the newest first, as many as a readout looks back on, with variances ``past_var``; None:
     none are known, or wanted. ``cov``, where covariances are kept: of [output, past, units], (m + E + N, m + E + N); or, with
-    ``own`` (N,), its factor F (m + E + N, k): the covariance is then F Fᵀ + diag(0, own). ``rows`` (k, d): the rows of a sequence
-    so far, while they are fewer than a learned start looks back on.
+    ``own`` (N,), its factor F (m + E + N, k): the covariance is then F Fᵀ + diag(0, own). Of an ensemble of M members F holds
+    their deviations ÷ √(M − 1). ``rows`` (k, d): the rows of a sequence so far, while they are fewer than a learned start looks
+    back on.
     """
 
     mean: Array

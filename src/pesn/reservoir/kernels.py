@@ -16,7 +16,6 @@ d² = v x². Beyond the last rule the surface answers.
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any, NamedTuple
 

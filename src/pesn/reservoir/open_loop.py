@@ -33,6 +33,8 @@ from pesn.statespace import (
     Compression,
     Dense,
     Diagonal,
+    Draws,
+    Ensemble,
     GaussianState,
     LowRank,
     Noise,
@@ -73,6 +75,10 @@ class OpenLoop:
         The name of the method by which moments pass: the compiled loop of the diagonal form takes it.
     features
         What the readout sees.
+    rng
+        Draws for the moments by "monte-carlo", and for the members of an ensemble.
+    n_members
+        Of an ensemble.
     """
 
     reservoir: Reservoir
@@ -86,6 +92,7 @@ class OpenLoop:
     moments: Any = "surface"
     rng: Any = None
     features: Features = Features()
+    n_members: int = 256
 
     @cached_property
     def layout(self) -> Layout:
@@ -149,7 +156,9 @@ class OpenLoop:
         root = np.zeros((*mean.shape[:-1], 0, mean.shape[-1])) if root is None else root
         h, columns = np.zeros((*mean.shape[:-1], n - p)), np.zeros((*root.shape[:-1], n))
         h[..., squares:], columns[..., at["units"]], columns[..., at["earlier"]] = mean[..., E:], root[..., E:], root[..., :E]
-        state = init(self.form, p, h, columns[..., p:], self.compression, columns[..., :p])
+        state = init(
+            self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self._draws()
+        )
         if E:
             state = state.affine(at["earlier"], np.eye(E, n, at["earlier"].start), mean[..., :E])
         return state if output is None else state.assign(at["output"], output)
@@ -160,6 +169,10 @@ class OpenLoop:
         for cell in self.squares:
             state = state.move(cell)
         return state
+
+    def _draws(self) -> Draws | None:
+        """For a new ensemble: other numbers than those of all before it."""
+        return Draws(int(np.random.default_rng(self.rng).integers(2**63)), sobol=True) if self.form == "ensemble" else None
 
     # ---------------------------------------------------------------- states that a user keeps
 
@@ -179,6 +192,8 @@ class OpenLoop:
                 return Diagonal(**whole, var=var)
             if self.form == "full":
                 return Dense(**whole, cov=np.diag(var))
+            if self.form == "ensemble":
+                return self._members(mean, np.diag(np.sqrt(var)))
             # all columns: they are cut after a step, when it shows which last
             return LowRank(**whole, factor=np.diag(np.sqrt(var))[:, known], own=own)
         if self.form == "full":
@@ -191,7 +206,18 @@ class OpenLoop:
         factor = np.zeros((at.size, columns.shape[1]))
         factor[known] = columns
         own[len(own) - N :] = 0.0 if state.own is None else state.own
+        if self.form == "ensemble":
+            each = np.diag(np.pad(np.sqrt(own), (len(mean) - len(own), 0)))
+            return self._members(mean, factor if not own.any() else np.hstack([factor, each]))
         return LowRank(**whole, factor=factor, own=own)
+
+    def _members(self, mean: Array, columns: Array) -> Ensemble:
+        """With covariance columns columnsᵀ: the members whose deviations they are, or members drawn from it."""
+        count, draws = self.n_members, self._draws()
+        assert draws is not None
+        if columns.shape[1] == count and np.abs(columns.sum(axis=1)).max() <= 1e-9 * np.abs(columns).max():
+            return Ensemble(mean + np.sqrt(count - 1.0) * columns.T, self.carried, draws)
+        return Ensemble.of(mean, columns.T[np.any(columns, axis=0)], self.carried, count, draws)
 
     def to_state(self, state: GaussianState) -> State:
         """What a user keeps of it: all but the inputs, which the next row replaces, and squares, which it makes anew."""
@@ -201,6 +227,9 @@ class OpenLoop:
             cov = state.cov[np.ix_(known, known)]
         elif isinstance(state, LowRank):
             cov, own = state.factor[known], state.own[at["units"].start - self.carried :]
+        elif isinstance(state, Ensemble):
+            away = state.members[:, known] - state.mean[known]
+            cov, own = away.T / np.sqrt(len(away) - 1.0), np.zeros(self.reservoir.n_units)
         certain = not var[known].any() and self.process_noise is None
         mean, output, past = (state.mean[at[name]] for name in ("units", "output", "earlier"))
         earlier = past if self.features.lags else None

@@ -31,6 +31,7 @@ from pesn.statespace.state import GaussianState
 from pesn.statespace.units import ActivationMoments, SquareMoments, UnitMoments
 
 __all__ = [
+    "CLOSED_FORMS",
     "FORMS",
     "ActivationMoments",
     "Cell",
@@ -57,16 +58,18 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
-FORMS = ("diagonal", "full", "low-rank")
+CLOSED_FORMS = ("diagonal", "full", "low-rank")
+FORMS = (*CLOSED_FORMS, "ensemble")
 
 
 def init(
-    form: str, carried: int, mean: Array, root: Array, compression: Compression | None = None, carried_root: Array | None = None
-) -> GaussianState:
+    form: str, carried: int, mean: Array, root: Array, compression: Compression | None = None, carried_root: Array | None = None,
+    *, members: int = 256, draws: Draws | None = None,
+) -> GaussianState:  # fmt: skip
     """A state whose first ``carried`` entries have mean 0, the others ``mean`` (…, N), and Cov(h) = rootᵀ root, root (…, r, N).
 
-    ``form`` is one of :data:`FORMS`; "low-rank" needs ``compression``. ``carried_root`` (…, r, carried) is the share of c in the
-    columns of the root; None: c is certain.
+    ``form`` is one of :data:`FORMS`; "low-rank" needs ``compression``, "ensemble" takes so many ``members``, drawn by ``draws``;
+    None: by those of seed 0. ``carried_root`` (…, r, carried) is the share of c in the columns of the root; None: c is certain.
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
@@ -79,6 +82,8 @@ def init(
     columns[..., carried:, :] = np.swapaxes(root, -1, -2)
     if carried_root is not None:
         columns[..., :carried, :] = np.swapaxes(carried_root, -1, -2)
+    if form == "ensemble":
+        return Ensemble.of(whole, np.swapaxes(columns, -1, -2), carried, members, Draws(0) if draws is None else draws)
     if form == "full":
         return Dense(**shared, cov=outer(columns))
     if form == "diagonal":

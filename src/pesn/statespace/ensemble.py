@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn.linalg import inverse_root, transpose
+from pesn._support.records import check_arrays, check_counts
+from pesn.linalg import inverse_root, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
@@ -20,26 +20,56 @@ __all__ = ["Draws", "Ensemble"]
 Array = npt.NDArray[np.float64]
 
 
-class Draws:
-    """Standard normal numbers for members: plain ones, or scrambled Sobol points, afresh at every call.
+_BITS = 30  # of a Sobol point
+_MOST_DIMENSIONS = 21_201  # that its direction numbers are known for
 
-    >>> Draws(np.random.default_rng(0)).normal(4, 2).shape
-    (4, 2)
+
+@dataclass(frozen=True)
+class Draws:
+    """Standard normal numbers for members, afresh at every step: plain ones, or scrambled Sobol points.
+
+    ``seed`` and the number of draws ``taken`` so far decide them: a state gives the same numbers whoever asks, and as often.
+    Sobol points get other random digits in every draw, and another order: those of one step do not go with those of the next
+    (Latin supercube sampling). Each number is normal, and means over members come much nearer.
+
+    >>> draws = Draws(0)
+    >>> first, later = draws.normal((), 4, 2)
+    >>> first.shape, bool((draws.normal((), 4, 2)[0] == first).all()), bool((later.normal((), 4, 2)[0] == first).any())
+    ((4, 2), True, False)
     """
 
-    def __init__(self, rng: np.random.Generator, sobol: bool = False) -> None:
-        self.rng, self.sobol = rng, sobol
+    seed: int
+    sobol: bool = False
+    taken: int = 0
 
-    def normal(self, members: int, size: int) -> Array:
-        """(members, size)."""
-        if not self.sobol or not size:
-            return self.rng.standard_normal((members, size))
-        from scipy.stats import qmc
+    def check(self, name: str) -> None:
+        """A ValueError unless it is complete, as after a file was read."""
+        if set(vars(self)) != {"seed", "sobol", "taken"} or type(self.sobol) is not bool:
+            raise ValueError(f"{name} is not complete")
+        check_counts(name, {"seed": (self.seed, 0), "taken": (self.taken, 0)})
 
-        points = qmc.Sobol(size, rng=self.rng).random(1 << (members - 1).bit_length())[:members]
-        # in a new order: the points of one step must not go with those of the next
-        result: Array = special.ndtri(np.clip(self.rng.permutation(points), 1e-12, 1.0 - 1e-12))
-        return result
+    def normal(self, batch: tuple[int, ...], members: int, size: int) -> tuple[Array, Draws]:
+        """(…, members, size) for a batch of this shape, and what draws the next ones."""
+        rng = np.random.default_rng([self.seed, self.taken])
+        if not self.sobol or not 0 < size <= _MOST_DIMENSIONS:
+            numbers = rng.standard_normal((*batch, members, size))
+        else:
+            order = np.argsort(rng.random((*batch, members)), axis=-1)
+            digits = _sobol_digits(members, size)[order]
+            digits ^= rng.integers(1 << _BITS, size=(*batch, 1, size), dtype=np.uint32)  # a digital shift
+            numbers = special.ndtri((digits + 0.5) / (1 << _BITS))
+        return numbers, replace(self, taken=self.taken + 1)
+
+
+@lru_cache(maxsize=16)
+def _sobol_digits(members: int, size: int) -> npt.NDArray[np.uint32]:
+    """The first points (members, size) of a sequence whose matrices are scrambled, as whole numbers of 30 bits."""
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(size, rng=np.random.default_rng(0), bits=_BITS).random(1 << (members - 1).bit_length())[:members]
+    digits = (points * (1 << _BITS)).astype(np.uint32)
+    digits.flags.writeable = False
+    return digits
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -49,6 +79,8 @@ class Ensemble(GaussianState):
     ``past`` (…, M, s) holds what :meth:`remember` has kept of each member: whole futures, row after row.
     """
 
+    has_members: ClassVar[bool] = True
+
     members: Array
     past: Array
     draws: Draws
@@ -57,18 +89,41 @@ class Ensemble(GaussianState):
         past = members[..., :0] if past is None else past
         vars(self).update(members=members, carried=carried, draws=draws, past=past)  # it is frozen
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is counted when it is asked for."""
+        return {name: vars(self)[name] for name in ("members", "carried", "draws", "past")}
+
+    def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
+        if set(vars(self)) != set(self.__getstate__()) or self.carried != carried or type(self.draws) is not Draws:
+            raise ValueError(f"{name} is not about these columns and units")
+        count = np.shape(np.atleast_1d(self.members))[0]
+        check_arrays(name, {"members": (self.members, (count, carried + n_units)), "past": (self.past, (count, 0))})
+        check_counts(name, {"members": (count, 2)})
+        self.draws.check(f"{name}.draws")
+
+    @classmethod
+    def of(cls, mean: Array, root: Array, carried: int, members: int, draws: Draws) -> Ensemble:
+        """``members`` draws of x with this mean (…, n) and covariance rootᵀ root, root (…, r, n)."""
+        z, draws = draws.normal(mean.shape[:-1], members, root.shape[-2])
+        return cls(mean[..., None, :] + z @ root, carried, draws)
+
     @cached_property  # type: ignore[misc]
     def mean(self) -> Array:
         """By count, (…, n)."""
-        return np.asarray(self.members.mean(axis=-2))
+        first = self.members[..., :1, :]  # from one of them: where all are equal, nothing is rounded
+        return np.asarray(first[..., 0, :] + (self.members - first).mean(axis=-2))
 
     @cached_property  # type: ignore[misc]
     def cross(self) -> Array:
         """With the past, by count, (…, n, s): only where it is asked for, since a past may be long."""
         return _between(self.members, self.past)
 
+    def is_certain(self) -> bool:  # noqa: D102
+        return bool((self.members == self.members[..., :1, :]).all())
+
     def variances(self) -> Array:  # noqa: D102
-        return np.asarray(np.var(self.members, axis=-2, ddof=1))
+        away = _away(self.members)
+        return np.asarray(np.einsum("...mi,...mi->...i", away, away) / (away.shape[-2] - 1))
 
     def covariance_with(self, rows: slice) -> Array:  # noqa: D102
         return _between(self.members, self.members[..., rows])
@@ -84,68 +139,91 @@ class Ensemble(GaussianState):
         return np.asarray(rng.choice(self.members, n, axis=-2))
 
     def trace(self, A: Array) -> Array:  # noqa: D102
-        away = self.members - self.mean[..., None, :]
+        away = _away(self.members)
         return np.asarray(np.einsum("...mi,...mi->...", away @ A, away) / (away.shape[-2] - 1))
 
     def move(self, cell: Cell, noise: Noise | None = None) -> Ensemble:  # noqa: D102
-        members = cell(self.members)
-        if noise is not None:
-            members[..., cell.rows] += self._normal(len(noise.root)) @ noise.root
-            members[..., cell.rows] += self._normal(len(noise.diagonal)) * np.sqrt(noise.diagonal)
-        return self._with(members)
+        members, draws = cell(self.members), self.draws
+        if noise is not None and len(noise.root):
+            z, draws = self._normal(draws, len(noise.root))
+            members[..., cell.rows] += z @ noise.root
+        if noise is not None and noise.diagonal.any():
+            z, draws = self._normal(draws, len(noise.diagonal))
+            members[..., cell.rows] += z * np.sqrt(noise.diagonal)
+        return Ensemble(members, self.carried, draws, self.past)
 
-    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Ensemble:  # noqa: D102
-        new = self.members @ transpose(K) + np.asarray(k)[..., None, :]
-        if noise_root is not None:
-            new += self._normal(noise_root.shape[-1]) @ transpose(noise_root)
-        return self._with_rows(rows, np.clip(new, -FARTHEST, FARTHEST))  # a loop that diverges stays numbers
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Ensemble:
+        """As in every form; ``noise_root`` may also be one for each member, (…, M, r, q), of one axis more than the members."""
+        new, draws = self.members @ transpose(K) + np.asarray(k)[..., None, :], self.draws
+        if noise_root is not None and noise_root.size:
+            z, draws = self._normal(draws, noise_root.shape[-1])
+            new += times(noise_root, z) if noise_root.ndim > self.members.ndim else z @ transpose(noise_root)
+        # a loop that diverges stays numbers
+        return self._with_rows(rows, np.minimum(np.maximum(new, -FARTHEST), FARTHEST), draws)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Ensemble:  # noqa: D102
-        new = np.asarray(values)[..., None, :]
+        new, draws = np.asarray(values)[..., None, :], self.draws
         if var is not None and np.any(var):
-            new = new + self._normal(new.shape[-1]) * np.sqrt(var)[..., None, :]
-        return self._with_rows(rows, new)
+            z, draws = self._normal(draws, new.shape[-1])
+            new = new + z * np.sqrt(var)[..., None, :]
+        return self._with_rows(rows, new, draws)
+
+    def hold(  # noqa: D102
+        self, rows: slice, low: Array, high: Array, back: tuple[Array, Array], std: Array
+    ) -> tuple[Ensemble, Array | float]:
+        values = self.members[..., rows]
+        left = (values < low[..., None, :]) | (values > high[..., None, :])
+        if not left.any():
+            return self, 0.0
+        z, draws = self._normal(self.draws, values.shape[-1])
+        held = self._with_rows(rows, np.where(left, np.clip(values, *back) + std * z, values), draws)
+        return held, np.asarray(left.mean(axis=-2))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Ensemble:  # noqa: D102
-        told = observed(rows, values, noise_cov)
+        told, draws = observed(rows, values, noise_cov), self.draws
         seen, y = self.members[..., told.seen], told.values[..., None, :]
         S = told.of(_between(seen, seen))
         if told.noise is not None:  # every member sees the observation with a noise of its own
-            S, y = S + told.noise, y + self._normal(len(told.seen)) @ transpose(told.noise_root())
+            z, draws = self._normal(draws, len(told.seen))
+            S, y = S + told.noise, y + z @ transpose(told.noise_root())
         root = inverse_root(S)
         toward = (y - seen) @ root  # what a state misses has no part in the root
         members = self.members + toward @ transpose(_between(self.members, seen) @ root)
         past = self.past + toward @ transpose(_between(self.past, seen) @ root)
         members[..., told.seen] = np.where(told.exact[..., None, :], y, members[..., told.seen])
-        return Ensemble(members, self.carried, self.draws, past)
+        return Ensemble(members, self.carried, draws, past)
 
     def remember(self, rows: slice) -> Ensemble:  # noqa: D102
-        return self._with(self.members, np.concatenate([self.past, self.members[..., rows]], axis=-1))
+        past = np.concatenate([self.past, self.members[..., rows]], axis=-1)
+        return Ensemble(self.members, self.carried, self.draws, past)
 
     def covariance_with_past(self, rows: slice) -> Array:  # noqa: D102
         return _between(self.members[..., rows], self.past)
 
     def without_memory(self) -> Ensemble:  # noqa: D102
-        return self._with(self.members, self.past[..., :0])
+        return Ensemble(self.members, self.carried, self.draws)
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         raise AssertionError("members move one by one")
 
-    def _normal(self, size: int) -> Array:
+    def _normal(self, draws: Draws, size: int) -> tuple[Array, Draws]:
         """(…, M, size)."""
         *batch, members, _ = self.members.shape
-        return np.reshape([self.draws.normal(members, size) for _ in range(math.prod(batch))], (*batch, members, size))
+        return draws.normal(tuple(batch), members, size)
 
-    def _with_rows(self, rows: slice, new: Array) -> Ensemble:
+    def _with_rows(self, rows: slice, new: Array, draws: Draws) -> Ensemble:
         members = self.members.copy()
         members[..., rows] = new
-        return self._with(members)
-
-    def _with(self, members: Array, past: Array | None = None) -> Ensemble:
-        return Ensemble(members, self.carried, self.draws, self.past if past is None else past)
+        return Ensemble(members, self.carried, draws, self.past)
 
 
 def _between(a: Array, b: Array) -> Array:
     """The covariances by count, (…, i, j), of members a (…, M, i) and b (…, M, j)."""
-    away = a - a.mean(axis=-2, keepdims=True)
-    return transpose(away) @ (b - b.mean(axis=-2, keepdims=True)) / (a.shape[-2] - 1)
+    return transpose(_away(a)) @ _away(b) / (a.shape[-2] - 1)
+
+
+def _away(a: Array) -> Array:
+    """From their mean, (…, M, i): exactly 0 where all are equal."""
+    away = a - a[..., :1, :]
+    away -= away.mean(axis=-2, keepdims=True)
+    return away

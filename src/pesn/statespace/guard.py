@@ -13,6 +13,7 @@ from pesn.statespace.state import GaussianState
 __all__ = ["Bounds"]
 
 Array = npt.NDArray[np.float64]
+_MOST_GONE = 0.5  # of the members: beyond, y has left
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
 
 
@@ -28,6 +29,10 @@ class Bounds:
     Kinematics are known everywhere, and what they add up goes on beyond every range: the mean of a ``kinematic`` column (d,)
     follows them, and its deviation may be half its distance from the mean in training. So may those of every column in a row
     that will be observed: it says more than the range does.
+
+    Members of an ensemble are held first, one by one: a single one that runs away would take the deviation of all with it. One
+    that is a width of the range beyond the range, and beyond the mean before the step, is brought back to the range; y has left
+    where most of them had.
     """
 
     center: Array
@@ -52,10 +57,11 @@ class Bounds:
         """
         d = len(self.center)
         rows = slice(0, d)
+        state, gone = self._hold_members(state, rows, before) if state.has_members and not observed else (state, 0.0)
         mean, std = state.mean[..., rows], np.sqrt(np.maximum(state.covariance_of(rows).diagonal(0, -2, -1), 0.0))
         least, most, widest = self._edges
         if ((std <= widest) & (mean >= least) & (mean <= most)).all():
-            return state, np.ones(mean.shape), np.zeros(mean.shape, bool)
+            return state, np.ones(mean.shape), np.zeros(mean.shape, bool) | (gone > _MOST_GONE)
         away = mean - self.center
         anywhere = self.kinematic | observed
         widest = np.where(anywhere, np.maximum(widest, 0.5 * np.abs(away)), widest)
@@ -63,7 +69,7 @@ class Bounds:
         outside = (mean < np.minimum(least, before)) | (mean > np.maximum(most, before))
         left = outside & ~anywhere
         if np.all(factor == 1.0) and not left.any():
-            return state, factor, left
+            return state, factor, left | (gone > _MOST_GONE)
         drawn = self.center + factor**2 * away
         std = factor * std
         added = np.where(left, np.sqrt(np.maximum(np.square(self.width) - np.square(std), 0.0)), 0.0) * self.widen
@@ -72,4 +78,9 @@ class Bounds:
         K, root = np.zeros((*factor.shape, state.mean.shape[-1])), np.zeros((*factor.shape, d))
         K[..., np.arange(d), np.arange(d)], root[..., np.arange(d), np.arange(d)] = factor, added
         held = (left | (factor < 1.0)) & ~anywhere
-        return state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root), factor, left
+        return state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root), factor, left | (gone > _MOST_GONE)
+
+    def _hold_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
+        reach = np.where(self.kinematic, np.inf, np.maximum(self.high - self.low, _WIDEST * self.width))
+        low, high = np.minimum(self.low, before) - reach, np.maximum(self.high, before) + reach
+        return state.hold(rows, low, high, (self.low, self.high), self.widen * self.width)

@@ -22,8 +22,8 @@ class Path(NamedTuple):
     """What T rows gave: of y the ``mean`` (…, T, d), ``cov`` (…, T, d, d), variances by part (…, T, d); the last state.
 
     ``left`` (…, T, d): where a mean had left the bounds and was brought back. ``joint`` (…, T, d, T, d), where it was asked for,
-    holds the covariances of y between any two rows; ``probed`` what the model's probe has found; ``members`` (…, T, M, d) the
-    futures of an ensemble's members.
+    holds the covariances of y between any two rows; ``probed`` what the model's probe has found; ``members`` (…, T, M, d), where
+    they were asked for, y of each member of an ensemble.
     """
 
     mean: Array
@@ -47,6 +47,7 @@ def rollout(
     clamp: Array | None = None,
     moved: bool = False,
     joint: bool = False,
+    members: bool = False,
 ) -> Path:
     """Predict T rows, one after the other.
 
@@ -70,6 +71,8 @@ def rollout(
         with them.
     joint
         Keep the covariances between all rows, T² d² numbers.
+    members
+        Keep y of each member where the state is an ensemble, T M d numbers.
     """
     paths: list[Path] = []
     row, steps = 0, inputs.shape[-2]
@@ -81,7 +84,7 @@ def rollout(
         if path is None:
             path = _steps(
                 model, state, left[0], left[1], observations=left[2], observation_cov=noise, clamp=left[3], moved=moved,
-                joint=joint, stops=fast is not None,
+                joint=joint, members=members, stops=fast is not None,
             )  # fmt: skip
         paths.append(path)
         row, state, moved = row + path.mean.shape[-2], path.state, False
@@ -90,7 +93,8 @@ def rollout(
 
 def _steps(
     model: StateSpaceModel, state: GaussianState, inputs: AnyArray, input_var: Array | None, *,
-    observations: Array | None, observation_cov: Array | None, clamp: Array | None, moved: bool, joint: bool, stops: bool,
+    observations: Array | None, observation_cov: Array | None, clamp: Array | None, moved: bool, joint: bool, members: bool,
+    stops: bool,
 ) -> Path:  # fmt: skip
     """One after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop to go on."""
     steps, (d, y) = inputs.shape[-2], (model.outputs.stop - model.outputs.start, model.outputs)
@@ -99,7 +103,7 @@ def _steps(
     between, std = np.zeros((*batch, steps, d, steps, d)) if joint else None, np.empty((*batch, steps, d))
     parts: dict[str, Array] = {}
     probed: dict[str, Array] = {}
-    members: list[Array] = []
+    futures: list[Array] = []
     all_of: Any = (slice(None),) * len(batch)
     k = 0
     for k in range(steps):
@@ -108,8 +112,8 @@ def _steps(
             state = model.move(state)
         state, info = model.emit(state, observations is not None)
         mean[..., k, :], cov[..., k, :, :], left[..., k, :] = info.mean, info.cov, info.left
-        if isinstance(state, Ensemble):
-            members.append(state.members[..., y])
+        if members and isinstance(state, Ensemble):
+            futures.append(state.members[..., y].copy())  # a view would keep all of x
         for into, values in ((parts, info.parts), (probed, info.probed)):
             for name, value in values.items():
                 if name not in into:
@@ -140,8 +144,8 @@ def _steps(
             flat[..., :row, row : row + d] = flat[..., row : row + d, :row].mT
     done = (*all_of, slice(0, k + 1 if steps else 0))
     parts, probed = ({name: value[done] for name, value in found.items()} for found in (parts, probed))
-    futures = np.stack(members, axis=len(batch)) if members else None
-    return Path(mean[done], cov[done], parts, left[done], state, between, probed, futures)
+    kept = np.stack(futures, axis=len(batch)) if futures else None
+    return Path(mean[done], cov[done], parts, left[done], state, between, probed, kept)
 
 
 def _diagonal(a: Array) -> Array:

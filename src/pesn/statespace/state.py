@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ class GaussianState(ABC):
 
     ``cross`` (…, n, s) holds the covariances of x with s quantities of the past that :meth:`remember` was told to keep.
     """
+
+    has_members: ClassVar[bool] = False  # whether it is counted, not computed
 
     mean: Array
     carried: int
@@ -123,6 +125,15 @@ class GaussianState(ABC):
     def without_memory(self) -> Self:
         """The state without the covariances that :meth:`remember` has kept."""
         return self._replaced(cross=self.cross[..., :0])
+
+    def hold(
+        self, rows: slice, low: Array, high: Array, back: tuple[Array, Array], std: Array
+    ) -> tuple[Self, Array | float]:  # fmt: skip
+        """Members whose x[rows] left [low, high] (…, r), brought to the nearer end of ``back``, plus noise of ``std`` (r,).
+
+        And their share (…, r). A Gaussian has no members: it stays as it is.
+        """
+        return self, 0.0
 
     def as_certain(self) -> Self:
         """The mean, as if it were known."""

@@ -12,7 +12,7 @@ the weights are given for each step, so that every method uses the same ones. Al
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -242,22 +242,25 @@ class Samples(NamedTuple):
         return result
 
 
+@dataclass(frozen=True)
 class Pairs(Draws):
     """Normal numbers in pairs of opposite sign, which takes most of the chance out of a mean."""
 
-    def normal(self, members: int, size: int) -> Array:
-        """(members, size)."""
-        half = self.rng.standard_normal(((members + 1) // 2, size))
-        return np.concatenate([half, -half])[:members]
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+
+    def normal(self, batch: tuple[int, ...], members: int, size: int) -> tuple[Array, Pairs]:
+        """(batch, members, size), one after the other."""
+        half = self.rng.standard_normal((*batch, (members + 1) // 2, size))
+        return np.concatenate([half, -half], axis=-2)[..., :members, :], self
 
 
 def sample(case: Case, bands: Array, n: int, seed: int) -> Samples:
     """The same loop with n deterministic networks, each from errors of its own; ``bands`` (b, 2, T, d + m): lower and upper."""
-    draws, at, shown = Pairs(np.random.default_rng(seed)), case.loop.layout, case.shown
+    draws, at, shown = Pairs(seed, rng=np.random.default_rng(seed)), case.loop.layout, case.shown
     x = np.tile(case.x, (n, 1))
-    x[:, at["y"]] += case.std * draws.normal(n, case.loop.dynamics.n_columns)
+    x[:, at["y"]] += case.std * draws.normal((), n, case.loop.dynamics.n_columns)[0]
     if case.unit_std:
-        x[:, at["units"]] += case.unit_std * draws.normal(n, case.loop.reservoir.n_units)
+        x[:, at["units"]] += case.unit_std * draws.normal((), n, case.loop.reservoir.n_units)[0]
     mean, square = np.empty((2, len(case.known) - 1, len(shown)))
     inside = np.empty((len(bands), *mean.shape))
     for j, state in enumerate(case.predicted(Ensemble(x, case.loop.carried, draws), case.loop)):
