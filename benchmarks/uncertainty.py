@@ -1,6 +1,6 @@
 """What the probabilistic network is worth: its covariances against Monte Carlo, its cold starts, its coverage, its speed.
 
-    python benchmarks/uncertainty.py monte-carlo | cold-start | coverage | speed | all
+    python benchmarks/uncertainty.py monte-carlo | members | cold-start | coverage | speed | stability | all
            [--quick] [--seeds 5] [--data FOLDER] [--write]
 
 ``--data`` names the folder with the measured sets schunk_arm.npz and f1tenth.npz; without it only simulated systems are judged.
@@ -27,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
+import members
 from pages import table, write_block
 from pesn import Forecaster, ProbabilisticESN
 from pesn._support.types import CovarianceChoice
@@ -148,7 +149,7 @@ def _sample(loop: ClosedLoop, mean: Array, where: str, size: float, known: Array
     x = np.tile(mean, (n, 1))
     part = loop.layout["y" if where == "y" else "units"]
     x[:, part] += size * rng.standard_normal(x[:, part].shape)
-    path = rollout(replace(loop, guard=None).model, Ensemble(x, loop.carried, Draws(rng)), known)
+    path = rollout(replace(loop, guard=None).model, Ensemble(x, loop.carried, Draws(seed)), known, members=True)
     assert path.members is not None
     return np.swapaxes(path.members, 0, 1)
 
@@ -479,6 +480,12 @@ def report_speed(seeds: int, quick: bool) -> str:
     return table(["low-rank, N = 1000, k = 40", ""], [[name, f"{value:.2f}"] for name, value in found.items()])
 
 
+def report_members(seeds: int, quick: bool) -> str:
+    if quick:
+        return members.report(100, 1, 10_000, 1, (64, 256))
+    return "\n\n".join(members.report(n, min(seeds, most), members.TRUTH, turns) for n, most, turns in members.NETWORKS)
+
+
 def report_stability(seeds: int, quick: bool) -> str:
     steps = 2_000 if quick else 100_000
     rows = []
@@ -490,7 +497,7 @@ def report_stability(seeds: int, quick: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["monte-carlo", "cold-start", "coverage", "speed", "stability", "all"])
+    parser.add_argument("what", choices=["monte-carlo", "members", "cold-start", "coverage", "speed", "stability", "all"])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", type=Path)
@@ -498,6 +505,7 @@ def main() -> None:
     options = parser.parse_args()
     reports = {
         "monte-carlo": lambda: report_monte_carlo(options.seeds, options.quick),
+        "members": lambda: report_members(options.seeds, options.quick),
         "cold-start": lambda: report_cold_start(options.seeds, options.quick),
         "coverage": lambda: report_coverage(options.seeds, options.quick, options.data),
         "speed": lambda: report_speed(options.seeds, options.quick),
