@@ -6,14 +6,13 @@ import logging
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.forecasting.futures import Futures, Samples, calibration_factors
 from pesn.statespace import rollout
 
 __all__ = ["look_ahead"]
 
-Array = npt.NDArray[np.float64]
 _log = logging.getLogger("pesn.forecasting")
 
 

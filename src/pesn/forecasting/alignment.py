@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.checks import pandas_index
-from pesn._support.types import TableLike
+from pesn._support.types import Array, TableLike
 from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "align", "rows_ahead"]
 
-Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 _OR_ELSE = "without an index, as to_numpy() gives them, rows go by position"
 

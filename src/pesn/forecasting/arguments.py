@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.checks import flag, whole_number
-from pesn._support.types import TableLike
+from pesn._support.types import Array, TableLike
 from pesn.forecasting.alignment import align, index_of, rows_ahead
 from pesn.forecasting.context import Uncertainty
 from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of
@@ -24,7 +23,6 @@ from pesn.gaussian import Gaussian
 
 __all__ = ["Columns", "Rows", "check_size"]
 
-Array = npt.NDArray[np.float64]
 _JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
 _MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
 _MOST_NUMBERS = 10_000_000  # covariances within the rows of a forecast

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.forecasting.dataset import Scale
 from pesn.gaussian import Gaussian
 from pesn.linalg import condition_root, root_of
@@ -19,7 +20,6 @@ from pesn.statespace import GaussianState, rollout
 
 __all__ = ["FILTERED", "ContextFilter", "Uncertainty"]
 
-Array = npt.NDArray[np.float64]
 FILTERED = 20  # rows at the end of a long context that are filtered; the ones before only drive the units
 
 

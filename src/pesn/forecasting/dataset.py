@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.records import check_arrays
-from pesn._support.types import TableLike
+from pesn._support.types import Array, TableLike
 from pesn.gaussian import Gaussian
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "unscaled",
 ]
 
-Array = npt.NDArray[np.float64]
 _LARGEST = 1e100  # squares and sums of them are still numbers
 _SMALLEST = 1e-305  # below it numbers lose their digits
 _FARTHEST = 1e20  # deviations from the mean in training: squares of squares are still numbers

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from pesn._support.records import check_arrays, check_counts, check_names
+from pesn._support.types import Array
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.arguments import Columns, Rows
 from pesn.forecasting.context import ContextFilter, Uncertainty
@@ -27,8 +28,6 @@ from pesn.statespace import GaussianState
 from pesn.statespace.guard import Bounds
 
 __all__ = ["FittedForecaster"]
-
-Array = npt.NDArray[np.float64]
 
 
 class FittedForecaster(BaseEstimator):  # type: ignore[misc]

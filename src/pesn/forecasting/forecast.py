@@ -29,7 +29,7 @@ from scipy import special
 
 from pesn._support.arguments import as_count, as_real
 from pesn._support.checks import number
-from pesn._support.types import AnyArray, Rng
+from pesn._support.types import AnyArray, Array, Rng
 from pesn.forecasting.forecast_views import as_html, as_text
 from pesn.forecasting.row_covariances import check_cov, check_parts, check_scale, room, root_of_cov
 from pesn.forecasting.row_labels import check_history, check_index, check_names, counted
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Forecast"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Forecast:

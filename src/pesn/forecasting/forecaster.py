@@ -23,7 +23,7 @@ from pesn._support.arguments import as_count
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
 from pesn._support.rollback import rollback_on_error
-from pesn._support.types import Lengths, TableLike, Target
+from pesn._support.types import Array, Lengths, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
@@ -54,8 +54,6 @@ from pesn.reservoir.sequences import split
 from pesn.statespace import rollout
 
 __all__ = ["Forecaster"]
-
-Array = npt.NDArray[np.float64]
 
 
 @final

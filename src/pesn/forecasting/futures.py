@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.forecasting.arguments import Columns
 from pesn.learning.calibration import by_lead
 from pesn.reservoir.closed_loop import ClosedLoop
@@ -21,7 +21,6 @@ from pesn.statespace import Draws, Ensemble, GaussianState, rollout
 
 __all__ = ["Futures", "Samples", "calibration_factors"]
 
-Array = npt.NDArray[np.float64]
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
 _AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
 _WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.forecasting.context import ContextFilter
 from pesn.learning.error_model import update_errors
 from pesn.readout.online import start_from_batch, update
@@ -13,8 +13,6 @@ from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import GaussianState
 
 __all__ = ["OnlineLearner"]
-
-Array = npt.NDArray[np.float64]
 
 
 class OnlineLearner:

@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real
-from pesn._support.types import AnyArray
+from pesn._support.types import AnyArray, Array
 from pesn.forecasting.row_labels import counted
 from pesn.linalg import outer, root_of, symmetric, transpose
 
 __all__ = ["check_cov", "check_parts", "check_scale", "room", "root_of_cov"]
 
-Array = npt.NDArray[np.float64]
 
 _ROUNDING = 1e-6  # of a deviation, in its column's own units: rounding, not a mistake; a variance may be off by its square
 _ROUNDING_OF_MEAN = 1e-8  # the same, where a variance was left over from squares of the mean

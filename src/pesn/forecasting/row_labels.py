@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.types import AnyArray
+from pesn._support.types import AnyArray, Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["check_history", "check_index", "check_names", "counted"]
-
-Array = npt.NDArray[np.float64]
 
 
 def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:

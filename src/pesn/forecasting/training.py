@@ -6,9 +6,8 @@ from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pesn._support.types import Washout
+from pesn._support.types import Array, Washout
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
 from pesn.learning.error_model import learn_errors
@@ -23,7 +22,6 @@ from pesn.reservoir.sequences import blocks
 
 __all__ = ["Driven", "Trained", "drive", "one_step_errors", "to_learn_from", "train"]
 
-Array = npt.NDArray[np.float64]
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
 
 

@@ -27,13 +27,13 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pesn._support.checks import flag, whole_number
+from pesn._support.types import Array
 from pesn.statespace.cell import Cell
 from pesn.statespace.layout import Layout
 from pesn.statespace.units import SquareMoments
 
 __all__ = ["Features", "Moves"]
 
-Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
 

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.records import check_arrays, check_covariance
+from pesn._support.types import Array
 from pesn.linalg import condition_root, orthonormal, root_of, symmetric
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
@@ -50,8 +51,6 @@ from pesn.statespace.layout import Layout
 from pesn.statespace.model import Guard
 
 __all__ = ["PARTS", "ClosedLoop", "Dynamics", "ErrorModel"]
-
-Array = npt.NDArray[np.float64]
 
 
 class ErrorModel(NamedTuple):

@@ -28,10 +28,10 @@ from scipy.linalg import solve_triangular
 from pesn._support.arguments import as_real
 from pesn._support.checks import whole_number
 from pesn._support.records import check_arrays, check_counts
+from pesn._support.types import Array
 
 __all__ = ["MOST_FEATURES", "Start", "learn"]
 
-Array = npt.NDArray[np.float64]
 
 _RIDGE = 1e-6  # as a share of each feature's own square sum
 MOST_LAGS, MOST_FEATURES = 7, 600

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import orthonormal, outer, root_of
 from pesn.readout.features import Features, Moves
@@ -49,8 +50,6 @@ from pesn.statespace import (
 from pesn.statespace.layout import Layout
 
 __all__ = ["OpenLoop", "predict_rows", "state_of", "state_shapes"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.readout.features import Features
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.weights import Reservoir
 
 __all__ = ["as_past", "read", "rows_before", "widened"]
-
-Array = npt.NDArray[np.float64]
 
 
 def read(

@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.learning.backtest import Backtest, mean_of_observed, rolling_origins
 from pesn.series.backtest import naive
 from pesn.series.model import Recipe, fit, look_back
@@ -26,7 +26,6 @@ from pesn.series.season import Season, filled
 
 __all__ = ["FEW", "Trial", "candidates", "choose", "is_stationary"]
 
-Array = npt.NDArray[np.float64]
 _SEEN = 0.7  # share of the rows that a trial learns from
 _UNSEEN = 0.5  # and one that learns from fewer, to be judged where no recipe was picked
 _ORIGINS = 24

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.forecasting.forecast import Forecast
 from pesn.learning.backtest import Backtest, observed_after
 from pesn.series import backtest as judging
@@ -36,7 +36,6 @@ from pesn.series.tuning import Tuned, check_optuna, tune
 
 __all__ = ["LEAST_ROWS", "Comparison", "Outcome", "Request", "Watch", "run"]
 
-Array = npt.NDArray[np.float64]
 LEAST_ROWS = 20
 _FEWEST = 14  # rows to choose a recipe by
 

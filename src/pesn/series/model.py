@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pesn._support.types import Target
+from pesn._support.types import Array, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.forecaster import Forecaster
@@ -30,7 +29,6 @@ from pesn.series.season import Season, filled, phase_inputs
 
 __all__ = ["Model", "Recipe", "bridged", "fit", "forecast", "least_rows", "look_back", "seasonal_naive"]
 
-Array = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None] | None
 BRIDGED = 3  # rows: shorter gaps are filled by a straight line, longer ones split what is learnt from
 _CONTEXT = 150  # rows that a forecast starts from; units remember fewer

@@ -14,11 +14,11 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from pesn._support.types import Array
 
 __all__ = ["NONE", "Season", "filled", "find"]
 
-Array = npt.NDArray[np.float64]
 _MEAN_YEAR = 365.2425
 _SUGGESTED = {
     "M": [(12, 12.0)], "Q": [(4, 4.0)], "W": [(52, _MEAN_YEAR / 7.0)], "B": [(5, 5.0)], "D": [(7, 7.0), (365, _MEAN_YEAR)],

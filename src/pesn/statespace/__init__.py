@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.linalg import outer
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.dense import Dense
@@ -57,7 +57,6 @@ __all__ = [
     "stacked",
 ]
 
-Array = npt.NDArray[np.float64]
 CLOSED_FORMS = ("diagonal", "full", "low-rank")
 FORMS = (*CLOSED_FORMS, "ensemble")
 

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from pesn._support.types import Array
 from pesn.activations import get
 from pesn.linalg import outer
 from pesn.statespace.units import ActivationMoments, UnitMoments
 
 __all__ = ["Cell", "Compression", "Noise", "SparseRows"]
-
-Array = npt.NDArray[np.float64]
 
 
 class SparseRows:

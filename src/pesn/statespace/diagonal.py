@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
+from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import GaussianState, observed, within_reach
 
 __all__ = ["Diagonal"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,12 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.records import check_arrays, check_counts
+from pesn._support.types import Array
 from pesn.linalg import inverse_root, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
 __all__ = ["Draws", "Ensemble"]
-
-Array = npt.NDArray[np.float64]
 
 
 _BITS = 30  # of a Sobol point

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.statespace.state import GaussianState
 
 __all__ = ["Bounds"]
 
-Array = npt.NDArray[np.float64]
 _MOST_GONE = 0.5  # of the members: beyond, y has left
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
 

@@ -8,16 +8,15 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
+from pesn._support.types import Array
 from pesn.linalg import condition_root, inverse_root, outer, symmetric, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, observed, within_reach
 
 __all__ = ["LowRank"]
 
-Array = npt.NDArray[np.float64]
 _FAR = 1e50  # products of columns stay numbers in a loop that diverges
 _SKETCH = 8  # directions in which what the units have to themselves is followed
 _BLOCK = 256  # rows of a large product at a time

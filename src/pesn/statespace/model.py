@@ -9,12 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.types import Array
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import GaussianState
 
 __all__ = ["Emission", "EmissionNoise", "FastPath", "Guard", "StateSpaceModel", "StepInfo"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Emission(NamedTuple):

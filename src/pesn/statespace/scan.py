@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.types import AnyArray
+from pesn._support.types import AnyArray, Array
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Ensemble
 from pesn.statespace.model import StateSpaceModel
 from pesn.statespace.state import GaussianState
 
 __all__ = ["Path", "concatenate", "rollout"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Path(NamedTuple):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from pesn._support.types import Array
 from pesn.statespace.cell import Cell
 from pesn.statespace.units import UnitMoments
 
 __all__ = ["StackedMoments", "stacked"]
 
-Array = npt.NDArray[np.float64]
 _MOST = 1e50  # the largest covariance whose square counts: in a loop that diverges all stay numbers
 
 

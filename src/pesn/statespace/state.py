@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.records import check_arrays
+from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import outer, root_of, symmetric, times
 from pesn.statespace.cell import Cell, Noise
 
 __all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "within_reach"]
 
-Array = npt.NDArray[np.float64]
 FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
 
 

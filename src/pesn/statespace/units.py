@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from pesn._support.types import MomentName, Rng
+from pesn._support.types import Array, MomentName, Rng
 from pesn.activations import Activation
 from pesn.moments import MomentMethod
 from pesn.moments.spline import Mesh
 
 __all__ = ["ActivationMoments", "SquareMoments", "UnitMoments"]
-
-Array = npt.NDArray[np.float64]
 
 
 class UnitMoments(Protocol):
