@@ -26,7 +26,7 @@ from pesn.statespace.layout import Layout
 from pesn.statespace.low_rank import LowRank, truncate
 from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
 from pesn.statespace.scan import Path, concatenate, rollout
-from pesn.statespace.stacked import StackedMoments, stacked
+from pesn.statespace.stacking import StackedMoments, stacked
 from pesn.statespace.state import GaussianState
 from pesn.statespace.units import ActivationMoments, SquareMoments, UnitMoments
 
