@@ -24,7 +24,7 @@ from pesn.systems import chaotic
 Array = np.ndarray[Any, np.dtype[np.float64]]
 STEPS, STARTS, SIZES, TRUTH = 20, (0.02, 0.3), (64, 256, 1024, 4096), 100_000
 FORMS = ("full", "low-rank", "diagonal")
-NETWORKS = ((100, 5, 4), (300, 3, 3), (1000, 2, 2))  # units, most seeds, turns
+NETWORKS = ((100, 5, 6), (300, 2, 4), (1000, 1, 3))  # units, most seeds, turns
 _AT_ONCE = 4_000_000  # numbers of the members that go side by side: 32 MB, a few times
 Method: TypeAlias = "Callable[[Case, int], tuple[Array, Array]]"
 
@@ -84,7 +84,7 @@ def _closed(form: str) -> Method:
 
 
 def _members(size: int, sobol: bool) -> Method:
-    return lambda case, turn: case.members(size, sobol, 1 + turn)
+    return lambda case, turn: case.members(size, sobol, turn)
 
 
 def _name(size: int, sobol: bool) -> str:
@@ -107,8 +107,8 @@ def measure(n_units: int, seed: int, truth: int, turns: int, sizes: tuple[int, .
     """By start and method. The truth are Sobol members: their own error is far below that of as many plain ones."""
     found: dict[tuple[float, str], Found] = {}
     for plain, whole in zip(*cases(n_units, seed), strict=True):
-        mean, std = plain.members(truth, True, 99)
-        for turn in range(turns):
+        mean, std = plain.members(truth, True, 100 * seed)
+        for turn in range(100 * seed + 1, 100 * seed + 1 + turns):  # draws of its own for every network, too
             for name, method in methods(sizes).items():  # in turns: a slow minute of the machine is everyone's
                 into = found.setdefault((plain.std, name), Found([], [], [], []))
                 begin = time.process_time()
@@ -116,7 +116,7 @@ def measure(n_units: int, seed: int, truth: int, turns: int, sizes: tuple[int, .
                 into.seconds.append(time.process_time() - begin)
                 into.mean.append(float(np.mean(np.square((m - mean) / std))))
                 into.std.append(float(np.mean(np.square(s / std - 1.0))))
-                if not turn:
+                if turn == 100 * seed + 1:
                     begin = time.process_time()
                     method(whole, turn)
                     into.whole.append(time.process_time() - begin)
