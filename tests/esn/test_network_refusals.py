@@ -84,7 +84,7 @@ def test_an_interrupt_in_the_middle_changes_nothing(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pesn.esn.training.update", interrupted)
+    monkeypatch.setattr("pesn.readout.online.update", interrupted)
     with pytest.raises(KeyboardInterrupt):
         esn.partial_fit(X, y)
     assert all(vars(esn)[name] is before[name] for name in before)
