@@ -70,3 +70,11 @@ def test_what_is_refused(fitted, more, message):
     y, X = rows(50)
     with pytest.raises(ValueError, match=message):
         fitted.backtest(y, X, **more)
+
+
+def test_rows_without_a_value_are_no_perfect_score(fitted):
+    y, X = rows(100, seed=3)
+    y[:, 1] = np.nan
+    assert fitted.score(y, X) == pytest.approx(-fitted.backtest(y, X).crps()[0] / fitted.scale_.y_std[0])
+    with pytest.raises(ValueError, match="y must have at least one observed value"):
+        fitted.score(np.full_like(y, np.nan), X)

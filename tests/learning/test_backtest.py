@@ -1,5 +1,7 @@
 """Claim: origins are spread evenly, without repeats; scores are those of the metrics, without what is missing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,3 +47,17 @@ def test_a_frame_has_a_row_for_each_number(judged):
     assert one[["mean", "std", "observed"]].to_numpy().tolist() == [
         [judged.mean[2, 2, 1], judged.std[2, 2, 1], judged.observed[2, 2, 1]]
     ]
+
+
+def test_what_was_never_observed_has_no_score(judged):
+    observed = judged.observed.copy()
+    observed[..., 0] = np.nan
+    blind = replace(judged, observed=observed)
+    for score in (blind.crps(), blind.mae(), blind.crps_by_step().mean(axis=0)):
+        assert np.isnan(score[0])  # 0 would be the best there is
+        assert score[1] > 0.0
+
+
+def test_it_shows_itself_in_a_line(judged):
+    assert repr(judged) == "Backtest of 5 forecasts, 8 steps ahead, 2 columns"
+    assert repr(replace(judged, names=["a", "b"])).endswith("2 columns (a, b)")

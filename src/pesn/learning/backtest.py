@@ -70,6 +70,12 @@ class Backtest:
     names: Sequence[str] | None = None
     labels: Any = None
 
+    def __repr__(self) -> str:
+        k, horizon, d = self.mean.shape
+        named = "" if self.names is None else f" ({', '.join(map(str, self.names))})"
+        plural = ["" if n == 1 else "s" for n in (k, horizon, d)]
+        return f"Backtest of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {d} column{plural[2]}{named}"
+
     @property
     def horizon(self) -> int:
         """Steps that each forecast looks ahead."""
@@ -81,16 +87,19 @@ class Backtest:
         return np.asarray(self.observed - self.mean)
 
     def mae(self) -> Array:
-        """Mean absolute error of each column, (d,)."""
-        return mean_of_observed(np.abs(self.errors), (0, 1))
+        """Mean absolute error of each column, (d,); NaN where nothing was observed."""
+        return _score(np.abs(self.errors), (0, 1))
 
     def crps(self) -> Array:
-        """Continuous ranked probability score of each column, (d,), the mean over origins and steps, in the column's units."""
-        return mean_of_observed(self._crps(), (0, 1))
+        """Continuous ranked probability score of each column, (d,), the mean over origins and steps, in the column's units.
+
+        NaN where nothing of a column was observed.
+        """
+        return _score(self._crps(), (0, 1))
 
     def crps_by_step(self) -> Array:
         """The same by step ahead, (horizon, d)."""
-        return mean_of_observed(self._crps(), (0,))
+        return _score(self._crps(), (0,))
 
     def coverage(self, level: float) -> float:
         """The share of all that was observed that lies inside the central interval of this level."""
@@ -118,6 +127,11 @@ class Backtest:
 
     def _crps(self) -> Array:
         return np.asarray(crps_gaussian(self.observed, self.mean, self.std))
+
+
+def _score(values: Array, axis: tuple[int, ...]) -> Array:
+    """The mean over axes of what is not NaN; NaN where all is, since 0 would be the best of scores."""
+    return np.where(np.isnan(values).all(axis=axis), np.nan, mean_of_observed(values, axis))
 
 
 def mean_of_observed(values: Array, axis: tuple[int, ...]) -> Array:

@@ -110,7 +110,7 @@ def _crps(found: Backtest) -> Array:
     square = np.square(found.errors / np.maximum(found.std, np.finfo(float).tiny))
     factor = np.sqrt(mean_of_observed(square, (0, 1)))
     scaled = replace(found, std=found.std * np.maximum(factor, 1e-6))
-    return np.maximum(scaled.crps(), np.finfo(float).tiny)
+    return np.fmax(scaled.crps(), np.finfo(float).tiny)  # where nothing was observed, all models are alike
 
 
 def candidates(y: Array, season: Season) -> list[Recipe]:
