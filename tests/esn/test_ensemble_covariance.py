@@ -76,6 +76,11 @@ def test_random_state_decides_the_members():
     assert np.abs(other.predict(X, return_std=True)[1] - first[1]).max() > 1e-6
 
 
+def test_a_search_may_set_numbers_of_numpy():
+    found = [fitted(n_members=number).predict(uncertain(0.1), return_std=True) for number in (np.int64(13), 13)]
+    np.testing.assert_array_equal(*found)
+
+
 def test_the_members_go_on_where_a_run_stopped():
     """After an uncertain start nothing is drawn: each member is kept, and a run may be cut anywhere."""
     esn = fitted(n_members=32, initial_state=Gaussian(np.zeros(15), var=np.full(15, 0.2)))

@@ -149,6 +149,8 @@ def test_sample_paths_are_calibrated_and_seeded(full):
     np.testing.assert_array_equal(full.sample_paths(*arguments, rng=0), one)
     assert np.abs(full.sample_paths(*arguments, rng=1) - one).max() > 1e-6
     assert np.abs(full.sample_paths(*arguments) - full.sample_paths(*arguments)).max() > 1e-6
+    with pytest.raises(ValueError, match=r"n must be \d+ or less for futures of 30 steps and \d columns, got 1000000000"):
+        full.sample_paths(10**9, *arguments[1:])  # terabytes, after hours
     other = copy.deepcopy(full)
     other.calibration_ = np.linspace(1.0, 1.5, 20)
     wide, factor = other.sample_paths(*arguments, rng=0), np.append(other.calibration_, np.full(10, 1.5))[:, None]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from pesn import Forecaster, ProbabilisticESN, load
+from pesn import Features, Forecaster, ProbabilisticESN, load
 from pesn.moments import monte_carlo
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz
@@ -656,6 +656,8 @@ BAD_FITS = {
     "y empty": ({}, (np.zeros((0, 2)),), ValueError, "y must have at least one row"),
     "y short": ({}, (Y[:4],), ValueError, "y must have at least 5 rows in a row"),
     "washout long": ({"esn": network(10, washout=56)}, (Y,), ValueError, "after the washout of 56, got fewer"),
+    "lags many": ({"esn": network(features=Features(56))}, (Y,), ValueError, "after the 56 lags of its features, got fewer"),
+    "features": ({"esn": network(features={"lags": 1})}, (Y,), TypeError, "features must be a pesn.Features, got {'lags': 1}"),
     "y all gaps": ({}, (np.full((60, 2), np.nan),), ValueError, "y must have numbers in every column"),
     "y one gap too many": ({}, (np.where(np.arange(60)[:, None] % 2, np.nan, Y),), ValueError, "at least 5 rows in a row"),
     "X longer": ({}, (Y, np.zeros((61, 1))), ValueError, r"X must have shape \(60, columns\), got \(61, 1\)"),

@@ -24,6 +24,7 @@ from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, Lengths, TableLike, Target
+from pesn.esn.parameters import check_probabilistic
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
@@ -145,6 +146,7 @@ class Forecaster(FittedForecaster):
         flag("calibrate", self.calibrate)
         if self.target not in ("change", "level"):
             raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
+        check_probabilistic(network)
         rows = as_matrix("y", y)
         self.names_ = names_of(y)
         if self.names_ is not None and len(set(self.names_)) < len(self.names_):
@@ -293,7 +295,8 @@ class Forecaster(FittedForecaster):
         horizon
             Rows that each forecast looks ahead.
         origins
-            How many forecasts, evenly spread, or a list with the first row of each: the rows before it are known.
+            How many forecasts, or a list with the first row of each: the rows before it are known. A number of them is spread
+            evenly over the rows that have a full context before them, at most one for each.
 
         Returns
         -------
@@ -317,10 +320,13 @@ class Forecaster(FittedForecaster):
         Returns
         -------
         float
-            0 for forecasts that are certain and right, else negative.
+            0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
         """
         horizon = min(LEADS, max(len(as_matrix("y", y)) // 2, 1))
-        return -float(np.mean(self.backtest(y, X, horizon).crps() / self.scale_.y_std))
+        crps = self.backtest(y, X, horizon).crps() / self.scale_.y_std
+        if np.isnan(crps).all():
+            raise ValueError("y must have at least one observed value in the rows that are forecast, got none")
+        return -float(np.nanmean(crps))
 
     # ---------------------------------------------------------------- going on
 

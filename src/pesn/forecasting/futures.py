@@ -23,6 +23,7 @@ __all__ = ["Futures", "Samples", "calibration_factors"]
 
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
 _AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
+_MOST_NUMBERS = 400_000_000  # of all futures: 3.2 GB, a few times
 _WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
 
 
@@ -61,6 +62,10 @@ class Futures:
     def simulate(self, n: int, rng: np.random.Generator) -> Array:
         """``n`` futures (n, h, d) of the loop as it is, scaled: as many side by side as memory serves."""
         loop, state = self.loop, self.state
+        most = _MOST_NUMBERS // (len(self.inputs) * loop.dynamics.n_columns)
+        if n > most:
+            of = f"futures of {len(self.inputs)} steps and {loop.dynamics.n_columns} columns"
+            raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
         count = max(_AT_ONCE // loop.layout.size, _FEWEST)
         parts = []
         for size in np.diff(np.unique([*range(0, n, count), n])):

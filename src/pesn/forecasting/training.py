@@ -42,9 +42,9 @@ def to_learn_from(segments: list[Segment], washout: Washout, width: Array, lags:
     washed = max(int(washout) if counted else 0, lags)
     kept = drop_short(segments, washed + 1 if counted else washed + 2)
     if sum(len(s.z) - washed for s in kept) < 4:  # fewer leave no errors to learn from
+        before = f"the {lags} lags of its features" if lags and washed == lags else f"the washout of {washout!r}"
         raise ValueError(
-            "y must have at least 5 rows in a row without gaps (with those of X) to learn from, after the washout of "
-            f"{washout!r}, got fewer"
+            f"y must have at least 5 rows in a row without gaps (with those of X) to learn from, after {before}, got fewer"
         )
     std = np.std(np.vstack([s.targets for s in kept]), axis=0)
     # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long

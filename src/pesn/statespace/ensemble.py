@@ -65,7 +65,7 @@ def _sobol_digits(members: int, size: int) -> npt.NDArray[np.uint32]:
     """The first points (members, size) of a sequence whose matrices are scrambled, as whole numbers of 30 bits."""
     from scipy.stats import qmc
 
-    points = qmc.Sobol(size, rng=np.random.default_rng(0), bits=_BITS).random(1 << (members - 1).bit_length())[:members]
+    points = qmc.Sobol(size, rng=np.random.default_rng(0), bits=_BITS).random(1 << (int(members) - 1).bit_length())[:members]
     digits = (points * (1 << _BITS)).astype(np.uint32)
     digits.flags.writeable = False
     return digits
