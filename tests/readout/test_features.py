@@ -13,6 +13,7 @@ import pesn
 from pesn.activations import get
 from pesn.readout.features import Features
 from pesn.reservoir.drive import draw
+from pesn.reservoir.kept_states import to_state
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.reading import read
 from pesn.reservoir.weights import without_units
@@ -169,7 +170,7 @@ def test_a_run_cut_in_two_is_the_whole_run(form):
     loop = a_loop(Features(2, 2), form)
     rng = np.random.default_rng(5)
     z, var = rng.normal(size=(7, 2)), rng.uniform(0.0, 0.1, size=(7, 2))
-    start = loop.to_state(loop.init(np.zeros(16)))._replace(past=None)
+    start = to_state(loop, loop.init(np.zeros(16)))._replace(past=None)
     whole, end = predict_rows(loop, z, var, start)
     first, middle = predict_rows(loop, z[:3], var[:3], start)
     second, last = predict_rows(loop, z[3:], var[3:], middle)

@@ -17,7 +17,8 @@ from pesn.gaussian import Gaussian
 from pesn.learning.process_noise import process_noise
 from pesn.reservoir.drive import State, draw, run
 from pesn.reservoir.initial_state import learn
-from pesn.reservoir.open_loop import OpenLoop, predict_rows, state_of, state_shapes
+from pesn.reservoir.kept_states import state_of, state_shapes
+from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.statespace import ActivationMoments, Noise, rollout
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)

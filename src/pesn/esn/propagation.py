@@ -17,7 +17,8 @@ from pesn.readout.features import Features
 from pesn.readout.ridge import PARTS, Readout, predictive_variance
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import Start
-from pesn.reservoir.open_loop import OpenLoop, predict_rows, state_of
+from pesn.reservoir.kept_states import state_of
+from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.sequences import Array, Rows, blocks
 from pesn.statespace import ActivationMoments
 

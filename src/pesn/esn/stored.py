@@ -9,7 +9,7 @@ import numpy as np
 
 from pesn._support.records import check_names
 from pesn.esn.estimator import ReservoirEstimator
-from pesn.reservoir.open_loop import state_shapes
+from pesn.reservoir.kept_states import state_shapes
 
 __all__ = ["check_learnt", "check_prediction"]
 

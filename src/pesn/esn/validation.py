@@ -13,7 +13,7 @@ from pesn._support.types import FloatArray, Lengths, TableLike
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.gaussian import Gaussian
 from pesn.reservoir.drive import State
-from pesn.reservoir.open_loop import state_shapes
+from pesn.reservoir.kept_states import state_shapes
 from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, split
 
 __all__ = [

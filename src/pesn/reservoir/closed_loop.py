@@ -30,9 +30,10 @@ import numpy.typing as npt
 
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
-from pesn.linalg import condition_root, orthonormal, root_of, symmetric
+from pesn.linalg import condition_root, root_of, symmetric
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
+from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
     Cell,
@@ -45,7 +46,6 @@ from pesn.statespace import (
     StateSpaceModel,
     UnitMoments,
     init,
-    stacked,
 )
 from pesn.statespace.layout import Layout
 from pesn.statespace.model import Guard
@@ -178,27 +178,21 @@ class ClosedLoop:
     def cells(self) -> tuple[Cell, ...]:
         """What moves h: the units, with the squares that products are made of."""
         r, at, d = self.reservoir, self.layout, self.dynamics.n_columns
-        if not r.n_units:
-            return self.squares
         C = np.zeros((r.n_units, at["units"].start))
         C[:, at["y"]], C[:, at["inputs"]] = r.W_in[:, :d], r.W_in[:, d:]
         if at["output"].stop > at["output"].start:
             C[:, at["output"]] = r.W_fb
-        units = Cell(at["units"], r.beside(C), np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
-        return (stacked(self.squares[0], units),) if self.squares else (units,)
+        return with_units(self.squares, r, C, at["units"], self.units, self.compression)
 
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
         """What moves the squares alone."""
-        return tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
+        return squares_of(self.moves, self.compression)
 
     @cached_property
     def compression(self) -> Compression | None:
         """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
-        if self.form != "low-rank":
-            return None
-        seen = self.moves.weights(np.asarray(self.readout.weights, float))[:, self.carried :]
-        return Compression(self.rank, orthonormal(seen.T), squared=self.moves.squared)
+        return compression_of(self.moves, self.readout.weights, self.rank) if self.form == "low-rank" else None
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:
@@ -258,10 +252,8 @@ class ClosedLoop:
             Whether these are units that y and u have moved; else they are those before.
         """
         at, p, n = self.layout, self.carried, self.layout.size
-        E, squares = at["earlier"].stop - at["earlier"].start, at["units"].start - p
-        h, columns = np.zeros((*mean.shape[:-1], n - p)), np.zeros((*root.shape[:-1], n))
-        h[..., squares:], columns[..., at["units"]] = mean[..., E:], root[..., E:]
-        columns[..., at["earlier"]] = root[..., :E]
+        E = at["earlier"].stop - at["earlier"].start
+        h, columns = laid_out(at, mean, root)
         if row_columns is not None:
             columns[..., self.moves.row] = row_columns.T
         columns = np.broadcast_to(columns, (*h.shape[:-1], *columns.shape[-2:]))

@@ -59,7 +59,7 @@ class State(NamedTuple):
     past_var: Array | None = None
 
     def check(self, name: str, shapes: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
-        """A ValueError unless its parts are of these ``shapes`` (``open_loop.state_shapes``) and no variance is negative."""
+        """A ValueError unless its parts are of these ``shapes`` (``kept_states.state_shapes``) and no variance is negative."""
         check_arrays(name, shapes)
         for part in ("var", "output_var", "own", "past_var"):
             if getattr(self, part) is not None:

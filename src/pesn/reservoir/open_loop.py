@@ -14,30 +14,28 @@ Where the readout sees more (:class:`pesn.Features`), earlier rows come after o,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import orthonormal, outer, root_of
+from pesn.linalg import outer, root_of
 from pesn.readout.features import Features, Moves
+from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
 from pesn.reservoir.drive import State, run_gaussian
 from pesn.reservoir.initial_state import Start
+from pesn.reservoir.kept_states import from_state, to_state
 from pesn.reservoir.reading import as_past, read, rows_before, widened
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
     Cell,
     Compression,
-    Dense,
     Diagonal,
     Draws,
-    Ensemble,
     GaussianState,
-    LowRank,
     Noise,
     Path,
     StateSpaceModel,
@@ -45,11 +43,10 @@ from pesn.statespace import (
     concatenate,
     init,
     rollout,
-    stacked,
 )
 from pesn.statespace.layout import Layout
 
-__all__ = ["OpenLoop", "predict_rows", "state_of", "state_shapes"]
+__all__ = ["OpenLoop", "predict_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,35 +125,27 @@ class OpenLoop:
     def cells(self) -> tuple[Cell, ...]:
         """What moves h: the units, with the squares that products are made of."""
         r, at = self.reservoir, self.layout
-        if not r.n_units:
-            return self.squares
         nothing = np.zeros((r.n_units, at["units"].start - at["output"].stop))
-        matrix = r.beside(np.hstack([r.W_in, r.W_fb, nothing]))
-        units = Cell(at["units"], matrix, np.asarray(r.bias, float), float(r.leak_rate), self.units, self.compression)
-        return (stacked(self.squares[0], units),) if self.squares else (units,)
+        return with_units(self.squares, r, np.hstack([r.W_in, r.W_fb, nothing]), at["units"], self.units, self.compression)
 
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
         """What moves the squares alone."""
-        return tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
+        return squares_of(self.moves, self.compression)
 
     @cached_property
     def compression(self) -> Compression | None:
         """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
-        if self.form != "low-rank":
-            return None
-        seen = self.moves.weights(self.weights)[:, self.carried :]
-        return Compression(self.rank, orthonormal(seen.T), squared=self.moves.squared)
+        return compression_of(self.moves, self.weights, self.rank) if self.form == "low-rank" else None
 
     def init(self, mean: Array, root: Array | None = None, output: Array | None = None) -> GaussianState:
         """Earlier rows and units of this mean (…, E + N) and root (…, r, E + N), None: certain; the last outputs, None: 0."""
         at, p, n = self.layout, self.carried, self.layout.size
-        E, squares = at["earlier"].stop - at["earlier"].start, at["units"].start - p
+        E = at["earlier"].stop - at["earlier"].start
         root = np.zeros((*mean.shape[:-1], 0, mean.shape[-1])) if root is None else root
-        h, columns = np.zeros((*mean.shape[:-1], n - p)), np.zeros((*root.shape[:-1], n))
-        h[..., squares:], columns[..., at["units"]], columns[..., at["earlier"]] = mean[..., E:], root[..., E:], root[..., :E]
+        h, columns = laid_out(at, mean, root)
         state = init(
-            self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self._draws()
+            self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self.new_draws()
         )
         if E:
             state = state.affine(at["earlier"], np.eye(E, n, at["earlier"].start), mean[..., :E])
@@ -169,79 +158,9 @@ class OpenLoop:
             state = state.move(cell)
         return state
 
-    def _draws(self) -> Draws | None:
+    def new_draws(self) -> Draws | None:
         """For a new ensemble: other numbers than those of all before it."""
         return Draws(int(np.random.default_rng(self.rng).integers(2**63)), sobol=True) if self.form == "ensemble" else None
-
-    # ---------------------------------------------------------------- states that a user keeps
-
-    def from_state(self, state: State) -> GaussianState:
-        """In the form of this loop, whatever the form that the state was left in."""
-        at, N = self.layout, self.reservoir.n_units
-        mean, var = np.zeros(at.size), np.zeros(at.size)
-        for name, part, part_var in (
-            ("output", state.output, state.output_var), ("earlier", state.past, state.past_var), ("units", state.mean, state.var),
-        ):  # fmt: skip
-            mean[at[name]] = 0.0 if part is None else part
-            var[at[name]] = 0.0 if part_var is None else part_var
-        whole: Any = {"mean": mean, "carried": self.carried, "cross": np.zeros((at.size, 0))}
-        known, own = self._known, np.zeros(at.size - self.carried)
-        if self.form == "diagonal" or state.cov is None:
-            if self.form == "diagonal":
-                return Diagonal(**whole, var=var)
-            if self.form == "full":
-                return Dense(**whole, cov=np.diag(var))
-            if self.form == "ensemble":
-                return self._members(mean, np.diag(np.sqrt(var)))
-            # all columns: they are cut after a step, when it shows which last
-            return LowRank(**whole, factor=np.diag(np.sqrt(var))[:, known], own=own)
-        if self.form == "full":
-            cov, before = np.zeros((at.size, at.size)), len(known) - N
-            cov[np.ix_(known, known)] = (
-                state.cov if state.own is None else outer(state.cov) + np.diag(np.pad(state.own, (before, 0)))
-            )
-            return Dense(**whole, cov=cov)
-        columns = root_of(state.cov) if state.own is None else state.cov
-        factor = np.zeros((at.size, columns.shape[1]))
-        factor[known] = columns
-        own[len(own) - N :] = 0.0 if state.own is None else state.own
-        if self.form == "ensemble":
-            each = np.diag(np.pad(np.sqrt(own), (len(mean) - len(own), 0)))
-            return self._members(mean, factor if not own.any() else np.hstack([factor, each]))
-        return LowRank(**whole, factor=factor, own=own)
-
-    def _members(self, mean: Array, columns: Array) -> Ensemble:
-        """With covariance columns columnsᵀ: the members whose deviations they are, or members drawn from it."""
-        count, draws = self.n_members, self._draws()
-        assert draws is not None
-        if columns.shape[1] == count and np.abs(columns.sum(axis=1)).max() <= 1e-9 * np.abs(columns).max():
-            return Ensemble(mean + np.sqrt(count - 1.0) * columns.T, self.carried, draws)
-        return Ensemble.of(mean, columns.T[np.any(columns, axis=0)], self.carried, count, draws)
-
-    def to_state(self, state: GaussianState) -> State:
-        """What a user keeps of it: all but the inputs, which the next row replaces, and squares, which it makes anew."""
-        at, var, known = self.layout, state.variances(), self._known
-        cov, own = None, None
-        if isinstance(state, Dense):
-            cov = state.cov[np.ix_(known, known)]
-        elif isinstance(state, LowRank):
-            cov, own = state.factor[known], state.own[at["units"].start - self.carried :]
-        elif isinstance(state, Ensemble):
-            away = state.members[:, known] - state.mean[known]
-            cov, own = away.T / np.sqrt(len(away) - 1.0), np.zeros(self.reservoir.n_units)
-        certain = not var[known].any() and self.process_noise is None
-        mean, output, past = (state.mean[at[name]] for name in ("units", "output", "earlier"))
-        earlier = past if self.features.lags else None
-        if certain:
-            return State(mean, None, output, None, past=earlier)
-        past_var = var[at["earlier"]] if self.features.lags else None
-        return State(mean, var[at["units"]], output, var[at["output"]], cov, own, past=earlier, past_var=past_var)
-
-    @cached_property
-    def _known(self) -> npt.NDArray[np.intp]:
-        """Places in x of what is kept from one row to the next."""
-        places = np.arange(self.layout.size)
-        return np.concatenate([places[self.layout[name]] for name in ("output", "earlier", "units")])
 
     def _probe(self, state: GaussianState) -> dict[str, Array]:
         at = self.layout
@@ -297,7 +216,7 @@ class OpenLoop:
         b_var = np.hstack([np.zeros((len(z), 1)), rows_var, var])  # the constant is certain
         cov = np.einsum("ip,np,jp->nij", self.weights, b_var, self.weights, optimize=True)
         leverage = np.zeros(len(z)) if self.weights_root is None else b_var @ np.sum(np.square(self.weights_root), axis=1)
-        after = self.from_state(end._replace(past=as_past(f, z, before), past_var=as_past(f, z_var, before_var)))
+        after = from_state(self, end._replace(past=as_past(f, z, before), past_var=as_past(f, z_var, before_var)))
         return self._path(outputs[0], cov, rows, units, leverage, after)
 
     def _path(self, outputs: Array, cov: Array, rows: Array, units: Array, leverage: Array, after: GaussianState) -> Path:
@@ -329,7 +248,7 @@ def predict_rows(
         units = start.given(rows) if certain else _units_behind(start, z[0], np.zeros_like(z[0]) if var is None else var[0])
         begun = loop.init_moved(*loop.features.with_known(*units, rows), z[0], None if var is None else var[0])
         paths.append(rollout(loop.model, begun, z[:1], clamp=None if clamp is None else clamp[:1], moved=True))
-        state = loop.to_state(paths[-1].state)
+        state = to_state(loop, paths[-1].state)
         if certain and len(rows) < max(start.lags, 1) and state.var is not None:
             state = state._replace(rows=rows)
         z, var, clamp = z[1:], None if var is None else var[1:], None if clamp is None else clamp[1:]
@@ -337,8 +256,8 @@ def predict_rows(
         nothing = np.zeros_like(z[0]) if var is None else var[0]
         state = state._replace(past=np.tile(z[0], loop.features.lags), past_var=np.tile(nothing, loop.features.lags))
     if len(z) or not paths:
-        paths.append(rollout(loop.model, loop.from_state(state), z, var, clamp=clamp))
-        state = loop.to_state(paths[-1].state) if len(z) else state
+        paths.append(rollout(loop.model, from_state(loop, state), z, var, clamp=clamp))
+        state = to_state(loop, paths[-1].state) if len(z) else state
     return concatenate(paths), state
 
 
@@ -354,33 +273,3 @@ def _units_behind(start: Start, z: Array, var: Array) -> tuple[Array, Array]:
     both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
     seen = both.observe(np.eye(d, len(mean)), z, var).marginal(np.arange(d, len(mean)))
     return np.asarray(seen.mean, float), root_of(np.asarray(seen.cov, float)).T
-
-
-def state_of(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
-    """[earlier rows, units] (E + N,) as a state to start from, every covariance between them kept; the outputs are 0."""
-    mean, var = np.array(units.mean, float), np.array(units.var, float)
-    state = State(mean[n_earlier:], var[n_earlier:], np.zeros(n_outputs), np.zeros(n_outputs))
-    if n_earlier:
-        state = state._replace(past=mean[:n_earlier], past_var=var[:n_earlier])
-    if units.diagonal is not None and units.factor is None:
-        return state
-    if units.factor is None or units.diagonal is None:
-        root = root_of(np.asarray(units.cov, float))
-    else:
-        own = np.diag(np.sqrt(units.diagonal))
-        root = np.hstack([units.factor, own[:, own.any(axis=0)]])
-    return state._replace(cov=np.vstack([np.zeros((n_outputs, root.shape[1])), root]), own=np.zeros(len(mean) - n_earlier))
-
-
-def state_shapes(state: State, n_units: int, n_outputs: int, n_earlier: int = 0) -> dict[str, tuple[Any, tuple[int, ...]]]:
-    """All that ``state`` holds, each part with the shape that it should have."""
-    n, m, total = n_units, n_outputs, n_outputs + n_earlier + n_units
-    width = total if state.own is None else np.shape(np.atleast_1d(np.asarray(state.cov)))[-1]
-    shapes = {"mean": (n,), "output": (m,), "var": (n,), "output_var": (m,), "cov": (total, width), "own": (n,)}
-    shapes |= {"past": (n_earlier,), "past_var": (n_earlier,)}
-    needed = ("mean", "output") if state.own is None else ("mean", "output", "cov")
-    return {
-        name: (getattr(state, name), shape)
-        for name, shape in shapes.items()
-        if name in needed or getattr(state, name) is not None
-    }
