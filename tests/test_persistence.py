@@ -26,6 +26,7 @@ from pesn.gaussian import Gaussian
 from pesn.moments.spline import Mesh
 from pesn.persistence import load
 from pesn.persistence.archive import MOST, digest
+from pesn.readout.features import Features
 
 BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
 X = np.sin(np.arange(300.0)[:, None] * [0.1, 0.23])
@@ -497,6 +498,13 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(kind, request, tmp
     assert len(set(arrays) - set(refused)) <= 1  # online_predictions_, which nothing reads
 
 
+def write_unchecked(model, path, monkeypatch):
+    """As ``save`` does, without its look at the model: what somebody else has changed, digest and all."""
+    with monkeypatch.context() as patched:
+        patched.setattr(persistence, "check_model", lambda model: None)
+        model.save(path)
+
+
 def replaced(name, **parts):
     return lambda esn: setattr(esn, name, getattr(esn, name)._replace(**parts))
 
@@ -534,7 +542,9 @@ def test_a_tampered_model_does_not_load(what, saved, tmp_path, monkeypatch):
     change, message = TAMPERED[what]
     esn = load(saved)
     change(esn)
-    esn.save(tmp_path / "odd")
+    with pytest.raises((TypeError, ValueError), match="this EchoStateNetwork cannot be saved: "):
+        esn.save(tmp_path / "odd")
+    write_unchecked(esn, tmp_path / "odd", monkeypatch)
     with pytest.raises(ValueError, match=f"odd is damaged: .*{message}"):
         load(tmp_path / "odd")
 
@@ -558,22 +568,36 @@ TAMPERED_PROBABLE = {
 
 
 @pytest.mark.parametrize("what", TAMPERED_PROBABLE)
-def test_a_tampered_probabilistic_network_does_not_load(what, probable, tmp_path):
+def test_a_tampered_probabilistic_network_does_not_load(what, probable, tmp_path, monkeypatch):
     change, message = TAMPERED_PROBABLE[what]
     esn = load(probable)
     change(esn)
-    esn.save(tmp_path / "odd")
+    write_unchecked(esn, tmp_path / "odd", monkeypatch)
     with pytest.raises(ValueError, match=f"odd is damaged: .*{message}"):
         load(tmp_path / "odd")
 
 
-def test_a_probabilistic_model_with_impossible_parameters_does_not_load(tmp_path):
+IMPOSSIBLE = {
+    "moments": "sureface",
+    "noise": "loud",
+    "initial_state": Gaussian(np.zeros(3), var=1.0),
+    "rank": -3,
+    "features": Features(lags=2),
+}
+
+
+def test_a_model_with_impossible_parameters_is_not_saved_and_does_not_load(tmp_path, monkeypatch):
     esn = ProbabilisticESN(8, density=0.5, random_state=0).fit(X, Y)
-    for name, value in (("moments", "sureface"), ("noise", "loud"), ("initial_state", Gaussian(np.zeros(3), var=1.0))):
-        clone_of = ProbabilisticESN(8, density=0.5, random_state=0).fit(X, Y).set_params(**{name: value})
-        clone_of.save(tmp_path / "odd")
-        with pytest.raises(ValueError, match=f"odd is damaged: .*{name}"):
+    esn.save(tmp_path / "kept")
+    before = (tmp_path / "kept").read_bytes()
+    for name, value in IMPOSSIBLE.items():
+        odd = copy.copy(esn).set_params(**{name: value})
+        with pytest.raises(ValueError, match=r"this ProbabilisticESN cannot be saved: .*; was a parameter set after fit\?"):
+            odd.save(tmp_path / "kept")
+        write_unchecked(odd, tmp_path / "odd", monkeypatch)
+        with pytest.raises(ValueError, match="odd is damaged: "):
             load(tmp_path / "odd")
+    assert (tmp_path / "kept").read_bytes() == before
     esn.set_params(moments="monte-carlo", random_state=np.random.RandomState(1)).save(tmp_path / "fine")
     assert load(tmp_path / "fine").random_state.randint(1000) == np.random.RandomState(1).randint(1000)
 

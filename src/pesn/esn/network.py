@@ -165,6 +165,7 @@ class EchoStateNetwork(ReservoirEstimator):
                 start = self._initial_state()
                 online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
             else:
+                check_fitted(self)
                 online = resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
             drive = deterministic(self.reservoir_, self.features)
             predictions, online = learn_online(drive, given, online, self.forgetting)

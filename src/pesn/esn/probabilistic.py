@@ -205,6 +205,7 @@ rls_delta, washout, random_state, activation, topology, features, verbose
                 online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
                 self.start_, self.process_noise_ = None, 0.0
             else:
+                check_fitted(self)
                 online = resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
             drive = gaussian(self._propagation().without_readout(self.reservoir_))
             predictions, online = learn_online(drive, given, online, self.forgetting)
@@ -317,7 +318,7 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         if rng is None and (self.moments == "monte-carlo" or self.covariance == "ensemble"):
             rng = generator(self.random_state)  # only draws need a seed: to ask for one moves a RandomState on
         form = self.covariance, self.rank, self.n_members
-        return Propagation(self.activation, self.moments, *form, self.noise, self.features, rng)
+        return Propagation(self.reservoir_.activation, self.moments, *form, self.noise, self.features, rng)
 
     def member_draws(self) -> Draws:
         """What moves the members of an ensemble in a closed loop, as ``random_state`` says."""

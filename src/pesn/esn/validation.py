@@ -60,9 +60,12 @@ class TrainingRows(NamedTuple):
 
 
 def check_fitted(esn: ReservoirEstimator) -> None:
-    """A NotFittedError of scikit-learn's before ``fit`` or ``partial_fit``."""
+    """A NotFittedError of scikit-learn's before ``fit`` or ``partial_fit``; a ValueError where its features are others now."""
     if not esn.__sklearn_is_fitted__():
         check_is_fitted(esn)  # says so, but takes longer than a row to find out
+    learnt, now = esn.readout_.weights.shape[1], esn.features.size(esn.reservoir_.n_inputs, esn.reservoir_.n_units)
+    if learnt != now:
+        raise ValueError(f"features must be those of fit, {learnt} numbers of a row, got {now} by {esn.features!r}; fit again")
 
 
 def as_rows(esn: ReservoirEstimator, X: UncertainRows, uncertain: bool = False) -> Rows:

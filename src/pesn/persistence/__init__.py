@@ -57,11 +57,22 @@ def save(model: Model, path: PathLike, note: Json = None) -> None:
         Where to.
     note
         Anything that JSON can hold, to go with it.
+
+    Raises
+    ------
+    TypeError
+        Where it holds what a file does not: functions, foreign objects.
+    ValueError
+        Where it would not load: parameters that were set after ``fit`` and do not go with what was learnt.
     """
     try:
         data = _packed(model, note)
     except RefusedError as refusal:
         raise TypeError(f"this {type(model).__name__} cannot be saved: {refusal}") from None
+    try:
+        check_model(_plain(model))
+    except Exception as error:
+        raise ValueError(f"this {type(model).__name__} cannot be saved: {error}; was a parameter set after fit?") from None
     with replacing(path) as part:
         part.write_bytes(data)
 
