@@ -51,7 +51,7 @@ def test_a_matrix_is_taken_as_it_is(kind):
         (np.eye(5), r"topology must be a matrix of shape \(12, 12\) for 12 units, got \(5, 5\)"),
         (lambda n, rng: np.eye(3), r"topology must give a matrix of shape \(12, 12\) for 12 units, got \(3, 3\)"),
         (np.full((12, 12), np.nan), "topology"),
-        (lambda n, rng: np.triu(np.ones((n, n)), 1), "nilpotent"),
+        (lambda n, rng: np.triu(np.ones((n, n)), 1), "topology must give .* nilpotent: .* a matrix itself is taken as it is"),
     ],
 )
 def test_what_is_no_topology_is_refused(topology, message):

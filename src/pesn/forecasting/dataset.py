@@ -131,7 +131,10 @@ def as_gaussian_rows(name: str, values: Any, n_rows: int | None, width: int) -> 
     if not whole and not (n_rows in (None, 1) and shape in ((width,), () if width == 1 else (width,))):
         one = f"({width},) for one row or " if n_rows in (None, 1) else ""
         rows = "rows" if n_rows is None else n_rows
-        raise ValueError(f"{name} must be a Gaussian with a mean of shape {one}({rows}, {width}), a row a step, got {shape}")
+        none = "; fit had no X" if width == 0 else ""
+        raise ValueError(
+            f"{name} must be a Gaussian with a mean of shape {one}({rows}, {width}), a row a step, got {shape}{none}"
+        )
     n = shape[0] if whole else 1
     mean, cov = (np.asarray(part, dtype=np.float64) for part in (values.mean, values.cov))
     return mean.reshape(n, width), cov.reshape(n, width, width)

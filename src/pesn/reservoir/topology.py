@@ -50,8 +50,10 @@ def connect(topology: Topology, n: int, *, spectral_radius: float, density: floa
         return _checked(topology, n, "topology must be")
     radius = _largest_modulus(W)
     if not radius > 1e-12:
-        remedy = f"density {density} leaves" if topology == "random" else "topology leaves"
-        raise ValueError(f"{remedy} W nilpotent: all its eigenvalues are 0; raise density or n_units")
+        if callable(topology):  # as are all of a feed-forward chain
+            remedy = "topology must give a matrix with a cycle, to be scaled to spectral_radius, got one that is nilpotent"
+            raise ValueError(f"{remedy}: all its eigenvalues are 0; a matrix itself is taken as it is")
+        raise ValueError(f"density {density} leaves W nilpotent: all its eigenvalues are 0; raise density or n_units")
     W.data = W.data * (spectral_radius / radius)
     return W
 
