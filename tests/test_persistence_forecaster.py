@@ -148,10 +148,14 @@ def test_a_file_of_the_third_format():
 
 
 @pytest.mark.parametrize(
-    ("file", "state", "rls"),
-    [("4-full", Dense, type(None)), ("4-low-rank", LowRank, RLSState), ("5-diagonal", Diagonal, type(None))],
+    ("file", "state", "rls", "within"),
+    [
+        ("4-full", Dense, type(None), 1e-6),
+        ("4-low-rank", LowRank, RLSState, 3e-3),  # what its 8 columns for 12 units left out, cut otherwise then
+        ("5-diagonal", Diagonal, type(None), 1e-6),
+    ],
 )
-def test_files_of_the_fourth_and_the_fifth_format(file, state, rls, tmp_path):
+def test_files_of_the_fourth_and_the_fifth_format(file, state, rls, within, tmp_path):
     """Files that such versions have written, with the forecasts that they made: of y and its running sum, driven by X."""
     model, made = load_with_note(DATA / f"forecaster-format-{file}.pesn")
     assert (type(model._state), type(model.esn_.rls_)) == (state, rls)
@@ -161,9 +165,9 @@ def test_files_of_the_fourth_and_the_fifth_format(file, state, rls, tmp_path):
         for name, context in (("last row", None), ("context", (y, KNOWN[50:59]))):
             mean, cov = (np.array(made[name][part]) for part in ("mean", "cov"))
             forecast, std = one.forecast(5, context, KNOWN[:5]), np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
-            np.testing.assert_allclose(forecast.mean / std, mean / std, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(forecast.mean / std, mean / std, rtol=0, atol=within)
             size = std[:, :, None] * std[:, None]
-            np.testing.assert_allclose(forecast.cov / size, cov / size, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(forecast.cov / size, cov / size, rtol=0, atol=within)
 
 
 def attempt(path):

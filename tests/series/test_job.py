@@ -30,16 +30,15 @@ def test_judging_changes_nothing(tmp_path, monkeypatch, make):
     monkeypatch.setattr(choosing, "candidates", lambda y, season: few)
     frame = pd.DataFrame(make(np.random.default_rng(0), np.arange(80.0)))
     frame.to_csv(tmp_path / "a.csv", index=False)
-    outcomes = [run(Request(tmp_path / "a.csv", horizon=4, backtest=count)) for count in (20, 0, 3)]
+    outcomes = [run(Request(tmp_path / "a.csv", horizon=4, backtest=count)) for count in (6, 0)]
     judged = [0 if one.backtest is None else len(one.backtest.origins) for one in outcomes]
     assert judged[0] > 3
-    assert judged[1:] == [0, 3]
-    first, *others = outcomes
-    for other in others:
-        assert other.model.recipe == first.model.recipe
-        np.testing.assert_array_equal(other.model.factors(), first.model.factors())
-        np.testing.assert_array_equal(other.forecast.mean, first.forecast.mean)
-        np.testing.assert_array_equal(other.forecast.joint, first.forecast.joint)
+    assert judged[1] == 0
+    first, other = outcomes
+    assert other.model.recipe == first.model.recipe
+    np.testing.assert_array_equal(other.model.factors(), first.model.factors())
+    np.testing.assert_array_equal(other.forecast.mean, first.forecast.mean)
+    np.testing.assert_array_equal(other.forecast.joint, first.forecast.joint)
 
 
 @pytest.mark.parametrize("horizon", [1, 7, 24, 200])

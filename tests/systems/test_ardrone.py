@@ -81,7 +81,7 @@ def test_the_pilots_hand_is_the_recordings(recording):
 
 def test_the_pilot_stays_in_its_airspace():
     for mode in ("gazebo", "rotors"):
-        flights = simulate(runs=10, steps=6000, rng=1, mode=mode)
+        flights = simulate(runs=6, steps=3000, rng=1, mode=mode)
         position = flights.states[:, :3]
         assert np.abs(position[:, :2]).max() < 11.0
         assert position[:, 2].min() > 1.5
