@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Forecast"]
+
+
+class Paths(Protocol):
+    """What draws whole futures."""
+
+    def draw(self, n: int, rng: np.random.Generator, /) -> Array:
+        """``n`` of them, (n, horizon, d)."""
 
 
 class Forecast:
@@ -87,7 +94,7 @@ class Forecast:
     _cov: Array | None
     _var: Array
     _parts: dict[str, Array]
-    _paths: Any
+    _paths: Paths | None
     _names: tuple[str, ...]
     _index: Any
     _history: Array | None
@@ -102,7 +109,7 @@ class Forecast:
         history: npt.ArrayLike | None = None,
         *,
         cov: npt.ArrayLike | None = None,
-        paths: npt.ArrayLike | None = None,
+        paths: Paths | None = None,
         scale: npt.ArrayLike | None = None,
     ) -> None:
         m = np.array(as_real("mean", mean), np.float64)
