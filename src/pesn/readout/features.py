@@ -138,6 +138,27 @@ class Features:
         """
         return 1 + n_inputs + self.n_earlier(n_inputs) + self.n_products(n_inputs) + n_units
 
+    def penalty(self, ridge: float | tuple[float, float], n_inputs: int, n_units: int) -> float | Array:
+        """What a ridge means for each of the features.
+
+        Parameters
+        ----------
+        ridge
+            One penalty, or a pair: on rows as they are, earlier ones too, and on all other features.
+        n_inputs, n_units
+            Entries of a row, and units.
+
+        Returns
+        -------
+        float | Array
+            The penalty on all features, or, of a pair, on each of them, (p,).
+        """
+        if not isinstance(ridge, tuple):
+            return ridge
+        result = np.full(self.size(n_inputs, n_units), ridge[1])
+        result[: 1 + n_inputs + self.n_earlier(n_inputs)] = ridge[0]
+        return result
+
     # ---------------------------------------------------------------- rows of numbers
 
     def __call__(self, inputs: Array, states: Array | None = None, before: Array | None = None) -> Array:
@@ -369,14 +390,14 @@ class Moves:
         return M
 
     def weights(self, W: Array) -> Array:
-        """Weights (m, p) of the features as weights (m, n) of x; the constant's, W[:, 0], are apart."""
+        """Weights (…, m, p) of the features as weights (…, m, n) of x; the constant's, W[…, 0], are apart."""
         row, earlier, products, units = self._blocks
-        result, rest = np.zeros((len(W), self.layout.size)), W[:, 1:]
-        result[:, self.row] = rest[:, row]
-        result[:, _places(self.layout, "earlier")] = rest[:, earlier]
-        result[:, _places(self.layout, "units")] = rest[:, units]
+        result, rest = np.zeros((*W.shape[:-1], self.layout.size)), W[..., 1:]
+        result[..., self.row] = rest[..., row]
+        result[..., _places(self.layout, "earlier")] = rest[..., earlier]
+        result[..., _places(self.layout, "units")] = rest[..., units]
         if self.features.products:
-            result[:, self.layout["squares"]] = rest[:, products] @ self.combination
+            result[..., self.layout["squares"]] = rest[..., products] @ self.combination
         return result
 
     def means(self, x: Array) -> Array:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import solve_triangular
 
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
@@ -51,6 +52,9 @@ from pesn.statespace.layout import Layout
 from pesn.statespace.model import Guard
 
 __all__ = ["PARTS", "ClosedLoop", "Dynamics", "ErrorModel"]
+
+
+_FLOOR, _SMALL = 1e-6, 1e-8  # ridge of the weights' covariance, where the readout's is smaller than the second
 
 
 class ErrorModel(NamedTuple):
@@ -202,22 +206,23 @@ class ClosedLoop:
         d, learned, kinematic = dyn.n_columns, dyn.learned, dyn.kinematic
         A, B, c = dyn.kinematics
         W = self.readout.weights * dyn.scale[:, None]
-        K, k, J = np.zeros((p, at.size)), np.zeros(p), np.zeros((p, d))
-        K[at["error"], at["error"]] = np.diag(self.errors.persistence)
+        batch = W.shape[:-2]  # of readouts
+        K, k, J = np.zeros((*batch, p, at.size)), np.zeros((*batch, p)), np.zeros((p, d))
+        K[..., at["error"], at["error"]] = np.diag(self.errors.persistence)
         J[at["error"]] = np.eye(d)
-        K[at["earlier"]] = self.moves.shift
+        K[..., at["earlier"], :] = self.moves.shift
         output = self.moves.weights(W)
-        output += K[at["error"]][learned]
+        output += K[..., at["error"], :][..., learned, :]
         if at["output"].stop > at["output"].start:
-            K[at["output"]], k[at["output"]] = output / dyn.scale[:, None], W[:, 0] / dyn.scale
+            K[..., at["output"], :], k[..., at["output"]] = output / dyn.scale[:, None], W[..., 0] / dyn.scale
             J[at["output"], learned] = np.diag(1.0 / dyn.scale)
-        K[learned], k[learned] = output, W[:, 0]
+        K[..., learned, :], k[..., learned] = output, W[..., 0]
         if dyn.change:
-            K[learned, learned] += 1.0
+            K[..., learned, learned] += 1.0
         J[learned, learned] = 1.0
-        K[kinematic] = B @ K[learned] + K[at["error"]][kinematic]
-        K[kinematic, :d] += A
-        k[kinematic] = B @ k[learned] + c
+        K[..., kinematic, :] = B @ K[..., learned, :] + K[..., at["error"], :][..., kinematic, :]
+        K[..., kinematic, :d] += A
+        k[..., kinematic] = k[..., learned] @ B.T + c
         J[kinematic] = B @ J[learned]
         J[kinematic, kinematic] += 1.0
         return K, k, J
@@ -331,7 +336,7 @@ class LeverageNoise:
         rho = np.maximum(loop.errors.persistence[learned], 0.0)
         self._inflation = np.zeros(d)
         self._inflation[learned] = (1.0 + rho) / (1.0 - rho)
-        S = np.asarray(loop.readout.covariance_root, float)
+        S = _floored(np.asarray(loop.readout.covariance_root, float), loop.readout.n_samples)
         self._root = np.vstack([S[:1], loop.moves.weights(S.T).T])
 
     @cached_property
@@ -362,3 +367,17 @@ class LeverageNoise:
             return own
         b = self._root[0] + state.mean @ self._root[1:]
         return np.asarray(np.vecdot(b, b) + state.trace(self._inverse))
+
+
+def _floored(S: Array, n: int) -> Array:
+    """A root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, where S is one of A⁻¹; S itself where no ridge was that small.
+
+    Where features vary with each other alone, A⁻¹ is large across all that was ever seen. A covariance that is off by a
+    thousandth of its size, as every closure's is, would see nothing but that.
+    """
+    M = S.T @ S
+    if np.linalg.norm(M) * _SMALL * n <= 1.0:
+        return S
+    M *= _FLOOR * n
+    M[np.diag_indices_from(M)] += 1.0
+    return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)

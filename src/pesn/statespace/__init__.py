@@ -19,6 +19,7 @@ import numpy as np
 from pesn._support.types import Array
 from pesn.linalg import outer
 from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.certain import Certain
 from pesn.statespace.dense import Dense
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Draws, Ensemble
@@ -35,6 +36,7 @@ __all__ = [
     "FORMS",
     "ActivationMoments",
     "Cell",
+    "Certain",
     "Compression",
     "Dense",
     "Diagonal",
@@ -67,16 +69,19 @@ def init(
 ) -> GaussianState:  # fmt: skip
     """A state whose first ``carried`` entries have mean 0, the others ``mean`` (…, N), and Cov(h) = rootᵀ root, root (…, r, N).
 
-    ``form`` is one of :data:`FORMS`; "low-rank" needs ``compression``, "ensemble" takes so many ``members``, drawn by ``draws``;
-    None: by those of seed 0. ``carried_root`` (…, r, carried) is the share of c in the columns of the root; None: c is certain.
+    ``form`` is one of :data:`FORMS` or "none", means alone; "low-rank" needs ``compression``, "ensemble" takes so many
+    ``members``, drawn by ``draws``; None: by those of seed 0. ``carried_root`` (…, r, carried) is the share of c in the columns
+    of the root; None: c is certain.
     """
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
+    if form not in (*FORMS, "none"):
+        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))} or 'none', got {form!r}")
     *batch, n = mean.shape
     total = carried + n
     whole = np.zeros((*batch, total))
     whole[..., carried:] = mean
     shared: Any = {"mean": whole, "carried": carried, "cross": np.zeros((*batch, total, 0))}
+    if form == "none":
+        return Certain(**shared)
     columns = np.zeros((*batch, total, root.shape[-2]))
     columns[..., carried:, :] = np.swapaxes(root, -1, -2)
     if carried_root is not None:

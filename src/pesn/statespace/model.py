@@ -76,7 +76,7 @@ class StateSpaceModel:
     cells
         The moves of h, in their order; process noise is added by the first.
     K, k
-        (p, n) and (p,): what is carried, from all of x.
+        (…, p, n) and (…, p): what is carried, from all of x; leading axes go with those of a batch.
     inputs, outputs
         The entries of c that hold the known inputs, and those that are reported and observed, y.
     process_noise, emission_noise, guard
@@ -101,7 +101,7 @@ class StateSpaceModel:
     carry: slice = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "carry", slice(0, len(self.k)))
+        object.__setattr__(self, "carry", slice(0, self.k.shape[-1]))
 
     def set_inputs(self, state: GaussianState, u: Array, u_var: Array | None = None) -> GaussianState:
         """x[inputs] ← u (…, m), with variances where they are uncertain."""
