@@ -84,7 +84,7 @@ def test_the_plainest_forecaster(tmp_path):
     model = Forecaster().fit(SERIES[:, 0])
     model.save(tmp_path / "a")
     again = load(tmp_path / "a")
-    assert again.esn is None
+    assert again.esn == "auto"
     assert again.get_params() == model.get_params()
     expected, found = (m.forecast(10, SERIES[5:9, 0]) for m in (model, again))
     np.testing.assert_array_equal(found.cov, expected.cov)

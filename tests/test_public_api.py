@@ -48,7 +48,10 @@ def test_all_is_what_is_there():
             "covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', process_noise='auto', "
             "verbose=False",
         ),
-        ("Forecaster", "esn=None, *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, verbose=False"),
+        (
+            "Forecaster",
+            "esn='auto', *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, design=None, verbose=False",
+        ),
         ("Features", "lags=0, products=0, states=True"),
         ("load", "path"),
     ],

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
+    from pesn.forecasting.design import Design
     from pesn.forecasting.forecast import Forecast
     from pesn.systems.trajectories import Trajectories
 
-__all__ = ["COLOURS", "KINDS", "plot_forecast", "plot_run", "save"]
+__all__ = ["COLOURS", "KINDS", "plot_design", "plot_forecast", "plot_run", "save"]
 
 # Okabe and Ito's: distinct to colour-blind eyes, and in print.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
@@ -313,3 +314,41 @@ def _grid(panels: int) -> tuple[list[Axes], list[Axes]]:
         ax.xaxis.set_in_layout(ax in every[down - 1 :: down])  # below the others is an empty place: no gap in the rows
     figure.align_ylabels(axes)
     return axes, feet
+
+
+def plot_design(design: Design, ax: Axes | None = None) -> Axes:
+    """The scores of the designs that a search has tried; what was chosen is marked.
+
+    Parameters
+    ----------
+    design
+        What :attr:`pesn.Forecaster.design_` holds.
+    ax
+        Where to draw; None: in axes of its own.
+
+    Returns
+    -------
+    Axes
+        One row for each reservoir and its features, a dot for each ridge and noise; the lower the score the better.
+    """
+    frame = design.scores
+    products = frame["products"].map({0: "", 1: ", products", 2: ", products of two rows"})
+    rows = frame["kind"] + ", " + frame["lags"].astype(str) + " lags" + products
+    order = frame.groupby(rows)["score"].min().sort_values(ascending=False).index
+    if ax is None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.0, 0.22 * len(order) + 1.0), layout="constrained")
+        FigureCanvasAgg(figure)
+        ax = figure.subplots()
+    place = {row: k for k, row in enumerate(order)}
+    for rung, label, colour in ((1, "few units", COLOURS[5]), (2, "full size", COLOURS[0])):
+        part = frame[frame["rung"] == rung]
+        ax.scatter(part["score"], rows[part.index].map(place), color=colour, s=16, label=label)
+    chosen = frame.iloc[0]
+    ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLOURS[1], label="chosen")
+    ax.set_yticks(range(len(order)), order)
+    ax.set_xlabel("mean log error of loops into held-out rows, in deviations")
+    ax.legend(loc="lower left")
+    return ax

@@ -614,7 +614,7 @@ def test_intervals_hold_what_they_promise_on_the_cart_pole():
 
 Y = np.random.default_rng(0).normal(size=(60, 2))
 BAD_FITS = {
-    "esn": ({"esn": "esn"}, (Y,), TypeError, "esn must be a pesn.ProbabilisticESN or None, got str"),
+    "esn": ({"esn": "esn"}, (Y,), TypeError, "esn must be a pesn.ProbabilisticESN or 'auto', got 'esn'"),
     "target": ({"target": "slope"}, (Y,), ValueError, "target must be 'change' or 'level', got 'slope'"),
     "scale": ({"scale": 1}, (Y,), TypeError, "scale must be True or False, got 1"),
     "calibrate": ({"calibrate": "no"}, (Y,), TypeError, "calibrate must be True or False, got 'no'"),

@@ -6,7 +6,7 @@ import pytest
 from pesn.readout import Factor, Gram, solve
 from pesn.readout.factor import ridge_path
 from pesn.readout.online import start_from_batch, update
-from pesn.readout.ridge import GRID, choose_ridge, least_squares
+from pesn.readout.ridge import GRID, choose_ridge, least_squares, penalties_of
 
 
 @pytest.fixture
@@ -30,11 +30,15 @@ def _by_blocks(b, y, size=97):
     return factor
 
 
+def _path(factor, *ridges):
+    return ridge_path(factor, np.stack([factor.n_samples * penalties_of(ridge, factor.n_features) for ridge in ridges]))
+
+
 @pytest.mark.parametrize("ridge", [1e-3, 1e-9, 1e-14, 1e-17])
 def test_blocks_are_all_rows_at_once(rows, ridge):
     b, y = rows
     expected = _all_rows(b, y, ridge)
-    for weights in (solve(_by_blocks(b, y), ridge).weights, ridge_path(_by_blocks(b, y), [1.0, ridge])[1]):
+    for weights in (solve(_by_blocks(b, y), ridge).weights, _path(_by_blocks(b, y), 1.0, ridge)[1]):
         assert np.abs((weights - expected) @ b.T).max() < 1e-11
 
 
@@ -60,8 +64,8 @@ def test_two_penalties(rows):
     penalty = np.r_[0.0, np.full(4, 1e-4), np.full(8, 1e-10)]
     expected = _all_rows(b, y, penalty)
     factor = _by_blocks(b, y)
-    np.testing.assert_allclose(solve(factor, (1e-4, 1e-10), n_linear=5).weights, expected, atol=1e-8)
-    np.testing.assert_allclose(ridge_path(factor, [1e-10], 5, 1e-4)[0], expected, atol=1e-8)
+    np.testing.assert_allclose(solve(factor, penalty).weights, expected, atol=1e-8)
+    np.testing.assert_allclose(_path(factor, penalty)[0], expected, atol=1e-8)
 
 
 def test_parts_of_the_rows_and_of_the_features(rows):
@@ -105,7 +109,7 @@ def test_the_chosen_ridge_is_the_best_of_the_grid_on_rows_left_out():
 
 def test_what_rows_are_added_to_depends_on_the_ridge():
     assert isinstance(least_squares(2, 1, 1e-6), Gram)
-    assert isinstance(least_squares(2, 1, (1e-6, 1e-12)), Factor)
+    assert isinstance(least_squares(2, 1, np.array([1e-6, 1e-12])), Factor)
 
 
 def test_refused_rows_leave_the_factor_as_it_was(rows):
@@ -121,5 +125,5 @@ def test_refused_rows_leave_the_factor_as_it_was(rows):
     with pytest.raises(ValueError, match="same numbers"):
         factor.merge(Factor(2, 2))
     np.testing.assert_array_equal(factor.triangle(), before)
-    with pytest.raises(ValueError, match="n_linear"):
-        solve(factor, (1.0, 1.0))
+    with pytest.raises(ValueError, match="ridge"):
+        solve(factor, np.full(13, -1.0))

@@ -38,6 +38,8 @@ def test_the_first_format_had_one_factor(model, tmp_path):
     older, plain = saving.load(tmp_path / "older.pesn").model, Model(model.recipe, NONE, model.forecaster)
     ratio = forecast(older, Y, NOTHING, NOTHING[:25]).std / forecast(plain, Y, NOTHING, NOTHING[:25]).std
     np.testing.assert_allclose(ratio, 1.5)
+    persistence.save(model.forecaster, tmp_path / "twenty.pesn", {**note, "calibration": [1.5] * 20})  # up to 20 steps ahead
+    np.testing.assert_array_equal(saving.load(tmp_path / "twenty.pesn").model.calibration, np.full(50, 1.5))
     persistence.save(model.forecaster, tmp_path / "short.pesn", {**note, "calibration": [1.0, 2.0]})
-    with pytest.raises(DataError, match="its calibration is not 20 positive numbers"):
+    with pytest.raises(DataError, match="its calibration is not 50 positive numbers"):
         saving.load(tmp_path / "short.pesn")

@@ -28,6 +28,7 @@ __all__ = [
     "PathLike",
     "ProcessNoise",
     "RandomState",
+    "Ridge",
     "Rng",
     "TableLike",
     "Target",
@@ -53,3 +54,6 @@ Washout: TypeAlias = int | Literal["auto"]
 ProcessNoise: TypeAlias = float | Literal["auto"]
 NetworkCovariance: TypeAlias = Literal["full", "diagonal"]  # of the units of a feed-forward network
 MomentName: TypeAlias = Literal["surface", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]
+Ridge: TypeAlias = (
+    float | tuple[float, float] | Literal["auto"]
+)  # on all features of a readout, or on the linear ones and the others

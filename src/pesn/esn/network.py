@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.checks import flag
 from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
-from pesn._support.types import FloatArray, Lengths, RandomState, TableLike, Washout
+from pesn._support.types import FloatArray, Lengths, RandomState, Ridge, TableLike, Washout
 from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.esn.parameters import check_network, draw_reservoir, generator
 from pesn.esn.stored import check_learnt, check_prediction
-from pesn.esn.training import deterministic, fit_readout, in_threads, learn_online, resume, start_empty, washout_rows
+from pesn.esn.training import deterministic, fit_readout, in_threads, learn_online, plain_ridge, resume, start_empty, washout_rows
 from pesn.esn.validation import States, as_given, as_rows, check_fitted, starts, training_rows
 from pesn.readout.features import Features
 from pesn.reservoir.drive import State
@@ -52,7 +52,9 @@ class EchoStateNetwork(ReservoirEstimator):
     noise
         M_e: standard deviation of the noise added to the states in ``fit``. It makes a network with feedback robust.
     ridge
-        Penalty on the weights of the readout, times the number of rows; the intercept is free.
+        Penalty on the weights of the readout, times the number of rows; the intercept is free. A pair: on the rows themselves,
+        earlier ones too, and on all other features. ``"auto"``: the one that predicts each fifth of the rows best from the
+        others; it is in ``ridge_``.
     forgetting, rls_delta
         For ``partial_fit``: the weight of the past falls by ``forgetting`` a row. ``rls_delta=None`` starts from the batch
         solution's own precision (without a batch: P = I / ridge), a number from the paper's P = rls_delta · I.
@@ -96,7 +98,7 @@ class EchoStateNetwork(ReservoirEstimator):
         feedback_scaling: float = 0.0,
         bias_scaling: float = 0.2,
         noise: float = 0.0,
-        ridge: float = 1e-6,
+        ridge: Ridge = 1e-6,
         forgetting: float = 0.999,
         rls_delta: float | None = None,
         washout: Washout = 0,
@@ -133,7 +135,7 @@ class EchoStateNetwork(ReservoirEstimator):
             self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, rng)
             self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps)
             drive = deterministic(self.reservoir_, self.features, self.noise, rng)
-            self.readout_, self.state_ = fit_readout(
+            self.readout_, self.state_, self.ridge_ = fit_readout(
                 drive, self.reservoir_, self.features, given, self._initial_state(), self.washout_, self.ridge, steps
             )
             self.rls_, self._to_wash = None, 0
@@ -162,6 +164,7 @@ class EchoStateNetwork(ReservoirEstimator):
                 self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
                 self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, generator(self.random_state))
                 self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, Steps())
+                self.ridge_ = plain_ridge(self.ridge)
                 start = self._initial_state()
                 online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
             else:

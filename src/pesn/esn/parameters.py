@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from pesn._support.checks import number, whole_number
-from pesn._support.types import ProcessNoise, RandomState
+from pesn._support.types import ProcessNoise, RandomState, Ridge
 from pesn.esn.estimator import ReservoirEstimator
 from pesn.gaussian import Gaussian
 from pesn.moments import named_method
@@ -45,12 +45,21 @@ def check_network(esn: ReservoirEstimator) -> None:
     else:
         whole_number("washout", esn.washout, 0)
     number("noise", esn.noise, 0.0, _LARGEST, "[]")
-    number("ridge", esn.ridge, 0.0, _LARGEST, "[]")
-    if 0.0 < esn.ridge < 1.0 / _LARGEST:
-        raise ValueError(f"ridge must be 0 or lie in [{1.0 / _LARGEST:g}, {_LARGEST:g}], got {esn.ridge!r}")
+    _check_ridge(esn.ridge)
     number("forgetting", esn.forgetting, 0.0, 1.0, "(]")
     if esn.rls_delta is not None:
         number("rls_delta", esn.rls_delta, 1.0 / _LARGEST, _LARGEST, "[]")
+
+
+def _check_ridge(ridge: Ridge) -> None:
+    if isinstance(ridge, str) and ridge == "auto":
+        return
+    if isinstance(ridge, (str, list)) or (isinstance(ridge, tuple) and len(ridge) != 2):
+        raise ValueError(f"ridge must be a number, a pair (linear, others) or 'auto', got {ridge!r}")
+    for value in ridge if isinstance(ridge, tuple) else (ridge,):
+        number("ridge", value, 0.0, _LARGEST, "[]")
+        if 0.0 < value < 1.0 / _LARGEST:
+            raise ValueError(f"ridge must be 0 or lie in [{1.0 / _LARGEST:g}, {_LARGEST:g}], got {ridge!r}")
 
 
 def check_probabilistic(esn: ProbabilisticESN) -> None:

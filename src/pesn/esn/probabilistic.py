@@ -27,6 +27,7 @@ from pesn._support.types import (
     Lengths,
     ProcessNoise,
     RandomState,
+    Ridge,
     Rng,
     TableLike,
     Washout,
@@ -36,7 +37,16 @@ from pesn.esn.estimator import ReservoirEstimator
 from pesn.esn.parameters import check_no_share, check_probabilistic, draw_reservoir, generator
 from pesn.esn.propagation import Propagation, beginning, gaussian, initial_state, predict_sequences, transform_sequences
 from pesn.esn.stored import check_learnt, check_prediction
-from pesn.esn.training import RowsForStart, fit_readout, learn_online, process_noise_scale, resume, start_empty, washout_rows
+from pesn.esn.training import (
+    RowsForStart,
+    fit_readout,
+    learn_online,
+    plain_ridge,
+    process_noise_scale,
+    resume,
+    start_empty,
+    washout_rows,
+)
 from pesn.esn.validation import States, UncertainRows, as_given, as_rows, check_fitted, starts, training_rows
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
@@ -114,7 +124,7 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         feedback_scaling: float = 0.0,
         bias_scaling: float = 0.2,
         noise: float = 0.0,
-        ridge: float = 1e-6,
+        ridge: Ridge = 1e-6,
         forgetting: float = 0.999,
         rls_delta: float | None = None,
         washout: Washout = 0,
@@ -165,14 +175,14 @@ rls_delta, washout, random_state, activation, topology, features, verbose
             drive = gaussian(self._propagation(rng).without_readout(self.reservoir_))
             start = initial_state(self.initial_state, self.reservoir_)
             kept = RowsForStart(self.reservoir_, self.features, len(given.targets))
-            self.readout_, self.state_ = fit_readout(
+            self.readout_, self.state_, self.ridge_ = fit_readout(
                 drive, self.reservoir_, self.features, given, start, self.washout_, self.ridge, steps, kept
             )
             with steps.step("learning the start"):
                 self.start_ = learn_start(kept.pieces)
             loop = self._propagation().without_readout(self.reservoir_)
             self.process_noise_ = process_noise_scale(
-                self.process_noise, loop, self.start_, self.noise, given, self.ridge, self.washout_, steps
+                self.process_noise, loop, self.start_, self.noise, given, self.ridge_, self.washout_, steps
             )
             self.rls_, self._to_wash = None, 0
             self.__dict__.pop("online_predictions_", None)  # of another readout
@@ -201,6 +211,7 @@ rls_delta, washout, random_state, activation, topology, features, verbose
                 self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
                 self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, generator(self.random_state))
                 self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, Steps())
+                self.ridge_ = plain_ridge(self.ridge)
                 start = initial_state(self.initial_state, self.reservoir_)
                 online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
                 self.start_, self.process_noise_ = None, 0.0

@@ -7,21 +7,22 @@ passes of the two networks differ.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from pesn._support.progress import Steps
-from pesn._support.types import ProcessNoise, Rng, Washout
+from pesn._support.types import ProcessNoise, Ridge, Rng, Washout
 from pesn.activations import get
 from pesn.esn.validation import TrainingRows
 from pesn.learning.process_noise import search_open_loop
 from pesn.learning.washout import find_washout
 from pesn.readout import online
+from pesn.readout.factor import Factor
 from pesn.readout.features import Features
-from pesn.readout.ridge import Readout, least_squares, predict, solve
+from pesn.readout.ridge import Readout, choose_ridge, least_squares, predict, solve
 from pesn.readout.rls import RLSState
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
@@ -47,6 +48,7 @@ __all__ = [
 Drive = Callable[[Array, Array | None, State, Array], tuple[Array, State]]
 """(inputs (n, d), their variances or None, state, true outputs (n, m)) → (features (n, p), state after them)."""
 
+_FOLDS = 5  # of the rows, where a ridge is chosen by them
 _TRIAL = 2000  # rows from which washout="auto" is found
 _ROWS = 6  # kept for each column of the start's regression
 _PIECE = 64  # rows of a long series that are kept together
@@ -64,7 +66,7 @@ def deterministic(reservoir: Reservoir, features: Features, noise: float = 0.0, 
 
 
 def washout_rows(
-    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows, ridge: float, steps: Steps
+    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows, ridge: Ridge, steps: Steps
 ) -> int:
     """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest.
 
@@ -75,7 +77,8 @@ def washout_rows(
     with steps.step("finding the washout"):
         part = slice(given.longest.start, min(given.longest.stop, given.longest.start + _TRIAL))
         units = ActivationMoments(get(reservoir.activation))
-        found = find_washout(reservoir, units, given.inputs.take(part)[0], given.targets[part], ridge, features=features)
+        penalty = features.penalty(plain_ridge(ridge), reservoir.n_inputs, reservoir.n_units)
+        found = find_washout(reservoir, units, given.inputs.take(part)[0], given.targets[part], penalty, features=features)
     return max(int(min(found, min(rows.stop - rows.start for rows in given.sequences) // 2)), features.lags)
 
 
@@ -89,11 +92,11 @@ def fit_readout(
     given: TrainingRows,
     start: State,
     washout: int,
-    ridge: float,
+    ridge: Ridge,
     steps: Steps,
     watch: Callable[[Array, int], None] | None = None,
-) -> tuple[Readout, State]:
-    """The ridge regression of the targets on what the readout sees, and the state after the last row.
+) -> tuple[Readout, State, float | tuple[float, float]]:
+    """The ridge regression of the targets on what the readout sees, the state after the last row, and the ridge.
 
     Parameters
     ----------
@@ -102,7 +105,7 @@ def fit_readout(
     given
         The rows; each of their sequences begins at ``start`` and is not learnt from for ``washout`` rows.
     ridge
-        The penalty, as in :func:`pesn.readout.ridge.solve`.
+        The penalty, or a pair of them; "auto": the one that predicts each fifth of the rows best from the others.
     steps
         Where "driving the reservoir" and "least squares" are announced.
     watch
@@ -110,19 +113,43 @@ def fit_readout(
     """
     check_longer_than_washout(given.sequences, washout, features.lags)
     n_features = features.size(reservoir.n_inputs, reservoir.n_units)
-    gram, state = least_squares(n_features, reservoir.n_outputs, ridge), start
-    with steps.step("driving the reservoir", len(given.targets), "rows") as advance:
+    size, n_rows = (n_features, reservoir.n_outputs), len(given.targets)
+    folds = [Factor(*size) for _ in range(_FOLDS)] if isinstance(ridge, str) else []
+    penalty = 0.0 if isinstance(ridge, str) else features.penalty(ridge, reservoir.n_inputs, reservoir.n_units)
+    sums, state = least_squares(*size, penalty), start
+    with steps.step("driving the reservoir", n_rows, "rows") as advance:
         for sequence in given.sequences:
             state = start
             for block in blocks(sequence):
                 b, state = drive(*given.inputs.take(block), state, given.targets[block])
                 washed = max(washout - (block.start - sequence.start), 0)
-                gram.add(b[washed:], given.targets[block][washed:])
+                for into, rows in _by_fold(folds, block, n_rows) if folds else [(sums, slice(0, len(b)))]:
+                    learnt = slice(max(rows.start, washed), rows.stop)
+                    into.add(b[learnt], given.targets[block][learnt])
                 if watch is not None:
                     watch(b, washed)
                 advance(block.stop - block.start)
     with steps.step("least squares"):
-        return solve(gram, ridge), state
+        if isinstance(ridge, str):
+            ridge = penalty = choose_ridge([fold for fold in folds if fold.n_samples])
+            for fold in folds:
+                sums.merge(fold)  # type: ignore[arg-type]  # a factor, as a penalty of 0 asks for
+        return solve(sums, penalty), state, plain_ridge(ridge)
+
+
+def plain_ridge(ridge: Ridge) -> float | tuple[float, float]:
+    """A number or a pair of them, as Python's own; 1e-6 where it is "auto" and there are no rows to choose it by."""
+    if isinstance(ridge, str):
+        return 1e-6
+    return (float(ridge[0]), float(ridge[1])) if isinstance(ridge, tuple) else float(ridge)
+
+
+def _by_fold(folds: list[Factor], block: slice, n_rows: int) -> Iterator[tuple[Factor, slice]]:
+    """The rows of a block that each of the contiguous folds of all rows takes."""
+    edges = [-(-k * n_rows // len(folds)) for k in range(len(folds) + 1)]
+    for fold, first, last in zip(folds, edges, edges[1:], strict=False):
+        if max(first, block.start) < min(last, block.stop):
+            yield fold, slice(max(first - block.start, 0), min(last, block.stop) - block.start)
 
 
 class RowsForStart:
@@ -148,7 +175,14 @@ class RowsForStart:
 
 
 def process_noise_scale(
-    given: ProcessNoise, loop: OpenLoop, start: Start, noise: float, rows: TrainingRows, ridge: float, washout: int, steps: Steps
+    given: ProcessNoise,
+    loop: OpenLoop,
+    start: Start,
+    noise: float,
+    rows: TrainingRows,
+    ridge: float | tuple[float, float],
+    washout: int,
+    steps: Steps,
 ) -> float:
     """The share that was ``given``; "auto" looks for it where outputs are fed back, in the longest sequence, and else is 0."""
     if given != "auto":
@@ -157,7 +191,8 @@ def process_noise_scale(
         return 0.0
     z, targets = rows.inputs.take(rows.longest)[0], rows.targets[rows.longest]
     with steps.step("choosing process noise"):
-        return search_open_loop(loop, start, noise, z, targets, ridge, washout)
+        penalty = loop.features.penalty(ridge, loop.reservoir.n_inputs, loop.reservoir.n_units)
+        return search_open_loop(loop, start, noise, z, targets, penalty, washout)
 
 
 # ---------------------------------------------------------------- row by row
@@ -173,11 +208,12 @@ class Online(NamedTuple):
 
 
 def start_empty(
-    reservoir: Reservoir, features: Features, start: State, washout: int, rls_delta: float | None, ridge: float
+    reservoir: Reservoir, features: Features, start: State, washout: int, rls_delta: float | None, ridge: Ridge
 ) -> Online:
-    """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``."""
+    """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``, of a pair the second."""
+    number = float(np.ravel(plain_ridge(ridge))[-1])
     n_features = features.size(reservoir.n_inputs, reservoir.n_units)
-    readout, rls = online.start_empty(n_features, reservoir.n_outputs, rls_delta or 1.0 / (ridge or 1e-6))
+    readout, rls = online.start_empty(n_features, reservoir.n_outputs, rls_delta or 1.0 / (number or 1e-6))
     return Online(readout, rls, start, washout)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.arguments import Columns, Rows
 from pesn.forecasting.context import ContextFilter, Uncertainty
 from pesn.forecasting.dataset import Scale
+from pesn.forecasting.design import Design
 from pesn.forecasting.time_index import TimeIndex
 from pesn.forecasting.training import Trained
 from pesn.learning.calibration import LEADS
@@ -33,8 +34,9 @@ __all__ = ["FittedForecaster"]
 class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     """The attributes of a fitted :class:`pesn.Forecaster`, the model that follows from them, and its files."""
 
-    esn: ProbabilisticESN | None
+    esn: ProbabilisticESN | Literal["auto"] | None
     esn_: ProbabilisticESN
+    design_: Design | None
     errors_: ErrorModel
     scale_: Scale
     prior_scale_: Scale  # of y and X as the network sees them
@@ -63,9 +65,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         return self._loop(parts=tuple(parts))
 
     def _loop(self, model: Trained | None = None, noise_scale: float | None = None, parts: tuple[str, ...] = PARTS) -> ClosedLoop:
-        esn, prior = self.esn_, self.prior_scale_
+        esn = self.esn_
         model = Trained(esn.readout_, self.errors_, self._start) if model is None else model
-        kinematic = np.isin(np.arange(self.n_columns_), self.kinematic_columns_)
         return ClosedLoop(
             esn.reservoir_,
             model.readout,
@@ -78,11 +79,15 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
                 model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, esn.reservoir_.n_units
             ),
             parts,
-            Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen="state" in parts),
+            self._bounds(widen="state" in parts),
             esn.features,
             esn.n_members,
             esn.member_draws(),
         )
+
+    def _bounds(self, widen: bool) -> Bounds:
+        prior, kinematic = self.prior_scale_, np.isin(np.arange(self.n_columns_), self.kinematic_columns_)
+        return Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen=widen)
 
     @property
     def _dynamics(self) -> Dynamics:
@@ -157,6 +162,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
             if (part <= 0.0).any():
                 raise ValueError(f"{name} is not positive")
         self.scale_.check("scale_", d, u)
+        if self.design_ is not None:
+            self.design_.check("design_")
         self.prior_scale_.check("prior_scale_", d, u)
         self.errors_.check("errors_", d)
         check_names("names_", self.names_, d)

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ from pesn.forecasting.dataset import (
     segments_of,
     unscaled,
 )
+from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.fitted import FittedForecaster
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.futures import Futures
@@ -56,6 +57,8 @@ from pesn.statespace import rollout
 
 __all__ = ["Forecaster"]
 
+_HORIZON = 20  # steps ahead of a backtest
+
 
 @final
 class Forecaster(FittedForecaster):
@@ -64,8 +67,9 @@ class Forecaster(FittedForecaster):
     Parameters
     ----------
     esn
-        The network: a :class:`pesn.ProbabilisticESN`, which is cloned and not changed. None: one of 100 units, washout
-        "auto", with the ridge that forecasts into held-back rows are best by.
+        The network. ``"auto"``: reservoir, features and ridges are chosen by closed loops into rows that were held out; below
+        100 rows, one of 100 units and the ridge that forecasts into held-back rows are best by. Or a
+        :class:`pesn.ProbabilisticESN`, which is cloned and not changed.
     target
         What the network learns of a column: its ``"change"`` to the next row, or its ``"level"`` there.
     learn
@@ -76,11 +80,16 @@ class Forecaster(FittedForecaster):
         Standardise every column inside. Without, y and X should be of order 1.
     calibrate
         Compare forecasts with held-back rows, step by step ahead, and widen or narrow their deviations to match.
+    design
+        The ``design_`` of another forecaster, taken as it is, without a search.
     verbose
         Say on standard error how far ``fit`` is.
 
     Attributes
     ----------
+    design_
+        What the search has chosen, ``design_.candidate``, and how the others did, ``design_.scores`` and ``design_.plot()``;
+        None where a network was given or rows are few.
     esn_
         The fitted network; ``esn_.process_noise_`` is the share of process noise chosen or given.
     target_
@@ -90,18 +99,19 @@ class Forecaster(FittedForecaster):
     errors_
         The model's one-step errors: their covariance, how long they go on, and what is new in each.
     calibration_
-        Factors (20,) of the deviations 1 … 20 steps ahead; the last one holds for all beyond.
+        Factors (50,) of the deviations 1 … 50 steps ahead; the last one holds for all beyond.
     """
 
     def __init__(
         self,
-        esn: ProbabilisticESN | None = None,
+        esn: ProbabilisticESN | Literal["auto"] | None = "auto",
         *,
         target: Target = "change",
         learn: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] | None = None,
         kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
         scale: bool = True,
         calibrate: bool = True,
+        design: Design | None = None,
         verbose: bool = False,
     ) -> None:
         self.esn = esn
@@ -110,6 +120,7 @@ class Forecaster(FittedForecaster):
         self.kinematics = kinematics
         self.scale = scale
         self.calibrate = calibrate
+        self.design = design
         self.verbose = verbose
 
     # ---------------------------------------------------------------- learning
@@ -141,12 +152,13 @@ class Forecaster(FittedForecaster):
         return self
 
     def _fit(self, y: TableLike, X: TableLike | None, lengths: Lengths, steps: Steps) -> None:
-        network = _copied(self.esn)
+        network = _given(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
         if self.target not in ("change", "level"):
             raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
-        check_probabilistic(network)
+        if network is not None:
+            check_probabilistic(network)
         rows = as_matrix("y", y)
         self.names_ = names_of(y)
         if self.names_ is not None and len(set(self.names_)) < len(self.names_):
@@ -166,13 +178,18 @@ class Forecaster(FittedForecaster):
         self.range_ = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
         runs, self._time = layout.runs, layout.time
         segments = segments_of(rows, known, runs, self.learned_columns_, self.target_ == "change")
-        segments, self.output_std_ = to_learn_from(
-            segments, network.washout, self.prior_scale_.y_std[self.learned_columns_], network.features.lags
-        )
+        washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
+        segments, self.output_std_ = to_learn_from(segments, washout, self.prior_scale_.y_std[self.learned_columns_], lags)
+        self.design_ = self.design
+        if network is None:
+            if self.design_ is None:
+                self.design_ = choose_design(segments, self._dynamics, self._bounds(widen=False), steps)
+            network = designed(self.design_, self.n_columns_ + self.n_known_)
         self.esn_ = network
         self.errors_, self.calibration_ = fit_network(
-            network, self._dynamics, segments, self._loop, self._context_filter, steps,
-            choose_ridge=self.esn is None, calibrate=self.calibrate,
+            network, self._dynamics, segments, self._loop, self._context_filter, steps, calibrate=self.calibrate,
+            choose_ridge=self.design_ is None and not isinstance(self.esn, ProbabilisticESN),
+            input_noise=0.0 if self.design_ is None else self.design_.candidate.input_noise,
         )  # fmt: skip
         y, u = rows[runs[-1]], known[runs[-1]]  # the last run, which forecasts go on from
         self._recent, self._recent_known = y[-FILTERED:], u[-FILTERED:]
@@ -284,7 +301,7 @@ class Forecaster(FittedForecaster):
         return Futures(loop, state, u, u_var, columns, own), rows
 
     def backtest(
-        self, y: TableLike, X: TableLike | None = None, horizon: int = LEADS, origins: int | Sequence[int] = 20
+        self, y: TableLike, X: TableLike | None = None, horizon: int = _HORIZON, origins: int | Sequence[int] = 20
     ) -> Backtest:
         """Forecasts from rows of y (n, d) with X (n, u), as in ``fit``, beside what was observed: by this forecaster as it is.
 
@@ -322,7 +339,7 @@ class Forecaster(FittedForecaster):
         float
             0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
         """
-        horizon = min(LEADS, max(len(as_matrix("y", y)) // 2, 1))
+        horizon = min(_HORIZON, max(len(as_matrix("y", y)) // 2, 1))
         crps = self.backtest(y, X, horizon).crps() / self.scale_.y_std
         if np.isnan(crps).all():
             raise ValueError("y must have at least one observed value in the rows that are forecast, got none")
@@ -368,10 +385,15 @@ class Forecaster(FittedForecaster):
         return self
 
 
-def _copied(esn: ProbabilisticESN | None) -> ProbabilisticESN:
-    if esn is None:
-        return ProbabilisticESN(washout="auto", random_state=0)
+def _given(esn: ProbabilisticESN | str | None, design: Design | None) -> ProbabilisticESN | None:
+    """A copy of the network that was given; None where a design is, or is to be chosen."""
+    if design is not None and not isinstance(design, Design):
+        raise TypeError(f"design must be the design_ of a fitted Forecaster or None, got {type(design).__name__}")
+    if esn is None or (isinstance(esn, str) and esn == "auto"):
+        return None
     if not isinstance(esn, ProbabilisticESN):
-        raise TypeError(f"esn must be a pesn.ProbabilisticESN or None, got {type(esn).__name__}")
+        raise TypeError(f"esn must be a pesn.ProbabilisticESN or 'auto', got {esn!r}")
+    if design is not None:
+        raise ValueError("esn and design exclude each other: a design says what the network is")
     network: ProbabilisticESN = clone(esn)
     return network

@@ -13,16 +13,18 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.dataset import Segment, train_validation_split
-from pesn.forecasting.training import Trained, drive, one_step_errors, train
+from pesn.forecasting.training import Trained, drive, noisy, one_step_errors, train
 from pesn.learning.backtest import MOST_ORIGINS, rolling_origins
 from pesn.learning.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import Start
 
+Ridge = float | tuple[float, float]
 __all__ = ["Origin", "Validation", "fit_network", "origins_in"]
 
 _FEWEST_LEADS = 2  # that forecasts into few held-back rows are judged by
+_LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
 _LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
 
 
@@ -52,6 +54,8 @@ class Validation:
         Makes the closed loop of a model, with process noise of a scale.
     context_of
         Makes the filter of contexts from what was learnt about starts.
+    input_noise
+        On y in the inputs that readouts learn from.
     """
 
     def __init__(
@@ -61,59 +65,66 @@ class Validation:
         segments: list[Segment],
         loop_of: Callable[[Trained, float], ClosedLoop],
         context_of: Callable[[Start], ContextFilter],
+        input_noise: float = 0.0,
     ) -> None:
         seen, held = train_validation_split(segments, 2 * _FEWEST_LEADS)
         self.leads = min(LEADS, max((len(s.z) // 2 for s in held), default=0))
         self.origins = origins_in([s for s in held if len(s.z) > self.leads], self.leads)
         self._few, self._others = self.origins[::3], [origin for i, origin in enumerate(self.origins) if i % 3]
         self._esn, self._dynamics, self._loop_of = esn, dynamics, loop_of
-        self._tried: dict[tuple[float, float], tuple[Array, Array]] = {}
+        self._tried: dict[tuple[Ridge, float], tuple[Array, Array]] = {}
         if self.origins:
-            self._driven = drive(esn, dynamics, seen)
+            self._driven = drive(esn, dynamics, seen, input_noise)
             self._context = context_of(self._driven.start)
 
     def choose_ridge(self, steps: Steps) -> float:
         """The ridge with the best CRPS, the network's own or a larger one."""
-        tried = [ridge for ridge in RIDGES if ridge >= self._esn.ridge]
+        tried = [ridge for ridge in RIDGES if ridge >= np.max(self._esn.ridge_)]
         with steps.step("choosing the ridge", len(tried) * len(self._few), "forecasts") as advance:
             return search(lambda ridge: self._score(ridge, 0.0, advance), tried)
 
     def choose_process_noise(self, steps: Steps) -> float:
         """The scale of process noise with the best CRPS."""
         with steps.step("choosing process noise", len(SCALES) * len(self._few), "forecasts") as advance:
-            return search(lambda scale: self._score(self._esn.ridge, scale, advance), SCALES)
+            return search(lambda scale: self._score(self._esn.ridge_, scale, advance), SCALES)
 
     def calibrate(self, scale: float, steps: Steps) -> Array:
-        """Factors (20,) of the deviations, with process noise of this scale."""
-        ridge = self._esn.ridge
+        """Factors (50,) of the deviations, with process noise of this scale."""
+        ridge = self._esn.ridge_
         todo = len(self._others) + (0 if (ridge, scale) in self._tried else len(self._few))
         with steps.step("calibrating", todo, "forecasts") as advance:
             both = [self._errors_of_few(ridge, scale)]
             if self._others:
-                both.append(self._errors(ridge, scale, self._others))
+                both.append(self._errors(ridge, scale, self._others, self.leads))
             advance(len(self._others))
-        return factors(*(np.concatenate(part) for part in zip(*both, strict=True)))
+        longest = max(wrong.shape[1] for wrong, _ in both)
+        return factors(*(np.concatenate([_longer(one, longest) for one in part]) for part in zip(*both, strict=True)))
 
-    def _score(self, ridge: float, scale: float, advance: Callable[[int], None]) -> Array:
+    def _score(self, ridge: Ridge, scale: float, advance: Callable[[int], None]) -> Array:
         wrong, std = self._errors_of_few(ridge, scale)
         advance(len(self._few))
         return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
 
-    def _errors_of_few(self, ridge: float, scale: float) -> tuple[Array, Array]:
+    def _errors_of_few(self, ridge: Ridge, scale: float) -> tuple[Array, Array]:
         """Every third forecast is enough to compare by, and is not made again to calibrate by."""
         if (ridge, scale) not in self._tried:
-            self._tried[ridge, scale] = self._errors(ridge, scale, self._few)
+            self._tried[ridge, scale] = self._errors(ridge, scale, self._few, min(self.leads, _LEADS_TO_CHOOSE))
         return self._tried[ridge, scale]
 
-    def _errors(self, ridge: float, scale: float, origins: list[Origin]) -> tuple[Array, Array]:
+    def _errors(self, ridge: Ridge, scale: float, origins: list[Origin], leads: int) -> tuple[Array, Array]:
         """Errors and deviations (origins, leads, d)."""
         model = train(self._esn, self._dynamics, self._driven, ridge)
-        d, leads, longest = self._dynamics.n_columns, self.leads, FILTERED + self._context.washout
+        d, longest = self._dynamics.n_columns, FILTERED + self._context.washout
         known = [
             Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:]) for s, k in origins
         ]
         mean, std = forecast_all(self._loop_of(model, scale), self._context, known)
         return np.stack([s.y[k + 1 : k + 1 + leads] for s, k in origins]) - mean, std
+
+
+def _longer(values: Array, leads: int) -> Array:
+    """(origins, leads, d), NaN where they end earlier."""
+    return np.pad(values, ((0, 0), (0, leads - values.shape[1]), (0, 0)), constant_values=np.nan)
 
 
 def fit_network(
@@ -126,16 +137,20 @@ def fit_network(
     *,
     choose_ridge: bool,
     calibrate: bool,
+    input_noise: float = 0.0,
 ) -> tuple[ErrorModel, Array]:
-    """Fit the network and choose what is to be chosen by forecasts into held-back rows; how it errs, and its calibration (20,).
+    """Fit the network and choose what is to be chosen by forecasts into held-back rows; how it errs, and its calibration (50,).
 
     With ``choose_ridge``, the network is then what one that was given this ridge would be.
     """
-    rows = np.vstack([s.z for s in segments]), np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]
+    learnt = noisy(segments, dynamics, input_noise)
+    rows = np.vstack([s.z for s in learnt]), np.vstack([s.targets for s in learnt]), [len(s.z) for s in learnt]
     esn.fit_in_steps(*rows, steps)
     auto = esn.process_noise == "auto"
-    validation = Validation(esn, dynamics, segments, loop_of, context_of) if choose_ridge or calibrate or auto else None
-    if choose_ridge and validation and validation.origins and (ridge := validation.choose_ridge(steps)) != esn.ridge:
+    validation = (
+        Validation(esn, dynamics, segments, loop_of, context_of, input_noise) if choose_ridge or calibrate or auto else None
+    )
+    if choose_ridge and validation and validation.origins and (ridge := validation.choose_ridge(steps)) != esn.ridge_:
         esn.set_params(ridge=ridge).fit_in_steps(*rows, steps)
         validation = Validation(esn, dynamics, segments, loop_of, context_of)
     with steps.step("learning the errors"):

@@ -13,14 +13,14 @@ from pesn.forecasting.dataset import Segment, drop_short
 from pesn.learning.error_model import learn_errors
 from pesn.readout.factor import Factor
 from pesn.readout.gram import Gram
-from pesn.readout.ridge import Readout, Ridge, least_squares, predict, solve
+from pesn.readout.ridge import Readout, least_squares, predict, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.reservoir.sequences import blocks
 
-__all__ = ["Driven", "Trained", "drive", "one_step_errors", "to_learn_from", "train"]
+__all__ = ["Driven", "Trained", "drive", "noisy", "one_step_errors", "to_learn_from", "train"]
 
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
 
@@ -52,6 +52,18 @@ def to_learn_from(segments: list[Segment], washout: Washout, width: Array, lags:
     return [s._replace(targets=s.targets / std) for s in kept], std
 
 
+def noisy(segments: list[Segment], dynamics: Dynamics, noise: float, seed: int = 0) -> list[Segment]:
+    """With noise on the columns of y in the inputs, in deviations, and targets that lead back to the rows without it."""
+    if not noise:
+        return segments
+    rng, d, found = np.random.default_rng(seed), dynamics.n_columns, []
+    for s in segments:
+        away = noise * rng.standard_normal((len(s.z), d))
+        targets = s.targets - away[:, dynamics.learned] / dynamics.scale if dynamics.change else s.targets
+        found.append(s._replace(z=np.hstack([s.z[:, :d] + away, s.z[:, d:]]), targets=targets))
+    return found
+
+
 class Driven(NamedTuple):
     """A reservoir driven by segments of rows: least squares ready for any ridge, features, and what is known of starts."""
 
@@ -61,25 +73,29 @@ class Driven(NamedTuple):
     start: Start
 
 
-def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment]) -> Driven:
-    """A fitted network's reservoir, driven by these rows alone."""
+def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], input_noise: float = 0.0) -> Driven:
+    """A fitted network's reservoir, driven by these rows alone; the readout learns from them with noise on y in the inputs."""
     reservoir, d = esn.reservoir_, esn.reservoir_.n_inputs
-    sums = least_squares(esn.features.size(d, reservoir.n_units), len(dynamics.learned), esn.ridge)
+    penalty = esn.features.penalty(esn.ridge_, d, reservoir.n_units)
+    sums = least_squares(esn.features.size(d, reservoir.n_units), len(dynamics.learned), penalty)
     kept: list[tuple[Array, Array, int]] = []
     rows = []
-    for segment in segments:
+    for segment, learnt in zip(segments, noisy(segments, dynamics, input_noise), strict=True):
         states, _, _ = run(reservoir, segment.z, feedback=segment.targets)
         b, washed = esn.features(segment.z, states), max(min(esn.washout_, len(states) // 2), esn.features.lags)
+        learnt_b = b
+        if input_noise:
+            learnt_b = esn.features(learnt.z, run(reservoir, learnt.z, feedback=learnt.targets)[0])
         if washed < len(b):
-            sums.add(b[washed:], segment.targets[washed:])
+            sums.add(learnt_b[washed:], learnt.targets[washed:])
         kept.append((segment.z, esn.features.remembered(b, d), washed))
         rows.append(b)
     return Driven(segments, rows, sums, learn_start(kept))
 
 
-def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridge) -> Trained:
+def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: float | tuple[float, float]) -> Trained:
     """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
-    readout = solve(driven.sums, ridge)
+    readout = solve(driven.sums, esn.features.penalty(ridge, esn.reservoir_.n_inputs, esn.reservoir_.n_units))
     residuals = [
         _errors(readout, dynamics, segment, b, slice(0, len(b)))
         for segment, b in zip(driven.segments, driven.features, strict=True)

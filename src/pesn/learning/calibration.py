@@ -17,10 +17,10 @@ from pesn._support.types import Array
 
 __all__ = ["LEADS", "RIDGES", "SCALES", "by_lead", "factors", "search"]
 
-LEADS = 20  # steps ahead by which forecasts are judged
+LEADS = 50  # steps ahead by which forecasts are judged
 SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of process noise that are tried
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # that are tried
-_KNOTS = np.array([1, 2, 3, 5, 8, 13, LEADS])
+_KNOTS = np.array([1, 2, 3, 5, 8, 13, 20, 32, LEADS])
 _PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
 
 
@@ -42,7 +42,7 @@ def search(score: Callable[[float], Array], values: Sequence[float]) -> float:
 
 
 def factors(wrong: Array, std: Array) -> Array:
-    """Factors (20,) for deviations 1 … 20 steps ahead, from errors and deviations (origins, leads, d) of past forecasts.
+    """Factors (50,) for deviations 1 … 50 steps ahead, from errors and deviations (origins, leads, d) of past forecasts.
 
     The larger of what makes the mean square of error over deviation 1 and what makes the 95 % interval cover 95 %; pooled over
     columns and neighbouring leads, and drawn to 1 as if ten forecasts more had been right; forty where that is to narrow them,
@@ -74,4 +74,4 @@ def by_lead(calibration: Array, horizon: int) -> Array:
     >>> by_lead(np.arange(1.0, 21.0), 22).tolist()[-4:]
     [19.0, 20.0, 20.0, 20.0]
     """
-    return calibration[np.minimum(np.arange(horizon), LEADS - 1)]
+    return calibration[np.minimum(np.arange(horizon), len(calibration) - 1)]

@@ -10,7 +10,7 @@ from pesn._support.types import Array
 from pesn.learning.backtest import rolling_origins
 from pesn.learning.calibration import LEADS, SCALES, search
 from pesn.metrics import crps_gaussian
-from pesn.readout.ridge import least_squares, solve
+from pesn.readout.ridge import Penalty, least_squares, solve
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.open_loop import OpenLoop
@@ -41,7 +41,7 @@ def process_noise(given: Start | None, scale: float, noise: float, n_units: int)
     return Noise(root, np.full(n, noise**2))
 
 
-def search_open_loop(loop: OpenLoop, start: Start, noise: float, z: Array, targets: Array, ridge: float, washout: int) -> float:
+def search_open_loop(loop: OpenLoop, start: Start, noise: float, z: Array, targets: Array, ridge: Penalty, washout: int) -> float:
     """The scale with the best CRPS of free runs over 20 rows, started in the last fifth, of a readout fitted to the rest."""
     n, first = len(z), len(z) - len(z) // 5
     if n - first < 2 * LEADS or first - washout < 2:

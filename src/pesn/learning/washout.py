@@ -7,7 +7,7 @@ import numpy as np
 from pesn._support.types import Array
 from pesn.learning.process_noise import form_of
 from pesn.readout.features import Features
-from pesn.readout.ridge import least_squares, solve
+from pesn.readout.ridge import Penalty, least_squares, solve
 from pesn.reservoir.drive import run
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.weights import Reservoir
@@ -17,7 +17,7 @@ __all__ = ["find_washout"]
 
 
 def find_washout(
-    reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: float, tolerance: float = 1e-3,
+    reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: Penalty, tolerance: float = 1e-3,
     features: Features = Features(),
 ) -> int:  # fmt: skip
     """Rows until the start moves the outputs by less than ``tolerance`` of the targets' deviation.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from types import UnionType
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from pesn.persistence.audit import MODELS
 
@@ -55,4 +55,6 @@ def _annotated(kind: type) -> dict[str, tuple[type, ...]]:
 def _types(hint: Any) -> tuple[type, ...]:
     if get_origin(hint) in (Union, UnionType):
         return tuple(one for part in get_args(hint) for one in _types(part))
+    if get_origin(hint) is Literal:
+        return tuple({type(value) for value in get_args(hint)})
     return (get_origin(hint) or hint,)

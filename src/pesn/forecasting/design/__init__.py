@@ -1,0 +1,30 @@
+"""The automatic design: reservoir, features and ridges, chosen by closed loops into rows that were held out."""
+
+from __future__ import annotations
+
+from pesn._support.progress import Steps
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.dataset import Segment, train_validation_split
+from pesn.forecasting.design.candidates import Candidate, Design
+from pesn.forecasting.design.search import LEAST_LEADS, LEAST_ROWS, Problem, search
+from pesn.reservoir.closed_loop import Dynamics
+from pesn.statespace.guard import Bounds
+
+__all__ = ["Candidate", "Design", "choose_design", "designed"]
+
+
+def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
+    """The design for these rows; None where they are too few to choose by.
+
+    The last fifth takes no part: what has chosen the design would call its errors too small.
+    """
+    seen, _ = train_validation_split(segments, 2)
+    problem = Problem([s for s in seen if len(s.z) > 1], dynamics, bounds)
+    return search(problem, steps) if problem.n_rows >= LEAST_ROWS and problem.leads >= LEAST_LEADS else None
+
+
+def designed(design: Design | None, n_inputs: int) -> ProbabilisticESN:
+    """The network of a design; without one, a reservoir of 100 units with memory."""
+    if design is None:
+        return ProbabilisticESN(washout="auto", random_state=0)
+    return ProbabilisticESN(**design.candidate.network(n_inputs), washout="auto", process_noise=0.0, random_state=design.seed)
