@@ -186,6 +186,8 @@ class ClosedLoop:
         C[:, at["y"]], C[:, at["inputs"]] = r.W_in[:, :d], r.W_in[:, d:]
         if at["output"].stop > at["output"].start:
             C[:, at["output"]] = r.W_fb
+        if self.form == "none":  # nothing between the two to keep: one after the other, the units by their own kernel
+            return (*self.squares, *with_units((), r, C, at["units"], self.units, None))
         return with_units(self.squares, r, C, at["units"], self.units, self.compression)
 
     @cached_property

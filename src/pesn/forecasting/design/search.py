@@ -324,16 +324,22 @@ def _best(
 ) -> tuple[float, tuple[float, float]]:
     """The lowest score, and which of the ridges it is of; ``stable``: loops that start a little away must not leave."""
     features, d, n = candidate.features, network.problem.n_inputs, network.reservoir.n_units
-    scores = []
+    scores, readouts = [], {}
     for fold, factor in factors.items():
         penalties = np.stack(
             [factor.n_samples * penalties_of(features.penalty(ridge, d, n), factor.n_features) for ridge in ridges]
         )
-        weights = ridge_path(factor, penalties)
+        readouts[fold] = weights = ridge_path(factor, penalties)
         value = score(network.loops(candidate, weights, origins[fold])[0])
-        if stable:
-            value = value + _LEAVING * network.loops(candidate, weights, origins[fold], _AWAY)[1].mean(axis=-1)
         scores.append(np.where(np.abs(weights).max(axis=(-2, -1)) <= _LARGEST, value, np.inf))
     mean = np.mean(scores, axis=0)
-    k = int(np.argmin(mean))
-    return float(mean[k]), ridges[k]
+    if not stable:
+        return float(mean.min()), ridges[int(np.argmin(mean))]
+    best, chosen = np.inf, int(np.argmin(mean))
+    for k in np.argsort(mean):
+        if mean[k] >= best:
+            break
+        left = [network.loops(candidate, readouts[fold][k : k + 1], origins[fold], _AWAY)[1].mean() for fold in factors]
+        if (value := float(mean[k] + _LEAVING * np.mean(left))) < best:
+            best, chosen = value, int(k)
+    return best, ridges[chosen]
