@@ -340,6 +340,6 @@ def _best(
         if mean[k] >= best:
             break
         left = [network.loops(candidate, readouts[fold][k : k + 1], origins[fold], _AWAY)[1].mean() for fold in factors]
-        if (value := float(mean[k] + _LEAVING * np.mean(left))) < best:
-            best, chosen = value, int(k)
+        if (total := float(mean[k] + _LEAVING * np.mean(left))) < best:
+            best, chosen = total, int(k)
     return best, ridges[chosen]
