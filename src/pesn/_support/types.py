@@ -29,6 +29,7 @@ __all__ = [
     "ProcessNoise",
     "RandomState",
     "Ridge",
+    "RidgeValue",
     "Rng",
     "TableLike",
     "Target",
@@ -54,6 +55,5 @@ Washout: TypeAlias = int | Literal["auto"]
 ProcessNoise: TypeAlias = float | Literal["auto"]
 NetworkCovariance: TypeAlias = Literal["full", "diagonal"]  # of the units of a feed-forward network
 MomentName: TypeAlias = Literal["surface", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]
-Ridge: TypeAlias = (
-    float | tuple[float, float] | Literal["auto"]
-)  # on all features of a readout, or on the linear ones and the others
+RidgeValue: TypeAlias = float | tuple[float, float]  # on all features of a readout, or on the linear ones and on the others
+Ridge: TypeAlias = RidgeValue | Literal["auto"]

@@ -18,7 +18,7 @@ from sklearn.metrics import r2_score
 
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
-from pesn._support.types import FloatArray, Lengths, RandomState, Ridge, TableLike, Washout
+from pesn._support.types import FloatArray, Lengths, RandomState, Ridge, RidgeValue, TableLike, Washout
 from pesn.activations import Activation
 from pesn.readout.features import Features
 from pesn.readout.ridge import Readout
@@ -67,7 +67,7 @@ class ReservoirEstimator(
     state_: State
     rls_: RLSState | None
     washout_: int
-    ridge_: float | tuple[float, float]
+    ridge_: RidgeValue
     online_predictions_: FloatArray
     _y_is_flat: bool  # outputs have the shape of y
     _to_wash: int  # rows of the washout that partial_fit has not seen yet

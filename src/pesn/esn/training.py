@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pesn._support.progress import Steps
-from pesn._support.types import ProcessNoise, Ridge, Rng, Washout
+from pesn._support.types import ProcessNoise, Ridge, RidgeValue, Rng, Washout
 from pesn.activations import get
 from pesn.esn.validation import TrainingRows
 from pesn.learning.process_noise import search_open_loop
@@ -95,7 +95,7 @@ def fit_readout(
     ridge: Ridge,
     steps: Steps,
     watch: Callable[[Array, int], None] | None = None,
-) -> tuple[Readout, State, float | tuple[float, float]]:
+) -> tuple[Readout, State, RidgeValue]:
     """The ridge regression of the targets on what the readout sees, the state after the last row, and the ridge.
 
     Parameters
@@ -137,7 +137,7 @@ def fit_readout(
         return solve(sums, penalty), state, plain_ridge(ridge)
 
 
-def plain_ridge(ridge: Ridge) -> float | tuple[float, float]:
+def plain_ridge(ridge: Ridge) -> RidgeValue:
     """A number or a pair of them, as Python's own; 1e-6 where it is "auto" and there are no rows to choose it by."""
     if isinstance(ridge, str):
         return 1e-6
@@ -180,7 +180,7 @@ def process_noise_scale(
     start: Start,
     noise: float,
     rows: TrainingRows,
-    ridge: float | tuple[float, float],
+    ridge: RidgeValue,
     washout: int,
     steps: Steps,
 ) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pesn._support.progress import Steps
-from pesn._support.types import Array
+from pesn._support.types import Array, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
@@ -20,10 +20,9 @@ from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import Start
 
-Ridge = float | tuple[float, float]
-__all__ = ["Origin", "Validation", "fit_network", "origins_in"]
+__all__ = ["LEAST_HELD_BACK", "Origin", "Validation", "fit_network", "origins_in"]
 
-_FEWEST_LEADS = 2  # that forecasts into few held-back rows are judged by
+LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
 _LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
 _LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
 
@@ -67,12 +66,12 @@ class Validation:
         context_of: Callable[[Start], ContextFilter],
         input_noise: float = 0.0,
     ) -> None:
-        seen, held = train_validation_split(segments, 2 * _FEWEST_LEADS)
+        seen, held = train_validation_split(segments, LEAST_HELD_BACK)
         self.leads = min(LEADS, max((len(s.z) // 2 for s in held), default=0))
         self.origins = origins_in([s for s in held if len(s.z) > self.leads], self.leads)
         self._few, self._others = self.origins[::3], [origin for i, origin in enumerate(self.origins) if i % 3]
         self._esn, self._dynamics, self._loop_of = esn, dynamics, loop_of
-        self._tried: dict[tuple[Ridge, float], tuple[Array, Array]] = {}
+        self._tried: dict[tuple[RidgeValue, float], tuple[Array, Array]] = {}
         if self.origins:
             self._driven = drive(esn, dynamics, seen, input_noise)
             self._context = context_of(self._driven.start)
@@ -100,18 +99,18 @@ class Validation:
         longest = max(wrong.shape[1] for wrong, _ in both)
         return factors(*(np.concatenate([_longer(one, longest) for one in part]) for part in zip(*both, strict=True)))
 
-    def _score(self, ridge: Ridge, scale: float, advance: Callable[[int], None]) -> Array:
+    def _score(self, ridge: RidgeValue, scale: float, advance: Callable[[int], None]) -> Array:
         wrong, std = self._errors_of_few(ridge, scale)
         advance(len(self._few))
         return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
 
-    def _errors_of_few(self, ridge: Ridge, scale: float) -> tuple[Array, Array]:
+    def _errors_of_few(self, ridge: RidgeValue, scale: float) -> tuple[Array, Array]:
         """Every third forecast is enough to compare by, and is not made again to calibrate by."""
         if (ridge, scale) not in self._tried:
             self._tried[ridge, scale] = self._errors(ridge, scale, self._few, min(self.leads, _LEADS_TO_CHOOSE))
         return self._tried[ridge, scale]
 
-    def _errors(self, ridge: Ridge, scale: float, origins: list[Origin], leads: int) -> tuple[Array, Array]:
+    def _errors(self, ridge: RidgeValue, scale: float, origins: list[Origin], leads: int) -> tuple[Array, Array]:
         """Errors and deviations (origins, leads, d)."""
         model = train(self._esn, self._dynamics, self._driven, ridge)
         d, longest = self._dynamics.n_columns, FILTERED + self._context.washout

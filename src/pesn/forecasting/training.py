@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pesn._support.types import Array, Washout
+from pesn._support.types import Array, RidgeValue, Washout
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
 from pesn.learning.error_model import learn_errors
@@ -93,7 +93,7 @@ def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], in
     return Driven(segments, rows, sums, learn_start(kept))
 
 
-def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: float | tuple[float, float]) -> Trained:
+def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: RidgeValue) -> Trained:
     """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
     readout = solve(driven.sums, esn.features.penalty(ridge, esn.reservoir_.n_inputs, esn.reservoir_.n_units))
     residuals = [

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pesn._support.checks import flag, whole_number
-from pesn._support.types import Array
+from pesn._support.types import Array, RidgeValue
 from pesn.statespace.cell import Cell
 from pesn.statespace.layout import Layout
 from pesn.statespace.units import SquareMoments
@@ -102,6 +102,10 @@ class Features:
         """Entries of the earlier rows."""
         return int(self.lags * n_inputs)
 
+    def n_linear(self, n_inputs: int) -> int:
+        """The constant, the row and earlier rows: the first features, under the first penalty of a pair."""
+        return 1 + n_inputs + self.n_earlier(n_inputs)
+
     def n_products(self, n_inputs: int) -> int:
         """Products of entries."""
         n = self.products * n_inputs
@@ -138,7 +142,7 @@ class Features:
         """
         return 1 + n_inputs + self.n_earlier(n_inputs) + self.n_products(n_inputs) + n_units
 
-    def penalty(self, ridge: float | tuple[float, float], n_inputs: int, n_units: int) -> float | Array:
+    def penalty(self, ridge: RidgeValue, n_inputs: int, n_units: int) -> float | Array:
         """What a ridge means for each of the features.
 
         Parameters
@@ -156,7 +160,7 @@ class Features:
         if not isinstance(ridge, tuple):
             return ridge
         result = np.full(self.size(n_inputs, n_units), ridge[1])
-        result[: 1 + n_inputs + self.n_earlier(n_inputs)] = ridge[0]
+        result[: self.n_linear(n_inputs)] = ridge[0]
         return result
 
     # ---------------------------------------------------------------- rows of numbers

@@ -377,6 +377,8 @@ def _floored(S: Array, n: int) -> Array:
     Where features vary with each other alone, A⁻¹ is large across all that was ever seen. A covariance that is off by a
     thousandth of its size, as every closure's is, would see nothing but that.
     """
+    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # it bounds the norm below, and costs no product of matrices
+        return S
     M = S.T @ S
     if np.linalg.norm(M) * _SMALL * n <= 1.0:
         return S

@@ -7,6 +7,7 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, train_validation_split
 from pesn.forecasting.design.candidates import Candidate, Design
 from pesn.forecasting.design.search import LEAST_LEADS, LEAST_ROWS, Problem, search
+from pesn.forecasting.selection import LEAST_HELD_BACK
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.statespace.guard import Bounds
 
@@ -18,7 +19,7 @@ def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, s
 
     The last fifth takes no part: what has chosen the design would call its errors too small.
     """
-    seen, _ = train_validation_split(segments, 2)
+    seen, _ = train_validation_split(segments, LEAST_HELD_BACK)
     problem = Problem([s for s in seen if len(s.z) > 1], dynamics, bounds)
     return search(problem, steps) if problem.n_rows >= LEAST_ROWS and problem.leads >= LEAST_LEADS else None
 

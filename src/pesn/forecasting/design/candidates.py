@@ -70,10 +70,6 @@ class Candidate:
         """Of the readout."""
         return Features(self.lags, self.products, self.kind != "none")
 
-    def n_linear(self, n_inputs: int) -> int:
-        """The features under the first of the two penalties, the intercept among them."""
-        return 1 + (self.lags + 1) * n_inputs
-
     def network(self, n_inputs: int) -> dict[str, Any]:
         """The parameters of a :class:`pesn.ProbabilisticESN` of this design."""
         parameters: dict[str, Any] = {"features": self.features, "ridge": self.ridge}

@@ -22,6 +22,7 @@ from pesn.forecasting.dataset import Segment
 from pesn.forecasting.design.candidates import KINDS, Candidate, Design, maps_for, shortlist
 from pesn.forecasting.training import noisy
 from pesn.learning.backtest import rolling_origins
+from pesn.learning.calibration import LEADS
 from pesn.readout.factor import Factor, ridge_path
 from pesn.readout.ridge import Readout, penalties_of
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
@@ -32,7 +33,6 @@ from pesn.statespace.guard import Bounds
 
 __all__ = ["LEAST_LEADS", "LEAST_ROWS", "Problem", "search"]
 
-LEADS = 50  # steps ahead that loops are judged by
 LEAST_ROWS, LEAST_LEADS = 100, 5  # fewer leave nothing to choose by
 _FOLDS = 5
 _FEW_UNITS, _FEW_ROWS, _FEW_ORIGINS = 100, 4_000, 16  # of the first rung
@@ -164,10 +164,10 @@ class Network:
         """A factor of the features of this candidate, which are among the network's own."""
         d, widest = self.problem.n_inputs, self.widest
         i, j = np.triu_indices(widest.products * d)
-        linear, products = widest.n_linear(d), len(i)
+        linear, products = widest.features.n_linear(d), len(i)
         most = candidate.products * d
         columns = [
-            np.arange(candidate.n_linear(d)),
+            np.arange(candidate.features.n_linear(d)),
             linear + np.flatnonzero((i < most) & (j < most)),
             linear + products + np.arange(self.reservoir.n_units),
         ]
