@@ -3,6 +3,7 @@
 import csv
 import logging
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,3 +57,11 @@ def read_to_end():
             shown += more
 
     return read
+
+
+@pytest.fixture
+def interruptible():
+    """Processes that a test starts heed Ctrl-C, though a shell that ran the tests in the background had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

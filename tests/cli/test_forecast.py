@@ -312,6 +312,7 @@ def until_writing(process):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_nothing(call, tmp_path):
     process = started(["data.csv", "--target", "sales", "--backtest", "0"])
     until_writing(process)

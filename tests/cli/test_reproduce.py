@@ -157,6 +157,7 @@ def test_the_papers_items_judge_its_claims():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
+@pytest.mark.usefixtures("interruptible")
 def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path, read_to_end):
     import pty
 

@@ -253,6 +253,7 @@ def test_a_real_process(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("no_colour", [False, True])
 def test_on_a_terminal_a_bar_and_ctrl_c(tmp_path, no_colour, read_to_end):
     import pty
