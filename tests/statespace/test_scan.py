@@ -239,7 +239,7 @@ class Stub:
     def __init__(self, model, most=2):
         self.model, self.most, self.rows = model, most, 0
 
-    def take(self, state, inputs, input_var, clamp):
+    def take(self, state, inputs, input_var, clamp, moved):
         if not state.is_certain() or input_var is not None or clamp is not None or not inputs.shape[-2]:
             return None
         count, means = min(self.most, inputs.shape[-2]), []

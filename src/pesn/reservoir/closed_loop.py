@@ -38,6 +38,7 @@ from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_unit
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
     Cell,
+    CertainPath,
     Compression,
     Draws,
     Emission,
@@ -168,9 +169,12 @@ class ClosedLoop:
         K, k, _ = self.step
         noise = LeverageNoise(self) if {"noise", "weights"} & set(self.parts) else None
         process = self.process_noise if "state" in self.parts else None
+        at, fast = self.layout, None
+        if self.form == "none":
+            fast = CertainPath(self.cells, K, k, at["inputs"], at["y"], self.guard)
         return StateSpaceModel(
-            self.cells, K, k, self.layout["inputs"], self.layout["y"],
-            None if process is None else process.after(self.layout["units"].start - self.carried), noise, self.guard,
+            self.cells, K, k, at["inputs"], at["y"],
+            None if process is None else process.after(at["units"].start - self.carried), noise, self.guard, fast=fast,
         )  # fmt: skip
 
     @cached_property

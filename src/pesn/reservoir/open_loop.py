@@ -182,10 +182,12 @@ class OpenLoop:
 
     # ---------------------------------------------------------------- compiled
 
-    def take(self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None) -> Path | None:
+    def take(
+        self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
+    ) -> Path | None:
         """Rows that nothing makes uncertain, to the bit those of the deterministic network; or variances alone."""
         n = inputs.shape[-2]
-        if state.mean.ndim > 1 or not n:
+        if moved or state.mean.ndim > 1 or not n:
             return None
         certain = n if input_var is None or not input_var.any() else int(np.argmax(input_var.any(axis=1)))
         if self.process_noise is None and certain and state.is_certain():

@@ -20,6 +20,7 @@ from pesn._support.types import Array
 from pesn.linalg import outer
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.certain import Certain
+from pesn.statespace.certain_path import CertainPath
 from pesn.statespace.dense import Dense
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Draws, Ensemble
@@ -37,6 +38,7 @@ __all__ = [
     "ActivationMoments",
     "Cell",
     "Certain",
+    "CertainPath",
     "Compression",
     "Dense",
     "Diagonal",

@@ -48,6 +48,13 @@ class Bounds:
         reach = np.maximum(self.high - self.low, _WIDEST * self.width)
         return self.low - reach, self.high + reach, _WIDEST * self.width
 
+    def edges_of_means(self) -> tuple[Array, Array, Array, Array]:
+        """Of y without a deviation: least and largest mean, beyond which it has left, and between which it is brought back."""
+        least, most, _ = self._edges
+        added = self.widen * self.width
+        least, most = np.where(self.kinematic, -np.inf, least), np.where(self.kinematic, np.inf, most)
+        return least, most, self.low - added, self.high + added
+
     def __call__(
         self, state: GaussianState, before: Array, observed: bool = False
     ) -> tuple[GaussianState, Array, npt.NDArray[np.bool_]]:

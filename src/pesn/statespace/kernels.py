@@ -17,12 +17,14 @@ from pesn.moments.mehler import mirror
 from pesn.moments.special import tanh
 
 __all__ = [
+    "SIDE_BY_SIDE",
     "affine_dense",
     "enter_dense",
     "enter_members",
     "move_cross",
     "move_dense",
     "move_members",
+    "row_times_16",
     "sparse_times",
     "symmetrize_psd",
 ]
@@ -78,7 +80,7 @@ def _row_times(n: int) -> Any:
     return plainly if numba.config.DISABLE_JIT else compiled
 
 
-_row_times_32, _row_times_16, _row_times_8, _row_times_1 = (_row_times(n) for n in (32, 16, 8, 1))
+_row_times_32, row_times_16, _row_times_8, _row_times_1 = (_row_times(n) for n in (32, 16, 8, 1))
 
 
 @jit(no_cpython_wrapper=True)
@@ -91,7 +93,7 @@ def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array
             _row_times_32(indices, data, start, stop, x, column, out, i)
             column += 32
         if column + 16 <= width:
-            _row_times_16(indices, data, start, stop, x, column, out, i)
+            row_times_16(indices, data, start, stop, x, column, out, i)
             column += 16
         if column + 8 <= width:
             _row_times_8(indices, data, start, stop, x, column, out, i)
@@ -127,27 +129,27 @@ def _mend_upper(cov: Array, var: Array) -> None:
     mirror(cov)
 
 
-_SIDE_BY_SIDE = 16  # members whose entries stand beside each other in a product: they stay in the cache, and nothing is gathered
+SIDE_BY_SIDE = 16  # members whose entries stand beside each other in a product: they stay in the cache, and nothing is gathered
 
 
 @jit(**INLINE)
 def _enter(indptr: Array, indices: Array, data: Array, x: Array, first: int, these: Array, into: Array) -> None:
     """Into (r, 16) = A ``these``, the members (n, 16) of x (M, n) from ``first`` on, the last of them again where they end."""
-    for m in range(_SIDE_BY_SIDE):
+    for m in range(SIDE_BY_SIDE):
         one = x[min(first + m, x.shape[0] - 1)]
         for j in range(one.size):
             these[j, m] = one[j]
     for i in range(indptr.size - 1):
-        _row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
+        row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
 
 
 @jit()
 def enter_members(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
     """Out (M, r) = A x of each member x (M, n)."""
-    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((out.shape[1], _SIDE_BY_SIDE))
-    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
+    these, into = np.empty((x.shape[1], SIDE_BY_SIDE)), np.empty((out.shape[1], SIDE_BY_SIDE))
+    for first in range(0, x.shape[0], SIDE_BY_SIDE):
         _enter(indptr, indices, data, x, first, these, into)
-        for m in range(min(_SIDE_BY_SIDE, x.shape[0] - first)):
+        for m in range(min(SIDE_BY_SIDE, x.shape[0] - first)):
             new = out[first + m]
             for i in range(new.size):
                 new[i] = into[i, m]
@@ -159,14 +161,14 @@ def move_members(
 ) -> None:  # fmt: skip
     """Out (M, n): each member x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``."""
     rows, keep = bias.size, 1.0 - leak
-    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((rows, _SIDE_BY_SIDE))
-    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
+    these, into = np.empty((x.shape[1], SIDE_BY_SIDE)), np.empty((rows, SIDE_BY_SIDE))
+    for first in range(0, x.shape[0], SIDE_BY_SIDE):
         _enter(indptr, indices, data, x, first, these, into)
         for i in range(rows):
             now, unit, b = these[start + i], into[i], bias[i]
-            for m in range(_SIDE_BY_SIDE):
+            for m in range(SIDE_BY_SIDE):
                 now[m] = keep * now[m] + leak * tanh(unit[m] + b)
-        for m in range(min(_SIDE_BY_SIDE, x.shape[0] - first)):
+        for m in range(min(SIDE_BY_SIDE, x.shape[0] - first)):
             new = out[first + m]
             for j in range(new.size):
                 new[j] = these[j, m]

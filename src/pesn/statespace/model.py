@@ -63,8 +63,13 @@ class StepInfo(NamedTuple):
 class FastPath(Protocol):
     """A compiled loop over rows that need no covariance."""
 
-    def take(self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None) -> Any:
-        """As many of the first rows as it serves, as a :class:`pesn.statespace.Path`; None where it serves none."""
+    def take(
+        self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
+    ) -> Any:  # fmt: skip
+        """As many of the first rows as it serves, as a :class:`pesn.statespace.Path`; None where it serves none.
+
+        ``moved``: the first row's inputs are in the state already, and its cells have moved.
+        """
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,7 +78,7 @@ def rollout(
     while row < steps or not paths:
         left: list[Any] = [None if a is None else a[..., row:, :] for a in (inputs, input_var, observations, clamp)]
         noise = None if observation_cov is None else observation_cov[..., row:, :, :]
-        path = None if fast is None or moved else fast.take(state, left[0], left[1], clamp=left[3])
+        path = None if fast is None else fast.take(state, left[0], left[1], clamp=left[3], moved=moved)
         if path is None:
             path = _steps(
                 model, state, left[0], left[1], observations=left[2], observation_cov=noise, clamp=left[3], moved=moved,

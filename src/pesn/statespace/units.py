@@ -11,7 +11,7 @@ from pesn.activations import Activation
 from pesn.moments import MomentMethod
 from pesn.moments.spline import Mesh
 
-__all__ = ["ActivationMoments", "SquareMoments", "UnitMoments"]
+__all__ = ["REACH", "ActivationMoments", "SquareMoments", "UnitMoments"]
 
 
 class UnitMoments(Protocol):
@@ -71,7 +71,7 @@ class ActivationMoments:
         return linear_and_rest(self.record, mean, cov)
 
 
-_REACH = 1e25  # beyond, a square stays where it is: in a loop that diverges its variance, and what is made of it, is a number
+REACH = 1e25  # beyond, a square stays where it is: in a loop that diverges its variance, and what is made of it, is a number
 
 
 class SquareMoments:
@@ -83,7 +83,7 @@ class SquareMoments:
         return np.square(_near(x))
 
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
-        square, var = np.square(_near(mean)), np.minimum(var, _REACH**2)
+        square, var = np.square(_near(mean)), np.minimum(var, REACH**2)
         return square + var, 4.0 * square * var + 2.0 * np.square(var)
 
     def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
@@ -93,8 +93,8 @@ class SquareMoments:
         return self.gain(mean, var), np.full(np.shape(mean), 2.0)
 
     def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
-        return 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(_REACH**2), _REACH**2))
+        return 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(REACH**2), REACH**2))
 
 
 def _near(x: Array) -> Array:
-    return np.clip(x, -_REACH, _REACH)
+    return np.clip(x, -REACH, REACH)

@@ -1,0 +1,84 @@
+"""The compiled loop of means goes where one step after the other goes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pesn.activations import get
+from pesn.statespace import ActivationMoments, Cell, CertainPath, SquareMoments, StateSpaceModel, init, rollout
+from pesn.statespace.guard import Bounds
+
+
+def _model(rng, readouts=(), guard=None, size=0.3, activation="tanh"):
+    """y (2,), an input, a square of their sums, six units."""
+    squares = Cell(slice(3, 4), sparse.csr_array([[1.0, 0.5, 0.0] + 7 * [0.0]]), np.zeros(1), 1.0, SquareMoments())
+    enter = sparse.random_array((6, 10), density=0.5, rng=rng, data_sampler=rng.standard_normal)
+    units = Cell(slice(4, 10), enter, rng.normal(size=6), 0.7, ActivationMoments(get(activation)))
+    K, k = size * rng.normal(size=(*readouts, 4, 10)), rng.normal(size=(*readouts, 4))
+    K[..., 2:4, :] = k[..., 2:4] = 0.0  # the input and the square are made anew
+    return StateSpaceModel((squares, units), K, k, slice(2, 3), slice(0, 2), guard=guard)
+
+
+def _compiled(model):
+    path = CertainPath(model.cells, model.K, model.k, model.inputs, model.outputs, model.guard)
+    return replace(model, fast=path)
+
+
+def _bounds(kinematic=False, widen=False):
+    return Bounds(np.zeros(2), np.ones(2), np.full(2, -1.5), np.full(2, 1.5), np.array([False, kinematic]), widen)
+
+
+def _assert_same(model, state, inputs, moved=False, served=True):
+    slow, fast = (rollout(one, state, inputs, moved=moved) for one in (model, _compiled(model)))
+    assert served == (_compiled(model).fast.take(state, inputs, None, None, moved) is not None)
+    np.testing.assert_allclose(fast.mean, slow.mean, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(fast.state.mean, slow.state.mean, rtol=1e-11, atol=1e-11)
+    np.testing.assert_array_equal(fast.left, slow.left)
+    assert fast.cov.shape == slow.cov.shape
+    assert fast.parts.keys() == slow.parts.keys()
+    return fast
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(("readouts", "batch"), [((), ()), ((), (3,)), ((), (2, 9)), ((5, 1), (5, 12)), ((3, 1), (3, 33))])
+def test_rows_of_any_batch_are_those_of_single_steps(readouts, batch, moved):
+    rng = np.random.default_rng(0)
+    state = init("none", 3, rng.normal(size=(*batch, 7)), np.zeros((0, 7)))
+    _assert_same(_model(rng, readouts), state, rng.normal(size=(*batch, 8, 1)), moved)
+
+
+@pytest.mark.parametrize("kinematic", [False, True])
+@pytest.mark.parametrize("widen", [False, True])
+def test_a_mean_that_leaves_is_brought_back_to_where_single_steps_bring_it(kinematic, widen):
+    rng = np.random.default_rng(1)
+    model = _model(rng, (4, 1), _bounds(kinematic, widen), size=1.0)
+    state = init("none", 3, rng.normal(size=(4, 20, 7)), np.zeros((0, 7)))
+    path = _assert_same(model, state, rng.normal(size=(4, 20, 5, 1)))
+    assert path.left[..., 0].any()
+    assert not path.left.all()
+    assert path.left[..., 1].any() != kinematic
+
+
+def test_a_loop_that_diverges_stops_where_single_steps_do():
+    rng = np.random.default_rng(2)
+    state = init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
+    path = _assert_same(_model(rng, size=1e60), state, np.zeros((20, 1)))
+    assert np.isfinite(path.mean).all()
+
+
+def test_what_is_not_compiled_goes_step_by_step():
+    rng = np.random.default_rng(3)
+    inputs, state = rng.normal(size=(5, 1)), init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
+    _assert_same(_model(rng, activation="relu"), state, inputs, served=False)
+    model = _compiled(_model(rng))
+    assert model.fast.take(state, inputs, np.ones((5, 1)), None) is None
+    assert model.fast.take(state, inputs, None, np.zeros((5, 2))) is None
+    assert model.fast.take(init("full", 3, rng.normal(size=7), np.zeros((0, 7))), inputs, None, None) is None
+
+
+def test_no_rows_leave_the_state_as_it_is():
+    rng = np.random.default_rng(4)
+    state = init("none", 3, rng.normal(size=(2, 7)), np.zeros((0, 7)))
+    _assert_same(_model(rng), state, np.zeros((2, 0, 1)), served=False)
