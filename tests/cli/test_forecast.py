@@ -47,6 +47,7 @@ def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     few = [Recipe(difference=1, ridge=1.0, n_units=10), Recipe(difference=1, harmonics=2, n_units=10)]
     monkeypatch.setattr(choosing, "candidates", lambda y, season: [few[0]] if season.rows == 1 else few)
+    monkeypatch.setattr(choosing, "_ORIGINS", 4)  # nothing here hangs on how well a recipe is judged
     write(tmp_path / "data.csv", rows())
     return lambda *arguments: CliRunner().invoke(cli.app, ["forecast", *map(str, arguments)])
 
@@ -299,7 +300,8 @@ def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(ca
 def started(arguments):
     """The command in a process of its own, which hangs while it writes."""
     code = HANG + "from pesn import cli; from pesn.series import choosing; from pesn.series.model import Recipe\n"
-    code += "choosing.candidates = lambda y, season: [Recipe(difference=1, ridge=1.0, n_units=10)]; cli.main()"
+    code += "choosing.candidates = lambda y, season: [Recipe(difference=1, ridge=1.0, n_units=10)]; choosing._ORIGINS = 4\n"
+    code += "cli.main()"
     words = [sys.executable, "-c", code, "forecast", *arguments]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -28,6 +28,7 @@ def shift(rng, t):
 def test_judging_changes_nothing(tmp_path, monkeypatch, make):
     few = [Recipe(difference=1, ridge=3.0, n_units=8), Recipe(n_units=8, ridge=0.1), Recipe(difference=1, n_units=12)]
     monkeypatch.setattr(choosing, "candidates", lambda y, season: few)
+    monkeypatch.setattr(choosing, "_ORIGINS", 8)
     frame = pd.DataFrame(make(np.random.default_rng(0), np.arange(80.0)))
     frame.to_csv(tmp_path / "a.csv", index=False)
     outcomes = [run(Request(tmp_path / "a.csv", horizon=4, backtest=count)) for count in (6, 0)]

@@ -146,7 +146,8 @@ def test_origins_leave_room_on_both_sides(count):
     assert not len(origins(30, 29, 5))
 
 
-def test_trend_and_season_are_learnt_by_what_is_chosen():
+def test_trend_and_season_are_learnt_by_what_is_chosen(monkeypatch):
+    monkeypatch.setattr("pesn.series.choosing._ORIGINS", 8)
     rng, t = np.random.default_rng(0), np.arange(240.0)[:, None]
     y = 0.05 * t + 2.0 * np.sin(2 * np.pi * t / 12) + 0.2 * rng.normal(size=t.shape)
     season = Season(12, 12.0)

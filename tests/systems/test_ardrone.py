@@ -81,15 +81,15 @@ def test_the_pilots_hand_is_the_recordings(recording):
 
 def test_the_pilot_stays_in_its_airspace():
     for mode in ("gazebo", "rotors"):
-        flights = simulate(runs=6, steps=3000, rng=1, mode=mode)
+        flights = simulate(runs=6, steps=5001, rng=1, mode=mode)  # of so many rows, compiled
         position = flights.states[:, :3]
         assert np.abs(position[:, :2]).max() < 11.0
         assert position[:, 2].min() > 1.5
         assert position[:, 2].max() < 8.5
         assert np.abs(position[:, :2]).max() > 4.0
         assert (flights.inputs.std(axis=0) > [0.4, 0.4, 0.1, 0.3]).all()
-    low = simulate(runs=4, steps=800, initial_state=hovering(1.0), rng=1)  # it climbs first
-    assert (low.states.reshape(4, 800, 12)[:, -1, 2] > 2.0).all()
+    low = simulate(runs=4, steps=400, initial_state=hovering(1.0), rng=1)  # it climbs first
+    assert (low.states.reshape(4, 400, 12)[:, -1, 2] > 2.0).all()
 
 
 # A twin, as one would write it
@@ -301,7 +301,7 @@ def test_drag_balances_thrust():
 
 def test_wind_moves_it():
     calm, windy, storm = (
-        simulate(steady([0, 0, 0, 0], 300), runs=8, command_noise=False, mode="rotors", wind=wind, rng=0).states[:, :2]
+        simulate(steady([0, 0, 0, 0], 150), runs=8, command_noise=False, mode="rotors", wind=wind, rng=0).states[:, :2]
         for wind in (0.0, 1.0, 3.0)
     )
     assert np.abs(calm).max() < 1e-9
@@ -323,11 +323,11 @@ def test_wind_is_coloured():
 @pytest.mark.parametrize("mode", ["gazebo", "rotors"])
 def test_both_engines_fly_alike(mode):
     """More than 5,000 rows are compiled; draws do not depend on the number of rows."""
-    plain = simulate(runs=2, steps=1000, rng=7, mode=mode)
+    plain = simulate(runs=2, steps=400, rng=7, mode=mode)
     compiled = simulate(runs=2, steps=5001, rng=7, mode=mode)
     for i in (0, 1):
-        np.testing.assert_allclose(compiled[i].states[:1000], plain[i].states, atol=1e-9)
-        np.testing.assert_allclose(compiled[i].inputs[:1000], plain[i].inputs, atol=1e-9)
+        np.testing.assert_allclose(compiled[i].states[:400], plain[i].states, atol=1e-9)
+        np.testing.assert_allclose(compiled[i].inputs[:400], plain[i].inputs, atol=1e-9)
 
 
 @pytest.mark.parametrize("mode", ["gazebo", "rotors"])
