@@ -19,6 +19,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_limits
 
 import pesn
 from pesn import paper
@@ -82,7 +83,10 @@ def fakes(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(place)
     monkeypatch.setenv("FAKE_PLACE", str(place))
     monkeypatch.setattr(paper, "ITEMS", MappingProxyType({"one": "fake_one", "two": "fake_two"}))
-    yield place
+    for library in ("OMP", "OPENBLAS", "MKL"):  # threads as at a user's, here and in processes of its own
+        monkeypatch.delenv(f"{library}_NUM_THREADS", raising=False)
+    with threadpool_limits(2):
+        yield place
     for name in ("fake_one", "fake_two"):
         sys.modules.pop(name, None)
 
@@ -99,7 +103,6 @@ def numbers(folder, name="one"):
 def expected(seed=0, units=6):
     """The made-up item's numbers by the plainest way."""
     import fake_one
-    from threadpoolctl import threadpool_limits
 
     from pesn.paper.result import Settings
 
