@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.readout import Factor, Gram, solve
-from pesn.readout.factor import ridge_path
+from pesn.readout.factor import leave_out, ridge_path
 from pesn.readout.online import start_from_batch, update
 from pesn.readout.ridge import GRID, choose_ridge, least_squares, penalties_of
 
@@ -75,6 +75,30 @@ def test_parts_of_the_rows_and_of_the_features(rows):
     columns = np.array([0, 7, 2])
     expected = _all_rows(b[:, columns], y, 1e-8)
     np.testing.assert_allclose(solve(merged.only(columns), 1e-8).weights, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("held", [[3], [0, 3], [4, 1, 2], [0, 1, 2, 3, 4]])
+def test_folds_left_out_leave_the_rows_of_all_others(rows, held):
+    b, y = rows
+    folds = [_by_blocks(b[k : k + 120], y[k : k + 120]) for k in range(0, 600, 120)]
+    folds[2] = Factor(13, 2)  # which no row fell into
+    others = leave_out(folds, held)
+    assert sorted(others) == sorted(held)
+    for fold, factor in others.items():
+        there = np.concatenate([np.arange(120 * k, 120 * k + 120) for k in range(5) if k not in (fold, 2)])
+        both = np.hstack([b[there], y[there]])
+        assert factor.n_samples == len(there)
+        np.testing.assert_allclose(factor.triangle().T @ factor.triangle(), both.T @ both, atol=1e-10)
+    np.testing.assert_array_equal(folds[0].triangle(), _by_blocks(b[:120], y[:120]).triangle())
+
+
+def test_merging_loses_no_digits(rows):
+    b, y = rows
+    merged = _by_blocks(b[:300], y[:300]).merge(_by_blocks(b[300:], y[300:])).merge(Factor(13, 2))
+    assert np.abs((solve(merged, 1e-17).weights - _all_rows(b, y, 1e-17)) @ b.T).max() < 1e-11
+    again = merged.only(np.arange(13)).add(b[:5], y[:5])
+    assert (merged.n_samples, again.n_samples) == (700, 705)
+    np.testing.assert_allclose(merged.triangle().T @ merged.triangle(), np.hstack([b, y]).T @ np.hstack([b, y]), atol=1e-9)
 
 
 def test_features_that_repeat_each_other_and_fewer_rows_than_features():

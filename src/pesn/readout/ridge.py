@@ -24,7 +24,7 @@ from pesn._support.arguments import as_covariance, as_real, as_rows, check_not_n
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
 from pesn.linalg import outer, symmetric
-from pesn.readout.factor import Factor, Solution, ridge_path
+from pesn.readout.factor import Factor, Solution, leave_out, ridge_path
 from pesn.readout.gram import Gram
 
 __all__ = [
@@ -105,12 +105,8 @@ def choose_ridge(folds: Sequence[Factor], grid: Sequence[float] = GRID) -> float
     if len(folds) < 2:  # nothing to predict
         return float(grid[len(grid) // 2])
     wrong = np.zeros(len(grid))
-    for fold in folds:
-        others = Factor(fold.n_features, fold.n_targets)
-        for other in folds:
-            if other is not fold:
-                others.merge(other)
-        R, p = fold.triangle(), fold.n_features
+    for i, others in leave_out(folds, range(len(folds))).items():
+        R, p = folds[i].triangle(), others.n_features
         penalties = np.stack([others.n_samples * penalties_of(ridge, p) for ridge in grid])
         for k, weights in enumerate(ridge_path(others, penalties)):
             wrong[k] += np.sum(np.square(R[:, p:] - R[:, :p] @ weights.T))
