@@ -22,6 +22,8 @@ setup: .venv/dev ## .venv with everything that the tests need
 demo: .venv/core ## every table and figure of the paper from small samples, on a page
 	@$(BIN)/pesn reproduce --quick
 
+# Bytecode is written, whatever the environment says: pytest's own rewriting of every test file is a third of what it takes to start.
+test test-portable: export PYTHONDONTWRITEBYTECODE =
 test: .venv/dev ## every test, doctest and README example
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
