@@ -107,7 +107,7 @@ def test_uncertain_inputs_against_samples(std, feedback):
     X, y = series(600, m=2)
     options = {"feedback_scaling": feedback, "ridge": 1e-3, "initial_state": "zero", "process_noise": 0, "random_state": 0}
     esn = ProbabilisticESN(50, covariance="full", **options).fit(X[:500], y[:500])
-    mean, spread = sampled(esn, X[500:525], std, 20_000)
+    mean, spread = sampled(esn, X[500:525], std, 6_000)
     found, closed = propagated(esn, X[500:525], std)
     assert np.all(np.abs(found - mean) < 0.1 * spread)
     np.testing.assert_allclose(closed, spread, rtol=0.1)
@@ -136,7 +136,8 @@ def test_variance_of_the_diagonal_form_where_it_is_exact():
         1, leak_rate=1.0, spectral_radius=1e-8, density=1.0, random_state=0, covariance="diagonal", initial_state="zero"
     ).fit(X, y)
     rng, var = np.random.default_rng(0), 0.04
-    samples = np.stack([esn.transform(X[:5] + np.sqrt(var) * rng.standard_normal((5, 1)))[:, 0] for _ in range(4000)])
+    rows = np.tile(X[:5], (4000, 1)) + np.sqrt(var) * rng.standard_normal((20_000, 1))
+    samples = esn.transform(rows, lengths=[5] * 4000).reshape(4000, 5)
     state = esn.predict(Gaussian(X[:5], var=var), return_state=True)[1]
     np.testing.assert_allclose(state.var[0], samples[:, -1].var(), rtol=0.1)
     np.testing.assert_allclose(state.mean[0], samples[:, -1].mean(), atol=5 * samples[:, -1].std() / 4000**0.5)

@@ -49,7 +49,7 @@ def calendars(draw):
     return pd.date_range(start + hour, periods=60, freq=freq, tz=zone, name="when", unit=draw(st.sampled_from(["us", "ns"])))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(whole=calendars(), cut=st.integers(12, 48), gaps=st.sets(st.integers(2, 44), max_size=5), known=st.booleans())
 def test_what_follows_a_cut_index_is_what_did_follow(whole, cut, gaps, known):
     kept = np.array([k for k in range(cut) if k not in gaps or k in (0, cut - 1)])

@@ -33,7 +33,7 @@ def true_errors(activation, m, v, mesh):
     return np.abs(own[0] - right[0]), np.maximum(np.abs(own[1] - right[1]), np.abs(raw[1] - right[1]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     activation=st.sampled_from(CASES),
     a=st.floats(-15.0, 8.0),

@@ -133,8 +133,8 @@ def test_deeper_is_the_gaussian_closure(name):
     rng = np.random.default_rng([2, ACTIVATIONS.index(name)])
     layers = random_network([5, 20, 15, 2], name, rng)
     x = Gaussian(rng.normal(size=5), cov=random_covariance(5, 0.5, rng))
-    hidden = run(layers[:1], x.sample(200_000, rng=rng))
-    closure = Gaussian(hidden.mean(axis=0), cov=np.cov(hidden.T)).sample(200_000, rng=rng)
+    hidden = run(layers[:1], x.sample(100_000, rng=rng))
+    closure = Gaussian(hidden.mean(axis=0), cov=np.cov(hidden.T)).sample(100_000, rng=rng)
     assert np.all(errors(propagate(layers, x), run(layers[1:], closure)) <= np.array([0.02, 0.02, 0.02]))
 
 

@@ -535,11 +535,11 @@ def certificates(tmp_path, monkeypatch):
         pytest.skip("openssl makes the certificates: apt-get install openssl")
 
     def make(name):
-        place = tmp_path / name
+        place, key = tmp_path / name, "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
         place.mkdir()
         for command in (
-            "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=authority -keyout ca-key.pem -out ca.pem",
-            "req -newkey rsa:2048 -nodes -subj /CN=one -keyout key.pem -out request.pem",
+            f"req -x509 {key} -days 1 -subj /CN=authority -keyout ca-key.pem -out ca.pem",
+            f"req {key} -subj /CN=one -keyout key.pem -out request.pem",
             "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 1 -out cert.pem",
         ):
             subprocess.run(["openssl", *command.split()], cwd=place, check=True, capture_output=True)
