@@ -1,210 +1,287 @@
 """How sharp forecasts are, and how honest, with nothing tuned: chaotic systems and robots, with rivals in the same run.
 
-    python benchmarks/sharp.py [SET …] [--noise 0 0.01] [--seeds 3] [--origins 20] [--data FOLDER] [--rivals] [--write]
+    python benchmarks/sharp.py [SET …] --data FOLDER --rivals --jobs 2 --keep FILE [--write]
 
-A set is a system of sharp_sets.py, one of dysts (``pip install dysts``), or a robot; without any, all of pesn's own.
+A set is a system or a robot of sharp_sets.py, a system of dysts (``pip install dysts``), or "dysts-first" or "dysts-second", ten
+of those. Without any: all of pesn's own systems, dysts-first where dysts is installed, the cart pole, and the measured robots
+where ``--data`` says where they are. ``--keep`` holds every result as a line of JSON: a run that was interrupted goes on where it
+stopped, and the table is made of what is there. Begin another file after a change of the code.
 
-- valid: steps until the root mean square over columns of error ÷ deviation exceeds 0.4, in Lyapunov times, 18 of them at most;
-  where none is known, the share of 300 steps that is valid, for robots of 50.
-- CRPS ÷ deviation, and the share inside 95 % intervals, 1, 5, 20 and 50 steps ahead. "±" is the standard deviation over seeds.
+- 3,000 rows of a chaotic system to learn from, 20 forecasts into the 12,000 after them, each from 200 rows. Noise, in units of
+  each column's deviation, is on all rows: on those that are learnt from, on contexts, and on those that forecasts are compared
+  with. So 1 % leaves no CRPS below 0.0056; valid times, which end at 0.4, hardly feel it.
+- valid: steps until the root mean square over columns of error ÷ deviation exceeds 0.4, in Lyapunov times, of 18 of them or 1,000
+  steps at most; where none is known, the share of 300 steps that is valid, for robots of 50.
+- CRPS ÷ deviation, and the share inside 95 % intervals, 1, 5, 20 and 50 steps ahead; "best constant ÷ own": the CRPS of the same
+  means with that deviation for each step ahead which suits the errors best, once they are known, ÷ that with the model's own.
+- widest: the largest deviation at any step; CPU seconds of the fit, and of one forecast of 50 steps (the best of three).
+- "±" is the standard deviation over seeds, each of which draws other data. Sets that rules of the library were chosen on stand
+  apart from those it was only tried on.
 """
 
 from __future__ import annotations
 
-import timing  # noqa: F401  # isort: skip  (before NumPy: one thread)
+import timing  # isort: skip  (before NumPy: one thread)
 
 import argparse
+import json
 import logging
+import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.neural_network import MLPRegressor
 
 from pages import table, write_block
-from pesn import Forecaster, ProbabilisticESN
-from pesn.forecasting.design import Candidate, Design
 from pesn.metrics import crps_gaussian
-from sharp_sets import CHOSEN_ON, CONTEXT, ROBOTS, SYSTEMS, Set, chaotic_set, robot_set
+from sharp_rivals import AHEAD, MODELS, NEEDS, Model, best_spread, observed, origins_of
+from sharp_sets import CHOSEN_ON, DYSTS, ROBOTS, SYSTEMS, Set, chaotic_set, robot_set
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 LEADS = (1, 5, 20, 50)
+GROUPS = {"dysts-first": DYSTS[:10], "dysts-second": DYSTS[10:]}
 PAGE = Path(__file__).parents[1] / "docs" / "design.md"
+HEAD = ["set", "model", "valid", "CRPS at 1 5 20 50", "best constant ÷ own", "inside 95 % at 1 5 20 50", "widest", "fit (s)",
+        "forecast (ms)", "design, seed 0"]  # fmt: skip
+
+
+class Job(NamedTuple):
+    """One model on one draw of one set."""
+
+    name: str
+    noise: float
+    seed: int
+    model: str
+    origins: int
+
+    @property
+    def words(self) -> str:
+        """The set."""
+        return self.name + (f", {self.noise:.0%} noise" if self.noise else "")
 
 
 class Judged(NamedTuple):
-    """Of one model on one set: valid time, CRPS and coverage by lead, the widest deviation, CPU seconds of the fit."""
+    """Valid time; CRPS, its ratio with the best constant spread, and coverage by lead; widest deviation; CPU seconds."""
 
     valid: float
-    crps: Array
-    inside: Array
+    crps: list[float]
+    constant: list[float]
+    inside: list[float]
     widest: float
-    seconds: float
+    fit_seconds: float
+    forecast_seconds: float
     what: str
 
 
-def origins_of(one: Set, count: int, ahead: int) -> list[tuple[Array, Array, int]]:
-    """Runs and rows to forecast from, evenly spread over what is judged."""
-    places = [(y, u, k) for y, u in one.test for k in range(min(CONTEXT, len(y) // 3), len(y) - ahead)]
-    return [places[i] for i in np.unique(np.linspace(0, len(places) - 1, count).astype(int))]
-
-
-Predict = Callable[[Array, Array, Array, int], tuple[Array, Array]]  # context of y, of u, u ahead, steps: means and deviations
-
-
-def judged(predict: Predict, one: Set, count: int, seconds: float, what: str) -> Judged:
-    """Twenty forecasts of 50 steps, and as far as Lyapunov times go."""
+def judged(model: Model, one: Set, count: int) -> Judged:
+    """``count`` forecasts of 50 steps, and as far as Lyapunov times go."""
     std = np.vstack([y for y, _ in one.train]).std(axis=0)
-    steps = max(50, 0 if one.robot else int(18.0 / one.lyapunov) if one.lyapunov else 300)
-    steps = min(steps, 1000)
-    valid, means, stds, seen = [], [], [], []
-    for y, u, k in origins_of(one, count, steps + 1):
-        first = max(k - CONTEXT, 0)
-        mean, dev = predict(y[first:k], u[first : k - 1], u[k - 1 : k - 1 + steps], steps)
-        wrong = np.sqrt(np.mean(np.square((mean - y[k : k + steps]) / std), axis=1)) > 0.4
-        valid.append(int(wrong.argmax()) if wrong.any() else steps)
-        means.append(mean[:50])
-        stds.append(dev[:50])
-        seen.append(y[k : k + 50])
-    M, S, T = (np.stack(part) for part in (means, stds, seen))
+    steps = AHEAD if one.robot else min(int(18.0 / one.lyapunov), 1000) if one.lyapunov else 300
+    origins = origins_of(one.test, count, steps + 1)
+    seconds = []
+    for _ in range(3):
+        start = time.process_time()
+        model.forecast(origins[:1], AHEAD)
+        seconds.append(time.process_time() - start)
+    mean, dev = model.forecast(origins, steps)
+    error = (observed(origins, steps) - mean) / std
+    wrong = np.sqrt(np.mean(np.square(error), axis=2)) > 0.4
+    valid = np.where(wrong.any(axis=1), wrong.argmax(axis=1), steps).mean()
     at = np.array(LEADS) - 1
-    inside = (np.abs(T - M) <= 1.96 * S).mean(axis=(0, 2))[at]
-    crps = (crps_gaussian(T, M, np.maximum(S, 1e-300)) / std).mean(axis=(0, 2))[at]
-    length = np.mean(valid) * one.lyapunov if one.lyapunov else np.mean(valid) / steps
-    return Judged(float(length), crps, inside, float((S / std).max()), seconds, what)
+    error, own = error[:, at], np.maximum(dev[:, at] / std, 1e-300)
+    crps = crps_gaussian(error, np.zeros_like(error), own).mean(axis=(0, 2))
+    constant = best_spread(error.swapaxes(1, 2).reshape(-1, len(at)))[:, None] * np.ones_like(error)
+    best = crps_gaussian(error, np.zeros_like(error), constant).mean(axis=(0, 2))
+    inside = (np.abs(error) <= 1.96 * own).mean(axis=(0, 2))
+    length = valid * one.lyapunov if one.lyapunov else valid / steps
+    widest = float((dev / std).max())
+    return Judged(
+        float(length), crps.tolist(), (best / crps).tolist(), inside.tolist(), widest, model.seconds, min(seconds), model.what
+    )
 
 
-def of_forecaster(forecaster: Forecaster, one: Set, count: int) -> Judged:
-    y, u = (np.vstack([run[i] for run in one.train]) for i in (0, 1))
-    start = time.process_time()
-    forecaster.fit(y, u if u.shape[1] else None, lengths=[len(run[0]) for run in one.train])
-    seconds = time.process_time() - start
-
-    def predict(y: Array, u: Array, ahead: Array, steps: int) -> tuple[Array, Array]:
-        known = (y, u) if u.shape[1] else y
-        forecast = forecaster.forecast(steps, known, ahead if u.shape[1] else None, joint=False)
-        return forecast.mean, forecast.std
-
-    return judged(predict, one, count, seconds, str(forecaster.design_ or "fixed"))
-
-
-def of_regressor(make: Callable[[], Any], lags: int, rows: int, one: Set, count: int) -> Judged:
-    """A regressor of the change on ``lags`` rows, on at most ``rows`` of them, in a closed loop of means; no deviations."""
-    Y, U = (np.vstack([run[i] for run in one.train]) for i in (0, 1))
-    y_mean, y_std = Y.mean(axis=0), Y.std(axis=0)
-    u_mean, u_std = np.nanmean(U, axis=0), np.nanstd(U, axis=0) + 1e-12
-
-    def scaled(y: Array, u: Array) -> Array:
-        return np.hstack([(y - y_mean) / y_std, np.nan_to_num((u - u_mean) / u_std)])
-
-    inputs, targets = [], []
-    for y, u in one.train:
-        z = scaled(y, u)
-        inputs.append(np.hstack([z[lags - 1 - j : len(z) - 1 - j] for j in range(lags)]))
-        targets.append(np.diff(z[:, : y.shape[1]], axis=0)[lags - 1 :])
-    X, T = np.vstack(inputs), np.vstack(targets)
-    size = T.std(axis=0)
-    some = np.random.default_rng(0).permutation(len(X))[:rows]
-    start = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        models = [make().fit(X[some], (T / size)[some]) for make in [make] * (3 if make is mlp else 1)]
-    seconds = time.process_time() - start
-
-    def predict(y: Array, u: Array, ahead: Array, steps: int) -> tuple[Array, Array]:
-        d, z = y.shape[1], scaled(y, np.vstack([u, ahead[:1]]))
-        register, out = z[: -lags - 1 : -1].copy(), np.empty((steps, d))
-        for k in range(steps):
-            change = np.mean([np.reshape(m.predict(register.reshape(1, -1)), -1) for m in models], axis=0)
-            out[k] = np.clip(register[0, :d] + change * size, -10.0, 10.0)
-            known = scaled(y[:1], ahead[k + 1 : k + 2])[0, d:] if k + 1 < len(ahead) else register[0, d:]
-            register = np.vstack([np.concatenate([out[k], known]), register[:-1]])
-        return out * y_std + y_mean, np.zeros((steps, d))
-
-    return judged(predict, one, count, seconds, "")
-
-
-def gp() -> Any:
-    return GaussianProcessRegressor(RBF(3.0) + WhiteKernel(1e-6, (1e-12, 1.0)), normalize_y=False, n_restarts_optimizer=0)
-
-
-def mlp() -> Any:
-    return MLPRegressor((64, 64), max_iter=300, early_stopping=True, random_state=np.random.RandomState(0))
-
-
-RIVALS: dict[str, Callable[[Set, int], Judged]] = {
-    "pesn": lambda one, count: of_forecaster(Forecaster(**one.options), one, count),
-    "fixed network": lambda one, count: of_forecaster(Forecaster(_fixed(), **one.options), one, count),
-    "ARX10": lambda one, count: of_forecaster(Forecaster(design=_linear(9, 0), **one.options), one, count),
-    "NVAR": lambda one, count: of_forecaster(Forecaster(design=_linear(1, 2), **one.options), one, count),
-    "GP, 500 rows": lambda one, count: of_regressor(gp, 1, 500, one, count),
-    "3 MLPs of 5 lags": lambda one, count: of_regressor(mlp, 5, 20_000, one, count),
-}
-
-
-def _fixed() -> ProbabilisticESN:
-    return ProbabilisticESN(100, washout="auto", random_state=0)
-
-
-def _linear(lags: int, products: int) -> Design:
-    return Design(Candidate("none", lags, products, ridge=(1e-9, 1e-9)))
-
-
-def one_run(name: str, noise: float, seed: int, model: str, count: int, data: Path | None) -> Judged:
-    logging.getLogger("pesn").setLevel(logging.ERROR)
+def _set(name: str, noise: float, seed: int, data: Path | None) -> Set:
     if name in ROBOTS:
-        assert data is not None, "robots need --data"
-        return RIVALS[model](robot_set(name, seed, data), count)
-    return RIVALS[model](chaotic_set(name, seed, noise), count)
+        if data is None and name != "cart-pole":
+            raise SystemExit(f"{name} is measured: --data must name the folder with it")
+        return robot_set(name, seed, data or Path())
+    return chaotic_set(name, seed, noise)
 
 
-def _spread(values: Any, digits: str) -> str:
+def one_run(job: Job, data: Path | None) -> Judged:
+    """Fit and judge, with nothing said."""
+    logging.getLogger("pesn").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")  # of other libraries
+    one = _set(job.name, job.noise, job.seed, data)
+    return judged(MODELS[job.model](one), one, job.origins)
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def kept(path: Path | None) -> dict[Job, Judged]:
+    """What a file holds; a last line that was cut short is left out."""
+    found = {}
+    for line in path.read_text().splitlines() if path is not None and path.exists() else ():
+        try:
+            one = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[Job(*one["job"])] = Judged(**one["judged"])
+    return found
+
+
+def run_all(jobs: Sequence[Job], data: Path | None, n_jobs: int, path: Path | None) -> dict[Job, Judged]:
+    """The results of all jobs: those that the file has, and the others, which are added to it one by one."""
+    found = kept(path)
+    todo = [job for job in jobs if job not in found]
+    print(f"{len(jobs) - len(todo)} of {len(jobs)} results are there", file=sys.stderr, flush=True)
+    results: Iterable[tuple[Job, Judged]] = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs")(
+        delayed(_with_job)(job, data) for job in todo
+    )
+    for i, (job, result) in enumerate(results):
+        found[job] = result
+        if path is not None:
+            with path.open("a") as file:
+                file.write(json.dumps({"job": job, "judged": result._asdict()}) + "\n")
+        said = f"valid {result.valid:.3g}, CRPS at 20 {result.crps[2]:.2g}, fit {result.fit_seconds:.1f} s"
+        print(f"{i + 1} of {len(todo)}: {job.words}, {job.model}, seed {job.seed}: {said}", file=sys.stderr, flush=True)
+    return {job: found[job] for job in jobs}
+
+
+def _with_job(job: Job, data: Path | None) -> tuple[Job, Judged]:
+    return job, one_run(job, data)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def _spread(values: Sequence[float], digits: str) -> str:
     mean = format(np.mean(values), digits)
     return mean if len(values) < 2 else f"{mean} ± {format(np.std(values), digits)}"
 
 
-def main() -> None:
+def _row(words: str, model: str, results: Sequence[Judged]) -> list[str]:
+    def by_lead(values: Sequence[list[float]], digits: str) -> str:
+        return " ".join(format(v, digits) for v in np.mean(values, axis=0))
+
+    return [
+        words, model, _spread([j.valid for j in results], ".2f"), by_lead([j.crps for j in results], ".1e"),
+        by_lead([j.constant for j in results], ".2f"), by_lead([j.inside for j in results], ".2f"),
+        f"{max(j.widest for j in results):.2g}", _spread([j.fit_seconds for j in results], ".1f"),
+        f"{1e3 * np.mean([j.forecast_seconds for j in results]):.0f}", results[0].what,
+    ]  # fmt: skip
+
+
+def page(found: dict[Job, Judged]) -> str:
+    """Two tables, of sets chosen on and of those only tried; where others are better; where intervals are wrong."""
+    tables: dict[bool, list[list[str]]] = {True: [], False: []}
+    group_of = {name: group for group, names in GROUPS.items() for name in names}
+    grouped: dict[tuple[str, float, str], dict[int, list[float]]] = {}
+    sets: dict[tuple[str, float], dict[str, list[Judged]]] = {}
+    for job, result in found.items():
+        sets.setdefault((job.name, job.noise), {}).setdefault(job.model, []).append(result)
+        if job.name in group_of:
+            grouped.setdefault((group_of[job.name], job.noise, job.model), {}).setdefault(job.seed, []).append(result.valid)
+    for (name, noise), models in sets.items():
+        words = Job(name, noise, 0, "", 0).words
+        tables[name in CHOSEN_ON] += [_row(words, model, results) for model, results in models.items()]
+    for (group, noise, model), by_seed in grouped.items():
+        words = f"{group}, mean of {len(next(iter(by_seed.values())))}" + (f", {noise:.0%} noise" if noise else "")
+        mean = _spread([float(np.mean(values)) for values in by_seed.values()], ".2f")
+        tables[group == "dysts-first"].append([words, model, mean, *[""] * (len(HEAD) - 3)])
+    parts = []
+    for chosen, title in ((True, "Sets that rules were chosen on:"), (False, "Sets it was only tried on:")):
+        if tables[chosen]:
+            parts.append(f"{title}\n\n{table(HEAD, tables[chosen])}")
+    return "\n\n".join([*parts, *_shortfalls(sets)])
+
+
+def _shortfalls(sets: dict[tuple[str, float], dict[str, list[Judged]]]) -> list[str]:
+    """Where a rival is better than pesn, and where coverage or width is not what is promised."""
+    mine = {key: models["pesn"] for key, models in sets.items() if "pesn" in models}
+    worse, late, wide = [], [], []
+    for (name, noise), ours in mine.items():
+        words = Job(name, noise, 0, "", 0).words
+        for model in ("GP, 500 rows", "NVAR", "ReservoirPy"):
+            theirs = sets[name, noise].get(model, [])
+            if theirs and name not in ROBOTS and _mean(theirs, "valid") > _mean(ours, "valid"):
+                worse.append(f"{words}: {model} {_mean(theirs, 'valid'):.2f}, pesn {_mean(ours, 'valid'):.2f}")
+        arx = sets[name, noise].get("ARX10", [])
+        if arx and name in ROBOTS:
+            ratio = _mean(ours, "crps") / _mean(arx, "crps")
+            late += [f"{words} at {lead}: {r:.2f}" for lead, r in zip(LEADS, ratio, strict=True) if r > 1.03]
+        inside = zip(LEADS, _mean(ours, "inside"), strict=True)
+        wide += [f"{words} at {lead}: {value:.2f}" for lead, value in inside if not 0.9 <= value <= 0.98]
+        widest = max(j.widest for j in ours)
+        wide += [f"{words}: widest {widest:.3g}"] if widest > 3.0 else []
+    said: list[tuple[str, list[str]]] = [
+        ("A rival has the longer valid time", worse),
+        ("CRPS more than 3 % above ARX10's, as a ratio", late),
+        ("Coverage outside 0.90 to 0.98, or a deviation above 3", wide),
+    ]
+    return [f"{what}: {'; '.join(cases) or 'nowhere'}." for what, cases in said]
+
+
+def _mean(results: Sequence[Judged], name: str) -> Any:
+    return np.mean([getattr(one, name) for one in results], axis=0)
+
+
+def wanted(sets: Sequence[str], data: Path | None, say: Callable[[str], None]) -> list[str]:
+    """The names of all sets; without any, what can be had here."""
+    chosen = list(sets)
+    if not chosen:
+        chosen = [*SYSTEMS, "cart-pole"]
+        for group, there, missing in (
+            (["dysts-first"], timing.installed("dysts"), "dysts is not installed: its systems are left out"),
+            ([name for name in ROBOTS if name != "cart-pole"], data, "without --data the measured robots are left out"),
+        ):
+            chosen += group if there else []
+            if not there:
+                say(missing)
+    names = [name for one in chosen for name in GROUPS.get(one, [one])]
+    unknown = [name for name in names if name not in {*SYSTEMS, *ROBOTS, *DYSTS}]
+    if unknown:
+        raise SystemExit(f"SET must be of {', '.join([*SYSTEMS, *ROBOTS, *GROUPS, *DYSTS])}, got {unknown[0]}")
+    return names
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", default=list(SYSTEMS), metavar="SET")
+    parser.add_argument("sets", nargs="*", metavar="SET")
     parser.add_argument("--noise", nargs="+", type=float, default=[0.0, 0.01])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--origins", type=int, default=20)
     parser.add_argument("--data", type=Path, help="the folder with the measured sets")
-    parser.add_argument("--rivals", action="store_true")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--rivals", action="store_true", help=f"beside pesn: {', '.join(list(MODELS)[1:])}")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--keep", type=Path, help="a file of JSON lines that results are kept in")
     parser.add_argument("--write", action="store_true", help="fill the marked block of docs/design.md")
-    given = parser.parse_args()
-    models = list(RIVALS) if given.rivals else ["pesn"]
-    cases = [(n, e) for n in given.sets for e in ([0.0] if n in ROBOTS else given.noise)]
-    rows = []
-    for name, noise in cases:
-        jobs = [(name, noise, seed, model, given.origins, given.data) for model in models for seed in range(given.seeds)]
-        found = Parallel(n_jobs=given.jobs)(delayed(one_run)(*job) for job in jobs)
-        for i, model in enumerate(models):
-            mine = found[i * given.seeds : (i + 1) * given.seeds]
-            what = name + (f", {noise:.0%} noise" if noise else "") + ("" if name in CHOSEN_ON else " (only tried)")
-            rows.append(
-                [
-                    what, model, _spread([j.valid for j in mine], ".2f"),
-                    " ".join(f"{v:.1e}" for v in np.mean([j.crps for j in mine], axis=0)),
-                    " ".join(f"{v:.2f}" for v in np.mean([j.inside for j in mine], axis=0)),
-                    f"{max(j.widest for j in mine):.2g}", _spread([j.seconds for j in mine], ".1f"), mine[0].what,
-                ]
-            )  # fmt: skip
-            print(" | ".join(rows[-1]), flush=True)
-    page = table(
-        ["set", "model", "valid", "CRPS at 1 5 20 50", "inside 95 % at 1 5 20 50", "widest", "fit (s)", "design, seed 0"], rows
-    )
-    print("\n" + page)
+    given = parser.parse_args(arguments)
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    models = list(MODELS) if given.rivals else ["pesn"]
+    for model in [model for model in models if model in NEEDS and timing.installed(NEEDS[model]) is None]:
+        models.remove(model)
+        say(f"{model} is not installed: left out")
+    cases = [
+        (name, noise, seed)
+        for name in wanted(given.sets, given.data, say)
+        for seed in range(given.seeds)
+        for noise in ([0.0] if name in ROBOTS else given.noise)
+    ]
+    jobs = [Job(*case, model, given.origins) for case in cases for model in models]
+    text = page(run_all(jobs, given.data, given.jobs, given.keep))
+    print(text)
     if given.write:
-        write_block(PAGE, "sharp", page)
+        write_block(PAGE, "sharp", text)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A set is chosen on (its results helped to make a rule of the library) or only tr
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,12 +53,17 @@ class Set(NamedTuple):
 
 
 def chaotic_set(name: str, seed: int, noise: float = 0.0) -> Set:
-    """3,000 rows of a flow and then 20 × 600 more; noise in units of each column's deviation is on all but what is judged."""
-    series, lyapunov = SYSTEMS[name](seed) if name in SYSTEMS else _dysts(name, seed)
+    """3,000 rows of a flow and then 12,000 more; noise in units of each column's deviation is on all of them, judged rows too."""
+    series, lyapunov = _series(name, seed)
     rng = np.random.default_rng(1000 + seed)
     series = series + noise * series[:TRAIN].std(axis=0) * rng.standard_normal(series.shape)
     none = np.zeros((len(series), 0))
     return Set([(series[:TRAIN], none[:TRAIN])], [(series[TRAIN:], none[TRAIN:])], lyapunov, {})
+
+
+@lru_cache(maxsize=2)  # integrating some takes longer than fitting to them
+def _series(name: str, seed: int) -> tuple[Array, float]:
+    return SYSTEMS[name](seed) if name in SYSTEMS else _dysts(name, seed)
 
 
 def _lorenz(seed: int) -> tuple[Array, float]:
@@ -146,7 +152,7 @@ def _kuramoto_sivashinsky(seed: int) -> tuple[Array, float]:
 
 def _dysts(name: str, seed: int) -> tuple[Array, float]:
     """A system of the package dysts (``pip install dysts``), 50 rows a period; the seed moves its start."""
-    from dysts import flows  # type: ignore[import-not-found]
+    from dysts import flows  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     model = getattr(flows, name)()
     start = np.asarray(model.ic, float) * (1.0 + 1e-3 * np.random.default_rng(seed).standard_normal(len(model.ic)))
