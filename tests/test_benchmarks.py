@@ -13,6 +13,8 @@ import networks
 import peers
 import reservoirs
 import run
+import sharp
+import sharp_sets
 import uncertainty
 from pages import table, write_block
 from timing import Ratio, race, ratio
@@ -75,6 +77,27 @@ def test_coverage_and_cold_start_give_the_form_that_the_pages_take(monkeypatch):
     assert "| Lorenz | pesn |" in uncertainty.coverage_tables({"Lorenz": [found]})
     cold = uncertainty.cold_start("Lorenz", 0.5, 0, n_origins=2, most=5)
     assert "| Lorenz, L = 0.5 |" in uncertainty.cold_start_table({("Lorenz", 0.5): [cold]})
+
+
+def test_the_table_of_sharpness_goes_on_where_it_stopped(monkeypatch, tmp_path, capsys):
+    """Every line of the file is a result; sets chosen on stand apart; a spread is as wide as errors are."""
+    rows = np.cumsum(np.random.default_rng(0).normal(size=(900, 1)), axis=0)
+    none = np.zeros((900, 0))
+    walk = sharp_sets.Set([(rows[:500], none[:500])], [(rows[500:], none[500:])], 0.0, {}, robot=True)
+    monkeypatch.setattr(sharp, "chaotic_set", lambda *_: walk)
+    monkeypatch.setattr(sharp, "MODELS", {name: sharp.MODELS[name] for name in ("persistence", "ARX10")})
+    path = tmp_path / "kept.jsonl"
+    command = ["lorenz", "double-pendulum", "--noise", "0", "--seeds", "1", "--origins", "3", "--rivals", "--keep", str(path)]
+    sharp.main(command)
+    lines, page = path.read_text().splitlines(), capsys.readouterr().out
+    assert len(lines) == 4
+    assert page.index("| lorenz | ARX10 |") < page.index("only tried on") < page.index("| double-pendulum | persistence |")
+    path.write_text("\n".join([*lines[:3], lines[3][:20]]))  # cut short
+    sharp.main(command)
+    assert "3 of 4 results are there" in capsys.readouterr().err
+    result = sharp.judged(sharp.MODELS["persistence"](walk), walk, 300)
+    assert 0.85 < result.inside[0] < 0.99
+    np.testing.assert_allclose(result.constant[:2], 1.0, atol=0.1)
 
 
 def test_a_side_that_fails_is_reported(monkeypatch):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from pesn import Forecaster, ProbabilisticESN
+from pesn.forecasting.design import Candidate, Design
+from pesn.forecasting.design.candidates import KINDS, MAPS
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz, lorenz96, roessler
 
@@ -86,6 +88,37 @@ def test_a_loop_made_to_run_away_stays(system, ridge, factor):
 def test_two_thousand_steps_stay(system):
     y, more = SYSTEMS[system]()
     assert stays(fitted(y, n=10, density=0.3, ridge=1e-12, **more).forecast(2000, joint=False), y)
+
+
+# ---------------------------------------------------------------- every design
+
+
+def stays_or_returns(forecast, y, last):
+    """As above; what a context had observed farther out comes back by a twentieth of the way a step, or at once."""
+    low, high, std = y.min(axis=0), y.max(axis=0), y.std(axis=0)
+    width, steps = np.maximum(high - low, 2.0 * std), np.arange(1, len(forecast.mean) + 1)[:, None]
+    out = np.maximum(np.maximum(low - width - last, last - high - width), 0.0) * 0.95**steps
+    assert np.isfinite(forecast.cov).all()
+    assert (forecast.mean >= low - width - out - 1e-9 * std).all()
+    assert (forecast.mean <= high + width + out + 1e-9 * std).all()
+    assert (forecast.std <= 3.0 * std * (1.0 + 1e-9)).all()
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_design_runs_away_however_small_its_ridge(kind, caplog):
+    """From rows 30 deviations away, or a last one at 10,000: benchmarks/bounds.py has all features, two thousand steps."""
+    y = noisy(lorenz, share=0.05, steps=200)
+    far = y[150:190] + 30.0 * y.std(axis=0)
+    jump = np.vstack([y[150:189], 1e4 * y[189:190]])
+    for (lags, products), context in zip(MAPS[list(KINDS).index(kind) % 2 :: 2], (far, jump, jump), strict=True):
+        design = Design(Candidate(kind, lags, products, 0 if kind == "none" else 12, (1e-15, 1e-15)))
+        forecaster = Forecaster(design=design, calibrate=False).fit(y[:150])
+        caplog.clear()
+        forecast = forecaster.forecast(80, context, joint=False)
+        assert stays_or_returns(forecast, y[:150], context[-1])
+        if context is jump:  # nothing that was learnt leads back from there
+            assert "left the range of training" in caplog.text
 
 
 def test_calibration_widens_to_three_deviations_at_most():

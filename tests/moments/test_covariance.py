@@ -438,6 +438,20 @@ def test_the_ends_of_the_range(name):
         assert out[0, 1] == pytest.approx(2 / np.pi * np.arcsin(0.5), abs=1e-6)
 
 
+@pytest.mark.parametrize("m", [150.0, 180.0, 185.8, 190.0, 400.0])
+@pytest.mark.parametrize("rho", [0.9, 0.9999999])
+def test_a_unit_so_saturated_that_its_variance_is_hardly_a_number(m, rho):
+    """Beside steep and nearly collinear ones, whose long series it goes through: it adds nothing to theirs, and no NaN."""
+    mean, std = np.array([2.7, 2.0, -m]), np.array([3.0, 3.1, 0.17])
+    cov = np.array([[1.0, rho, 0.3], [rho, 1.0, 0.3], [0.3, 0.3, 1.0]]) * std * std[:, None]
+    out, (gain, rest) = covariance("tanh", mean, cov), linear_and_rest(TANH, mean, cov)
+    assert np.isfinite(out).all()
+    assert np.isfinite(gain).all()
+    assert np.isfinite(rest).all()
+    np.testing.assert_allclose(out[:2, :2], covariance("tanh", mean[:2], cov[:2, :2]), rtol=0, atol=1e-6)
+    assert np.abs(out[2]).max() < 1e-100
+
+
 def test_one_matrix_for_many_means_and_one_mean_for_many_matrices():
     rng = np.random.default_rng(5)
     m, C = rng.normal(size=(3, 2)), matrix(1.0, 2.0, 0.4)

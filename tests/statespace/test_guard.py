@@ -90,6 +90,13 @@ def test_a_mean_that_was_farther_out_is_on_its_way_back(kit, form):
     kit.close(of(bound)[0], np.array([7.0, -2.5]), 1e-12)
 
 
+def test_a_mean_that_stays_far_out_has_left(kit):
+    """A twentieth of the way beyond the bounds, at 4.5 widths, is what each step must bring it back by."""
+    before = CENTER + np.array([10.5, -10.5]) * WIDTH
+    state = state_of(kit, "full", (4.5 + 0.96 * 6.0, -4.5 - 0.94 * 6.0), (0.5, 0.5))
+    np.testing.assert_array_equal(bounds()(state, before)[2], [True, False])
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_kinematics_go_on_beyond_every_range(kit, form):
     state = state_of(kit, form, (30.0, 30.0), (14.0, 20.0))

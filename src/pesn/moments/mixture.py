@@ -38,6 +38,7 @@ __all__ = ["ERROR", "coefficients", "components", "covariance", "moments"]
 
 ERROR = 4.2e-9  # of eight components, as tanh
 
+_LEAST = 1e-290  # a variance of a unit deep in saturation, below which digits, and then numbers, are lost
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -104,7 +105,7 @@ def coefficients(
     """c_n/√out_var of tanh, (N, D), n = 1 … N ≤ most: as many as bring largest^{N+1} max(1 − Σ c_n²/out_var) to the tolerance.
 
     The first are ``known`` (n, D); the others are within 4e-9/√out_var, and end where they have used up a unit's variance. Units
-    with a ``var`` or ``out_var`` of 0 have none. Also whether N terms are enough.
+    with a ``var`` of 0 or an ``out_var`` below 1e-290 have none. Also whether N terms are enough.
 
     >>> from pesn import activations
     >>> v = np.full(2, 9.0)
@@ -130,7 +131,7 @@ def _coefficients(
     term, before, slope, back = np.zeros((size, kinds)), np.zeros((size, kinds)), np.zeros((size, kinds)), np.zeros((size, kinds))
     rest = np.zeros(size)
     for i in range(size):
-        if not (var[i] > 0.0 and out_var[i] > 0.0):
+        if not (var[i] > 0.0 and out_var[i] > _LEAST):
             continue
         rest[i] = 1.0
         for k in range(kinds):

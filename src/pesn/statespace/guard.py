@@ -15,6 +15,7 @@ __all__ = ["Bounds"]
 
 _MOST_GONE = 0.5  # of the members: beyond, y has left
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
+_PACE = 0.95  # of how far out a mean was before a step, which it may be after it: what was observed far away comes back
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +24,8 @@ class Bounds:
 
     - Beyond twice the deviation of y in training, y's deviation is cut to it, and its mean drawn in as an observation that
       leaves this deviation would: by the square of the factor, and into the training range widened by this deviation.
-    - A mean farther out than the range's own width, and than it was before the step, has left: it is brought back into
-      the range widened by its deviation, which is then not less than in training, where ``widen`` is True.
+    - A mean farther out than the range's own width, and than 0.95 of what it was out there before the step, has left: it is
+      brought back into the range widened by its deviation, which is then not less than in training, where ``widen`` is True.
 
     Kinematics are known everywhere, and what they add up goes on beyond every range: the mean of a ``kinematic`` column (d,)
     follows them, and its deviation may be half its distance from the mean in training. So may those of every column in a row
@@ -73,7 +74,9 @@ class Bounds:
         anywhere = self.kinematic | observed
         widest = np.where(anywhere, np.maximum(widest, 0.5 * np.abs(away)), widest)
         factor = np.minimum(1.0, widest / np.maximum(std, self.width))
-        outside = (mean < np.minimum(least, before)) | (mean > np.maximum(most, before))
+        outside = (mean < least + _PACE * np.minimum(before - least, 0.0)) | (
+            mean > most + _PACE * np.maximum(before - most, 0.0)
+        )
         left = outside & ~anywhere
         if np.all(factor == 1.0) and not left.any():
             return state, factor, left | (gone > _MOST_GONE)
