@@ -11,28 +11,33 @@ import pesn
 from pesn.systems import chaotic
 
 BLUE, LIGHT, TRUTH = "#1f5fa8", "#a9c8ea", "#d1442b"
-HORIZON, SHOWN = 180, 30  # rows ahead, rows of the context in sight
+LYAPUNOV = 0.906 * 0.02  # Lyapunov times a row
+TIMES, SHOWN = 16, 40  # Lyapunov times ahead, rows of the context in sight
+HORIZON = round(TIMES / LYAPUNOV)
 
 
-def forecast(ax: Axes) -> None:
-    """The Lorenz system from thirty rows that were not learnt from: the band is narrow, then chaos opens it."""
-    series = chaotic.lorenz(runs=1, steps=6000, rng=0).states
-    network = pesn.ProbabilisticESN(150, ridge=1e-8, washout="auto", random_state=0)
-    forecaster = pesn.Forecaster(network).fit(series[:4000])
-    first = 5030
-    ahead = forecaster.forecast(HORIZON, context=series[first - 30 : first])
-    steps = np.arange(1, HORIZON + 1)
+def forecast(path: Axes, wrong: Axes) -> None:
+    """The Lorenz system over 16 Lyapunov times, with nothing chosen but by ``fit``; below it, the error beside its band."""
+    series = chaotic.lorenz(runs=1, steps=5000, rng=0)[0].states
+    forecaster = pesn.Forecaster().fit(series[:3000])
+    print(forecaster.design_)
+    first = 4000
+    ahead = forecaster.forecast(HORIZON, context=series[first - 200 : first], joint=False)
+    times, truth = LYAPUNOV * np.arange(1, HORIZON + 1), series[first - SHOWN : first + HORIZON, 0]
     for level, alpha in ((0.95, 0.55), (0.5, 0.9)):
         lower, upper = ahead.interval(level)
-        ax.fill_between(steps, lower[:, 0], upper[:, 0], color=LIGHT, alpha=alpha, lw=0)
-    ax.plot(np.arange(1 - SHOWN, HORIZON + 1), series[first - SHOWN : first + HORIZON, 0], color=TRUTH, lw=2.6)
-    ax.plot(steps, ahead.mean[:, 0], color=BLUE, lw=2.6, ls=(0, (2.2, 1.1)))
-    ax.axvline(0.5, color="0.6", lw=1)
-    ax.set(xlim=(1 - SHOWN, HORIZON), xlabel="steps ahead", yticks=[], title="Lorenz, from 30 rows")
-    low, high = ax.get_ylim()
-    ax.set_ylim(low - 0.2 * (high - low), high)  # a place for the words
-    for text, colour, at in (("truth", TRUTH, 0.02), ("forecast", BLUE, 0.25), ("50 and 95 %", "#5b8fcf", 0.56)):
-        ax.text(at, 0.03, text, color=colour, transform=ax.transAxes, weight="bold", va="bottom")
+        path.fill_between(times, lower[:, 0], upper[:, 0], color=LIGHT, alpha=alpha, lw=0)
+        wrong.fill_between(times, 1e-10, (upper - lower)[:, 0] / 2.0, color=LIGHT, alpha=alpha, lw=0)
+    path.plot(LYAPUNOV * np.arange(1 - SHOWN, HORIZON + 1), truth, color=TRUTH, lw=2.2)
+    path.plot(times, ahead.mean[:, 0], color=BLUE, lw=2.2, ls=(0, (2.2, 1.1)))
+    path.axvline(0.5 * LYAPUNOV, color="0.6", lw=1)
+    path.set(yticks=[], title="Lorenz, learnt from 3,000 rows", ylim=(-27, 22))
+    wrong.plot(times, np.abs(ahead.mean[:, 0] - truth[SHOWN:]), color=TRUTH, lw=1.2)
+    wrong.set(yscale="log", ylim=(1e-8, 1e3), yticks=[1e-6, 1e-3, 1.0], xlabel="Lyapunov times ahead")
+    wrong.set(xlim=(-SHOWN * LYAPUNOV, TIMES), xticks=range(0, TIMES + 1, 2))
+    for text, colour, at in (("truth", TRUTH, 0.05), ("forecast", BLUE, 0.2), ("50 and 95 %", "#5b8fcf", 0.43)):
+        path.text(at, 0.0, text, color=colour, transform=path.transAxes, weight="bold", va="bottom")
+    wrong.text(0.05, 0.95, "error", color=TRUTH, transform=wrong.transAxes, weight="bold", va="top")
 
 
 def through_tanh(ax: Axes, m: float = 0.6, v: float = 0.5) -> None:
@@ -48,12 +53,21 @@ def through_tanh(ax: Axes, m: float = 0.6, v: float = 0.5) -> None:
 
 def main() -> None:
     path = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parents[1] / "docs" / "readme.png"
-    plt.rcParams.update({"font.size": 16, "axes.titlesize": 16, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.9), width_ratios=[1.9, 1], layout="constrained")
-    for ax in axes:
-        ax.spines["left"].set_visible(False)
-    forecast(axes[0])
-    through_tanh(axes[1])
+    plt.rcParams.update({"font.size": 15, "axes.titlesize": 15, "axes.spines.top": False, "axes.spines.right": False})
+    figure, axes = plt.subplot_mosaic(
+        [["path", "tanh"], ["wrong", "tanh"]],
+        figsize=(10, 4.6),
+        width_ratios=[2.3, 1],
+        height_ratios=[1.5, 1],
+        layout="constrained",
+    )
+    axes["path"].sharex(axes["wrong"])
+    axes["path"].tick_params(bottom=False, labelbottom=False)
+    for name in ("path", "tanh"):
+        axes[name].spines["left"].set_visible(False)
+    axes["path"].spines["bottom"].set_visible(False)
+    forecast(axes["path"], axes["wrong"])
+    through_tanh(axes["tanh"])
     figure.savefig(path, dpi=120, metadata={"Software": None})  # the same bytes whichever version drew it
     print(f"written to {path}")
 
