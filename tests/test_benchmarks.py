@@ -67,8 +67,9 @@ def test_the_pages_say_what_is_missing_and_what_is_worse(results):
 
 
 def test_coverage_and_cold_start_give_the_form_that_the_pages_take(monkeypatch):
-    series = uncertainty.task("Lorenz", 0)
-    short = uncertainty.Task([(y[:800], u[:800]) for y, u in series.train], [(y[:400], u[:400]) for y, u in series.test], {})
+    lorenz = uncertainty.chaotic.lorenz
+    monkeypatch.setattr(uncertainty.chaotic, "lorenz", lambda steps, **more: lorenz(steps=400, **more))
+    short = uncertainty.task("Lorenz", 0)._replace(options={"calibrate": False})
     monkeypatch.setattr(uncertainty, "task", lambda *_: short)
     monkeypatch.setattr(uncertainty, "tuned", lambda *_: uncertainty.ProbabilisticESN(30, random_state=0))
     monkeypatch.setattr(uncertainty, "_gp", partial(uncertainty._gp, rows=30))

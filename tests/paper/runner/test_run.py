@@ -594,9 +594,9 @@ def test_on_a_cluster_by_tls_with_certificates(cluster, certificates, fakes, tmp
     runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
     np.testing.assert_array_equal(numbers(tmp_path / "out"), truth)
     assert {int(line.split()[0]) for line in calls(fakes)} <= {worker.pid for worker in workers}
-    monkeypatch.setattr(backends, "WAIT", 3.0)
+    monkeypatch.setattr(backends, "WAIT", 1.0)
     certificates("another authority's")
-    for wrong, reason in ((address, "within 3 s, or it and this machine's"), (address.replace("tls", "tcp"), "within 3 s$")):
+    for wrong, reason in ((address, "within 1 s, or it and this machine's"), (address.replace("tls", "tcp"), "within 1 s$")):
         with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {wrong} {reason}"):
             runner.reproduce(["two"], tmp_path / "out", quick=True, scheduler=wrong)
 
