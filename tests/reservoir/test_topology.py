@@ -27,6 +27,16 @@ def test_names_and_functions_are_scaled_to_the_spectral_radius(topology):
     assert radius(W) == pytest.approx(0.7, rel=1e-9)
 
 
+def test_each_of_many_matrices_is_scaled_by_its_own_eigenvalue():
+    for size in (0.3, 0.9):  # the second time what was found the first time is known
+        for seed in range(10):
+            W = draw(20, 2, 1, spectral_radius=size, rng=seed % 5).W
+            assert radius(W) == pytest.approx(size, rel=1e-9)
+    twice = lambda n, rng: sparse.csr_array((np.full(n, 2.0), np.arange(n), np.arange(n + 1)), shape=(n, n))  # noqa: E731
+    W = connect(twice, 4, spectral_radius=0.5, density=0.1, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(W.toarray(), 0.5 * np.eye(4))
+
+
 def test_a_ring_hands_each_unit_to_the_next():
     W = connect("ring", 6, spectral_radius=0.5, density=0.1, rng=np.random.default_rng(0)).toarray()
     np.testing.assert_allclose(W, 0.5 * np.roll(np.eye(6), 1, axis=0), atol=1e-12)

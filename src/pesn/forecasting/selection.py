@@ -72,6 +72,7 @@ class Validation:
         self._few, self._others = self.origins[::3], [origin for i, origin in enumerate(self.origins) if i % 3]
         self._esn, self._dynamics, self._loop_of = esn, dynamics, loop_of
         self._tried: dict[tuple[RidgeValue, float], tuple[Array, Array]] = {}
+        self._trained: dict[RidgeValue, Trained] = {}
         if self.origins:
             self._driven = drive(esn, dynamics, seen, input_noise)
             self._context = context_of(self._driven.start)
@@ -112,7 +113,9 @@ class Validation:
 
     def _errors(self, ridge: RidgeValue, scale: float, origins: list[Origin], leads: int) -> tuple[Array, Array]:
         """Errors and deviations (origins, leads, d)."""
-        model = train(self._esn, self._dynamics, self._driven, ridge)
+        if ridge not in self._trained:
+            self._trained = {ridge: train(self._esn, self._dynamics, self._driven, ridge)}  # of one at a time: it is large
+        model = self._trained[ridge]
         d, longest = self._dynamics.n_columns, FILTERED + self._context.washout
         known = [
             Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:]) for s, k in origins
