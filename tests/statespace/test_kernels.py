@@ -69,3 +69,28 @@ def test_a_covariance_is_mended(case):
     np.testing.assert_allclose(var, expected, atol=1e-12)
     np.testing.assert_array_equal(cov, np.swapaxes(cov, -1, -2))
     np.testing.assert_array_equal(cov[0, 0], 0.0)
+
+
+def test_the_second_order_is_half_the_squared_covariance_and_no_more_than_there_is():
+    rng = np.random.default_rng(5)
+    wide, curvature, rest = rng.normal(size=(2, 7, 3)), rng.normal(size=(2, 7)), np.full((2, 7), 1e9)
+    columns, left = np.empty((2, 7, 6)), np.empty((2, 7))
+    kernels.second_order(wide, rest, curvature, columns, left)
+    expected = 0.5 * curvature[:, :, None] * (wide @ wide.mT) ** 2 * curvature[:, None, :]
+    np.testing.assert_allclose(columns @ columns.mT, expected, atol=1e-12)
+    np.testing.assert_allclose(left, rest - np.diagonal(expected, axis1=1, axis2=2), rtol=1e-15)
+    little = 0.1 * np.diagonal(expected, axis1=1, axis2=2)
+    kernels.second_order(wide, little, curvature, columns, left)
+    np.testing.assert_allclose(np.sum(columns**2, axis=-1), little, rtol=1e-12)
+    assert not left.any()
+    kernels.second_order(np.zeros_like(wide), np.zeros_like(rest), curvature, columns, left)
+    assert not columns.any()
+
+
+def test_columns_that_are_not_zero_are_found_in_whichever_row():
+    rng = np.random.default_rng(6)
+    F = rng.normal(size=(50, 9, 6)) * (rng.random(size=(50, 9, 6)) < 0.1)
+    live = np.zeros((50, 6), bool)
+    kernels.live_columns(F, live)
+    np.testing.assert_array_equal(live, F.any(axis=1))
+    assert 0.2 < live.mean() < 0.9

@@ -44,6 +44,20 @@ def test_what_is_carried_and_read_out_loses_nothing(dependent):
     np.testing.assert_allclose(np.diag(_cov(cut, left)), np.diag(_cov(F, own)), atol=1e-12)
 
 
+@pytest.mark.parametrize("dependent", DEPENDENT, ids=str)
+def test_of_the_rest_the_widest_directions_are_kept(dependent):
+    F, own = _factor(0, dependent), np.full(N, 0.1)
+    seen = np.vstack([F[:P], COMPRESSION.basis.T @ F[P:]])
+    directions, size, _ = np.linalg.svd(seen.T, full_matrices=False)
+    first = directions[:, size > 1e-9 * size[0]]
+    apart = F[P:] - F[P:] @ first @ first.T
+    U, size, _ = np.linalg.svd(apart)
+    room = COMPRESSION.rank - first.shape[1]
+    expected = F[P:] @ first @ first.T @ F[P:].T + (U[:, :room] * size[:room] ** 2) @ U[:, :room].T
+    cut, _ = truncate(F, own, P, COMPRESSION)
+    np.testing.assert_allclose(cut[P:] @ cut[P:].T, expected, atol=1e-10)
+
+
 def test_a_batch_is_its_states_whichever_rows_are_dependent():
     F, own = np.stack([_factor(i, dependent) for i, dependent in enumerate(DEPENDENT)]), np.full((len(DEPENDENT), N), 0.1)
     factors, left = truncate(F, own, P, COMPRESSION)

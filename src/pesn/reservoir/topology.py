@@ -113,7 +113,8 @@ def _largest_modulus(W: Any) -> float:
 @lru_cache(maxsize=8)
 def _modulus(n: int, *rows: bytes) -> float:
     """ARPACK from a fixed start, its answer checked; all eigenvalues where W is small or ARPACK does not converge."""
-    W = sparse_rows(*(np.frombuffer(part, kind) for part, kind in zip(rows, _KINDS, strict=True)))
+    indptr, indices, data = (np.frombuffer(part, kind) for part, kind in zip(rows, _KINDS, strict=True))
+    W = sparse_rows(indptr, indices, data)
     if W.nnz == n:  # the cycle alone, a circle of eigenvalues too ill-conditioned for any solver: in closed form
         return float(np.exp(np.mean(np.log(np.abs(W.data)))))
     if n > _DENSE:

@@ -21,10 +21,12 @@ __all__ = [
     "affine_dense",
     "enter_dense",
     "enter_members",
+    "live_columns",
     "move_cross",
     "move_dense",
     "move_members",
     "row_times_16",
+    "second_order",
     "sparse_times",
     "symmetrize_psd",
 ]
@@ -111,6 +113,49 @@ def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Arra
     """Out (B, r, s) = W x for x (B, n, s)."""
     for b in range(x.shape[0]):
         _rows_times(indptr, indices, data, x[b], out[b], False)
+
+
+@jit()
+def live_columns(F: Array, live: Array) -> None:
+    """Which columns (B, k) of F (B, n, k) are not 0, in ``live``, which is False before: looked for until all are."""
+    _, n, k = F.shape
+    for b in range(F.shape[0]):
+        missing = k
+        for i in range(n):
+            for j in range(k):
+                if not live[b, j] and F[b, i, j] != 0.0:
+                    live[b, j] = True
+                    missing -= 1
+            if not missing:
+                break
+
+
+@jit(fastmath={"contract", "nsz"})
+def second_order(wide: Array, rest: Array, curvature: Array, columns: Array, left: Array) -> None:
+    """Columns (B, N, w (w + 1)/2) of ½ c_i c_j (wide wideᵀ)²_ij for wide (B, N, w), cut to ``rest``; what is ``left`` of it.
+
+    The products of any two entries of a row, a square by √½: their squares add up to ½ |row|⁴.
+    """
+    w, half = wide.shape[2], np.sqrt(0.5)
+    for b in range(wide.shape[0]):
+        for i in range(wide.shape[1]):
+            row, out, size = wide[b, i], columns[b, i], 0.0
+            for j in range(w):
+                size += row[j] * row[j]
+            factor = curvature[b, i]
+            variance = 0.5 * factor * factor * size * size
+            if variance > rest[b, i]:
+                factor *= np.sqrt(rest[b, i] / variance)
+                variance = rest[b, i]
+            left[b, i] = rest[b, i] - variance
+            k = 0
+            for j in range(w):
+                own = factor * row[j]
+                out[k] = half * own * row[j]
+                k += 1
+                for m in range(j + 1, w):
+                    out[k] = own * row[m]
+                    k += 1
 
 
 @jit(no_cpython_wrapper=True)

@@ -8,12 +8,13 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
 from pesn.linalg import condition_root, inverse_root, outer, symmetric, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.state import GaussianState, observed, within_reach
+from pesn.statespace.state import GaussianState, flat, observed, within_reach
 
 __all__ = ["LowRank"]
 
@@ -103,12 +104,11 @@ class LowRank(GaussianState):
         second = None
         large = total.sum(axis=-1) > 1e-4 * L * L * unit_var.sum(axis=-1)
         if len(compression.squared) and F.shape[-1]:
-            second = _second_order(_turned(into, F[..., compression.squared, :], compression.products), rest, L * curvature)
+            wide = _turned(into, F[..., compression.squared, :], compression.products)
+            second, rest = _second_order(wide, rest, L * curvature)
         elif compression.products and large.any():
-            wide = _widest(into, compression.products)
-            second = large[..., None, None] * _second_order(wide, rest, L * curvature)
-        if second is not None:
-            rest = np.maximum(total - np.einsum("...ij,...ij->...i", second, second), 0.0)
+            wide = _widest(into, compression.products) * large[..., None, None]
+            second, rest = _second_order(wide, rest, L * curvature)
         slope = (L * g)[..., None]
         into = slope * into
         if L < 1.0:
@@ -228,11 +228,20 @@ class LowRank(GaussianState):
 
 def _packed(F: Array) -> Array:
     """F (…, n, k) without columns of zeros: those of each state come first, in their order, as many as any of the batch has."""
-    live = F.any(axis=-2)
+    live = _live(F)
     if live.all():
         return F
     order = np.argsort(~live, axis=-1, kind="stable")[..., : live.sum(axis=-1).max(initial=0)]
     return np.take_along_axis(F, order[..., None, :], axis=-1)
+
+
+def _live(F: Array) -> npt.NDArray[np.bool_]:
+    """Which columns of F (…, n, k) are not 0, (…, k)."""
+    from pesn.statespace.kernels import live_columns  # here, not above: it brings numba
+
+    live = np.zeros((*F.shape[:-2], F.shape[-1]), bool)
+    live_columns(flat(F), flat(live, 1))
+    return live
 
 
 def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Array, Array]:
@@ -243,7 +252,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
     rank = compression.rank
     width = max(rank, p + rank // 2)
     F = _packed(F)
-    count = F.any(axis=-2).sum(axis=-1)
+    count = _live(F).sum(axis=-1)
     full = count > width + rank // 2
     if not full.any():
         return F, own
@@ -254,18 +263,25 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
         F[full, :, : cut.shape[-1]] = cut
         return F, own
     h = F[..., p:, :]
-    seen = np.concatenate([F[..., :p, :], compression.basis.T @ h], axis=-2)
-    first = _span(seen)
-    gram = transpose(h) @ h
-    # the columns that c and the basis hang on come first; the others by their size, apart from these, which go below 0
-    apart = gram - first @ (transpose(first) @ gram)
-    apart -= (apart @ first + np.trace(gram, axis1=-2, axis2=-1)[..., None, None] * first) @ transpose(first)
-    _, vectors = np.linalg.eigh(symmetric(apart))
+    first = _span(np.concatenate([F[..., :p, :], compression.basis.T @ h], axis=-2))
     room = np.maximum(width - first.any(axis=-2).sum(axis=-1), 0)  # of each state of a batch, as if it were alone
-    vectors = vectors[..., ::-1][..., : room.max()] * (np.arange(room.max()) < room[..., None])[..., None, :]
-    turned = _packed(F @ np.concatenate([first, vectors], axis=-1))
-    lost = np.einsum("...ij,...ij->...i", h, h) - np.einsum("...ij,...ij->...i", turned[..., p:, :], turned[..., p:, :])
-    return turned, own + np.maximum(lost, 0.0)
+    # the columns that c and the basis hang on come first, the others by their size
+    if first.any(axis=-2).all():
+        apart = h @ np.linalg.qr(first, mode="complete")[0][..., first.shape[-1] :]
+        _, vectors = np.linalg.eigh(transpose(apart) @ apart)
+        kept = apart @ vectors[..., ::-1][..., : room.max(initial=0)]
+        turned = np.zeros((*F.shape[:-1], first.shape[-1] + kept.shape[-1]))
+        turned[..., : first.shape[-1]], turned[..., p:, first.shape[-1] :] = F @ first, kept
+        lost = np.einsum("...ij,...ij->...i", apart, apart) - np.einsum("...ij,...ij->...i", kept, kept)
+    else:  # some have fewer directions: in the others' place are columns of 0, which go below 0
+        gram = transpose(h) @ h
+        apart = gram - first @ (transpose(first) @ gram)
+        apart -= (apart @ first + np.trace(gram, axis1=-2, axis2=-1)[..., None, None] * first) @ transpose(first)
+        _, vectors = np.linalg.eigh(symmetric(apart))
+        vectors = vectors[..., ::-1][..., : room.max()] * (np.arange(room.max()) < room[..., None])[..., None, :]
+        turned = F @ np.concatenate([first, vectors], axis=-1)
+        lost = np.einsum("...ij,...ij->...i", h, h) - np.einsum("...ij,...ij->...i", turned[..., p:, :], turned[..., p:, :])
+    return _packed(turned), own + np.maximum(lost, 0.0)
 
 
 def _span(rows: Array) -> Array:
@@ -309,14 +325,14 @@ def _turned(into: Array, first: Array, count: int) -> Array:
     return np.concatenate([wide, _widest(into - wide @ transpose(turn), count)], axis=-1)
 
 
-def _second_order(wide: Array, rest: Array, curvature: Array) -> Array:
-    """Columns E with E Eᵀ = Mehler's second order, ½ curvature (wide wideᵀ)² curvatureᵀ.
+def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Array]:
+    """Columns E with E Eᵀ = Mehler's second order, ½ curvature (wide wideᵀ)² curvatureᵀ; and what it leaves of ``rest`` (…, N).
 
-    No row exceeds the ``rest`` that it is a part of.
+    No row exceeds the rest that it is a part of.
     """
-    i, j = np.triu_indices(wide.shape[-1])
-    wide = np.clip(wide, -_FAR, _FAR)
-    columns: Array = curvature[..., None] * wide[..., i] * wide[..., j] * np.where(i == j, np.sqrt(0.5), 1.0)
-    size = np.einsum("...ij,...ij->...i", columns, columns)
-    columns *= np.sqrt(np.divide(rest, size, out=np.ones_like(size), where=size > rest))[..., None]
-    return columns
+    from pesn.statespace.kernels import second_order  # here, not above: it brings numba
+
+    count = wide.shape[-1]
+    columns, left = np.empty((*rest.shape, count * (count + 1) // 2)), np.empty(rest.shape)
+    second_order(flat(np.clip(wide, -_FAR, _FAR)), flat(rest, 1), flat(curvature, 1), flat(columns), flat(left, 1))
+    return columns, left
