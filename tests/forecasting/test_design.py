@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 import pesn
-from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.design.candidates import KINDS, MAPS, maps_for
+from pesn.forecasting.dataset import Segment
+from pesn.forecasting.design import Candidate, Design, designed
+from pesn.forecasting.design.candidates import KINDS, MAPS, finalists, maps_for, shortlist
+from pesn.forecasting.design.network import Network
+from pesn.forecasting.design.problem import FOLDS, Origin, Problem
 from pesn.forecasting.training import noisy
 from pesn.systems import chaotic
 
@@ -33,6 +36,16 @@ def test_the_design_forecasts_better_than_a_fixed_network_and_than_an_autoregres
     assert found < 0.1 * min(_error(fixed, lorenz), _error(arx, lorenz))
 
 
+def test_no_loop_of_what_few_rows_choose_leaves():
+    y = chaotic.lorenz(runs=1, steps=1000, rng=3)[0].states
+    few = pesn.Forecaster(calibrate=False).fit(y[:800])
+    low, high = y.min(axis=0), y.max(axis=0)
+    for k in (850, 900):
+        ahead = few.forecast(60, y[k - 40 : k], joint=False).mean
+        assert (ahead > low - 0.2 * (high - low)).all()
+        assert (ahead < high + 0.2 * (high - low)).all()
+
+
 def test_its_intervals_are_honest(lorenz, forecaster):
     backtest = forecaster.backtest(lorenz[700:], horizon=20, origins=30)
     assert backtest.coverage(0.95) > 0.8
@@ -49,8 +62,8 @@ def test_scores_are_a_frame_and_a_picture(forecaster):
     design = forecaster.design_
     frame = design.scores
     assert set(frame["kind"]) <= set(KINDS)
-    assert frame["rung"].iloc[0] == 2
-    assert frame["score"].iloc[0] == frame.loc[frame["rung"] == 2, "score"].min()
+    assert frame["rung"].iloc[0] == 3
+    assert frame["score"].iloc[0] == frame.loc[frame["rung"] == 3, "score"].min()
     assert (frame["kind"].iloc[0], frame["lags"].iloc[0]) == (design.candidate.kind, design.candidate.lags)
     assert {("none", 9, 0)} <= set(zip(frame["kind"], frame["lags"], frame["products"], strict=True))  # ARX(10) is among them
     ax = design.plot()
@@ -81,10 +94,68 @@ def test_a_linear_system_with_inputs_runs_and_levels():
     assert forecast.std[0, 0] < 0.15
 
 
+def _problem(forecaster, runs):
+    """Of runs of the columns that a forecaster has learnt."""
+    dynamics, bounds = forecaster.loop().dynamics, forecaster.loop().guard
+    scaled = [forecaster.scaled(y, np.zeros((len(y), 0)))[0] for y in runs]
+    return Problem([Segment(z[:-1], dynamics.targets(z), z) for z in scaled], dynamics, bounds)
+
+
+def test_runs_are_held_out_whole(lorenz, forecaster):
+    problem = _problem(forecaster, [lorenz[k : k + 60] for k in range(0, 720, 60)])
+    assert all(len(set(fold)) == 1 for fold in problem.folds)
+    assert {int(fold[0]) for fold in problem.folds} == set(range(FOLDS))
+    for fold in range(FOLDS):
+        assert all(problem.folds[origin.segment][0] == fold for origin in problem.origins(fold, 16))
+
+
+def test_a_readout_of_some_features_is_what_these_features_alone_give(lorenz, forecaster):
+    problem = _problem(forecaster, [lorenz[:500]])
+    widest, one = Candidate("fast", 9, 2, 20), Candidate("fast", 1, 1, 20)
+    pieces = problem.pieces(10_000)
+    found = Network(problem, widest, pieces).readouts(one, 2, [(1e-4, 1e-4)])
+    alone = Network(problem, one, pieces).readouts(one, 2, [(1e-4, 1e-4)])
+    np.testing.assert_allclose(found, alone, rtol=1e-6, atol=1e-9)
+
+
+def test_units_at_an_origin_are_those_of_the_segment_driven_whole(lorenz, forecaster):
+    problem = _problem(forecaster, [lorenz[:1000]])
+    one = Candidate("fast", 0, 0, 20)
+    few, many = (Network(problem, one, problem.pieces(500)) for _ in range(2))
+    weights = few.readouts(one, 0, [(1e-4, 1e-4)])
+    rows = [Origin(0, k) for k in range(800, 900, 10)]
+    alone, together = few.loops(one, weights, rows[-1:])[0], many.loops(one, weights, rows)[0]  # by its context, by all rows
+    np.testing.assert_allclose(alone[:, 0], together[:, -1], atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "none"])
+def test_the_reservoir_that_is_compared_is_the_one_that_the_network_draws(kind):
+    candidate = Candidate(kind, 0, 0, 30)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    network = designed(Design(candidate, seed=4), 2).fit(X, X[:, :1])
+    compared = candidate.reservoir(2, 1, 4)
+    for name in ("data", "W_in", "bias", "leak_rate"):
+        np.testing.assert_allclose(getattr(compared, name), getattr(network.reservoir_, name), rtol=1e-12)
+
+
+def test_on_a_short_noisy_series_it_is_no_worse_than_an_autoregression():
+    rng, ratios = np.random.default_rng(0), []
+    y = np.sin(2.0 * np.pi * np.arange(400) / 12.0)[:, None] + 0.3 * rng.normal(size=(400, 1))
+    for first in (0,):
+        train, after = y[first : first + 120], y[first + 120 : first + 320]
+        errors = []
+        for design in (None, Design(Candidate("none", 9, 0, ridge=(1e-3, 1e-3)))):
+            forecaster = pesn.Forecaster(design=design, calibrate=False).fit(train)
+            ahead = [forecaster.forecast(10, after[k : k + 30]).mean - after[k + 30 : k + 40] for k in range(0, 150, 10)]
+            errors.append(np.abs(ahead).mean())
+        ratios.append(errors[0] / errors[1])
+    assert np.mean(ratios) < 1.1
+
+
 def test_noise_on_inputs_leads_back_to_the_rows_without_it(forecaster, lorenz):
     dynamics = forecaster.loop().dynamics
     z = forecaster.scaled(lorenz, np.zeros((len(lorenz), 0)))[0]
-    segment = pesn.forecasting.dataset.Segment(z[:-1], dynamics.targets(z), z)
+    segment = Segment(z[:-1], dynamics.targets(z), z)
     (with_noise,) = noisy([segment], dynamics, 0.01)
     assert 0.005 < np.std(with_noise.z - segment.z) < 0.02
     np.testing.assert_allclose(with_noise.z + with_noise.targets * dynamics.scale, z[1:], atol=1e-12)
@@ -95,6 +166,15 @@ def test_many_columns_have_fewer_products():
     assert set(maps_for(3)) == set(MAPS)
     assert max(products for _, products in maps_for(12)) == 1
     assert max(products for _, products in maps_for(30)) == 0
+
+
+def test_what_goes_on_is_near_the_best_of_many_kinds_and_the_autoregression():
+    scored = [(-8.0, Candidate("fast", 0, 1, 100)), (-7.9, Candidate("fast", 4, 0, 100)), (-7.8, Candidate("fast", 9, 0, 100))]
+    scored += [(-6.0, Candidate("slow", 0, 0, 100)), (-1.0, Candidate("memory", 0, 0, 100)), (-1.0, Candidate("none", 9, 0))]
+    on = shortlist(scored, 300)
+    expected = [("fast", 0, 300), ("fast", 4, 300), ("slow", 0, 300), ("none", 9, 0)]
+    assert [(one.kind, one.lags, one.n_units) for one in on] == expected
+    assert [(one.kind, one.lags) for one in finalists(scored, 2)] == [("fast", 0), ("fast", 4), ("none", 9)]
 
 
 def test_what_is_no_design_is_named(lorenz, forecaster):

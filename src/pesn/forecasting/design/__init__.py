@@ -6,7 +6,8 @@ from pesn._support.progress import Steps
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, train_validation_split
 from pesn.forecasting.design.candidates import Candidate, Design
-from pesn.forecasting.design.search import LEAST_LEADS, LEAST_ROWS, Problem, search
+from pesn.forecasting.design.problem import LEAST_LEADS, LEAST_ROWS, Problem
+from pesn.forecasting.design.search import search
 from pesn.forecasting.selection import LEAST_HELD_BACK
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.statespace.guard import Bounds

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from pesn.readout.features import Features
 from pesn.reservoir.weights import Reservoir, draw, without_units
@@ -84,19 +83,31 @@ class Candidate:
         """Of W: ten weights a unit at least."""
         return float(min(1.0, max(0.1, 10.0 / self.n_units)))
 
-    def reservoir(self, n_inputs: int, n_outputs: int, rng: np.random.Generator | int) -> Reservoir:
-        """The units, as the network draws them."""
-        if self.kind == "none":
+    def reservoir(self, n_inputs: int, n_outputs: int, seed: int) -> Reservoir:
+        """The units, as the network draws them: reservoirs of one size differ by their scalings alone, and are drawn once."""
+        kind = KINDS[self.kind]
+        if kind is None:
             return without_units(n_inputs, n_outputs)
-        parameters = self.network(n_inputs)
-        del parameters["features"], parameters["ridge"]
-        return draw(n_inputs=n_inputs, n_outputs=n_outputs, **parameters, rng=rng)
+        drawn, scaling = _drawn(self.n_units, n_inputs, n_outputs, self.density, seed), self.network(n_inputs)["input_scaling"]
+        return drawn._replace(
+            data=kind.spectral_radius * drawn.data,
+            W_in=scaling * drawn.W_in,
+            bias=kind.bias_scaling * drawn.bias,
+            leak_rate=kind.leak_rate,
+        )
 
     def __str__(self) -> str:
         units = "no units" if self.kind == "none" else f"{self.n_units} units, {self.kind}"
         products = ("", ", products", ", products of two rows")[self.products]
         noise = f", input noise {self.input_noise:g}" if self.input_noise else ""
         return f"{units}, {self.lags} lags{products}, ridge {self.ridge[0]:.0e}, {self.ridge[1]:.0e}{noise}"
+
+
+@lru_cache(maxsize=3)
+def _drawn(n_units: int, n_inputs: int, n_outputs: int, density: float, seed: int) -> Reservoir:
+    return draw(
+        n_units, n_inputs, n_outputs, spectral_radius=1.0, input_scaling=1.0, bias_scaling=1.0, density=density, rng=seed
+    )  # fmt: skip
 
 
 def maps_for(n_inputs: int) -> list[tuple[int, int]]:
@@ -117,7 +128,8 @@ class Design:
         Of its reservoir and noise.
     tried
         (rung, candidate, score) of all: the mean over steps ahead of the logarithm of the error, in deviations of the columns.
-        Scores of one rung can be compared, on later rungs with more units and more forecasts.
+        Scores of one rung can be compared, on later rungs with more units and more forecasts; in the last one, what ARX(10)
+        does better at any of 1, 5, 20 and 50 steps ahead has been added.
     """
 
     candidate: Candidate
@@ -155,12 +167,31 @@ def _flat(candidate: Candidate) -> dict[str, Any]:
     return {**values, "linear_ridge": linear, "ridge": others}
 
 
+def is_arx(candidate: Candidate) -> bool:
+    """Whether it is a linear autoregression of ten rows, which no design may be much worse than."""
+    return (candidate.kind, candidate.lags, candidate.products) == ("none", 9, 0)
+
+
 def shortlist(scored: Sequence[tuple[float, Candidate]], n_units: int) -> list[Candidate]:
-    """What goes on from the first rung, with ``n_units``: the best three, the best of other kinds up to five, and ARX(10)."""
-    ranked = [candidate for _, candidate in sorted(scored, key=lambda one: one[0])]
-    chosen = ranked[:3]
+    """What goes on from the first rung, with ``n_units``: the best two, the best of other kinds up to five, and ARX(10)."""
+    ranked = _near_the_best(scored, 3.0)
+    chosen = ranked[:2]
     for candidate in ranked:
         if len(chosen) < 5 and candidate.kind not in {one.kind for one in chosen}:
             chosen.append(candidate)
-    chosen += [one for one in ranked if (one.kind, one.lags, one.products) == ("none", 9, 0) and one not in chosen]
+    chosen += [one for _, one in scored if is_arx(one) and one not in chosen]
     return [replace(one, n_units=0 if one.kind == "none" else n_units) for one in chosen]
+
+
+def finalists(scored: Sequence[tuple[float, Candidate]], count: int) -> list[Candidate]:
+    """What goes on from the second rung: the best ``count``, as many kinds at their best, and the best ARX(10)."""
+    ranked = _near_the_best(scored, 1.0)
+    of_kinds = {one.kind: one for one in reversed(ranked)}
+    _, arx = min((one for one in scored if is_arx(one[1])), key=lambda one: one[0])
+    return list(dict.fromkeys([*ranked[:count], *list(of_kinds.values())[::-1][:count], arx]))
+
+
+def _near_the_best(scored: Sequence[tuple[float, Candidate]], far: float) -> list[Candidate]:
+    """The best first, without those whose score is worse than theirs by more than ``far``: more rows would not make it up."""
+    ranked = sorted(scored, key=lambda one: one[0])
+    return [candidate for value, candidate in ranked if value <= ranked[0][0] + far]
