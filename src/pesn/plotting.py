@@ -343,7 +343,7 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
         FigureCanvasAgg(figure)
         ax = figure.subplots()
     place = {row: k for k, row in enumerate(order)}
-    for rung, label, colour in ((1, "few units", COLOURS[5]), (2, "full size", COLOURS[0])):
+    for rung, label, colour in ((1, "few units", COLOURS[5]), (2, "more units", COLOURS[0]), (3, "more origins", COLOURS[2])):
         part = frame[frame["rung"] == rung]
         ax.scatter(part["score"], rows[part.index].map(place), color=colour, s=16, label=label)
     chosen = frame.iloc[0]
