@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
-from pesn._support.types import AnyArray
+from pesn._support.types import AnyArray, Array
 
 __all__ = [
+    "QuadraticForm",
     "blocks",
     "condition_root",
     "half_log_determinant",
@@ -20,6 +24,35 @@ __all__ = [
     "times",
     "transpose",
 ]
+
+
+_NEAR = 1e-6  # eigenvalues that differ by no more of themselves are one
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticForm:
+    """A symmetric A ≥ 0, ``matrix`` (n, n), laid out for traces tr(A C) of many covariances C."""
+
+    matrix: Array
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """Of A."""
+        return np.diagonal(self.matrix).copy()
+
+    @cached_property
+    def near_identity(self) -> tuple[float, Array, Array] | None:
+        """w, s (r,) and V (r, n) with A = w I + Vᵀ diag(s) V; None where r would be more than a third of n.
+
+        A small ridge makes A = (Σ b bᵀ + c I)⁻¹ such a matrix: what no row reaches has the weight 1/c. Eigenvalues within a
+        millionth of w pass for it, so that tr(A C) is off by no more of itself, whatever C ≥ 0.
+        """
+        values, vectors = np.linalg.eigh(self.matrix)
+        w = float(np.median(values))
+        far = np.abs(values - w) > _NEAR * w
+        if w <= 0.0 or 3 * far.sum() > len(values):
+            return None
+        return w, values[far] - w, np.ascontiguousarray(vectors[:, far].T)
 
 
 def transpose(a: AnyArray) -> AnyArray:

@@ -5,6 +5,7 @@ from operator import itemgetter
 import numpy as np
 import pytest
 
+from pesn.linalg import QuadraticForm
 from pesn.statespace import CLOSED_FORMS, Draws, Ensemble, Noise
 
 SHAPES = [(), (3,), (2, 3)]
@@ -93,7 +94,7 @@ def test_a_batch_is_its_states_one_by_one(kit, form, shape):
                 lambda s: s.covariance_with(slice(1, 4)),
                 lambda s: s.covariance_of(slice(1, 4)),
                 lambda s: s.covariance_after(K),
-                lambda s: s.trace(A),
+                lambda s: s.trace(QuadraticForm(A)),
                 lambda s: s.marginal(slice(1, 4)).cov,
             ):
                 a, b = part(together)[index], part(alone)

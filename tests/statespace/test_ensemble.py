@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pesn.linalg import QuadraticForm
 from pesn.statespace import Draws, Ensemble, Noise
 
 COUNT = 20_000
@@ -34,7 +35,7 @@ def test_members_move_as_the_closed_form(kit, sobol):
     std = np.sqrt(closed.variances())
     assert np.all(np.abs(members.cross - closed.cross) < 0.05 * std[:, None] * np.abs(members.past).std(axis=0))
     A = rng.normal(size=(8, 8))
-    assert members.trace(A @ A.T) == pytest.approx(closed.trace(A @ A.T), rel=0.05)
+    assert members.trace(QuadraticForm(A @ A.T)) == pytest.approx(closed.trace(QuadraticForm(A @ A.T)), rel=0.05)
     scale = np.sqrt(np.diag(closed.covariance_after(K)))
     np.testing.assert_allclose(members.covariance_after(K), closed.covariance_after(K), atol=0.06 * np.max(scale) ** 2)
     for R in (None, np.array([[0.05, 0.02], [0.02, 0.1]])):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pesn.linalg import QuadraticForm
 from pesn.statespace.cell import Compression
 from pesn.statespace.low_rank import LowRank, truncate
 
@@ -76,4 +77,23 @@ def test_a_trace_is_that_of_the_product():
     F, own = rng.normal(size=(3, n, 5)), rng.uniform(size=(3, n - P))
     state = LowRank(np.zeros((3, n)), P, np.zeros((3, n, 0)), F, own)
     expected = [np.trace(A @ _cov(f, o)) for f, o in zip(F, own, strict=True)]
-    np.testing.assert_allclose(state.trace(A), expected, rtol=1e-12)
+    np.testing.assert_allclose(state.trace(QuadraticForm(A)), expected, rtol=1e-12)
+
+
+def test_a_trace_by_the_few_eigenvalues_that_differ_is_that_of_the_product():
+    rng = np.random.default_rng(5)
+    n, k = 60, 40
+    b = rng.normal(size=(500, 8)) @ rng.normal(size=(8, n)) * np.geomspace(1.0, 1e-3, n)
+    A = np.linalg.inv(b.T @ b + 1e-3 * np.eye(n))
+    form = QuadraticForm(0.5 * (A + A.T))
+    w, apart, V = form.near_identity
+    assert len(apart) <= 8
+    np.testing.assert_allclose(w * np.eye(n) + V.T * apart @ V, A, atol=1e-6 * w)
+    F, own = rng.normal(size=(3, n, k)), rng.uniform(size=(3, n - P))
+    F[0] = b[:k].T  # as features vary: where A is smallest
+    states = [LowRank(np.zeros((i, n)), P, np.zeros((i, n, 0)), F[:i], 0.0 * own[:i]) for i in (1, 3)]
+    expected = [np.trace(A @ f @ f.T) for f in F]
+    np.testing.assert_allclose(states[1].trace(form), expected, rtol=2e-6)
+    np.testing.assert_allclose(states[0].trace(form), expected[:1], rtol=1e-9)
+    assert QuadraticForm(np.diag(np.arange(1.0, 10.0))).near_identity is None
+    assert QuadraticForm(np.zeros((4, 4))).near_identity is None

@@ -31,7 +31,7 @@ from scipy.linalg import solve_triangular
 
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
-from pesn.linalg import condition_root, root_of, symmetric
+from pesn.linalg import QuadraticForm, condition_root, root_of, symmetric
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
@@ -346,9 +346,9 @@ class LeverageNoise:
         self._root = np.vstack([S[:1], loop.moves.weights(S.T).T])
 
     @cached_property
-    def _inverse(self) -> Array:
+    def _inverse(self) -> QuadraticForm:
         """A⁻¹, laid out over x."""
-        return symmetric(self._root[1:] @ self._root[1:].T)
+        return QuadraticForm(symmetric(self._root[1:] @ self._root[1:].T))
 
     def __call__(self, state: GaussianState) -> Emission:
         """From the state that the outputs are read from."""

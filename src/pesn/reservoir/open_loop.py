@@ -22,7 +22,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import outer, root_of
+from pesn.linalg import QuadraticForm, outer, root_of
 from pesn.readout.features import Features, Moves
 from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
 from pesn.reservoir.drive import State, run_gaussian
@@ -174,11 +174,11 @@ class OpenLoop:
         return found
 
     @cached_property
-    def _inverse(self) -> Array | None:
+    def _inverse(self) -> QuadraticForm | None:
         """A⁻¹ over x, of which o is no feature; the constant is certain."""
         if self.weights_root is None:
             return None
-        return np.asarray(outer(self.moves.weights(self.weights_root.T).T))
+        return QuadraticForm(outer(self.moves.weights(self.weights_root.T).T))
 
     # ---------------------------------------------------------------- compiled
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pesn.linalg import QuadraticForm
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
@@ -36,7 +37,7 @@ class Certain(GaussianState):
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         return np.repeat(self.mean[..., None, :], n, axis=-2)
 
-    def trace(self, A: Array) -> Array:  # noqa: D102
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         return np.zeros(self.mean.shape[:-1])
 
     def is_certain(self) -> bool:  # noqa: D102

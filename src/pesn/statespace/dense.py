@@ -9,7 +9,7 @@ import numpy as np
 
 from pesn._support.records import check_covariance
 from pesn._support.types import Array
-from pesn.linalg import inverse_root, root_of, times, transpose
+from pesn.linalg import QuadraticForm, inverse_root, root_of, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
 
@@ -39,9 +39,9 @@ class Dense(GaussianState):
         draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
         return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))
 
-    def trace(self, A: Array) -> Array:  # noqa: D102
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         n = self.cov.shape[-1]
-        return np.maximum(self.cov.reshape(*self.cov.shape[:-2], n * n) @ A.ravel(), 0.0)
+        return np.maximum(self.cov.reshape(*self.cov.shape[:-2], n * n) @ A.matrix.ravel(), 0.0)
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         from pesn.statespace.kernels import enter_dense, move_dense  # here, not above: it brings numba

@@ -10,7 +10,7 @@ import numpy as np
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import times, transpose
+from pesn.linalg import QuadraticForm, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import GaussianState, observed, within_reach
 
@@ -50,8 +50,8 @@ class Diagonal(GaussianState):
         draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
         return self.mean[..., None, :] + draws * np.sqrt(self.var)[..., None, :]
 
-    def trace(self, A: Array) -> Array:  # noqa: D102
-        return np.asarray(self.var @ np.diagonal(A))
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
+        return np.asarray(self.var @ A.diagonal)
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         rows, L = cell.rows, cell.leak

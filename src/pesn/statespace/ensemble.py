@@ -12,7 +12,7 @@ from scipy import special
 
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
-from pesn.linalg import inverse_root, times, transpose
+from pesn.linalg import QuadraticForm, inverse_root, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
@@ -137,9 +137,9 @@ class Ensemble(GaussianState):
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         return np.asarray(rng.choice(self.members, n, axis=-2))
 
-    def trace(self, A: Array) -> Array:  # noqa: D102
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         away = _away(self.members)
-        return np.asarray(np.einsum("...mi,...mi->...", away @ A, away) / (away.shape[-2] - 1))
+        return np.asarray(np.einsum("...mi,...mi->...", away @ A.matrix, away) / (away.shape[-2] - 1))
 
     def move(self, cell: Cell, noise: Noise | None = None) -> Ensemble:  # noqa: D102
         members, draws = cell(self.members), self.draws

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
-from pesn.linalg import condition_root, inverse_root, outer, symmetric, transpose
+from pesn.linalg import QuadraticForm, condition_root, inverse_root, outer, symmetric, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, flat, observed, within_reach
 
@@ -74,14 +74,21 @@ class LowRank(GaussianState):
         )
         return result
 
-    def trace(self, A: Array) -> Array:  # noqa: D102
-        F, total = self.factor, self.own @ np.diagonal(A)[self.carried :]
-        for start in range(0, len(A), _BLOCK):  # what lies right of the diagonal counts twice, and is multiplied out once
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
+        F, total, n = self.factor, self.own @ A.diagonal[self.carried :], len(A.matrix)
+        near = A.near_identity if F.size > n * n else None  # eigenvectors take as long as n columns
+        if near is not None:
+            w, apart, V = near
+            along = V @ F
+            total = total + w * np.einsum("...ij,...ij->...", F, F)
+            total = total + np.einsum("...ij,...ij->...i", along, along) @ apart
+            return np.asarray(np.maximum(total, 0.0))
+        for start in range(0, n, _BLOCK):  # what lies right of the diagonal counts twice, and is multiplied out once
             stop = start + _BLOCK
             here = F[..., start:stop, :]
-            beside = A[start:stop, start:stop] @ here
-            if stop < len(A):
-                beside += 2.0 * (A[start:stop, stop:] @ F[..., stop:, :])
+            beside = A.matrix[start:stop, start:stop] @ here
+            if stop < n:
+                beside += 2.0 * (A.matrix[start:stop, stop:] @ F[..., stop:, :])
             total = total + np.einsum("...ij,...ij->...", beside, here)
         return np.asarray(np.maximum(total, 0.0))
 

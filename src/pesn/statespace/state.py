@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pesn._support.records import check_arrays
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import outer, root_of, symmetric, times
+from pesn.linalg import QuadraticForm, outer, root_of, symmetric, times
 from pesn.statespace.cell import Cell, Noise
 
 __all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "within_reach"]
@@ -56,8 +56,8 @@ class GaussianState(ABC):
         """``n`` draws of x, (…, n, n_entries)."""
 
     @abstractmethod
-    def trace(self, A: Array) -> Array:
-        """tr(A Cov(x)) (…) for a symmetric A ≥ 0, (n, n)."""
+    def trace(self, A: QuadraticForm) -> Array:
+        """tr(A Cov(x)) (…)."""
 
     @abstractmethod
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
