@@ -176,7 +176,7 @@ def test_a_folded_scaler_keeps_the_diagonal_method_whole(data):
 
 
 def sampled(model, mean, cov, rng):
-    return model.predict_proba(pesn.Gaussian(mean, cov=cov).sample(200_000, rng=rng)).mean(axis=0)
+    return model.predict_proba(pesn.Gaussian(mean, cov=cov).sample(50_000, rng=rng)).mean(axis=0)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
