@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.neural_network import MLPRegressor
 
 from pesn import Forecaster, ProbabilisticESN
@@ -200,9 +200,13 @@ def regressor(make: Callable[[int], Any], lags: int, rows: int, members: int = 1
     return fit
 
 
-def gp(_: int) -> Any:
-    """Scikit-learn's, with a lengthscale and a noise that it finds."""
-    return GaussianProcessRegressor(RBF(3.0) + WhiteKernel(1e-6, (1e-12, 1.0)), normalize_y=False, n_restarts_optimizer=0)
+def gp(amplitude: float, length: float, noise: float) -> Callable[[int], Any]:
+    """Scikit-learn's, which finds these three from where they start: from one start it takes a noisy system for noise alone."""
+    kernel = ConstantKernel(amplitude, (1e-3, 1e6)) * RBF(length, (1e-2, 1e3)) + WhiteKernel(noise, (1e-12, 1.0))
+    return lambda _: GaussianProcessRegressor(kernel)
+
+
+GP = (gp(10.0, 3.0, 1e-4), gp(100.0, 10.0, 1e-2))
 
 
 def mlp(seed: int) -> Any:
@@ -259,7 +263,7 @@ MODELS: dict[str, Callable[[Set], Model]] = {
     "persistence": lambda one: with_spread([persistence], one),
     "ARX10": lambda one: of_forecaster(Forecaster(design=_linear(9, 0), **one.options), one)._replace(what=""),
     "NVAR": lambda one: of_forecaster(Forecaster(design=_linear(1, 2), **one.options), one)._replace(what=""),
-    "GP, 500 rows": lambda one: with_spread([regressor(gp, 1, 500)], one),
+    "GP, 500 rows": lambda one: with_spread([regressor(make, 1, 500) for make in GP], one, ["", ""]),
     "3 MLPs of 5 lags": lambda one: with_spread([regressor(mlp, 5, 20_000, members=3)], one),
     "ReservoirPy": lambda one: with_spread([reservoirpy(**s) for s in RESERVOIRPY], one, [_words(s) for s in RESERVOIRPY]),
 }
