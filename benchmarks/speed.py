@@ -1,6 +1,8 @@
 """How much faster or slower this version is than another checkout of it: ratios of CPU time, both sides in turn.
 
-python benchmarks/speed.py --against PATH_TO_OTHER_CHECKOUT [--rounds 7] [--only fit ...]
+python benchmarks/speed.py --against PATH_TO_OTHER_CHECKOUT [--rounds 7] [--only fit ...] [--data FOLDER]
+
+``--data`` names the folder with ardrone_gazebo_90k.npz, which ``--only drone`` fits all 90,000 rows of.
 
 Each side is a process of its own, on one thread, that has done every task once before (compiled, imported). They take turns
 within a round, so that what else happens on the machine meets both. A ratio below 1: this version is faster. Printed are the
@@ -20,7 +22,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parents[1]
 
 
-def tasks(wanted: list[str]) -> dict[str, tuple[Callable[[], Any], int]]:
+def tasks(wanted: list[str], data: Path | None) -> dict[str, tuple[Callable[[], Any], int]]:
     """By name, what is timed, through the public interface alone, and how often in a round."""
     import pesn
     from pesn.systems.flows import lorenz
@@ -34,6 +36,10 @@ def tasks(wanted: list[str]) -> dict[str, tuple[Callable[[], Any], int]]:
         "forecast": (lambda: forecaster.forecast(20, later[:1]), 10),
         "context": (lambda: forecaster.forecast(20, later[:200]), 5),
     }
+    if "default" in wanted:
+        found["default"] = (lambda: pesn.Forecaster().fit(known), 1)
+    if "drone" in wanted:
+        found["drone"] = (drone(data), 1)
     if "update" in wanted:
         follower = pesn.Forecaster(small, calibrate=False).fit(known)
         found["update"] = (lambda: follower.update(later[:20]), 1)
@@ -51,8 +57,25 @@ def tasks(wanted: list[str]) -> dict[str, tuple[Callable[[], Any], int]]:
     return {name: found[name] for name in wanted}
 
 
+def drone(data: Path | None) -> Callable[[], Any]:
+    """The default design of the AR.Drone: 12 states and 4 controls."""
+    import numpy as np
+
+    import pesn
+    from sharp_sets import ARDRONE
+
+    if data is None:
+        raise SystemExit("--data must name the folder with ardrone_gazebo_90k.npz for the task drone")
+    with np.load(data / "ardrone_gazebo_90k.npz") as file:
+        y, u = np.asarray(file["X"], float), np.asarray(file["U_applied"], float)
+    pesn.Forecaster(**ARDRONE).fit(y[:3000], u[:3000])  # compiles what the other fits do not
+    return lambda: pesn.Forecaster(**ARDRONE).fit(y, u)
+
+
 WHAT = {
     "fit": "Forecaster(esn).fit, 3,000 x 3 rows",
+    "default": "Forecaster().fit, 3,000 x 3 rows",
+    "drone": "Forecaster().fit, 90,000 x 16 rows",
     "forecast": "20 steps from one row, 100 units, full",
     "context": "20 steps from 200 rows, 100 units, full",
     "update": "update by 20 rows, 100 units, full",
@@ -62,11 +85,12 @@ WHAT = {
 }
 
 
-def work(wanted: list[str]) -> None:
+def work(wanted: list[str], data: Path | None) -> None:
     """A side: for each name that comes in, the CPU seconds of one call go out."""
-    found = tasks(wanted)
-    for call, _ in found.values():
-        call()
+    found = tasks(wanted, data)
+    for name, (call, _) in found.items():
+        if name != "drone":  # has compiled all by itself
+            call()
     print("ready", flush=True)
     for line in sys.stdin:
         call, repeats = found[line.strip()]
@@ -78,11 +102,12 @@ def work(wanted: list[str]) -> None:
         print(best, flush=True)
 
 
-def side(checkout: Path, wanted: list[str]) -> subprocess.Popen[str]:
+def side(checkout: Path, wanted: list[str], data: Path | None) -> subprocess.Popen[str]:
     """A process that works with the package of a checkout."""
     threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
     environment = {**os.environ, **threads, "PYTHONPATH": str(checkout / "src")}
     command = [sys.executable, str(Path(__file__).resolve()), "--work", "--only", *wanted]
+    command += [] if data is None else ["--data", str(data)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -103,15 +128,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="a checkout of another version")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", nargs="+", choices=list(WHAT), default=list(WHAT))
+    parser.add_argument("--only", nargs="+", choices=list(WHAT), default=[name for name in WHAT if name != "drone"])
+    parser.add_argument("--data", type=Path, help="a folder with data, for the task drone")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
-        work(args.only)
+        work(args.only, args.data)
         return
     if args.against is None or not (args.against / "src" / "pesn").is_dir():
         parser.error(f"--against must name a checkout with src/pesn in it, got {args.against}")
-    sides = [side(HERE, args.only), side(args.against.resolve(), args.only)]
+    sides = [side(checkout, args.only, args.data) for checkout in (HERE, args.against.resolve())]
     try:
         for process in sides:
             ask(process)

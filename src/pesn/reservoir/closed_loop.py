@@ -238,8 +238,8 @@ class ClosedLoop:
         loop = replace(self, readout=readout, errors=errors)
         kept = vars(loop)  # where cached_property keeps it
         kept["layout"], kept["moves"] = self.layout, self.moves
-        kept["cells"] = tuple(copy.copy(cell) for cell in self.cells)
-        for cell in loop.cells:
+        kept["cells"], kept["squares"] = (tuple(copy.copy(cell) for cell in cells) for cells in (self.cells, self.squares))
+        for cell in (*loop.cells, *loop.squares):
             vars(cell)["compression"] = loop.compression
         return loop
 

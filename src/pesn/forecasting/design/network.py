@@ -13,10 +13,10 @@ from pesn.forecasting.design.candidates import Candidate
 from pesn.forecasting.design.problem import FOLDS, Origin, Piece, Problem
 from pesn.forecasting.training import noisy
 from pesn.readout.factor import Factor, leave_out, ridge_path
+from pesn.readout.features import Features
 from pesn.readout.ridge import Readout, penalties_of
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.drive import run
-from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, rollout
 
 __all__ = ["Network", "by_lead"]
@@ -32,6 +32,8 @@ class Network:
         self.problem, self.widest, self.n_rows = problem, candidate, 0
         self._units: dict[Origin, Array] = {}  # at origins
         self._others: dict[int, Factor] = {}
+        self._parts: dict[tuple[Features, int], Factor] = {}
+        self._loops: dict[Features, ClosedLoop] = {}  # one of each features: how cells are entered is laid out once
         self.reservoir = candidate.reservoir(problem.n_inputs, len(problem.dynamics.learned), problem.seed)
         features, n = candidate.features, self.reservoir.n_units
         self.factors = [Factor(features.size(problem.n_inputs, n), len(problem.dynamics.learned)) for _ in range(FOLDS)]
@@ -46,6 +48,8 @@ class Network:
 
     def factor_of(self, candidate: Candidate, fold: int) -> Factor:
         """Of all folds but one, with the features of this candidate, which are among the network's own."""
+        if (candidate.features, fold) in self._parts:
+            return self._parts[candidate.features, fold]
         if fold not in self._others:
             self._others |= leave_out(self.factors, [fold])
         d, widest = self.problem.n_inputs, self.widest
@@ -57,7 +61,7 @@ class Network:
             linear + np.flatnonzero((i < most) & (j < most)),
             linear + products + np.arange(self.reservoir.n_units),
         ]
-        return self._others[fold].only(np.concatenate(columns))
+        return self._parts.setdefault((candidate.features, fold), self._others[fold].only(np.concatenate(columns)))
 
     def readouts(self, candidate: Candidate, fold: int, ridges: Sequence[tuple[float, float]]) -> FloatArray:
         """Weights (ridges, m, p) of a candidate from all folds but one."""
@@ -87,7 +91,7 @@ class Network:
             y = y + away * rng.standard_normal(y.shape)
             rows[..., :d] += away * rng.standard_normal(rows[..., :d].shape)
             earlier = rows.reshape(earlier.shape)
-        loop = _loop(problem, self.reservoir, candidate, np.asarray(weights[:, None], float))
+        loop = self._loop(candidate, np.asarray(weights[:, None], float))
         shape = len(weights), len(origins)
         mean = np.broadcast_to(np.concatenate([earlier, units], axis=-1), (*shape, earlier.shape[1] + units.shape[1]))
         state = loop.init(
@@ -100,6 +104,20 @@ class Network:
         inputs = np.broadcast_to(ahead, (*shape, *ahead.shape[1:]))
         path = rollout(loop.model, state, inputs, moved=True)
         return after - path.mean, np.asarray(path.left.any(axis=(-2, -1)))
+
+    def _loop(self, candidate: Candidate, weights: Array) -> ClosedLoop:
+        """The closed loop of readouts (readouts, 1, m, p), of means alone."""
+        problem, features = self.problem, candidate.features
+        d, m = problem.dynamics.n_columns, weights.shape[-2]
+        nothing = ErrorModel(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)))
+        readout = Readout(weights, np.zeros((m, m)), np.zeros((weights.shape[-1], 0)), 0)
+        if features in self._loops:
+            return self._loops[features].with_readout(readout, nothing)
+        loop = ClosedLoop(
+            self.reservoir, readout, nothing, problem.dynamics, ActivationMoments(get("tanh")), form="none", parts=(),
+            guard=problem.bounds, features=features,
+        )  # fmt: skip
+        return self._loops.setdefault(features, loop)
 
     def _drive(self, origins: Sequence[Origin]) -> None:
         """Units at origins: a segment is driven whole where this takes no more rows than the contexts of its origins."""
@@ -121,25 +139,6 @@ class Network:
         before = s.z[np.maximum(k - 1 - np.arange(candidate.lags), 0)]
         leads = self.problem.leads
         return s.y[k], s.z[k, d:], before.ravel(), self._units[origin], s.z[k : k + leads, d:], s.y[k + 1 : k + 1 + leads]
-
-
-def _loop(problem: Problem, reservoir: Reservoir, candidate: Candidate, weights: Array) -> ClosedLoop:
-    """The closed loop of readouts (readouts, 1, m, p), of means alone."""
-    d, m = problem.dynamics.n_columns, weights.shape[-2]
-    nothing = ErrorModel(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)))
-    readout = Readout(weights, np.zeros((m, m)), np.zeros((weights.shape[-1], 0)), 0)
-    units = ActivationMoments(get("tanh"))
-    return ClosedLoop(
-        reservoir,
-        readout,
-        nothing,
-        problem.dynamics,
-        units,
-        form="none",
-        parts=(),
-        guard=problem.bounds,
-        features=candidate.features,
-    )
 
 
 def by_lead(errors: Array) -> Array:
