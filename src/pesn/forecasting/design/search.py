@@ -182,8 +182,8 @@ def _near(one: Candidate) -> list[tuple[float, float]]:
 def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable[[int], None]) -> list[Scored]:
     """From more rows, and at full size, beside ARX(10).
 
-    Where it is better at a lead, this is charged; a design whose lead over it is not larger than its standard error is charged so
-    much that it falls behind.
+    What it does better at any of four leads is charged, each by a quarter. A design that is not better than it by a standard
+    error over the folds falls behind it.
     """
     logs = []
     for one in candidates:
@@ -193,9 +193,10 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
     arx = next(errors for one, errors in zip(candidates, logs, strict=True) if is_arx(one))
     found = []
     for one, errors in zip(candidates, logs, strict=True):
-        worse = max(0.0, float(np.max((errors - arx).mean(axis=0)[at])) - _ALLOWED)
         apart = (errors - arx).mean(axis=1)
-        doubt = np.std(apart) / np.sqrt(max(len(apart) - 1, 1))
-        value = float(errors.mean()) + worse
-        found.append(Scored(max(value, float(arx.mean()) + doubt) if doubt > 0.0 and apart.mean() + doubt > 0.0 else value, one))
+        value = float(errors.mean() + np.mean(np.maximum((errors - arx).mean(axis=0)[at] - _ALLOWED, 0.0)))
+        doubt = float(np.std(apart) / np.sqrt(max(len(apart) - 1, 1)))
+        if doubt > 0.0 and apart.mean() + doubt > 0.0:
+            value = max(value, float(arx.mean()) + doubt)
+        found.append(Scored(value, one))
     return found
