@@ -27,7 +27,8 @@ _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
 _MOST_ROWS, _THIRD, _MOST_ORIGINS = 12_000, (0, 2, 3), 48
 _FEW_FOR_FOLDS = 1_000  # rows: no more, and every fold is held out
 _COARSE = tuple(10.0**k for k in (-14, -10, -6, -2))
-_RIDGES = tuple(10.0**k for k in (-15, -11, -7, -3))
+# small ridges on linear features with larger ones on all others: ARX(10) with what units add to it
+_RIDGES = (*((ridge, ridge) for ridge in (1e-15, 1e-11, 1e-7, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
 _LINEAR = tuple(10.0**k for k in (-14, -10, -7, -4))
 _NOISES, _LOUDEST = (1e-3, 1e-2), 30.0  # on inputs, in deviations, and in errors of the design that is tried with it at most
 _LARGEST = 3e3  # weights in units of a target's deviation: larger ones multiply what no covariance in closed form has right
@@ -160,11 +161,11 @@ def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) 
 
 def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
     """One after the other: the kind, the features of the best kind, both penalties of the best two, noise on inputs."""
-    found = [more.best(one, [(ridge, ridge) for ridge in _RIDGES]) for one in candidates]
+    found = [more.best(one, _RIDGES) for one in candidates]
     best = min(found, key=_score).candidate
     seen = [(one.candidate.kind, one.candidate.lags, one.candidate.products) for one in found]
     maps = [one for one in maps_for(more.problem.n_inputs) if (best.kind, *one) not in seen]
-    found += [more.best(replace(best, lags=one[0], products=one[1]), [(ridge, ridge) for ridge in _RIDGES]) for one in maps]
+    found += [more.best(replace(best, lags=one[0], products=one[1]), _RIDGES) for one in maps]
     for _, one in sorted(found, key=_score)[:2]:
         found.append(more.best(one, [*_near(one), *((ridge, one.ridge[1]) for ridge in _LINEAR if ridge != one.ridge[1])]))
     for value, one in [one for one in sorted(found, key=_score) if one.candidate.kind != "none"][:1]:
