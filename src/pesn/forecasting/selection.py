@@ -72,7 +72,8 @@ class Validation:
         self._few, self._others = self.origins[::3], [origin for i, origin in enumerate(self.origins) if i % 3]
         self._esn, self._dynamics, self._loop_of = esn, dynamics, loop_of
         self._tried: dict[tuple[RidgeValue, float], tuple[Array, Array]] = {}
-        self._trained: dict[RidgeValue, Trained] = {}
+        self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
+        self._loops: dict[tuple[RidgeValue, float], ClosedLoop] = {}
         if self.origins:
             self._driven = drive(esn, dynamics, seen, input_noise)
             self._context = context_of(self._driven.start)
@@ -114,13 +115,14 @@ class Validation:
     def _errors(self, ridge: RidgeValue, scale: float, origins: list[Origin], leads: int) -> tuple[Array, Array]:
         """Errors and deviations (origins, leads, d)."""
         if ridge not in self._trained:
-            self._trained = {ridge: train(self._esn, self._dynamics, self._driven, ridge)}  # of one at a time: it is large
-        model = self._trained[ridge]
+            self._trained = {ridge: train(self._esn, self._dynamics, self._driven, ridge)}
+        if (ridge, scale) not in self._loops:
+            self._loops = {(ridge, scale): self._loop_of(self._trained[ridge], scale)}
         d, longest = self._dynamics.n_columns, FILTERED + self._context.washout
         known = [
             Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:]) for s, k in origins
         ]
-        mean, std = forecast_all(self._loop_of(model, scale), self._context, known)
+        mean, std = forecast_all(self._loops[ridge, scale], self._context, known)
         return np.stack([s.y[k + 1 : k + 1 + leads] for s, k in origins]) - mean, std
 
 

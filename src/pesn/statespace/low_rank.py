@@ -163,7 +163,8 @@ class LowRank(GaussianState):
         own = np.concatenate([own, fresh], axis=-1)
         factor = within_reach(np.sqrt(np.einsum("...ij,...ij->...i", own, own)))
         parts = self._affine_mean_and_cross(rows, K, k, factor)
-        F = np.concatenate([self.factor, np.zeros((*self.mean.shape, fresh.shape[-1]))], axis=-1)
+        F = np.zeros((*self.mean.shape, own.shape[-1]))
+        F[..., : self.factor.shape[-1]] = self.factor
         F[..., rows, :] = factor[..., None] * own
         return self._replaced(factor=_packed(F), own=self._without_own(rows), **parts)
 
@@ -329,7 +330,13 @@ def _turned(into: Array, first: Array, count: int) -> Array:
     """Columns that are turned: those that rows ``first`` (…, s, k) hang on, and of the others the ``count`` widest."""
     turn = np.linalg.qr(transpose(first))[0]
     wide = into @ turn
-    return np.concatenate([wide, _widest(into - wide @ transpose(turn), count)], axis=-1)
+    # |into − wide turnᵀ|² by column, without the difference: only the columns that are taken need be made
+    along = transpose(into) @ wide
+    size = np.einsum("...ij,...ij->...j", into, into) + np.vecdot(turn @ (transpose(wide) @ wide) - 2.0 * along, turn)
+    widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
+    others = np.take_along_axis(into, widest[..., None, :], axis=-1)
+    others -= wide @ transpose(np.take_along_axis(turn, widest[..., :, None], axis=-2))
+    return np.concatenate([wide, others], axis=-1)
 
 
 def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Array]:
