@@ -168,9 +168,11 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
     found += [more.best(replace(best, lags=one[0], products=one[1]), _RIDGES) for one in maps]
     for _, one in sorted(found, key=_score)[:2]:
         found.append(more.best(one, [*_near(one), *((ridge, one.ridge[1]) for ridge in _LINEAR if ridge != one.ridge[1])]))
-    for value, one in [one for one in sorted(found, key=_score) if one.candidate.kind != "none"][:1]:
-        noises = [noise for noise in _NOISES if noise < _LOUDEST * np.exp(value)]
-        found += [more.best(replace(one, input_noise=noise), [one.ridge, *_near(one)]) for noise in noises]
+    ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
+    of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
+    for noise, tried in zip(_NOISES, (of_kinds[:2], ranked[:1]), strict=True):  # with it smaller ridges than without are best
+        quiet = [one.candidate for one in tried if noise < _LOUDEST * np.exp(one.score)]
+        found += [more.best(replace(one, input_noise=noise), [one.ridge, *_RIDGES]) for one in quiet]
     return found
 
 
