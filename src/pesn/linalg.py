@@ -15,6 +15,7 @@ __all__ = [
     "condition_root",
     "half_log_determinant",
     "inverse_root",
+    "mapped",
     "orthonormal",
     "outer",
     "pad",
@@ -63,6 +64,26 @@ def transpose(a: AnyArray) -> AnyArray:
 def times(a: AnyArray, x: AnyArray) -> AnyArray:
     """a @ x for vectors in the last axis of x: one product where there is one matrix."""
     return x @ a.T if a.ndim == 2 else (a @ x[..., None])[..., 0]
+
+
+def mapped(K: Array, X: Array) -> Array:
+    """K @ X of a map K (…, p, n) most of whose rows take one entry, as those of a shift register do: they are not multiplied out.
+
+    >>> K = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    >>> mapped(K, np.arange(6.0).reshape(3, 2)).tolist()
+    [[4.0, 6.0], [4.0, 5.0], [6.0, 9.0]]
+    """
+    if K.ndim > 2:
+        return np.asarray(K @ X)
+    there = K != 0.0
+    single = there.sum(axis=1) <= 1
+    if 2 * single.sum() < len(K):
+        return np.asarray(K @ X)
+    result = np.empty((*X.shape[:-2], len(K), X.shape[-1]))
+    source = there[single].argmax(axis=1)
+    result[..., single, :] = K[single, source][:, None] * X[..., source, :]
+    result[..., ~single, :] = K[~single] @ X
+    return result
 
 
 def solve(a: AnyArray, x: AnyArray) -> AnyArray:

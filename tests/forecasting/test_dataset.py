@@ -238,12 +238,34 @@ def steps_of(segments):
 )
 def test_what_is_held_back_is_long_enough_and_not_learnt_from(sizes, held):
     segments = segments_like(*sizes)
-    seen, found = train_validation_split(segments, 22)
+    seen, judged = train_validation_split(segments, 22)
+    found = [one.segment for one in judged]
     assert [len(s.z) for s in found] == held
+    assert not any(one.first for one in judged)
     assert not set(steps_of(seen)) & set(steps_of(found))
     for segment in (*seen, *found):
         assert len(segment.y) == len(segment.z) + 1 == len(segment.targets) + 1
         np.testing.assert_array_equal(segment.y[:-1], segment.z)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "held"),
+    [
+        ((3000,), [150] * 4),  # one run: blocks of it
+        ((500,), [100]),  # too short for two blocks
+        ((50,) * 20, [50] * 4),  # many: every fifth
+        ((60, 900), [180]),
+    ],
+)
+def test_what_is_held_back_may_be_spread_over_all_rows(sizes, held):
+    """It is not learnt from, and forecasts into it know the rows before it."""
+    segments = segments_like(*sizes)
+    seen, judged = train_validation_split(segments, 22, spread=True)
+    assert [len(one.segment.z) - one.first for one in judged] == held
+    assert not set(steps_of(seen)) & set(steps_of([Segment(*(part[one.first :] for part in one.segment)) for one in judged]))
+    assert sum(len(s.z) for s in seen) + sum(held) >= sum(sizes) - 22
+    if len(sizes) == 1:
+        assert all(one.first == 150 for one in judged)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.futures import Futures, Samples, calibration_factors
-from pesn.statespace import rollout
+from pesn.forecasting.paths import path_ahead
 
 __all__ = ["look_ahead"]
 
@@ -29,7 +29,7 @@ def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, A
         Whether covariances between all rows are kept; else futures are drawn by the loop itself.
     """
     u, columns = futures.inputs, futures.columns
-    path = rollout(futures.loop.model, futures.state, u, futures.input_var, moved=True, joint=joint)
+    path = path_ahead(futures.loop, futures.state, u, futures.input_var, joint=joint)
     if path.left.any():
         step, column = np.argwhere(path.left)[0]
         name = f"y{column}" if columns.names is None else columns.names[column]

@@ -15,9 +15,9 @@ from pesn._support.types import Array
 from pesn.forecasting.arguments import Columns, Rows
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.futures import calibration_factors
+from pesn.forecasting.paths import path_ahead
 from pesn.learning.backtest import Backtest, observed_after, rolling_origins
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import rollout
 
 __all__ = ["Known", "backtest", "forecast_all"]
 
@@ -45,7 +45,7 @@ def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known
         parts = known[alone_at] if alone_at >= 0 else [np.stack(part) for part in zip(*(known[i] for i in members), strict=True)]
         y, u, ahead = parts
         ahead, var = context.impute_inputs(ahead)
-        path = rollout(loop.model, context.moved(loop, y, u), ahead, var if var.any() else None, moved=True)
+        path = path_ahead(loop, context.moved(loop, y, u), ahead, var if var.any() else None)
         mean[members] = path.mean
         std[members] = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), 0.0))
     return mean, std

@@ -44,10 +44,12 @@ class Uncertainty(NamedTuple):
         """Whether there is any."""
         return bool(self.y_cov.any() or self.u_var.any())
 
-    @property
-    def noise(self) -> Array | None:
-        """Of measured rows of y; None: they are exact."""
-        return self.y_cov if self.y_cov.any() else None
+    def noise(self, measurement_cov: Array | None) -> Array | None:
+        """Of measured rows of y (T, d, d): as given, and where nothing is, the model's own; None: that alone."""
+        given = self.y_cov.any(axis=(-2, -1), keepdims=True)
+        if not given.any():
+            return None
+        return self.y_cov if measurement_cov is None else np.where(given, self.y_cov, measurement_cov)
 
 
 class ContextFilter(NamedTuple):
@@ -105,7 +107,7 @@ class ContextFilter(NamedTuple):
         else:
             state = self._first(loop, y[..., :1, :], u[..., :1, :], uncertain.rows(slice(0, 1)))
         mean, var = self.impute_inputs(u[..., last:, :], uncertain.u_var[last : rows - 1])
-        noise = uncertain.rows(slice(last + 1, None)).noise
+        noise = uncertain.rows(slice(last + 1, None)).noise(loop.measurement_cov)
         return rollout(model, state, mean, var, observations=y[..., last + 1 :, :], observation_cov=noise, moved=True).state
 
     def few(self, n_rows: int) -> bool:
@@ -181,7 +183,8 @@ class ContextFilter(NamedTuple):
         units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
         rows = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :].reshape(*batch, -1)
         mean = np.concatenate([rows, np.reshape(units, (*batch, loop.reservoir.n_units))], axis=-1)
-        return loop.init(mean, np.zeros((0, mean.shape[-1])), y[..., -1, :], u[..., -1, :], moved=True)
+        root = _measured_root(loop, lags, mean.shape[-1])
+        return loop.init(mean, root, y[..., -1, :], u[..., -1, :], moved=True)
 
     def _last_units(self, loop: ClosedLoop, y: Array, u: Array) -> Array:
         z, targets = np.hstack([y, u]), loop.dynamics.targets(y)
@@ -206,9 +209,20 @@ class ContextFilter(NamedTuple):
         if len(y) == 1:
             return state
         mean, var = self.impute_inputs(u[:-1], uncertainty.u_var[:-1])
-        noise = uncertainty.rows(slice(1, None)).noise
+        noise = uncertainty.rows(slice(1, None)).noise(loop.measurement_cov)
         state = rollout(loop.model, state, mean, var, observations=y[1:], observation_cov=noise, moved=True).state
         return self.move(loop, state, u[-1], uncertainty.u_var[-1])
+
+
+def _measured_root(loop: ClosedLoop, lags: int, size: int) -> Array:
+    """A root (r, size) of what measurement leaves open in [earlier rows, units], of earlier rows that are known."""
+    if loop.measurement_cov is None or not lags:
+        return np.zeros((0, size))
+    own, d = root_of(loop.measurement_cov).T, loop.dynamics.n_columns
+    n, root = loop.reservoir.n_inputs, np.zeros((lags, len(own), size))
+    for k in range(lags):
+        root[k, :, k * n : k * n + d] = own
+    return root.reshape(-1, size)
 
 
 def _flat(rows: Array) -> Array:

@@ -19,6 +19,7 @@ from pesn._support.types import Array, TableLike
 from pesn.gaussian import Gaussian
 
 __all__ = [
+    "Held",
     "Scale",
     "Segment",
     "as_columns",
@@ -64,6 +65,10 @@ class Scale(NamedTuple):
     def undo(self, y: Array) -> Array:
         """y as it was."""
         return y * self.y_std + self.y_mean
+
+
+_BLOCK, _MOST_BLOCKS = 150, 10  # rows of a block that is held back at least, and how many of a run
+_KNOWN = 150  # rows before it that forecasts into it know
 
 
 class Segment(NamedTuple):
@@ -242,21 +247,42 @@ def in_scale(
     return A * scale.y_std / own, B * scale.y_std[learned] / own, (c + A @ mean + B @ mean[learned] - mean[kinematic]) / own[:, 0]
 
 
-def train_validation_split(segments: list[Segment], least: int) -> tuple[list[Segment], list[Segment]]:
-    """Rows to learn from and rows to judge by: the last fifth of the runs, one at least, of ``least`` rows or more each.
+class Held(NamedTuple):
+    """A segment that forecasts are judged by, from its row ``first`` on; the rows before were learnt from and are known."""
 
-    Rows of a run that was learnt from are easier than those of a run unseen. Only where there are fewer than three runs, or the
-    last ones hold less than a tenth or more than half of the rows, is it the last fifth of each of them.
+    segment: Segment
+    first: int = 0
+
+
+def train_validation_split(segments: list[Segment], least: int, spread: bool = False) -> tuple[list[Segment], list[Held]]:
+    """Rows to learn from and rows to judge by: a fifth of the runs, one at least, of ``least`` rows or more each.
+
+    Rows of a run that was learnt from are easier than those of a run unseen. Only where there are fewer than three runs, or those
+    held back have less than a tenth or more than half of the rows, is it a fifth of each of them. It is the last fifth; with
+    ``spread`` every fifth run, or blocks of each: what a system does seldom may all be in its last fifth.
     """
-    n = len(segments) - max(len(segments) // 5, 1)
-    seen, held = segments[:n], [p for p in segments[n:] if len(p.z) >= least]
-    share = sum(len(p.z) for p in held) / max(sum(len(p.z) for p in segments), 1)
+    count = max(len(segments) // 5, 1)
+    places = np.arange(4, len(segments), 5) if spread and len(segments) >= 5 else np.arange(len(segments))[-count:]
+    held = [Held(segments[i]) for i in places if len(segments[i].z) >= least]
+    share = sum(len(one.segment.z) for one in held) / max(sum(len(p.z) for p in segments), 1)
     if len(segments) >= 3 and 0.1 <= share <= 0.5:
-        return seen, held
-    cuts = [len(p.z) - len(p.z) // 5 for p in segments]
-    seen = [Segment(p.z[:k], p.targets[:k], p.y[: k + 1]) for p, k in zip(segments, cuts, strict=True)]
-    held = [Segment(p.z[k:], p.targets[k:], p.y[k:]) for p, k in zip(segments, cuts, strict=True)]
-    return seen, [p for p in held if len(p.z) >= least]
+        return [p for i, p in enumerate(segments) if i not in places], held
+    seen, held = [], []
+    for p in segments:
+        n = len(p.z)
+        blocks = int(np.clip(n // 5 // _BLOCK, 1, _MOST_BLOCKS)) if spread else 1
+        size, after = n // 5 // blocks, 0
+        for end in (np.arange(1, blocks + 1) * n) // blocks:
+            cut = int(end) - size
+            seen.append(_rows_of(p, after, cut))
+            before = min(_KNOWN, cut) if spread else 0
+            held.append(Held(_rows_of(p, cut - before, int(end)), before))
+            after = int(end)
+    return [p for p in seen if len(p.z)], [one for one in held if len(one.segment.z) - one.first >= least]
+
+
+def _rows_of(p: Segment, first: int, last: int) -> Segment:
+    return Segment(p.z[first:last], p.targets[first:last], p.y[first : last + 1])
 
 
 def segments_of(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Segment]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from pesn._support.arguments import check_not_negative
 from pesn._support.records import check_arrays, check_counts, check_names
 from pesn._support.types import Array
 from pesn.esn.probabilistic import ProbabilisticESN
@@ -38,6 +39,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     esn_: ProbabilisticESN
     design_: Design | None
     errors_: ErrorModel
+    measurement_var_: Array  # of noise on y as the network sees it, (d,)
     scale_: Scale
     prior_scale_: Scale  # of y and X as the network sees them
     range_: tuple[Array, Array]  # of y as the network sees it, lowest and highest
@@ -66,7 +68,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
 
     def _loop(self, model: Trained | None = None, noise_scale: float | None = None, parts: tuple[str, ...] = PARTS) -> ClosedLoop:
         esn = self.esn_
-        model = Trained(esn.readout_, self.errors_, self._start) if model is None else model
+        model = Trained(esn.readout_, self.errors_, self._start, self._measurement) if model is None else model
         return ClosedLoop(
             esn.reservoir_,
             model.readout,
@@ -83,7 +85,18 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
             esn.features,
             esn.n_members,
             esn.member_draws(),
+            model.measurement_cov,
+            long_range=self.design_ is not None and esn.covariance == "auto",
         )
+
+    @property
+    def _measurement(self) -> Array | None:
+        return np.diag(self.measurement_var_) if self.measurement_var_.any() else None
+
+    @property
+    def measurement_std_(self) -> Array:
+        """Deviations (d,) of the noise that the columns of y were found to be measured with, in their units; 0: none."""
+        return np.sqrt(self.measurement_var_) * self.scale_.y_std
 
     def _bounds(self, widen: bool) -> Bounds:
         prior, kinematic = self.prior_scale_, np.isin(np.arange(self.n_columns_), self.kinematic_columns_)
@@ -158,6 +171,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         self._check_range(d)
         self._check_recent(d, u)
         check_arrays("", {"output_std_": (self.output_std_, (m,)), "calibration_": (self.calibration_, (LEADS,))})
+        check_arrays("", {"measurement_var_": (self.measurement_var_, (d,))})
+        check_not_negative("measurement_var_", self.measurement_var_)
         for name, part in (("output_std_", self.output_std_), ("calibration_", self.calibration_)):
             if (part <= 0.0).any():
                 raise ValueError(f"{name} is not positive")

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.arguments import as_count
+from pesn._support.arguments import as_count, as_real, check_not_negative
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
 from pesn._support.rollback import rollback_on_error
@@ -46,6 +46,7 @@ from pesn.forecasting.fitted import FittedForecaster
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.futures import Futures
 from pesn.forecasting.online import OnlineLearner
+from pesn.forecasting.paths import path_ahead
 from pesn.forecasting.selection import fit_network
 from pesn.forecasting.training import to_learn_from
 from pesn.gaussian import Gaussian
@@ -53,7 +54,6 @@ from pesn.learning.backtest import Backtest
 from pesn.learning.calibration import LEADS
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.sequences import split
-from pesn.statespace import rollout
 
 __all__ = ["Forecaster"]
 
@@ -82,6 +82,10 @@ class Forecaster(FittedForecaster):
         Compare forecasts with held-back rows, step by step ahead, and widen or narrow their deviations to match.
     design
         The ``design_`` of another forecaster, taken as it is, without a search.
+    measurement_noise
+        Deviation of the noise that y is measured with, in its units, or one for each column (d,); 0: none. Such noise is in every
+        row that is observed, and does not go on: rows of a context correct the state by as much as they are worth. ``"auto"``:
+        as much of the one-step errors as forecasts into held-back rows are best by. None: ``"auto"`` with a design, else 0.
     verbose
         Say on standard error how far ``fit`` is.
 
@@ -98,6 +102,8 @@ class Forecaster(FittedForecaster):
         The names of the columns of y and X, where they were pandas objects; else None.
     errors_
         The model's one-step errors: their covariance, how long they go on, and what is new in each.
+    measurement_std_
+        The deviations (d,) of the noise that y is measured with, in its units, estimated or given; ``errors_`` are without it.
     calibration_
         Factors (50,) of the deviations 1 … 50 steps ahead; the last one holds for all beyond.
     """
@@ -112,6 +118,7 @@ class Forecaster(FittedForecaster):
         scale: bool = True,
         calibrate: bool = True,
         design: Design | None = None,
+        measurement_noise: npt.ArrayLike | Literal["auto"] | None = None,
         verbose: bool = False,
     ) -> None:
         self.esn = esn
@@ -121,6 +128,7 @@ class Forecaster(FittedForecaster):
         self.scale = scale
         self.calibrate = calibrate
         self.design = design
+        self.measurement_noise = measurement_noise
         self.verbose = verbose
 
     # ---------------------------------------------------------------- learning
@@ -186,14 +194,31 @@ class Forecaster(FittedForecaster):
                 self.design_ = choose_design(segments, self._dynamics, self._bounds(widen=False), steps)
             network = designed(self.design_, self.n_columns_ + self.n_known_)
         self.esn_ = network
-        self.errors_, self.calibration_ = fit_network(
+        self.errors_, self.measurement_var_, self.calibration_ = fit_network(
             network, self._dynamics, segments, self._loop, self._context_filter, steps, calibrate=self.calibrate,
             choose_ridge=self.design_ is None and not isinstance(self.esn, ProbabilisticESN),
             input_noise=0.0 if self.design_ is None else self.design_.candidate.input_noise,
+            measurement=self._measurement_noise(), spread=self.design_ is not None,
         )  # fmt: skip
         y, u = rows[runs[-1]], known[runs[-1]]  # the last run, which forecasts go on from
         self._recent, self._recent_known = y[-FILTERED:], u[-FILTERED:]
         self._state = self._context_filter().filtered(self.loop(), y, u[:-1])
+
+    def _measurement_noise(self) -> Array | Literal["auto"] | None:
+        """Scaled variances (d,) of the noise on y, "auto" where it is to be estimated, None where there is none."""
+        given = self.measurement_noise
+        if given is None:
+            return None if self.design_ is None else "auto"
+        if isinstance(given, str):
+            if given != "auto":
+                raise ValueError(f"measurement_noise must be deviations, 'auto' or None, got {given!r}")
+            return "auto"
+        std = as_real("measurement_noise", given)
+        if std.shape not in ((), (self.n_columns_,)):
+            raise ValueError(f"measurement_noise must be a deviation, or one for each of the {self.n_columns_} columns of y, "
+                             f"got an array of shape {std.shape}")  # fmt: skip
+        check_not_negative("measurement_noise", std)
+        return np.square(np.broadcast_to(std, self.n_columns_) / self.scale_.y_std)
 
     # ---------------------------------------------------------------- forecasting
 
@@ -289,7 +314,7 @@ class Forecaster(FittedForecaster):
         state, own = self._begun(loop, with_next, given, context is None), None
         if (given.exists or u_var.any()) and set(parts) == set(PARTS):  # calibration is of what the model says by itself
             plain = self._begun(loop, with_next, Uncertainty.none(rows.y, with_next.known), context is None)
-            own = rollout(loop.model, plain, *self._context_filter().impute_inputs(u), moved=True).cov
+            own = path_ahead(loop, plain, *self._context_filter().impute_inputs(u)).cov
         if "state" not in parts:
             state = loop.as_certain(state)
         elif "noise" not in parts:

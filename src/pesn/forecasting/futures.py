@@ -16,13 +16,14 @@ import numpy as np
 from pesn._support.types import Array
 from pesn.forecasting.arguments import Columns
 from pesn.learning.calibration import by_lead
+from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import Draws, Ensemble, GaussianState, rollout
 
 __all__ = ["Futures", "Samples", "calibration_factors"]
 
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
-_AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
+_AT_ONCE = 4_000_000  # numbers of the states, and weights, of all members that are simulated side by side: 32 MB, a few times
 _MOST_NUMBERS = 400_000_000  # of all futures: 3.2 GB, a few times
 _WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
 
@@ -66,13 +67,18 @@ class Futures:
         if n > most:
             of = f"futures of {len(self.inputs)} steps and {loop.dynamics.n_columns} columns"
             raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
-        count = max(_AT_ONCE // loop.layout.size, _FEWEST)
+        count = max(_AT_ONCE // (loop.layout.size * (1 + len(loop.dynamics.learned))), _FEWEST)
         parts = []
         for size in np.diff(np.unique([*range(0, n, count), n])):
-            start = Ensemble(state.sample(int(size), rng), state.carried, Draws(int(rng.integers(2**63))))
-            path = rollout(loop.model, start, self.inputs, self.input_var, moved=True, members=True)
+            seed = int(rng.integers(2**63))
+            start = Ensemble(state.sample(int(size), rng), state.carried, Draws(seed))
+            model = loop.with_drawn_weights(int(size), seed)
+            path = rollout(model, start, self.inputs, self.input_var, moved=True, members=True)
             assert path.members is not None
-            parts.append(np.swapaxes(path.members, 0, 1))
+            futures = np.swapaxes(path.members, 0, 1)
+            if (S := loop.model.measurement_cov) is not None:
+                futures = futures + rng.standard_normal(futures.shape) @ root_of(S).T
+            parts.append(futures)
         return np.concatenate(parts)
 
     def sample_paths(self, n: int, calibration: Array, rng: np.random.Generator) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.context import ContextFilter
-from pesn.learning.error_model import update_errors
+from pesn.learning.error_model import share_of_process, update_errors
 from pesn.readout.online import start_from_batch, update
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ClosedLoop
@@ -40,10 +40,11 @@ class OnlineLearner:
         loop, at = self.loop, self.loop.layout
         if np.isnan(row).any() or np.isnan(last[0]).any() or np.isnan(last[1]).any():
             return loop
-        both = np.array([last[0], row])
+        both = np.array([state.mean[at["y"]], row])  # from where the state is: the last row, unless it was measured with noise
         target = loop.dynamics.targets(both)
         b = loop.moves.means(state.mean)
         predicted, readout, self.rls = update(loop.readout, self.rls, b[None], target, self.forgetting)
         wrong = loop.dynamics.errors(target - predicted, both)[0]
+        wrong *= np.sqrt(share_of_process(loop.errors, loop.measurement_cov))
         weight = max(1.0 - self.forgetting, 1.0 / (1.0 + readout.n_samples))
         return loop.with_readout(readout, update_errors(loop.errors, wrong, state.mean[at["error"]], weight))

@@ -10,7 +10,7 @@ import numpy as np
 from pesn._support.types import Array, RidgeValue, Washout
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
-from pesn.learning.error_model import learn_errors
+from pesn.learning.error_model import learn_errors, of_process
 from pesn.readout.factor import Factor
 from pesn.readout.gram import Gram
 from pesn.readout.ridge import Readout, least_squares, predict, solve
@@ -26,11 +26,16 @@ _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
 
 
 class Trained(NamedTuple):
-    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts."""
+    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly)."""
 
     readout: Readout
     errors: ErrorModel
     start: Start
+    measurement_cov: Array | None = None
+
+    def measured_with(self, var: Array) -> Trained:
+        """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
+        return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
 def to_learn_from(segments: list[Segment], washout: Washout, width: Array, lags: int = 0) -> tuple[list[Segment], Array]:
@@ -128,5 +133,5 @@ def _learn(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, residual
     residuals = [e[max(min(esn.washout_, len(e) - 1), esn.features.lags) :] for e in residuals]
     inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(dynamics.n_columns, -1))[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
-    ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > 0.0)
+    ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
     return learn_errors(residuals, float(max(np.median(ratio), 1.0)))

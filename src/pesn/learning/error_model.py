@@ -8,7 +8,9 @@ from pesn._support.types import Array
 from pesn.linalg import symmetric
 from pesn.reservoir.closed_loop import ErrorModel
 
-__all__ = ["learn_errors", "update_errors"]
+__all__ = ["SHARES", "learn_errors", "measurement_var", "of_process", "share_of_process", "update_errors"]
+
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # of the one-step errors' variance that are tried as the process's own
 
 
 def learn_errors(residuals: list[Array], inflation: float = 1.0) -> ErrorModel:
@@ -32,6 +34,38 @@ def learn_errors(residuals: list[Array], inflation: float = 1.0) -> ErrorModel:
     fresh = new - rho * old
     innovation = symmetric(fresh.T @ fresh) / len(fresh) if len(fresh) else cov
     return ErrorModel(inflation * cov, rho, inflation * innovation)
+
+
+def measurement_var(errors: ErrorModel, share: float) -> Array:
+    """Variances (d,) of the noise that y is measured with, where the process has this share in those of one-step errors."""
+    return (1.0 - share) * np.diagonal(errors.cov)
+
+
+def of_process(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
+    """What goes on from step to step of one-step errors, where y is measured with noise of variances (d,).
+
+    A one-step error is the process's own and the noise that the next row was measured with. If all of it went on, a forecast
+    would be as wide as if the noise had moved the system at each step. A hundredth of it is the process's at least.
+
+    >>> import numpy as np
+    >>> errors = ErrorModel(np.diag([4.0, 1.0]), np.zeros(2), np.diag([4.0, 1.0]))
+    >>> np.diagonal(of_process(errors, np.array([3.0, 2.0])).cov)
+    array([1.  , 0.01])
+    """
+    total = np.diagonal(errors.cov)
+    share = np.divide(total - measurement_var, total, out=np.ones_like(total), where=total > 0.0)
+    root = np.sqrt(np.maximum(share, SHARES[-1]))
+    both = root[:, None] * root
+    return ErrorModel(both * errors.cov, errors.persistence, both * errors.innovation)
+
+
+def share_of_process(errors: ErrorModel, measurement_cov: Array | None) -> Array:
+    """The share (d,) that errors of the process have in the variances of one-step errors."""
+    own = np.diagonal(errors.cov)
+    if measurement_cov is None:
+        return np.ones(len(own))
+    total = own + np.diagonal(measurement_cov)
+    return np.divide(own, total, out=np.ones_like(own), where=total > 0.0)
 
 
 def update_errors(errors: ErrorModel, e: Array, before: Array, weight: float) -> ErrorModel:

@@ -36,7 +36,7 @@ _MOVED = {  # classes by the names that older formats have for them
 }
 _RENAMED = {"usual_": "prior_scale_", "learn_": "learned_columns_", "rest_": "kinematic_columns_"}  # of a forecaster
 # Parameters by the first format that has them: a file of an older one stands for the constructor's default.
-_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6, "design": 6}
+_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6, "design": 6, "measurement_noise": 7}
 
 
 def rename(schema: Any) -> bool:
@@ -53,7 +53,7 @@ def complete(model: Any, found: int) -> None:
     In format 1 networks started from zero or a Gaussian, without process noise. Up to format 2 forecasters knew neither X's names
     nor dates, and took their target from the parameter. Up to format 3 a frame's own numbering was not told from numbers that
     somebody chose; of X only the last row was kept, and of y no range. Up to format 4 a forecaster's state went by another name,
-    and its columns and their long-run scale did in some files of format 5.
+    and its columns and their long-run scale did in some files of format 5. Up to format 6 rows were measured exactly.
     """
     own = model.__dict__
     for name, parameter in inspect.signature(type(model)).parameters.items():
@@ -88,3 +88,5 @@ def complete(model: Any, found: int) -> None:
     if found < 6:
         own["design_"] = None
         own["calibration_"] = by_lead(own["calibration_"], LEADS)
+    if found < 7:
+        own["measurement_var_"] = np.zeros(own["n_columns_"])

@@ -27,35 +27,30 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular
 
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, condition_root, root_of, symmetric
+from pesn.linalg import condition_root, root_of
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
+from pesn.reservoir.weight_errors import DrawnWeights, LeverageNoise, WeightErrors
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
     Cell,
     CertainPath,
     Compression,
     Draws,
-    Emission,
-    Ensemble,
     GaussianState,
     Noise,
     StateSpaceModel,
     UnitMoments,
     init,
 )
+from pesn.statespace.guard import Bounds
 from pesn.statespace.layout import Layout
-from pesn.statespace.model import Guard
 
 __all__ = ["PARTS", "ClosedLoop", "Dynamics", "ErrorModel"]
-
-
-_FLOOR, _SMALL = 1e-6, 1e-8  # ridge of the weights' covariance, where the readout's is smaller than the second
 
 
 class ErrorModel(NamedTuple):
@@ -129,6 +124,10 @@ class ClosedLoop:
         What the readout sees.
     n_members, draws
         Of an ensemble: how many members, and the numbers that move them; None: those of seed 0.
+    measurement_cov
+        S (d, d), of the noise that y is measured with; None: none.
+    long_range
+        Whether, in a forecast, errors of the weights stay and members go on from where a closed form is not to be trusted.
     """
 
     reservoir: Reservoir
@@ -140,10 +139,12 @@ class ClosedLoop:
     rank: int = 40
     process_noise: Noise | None = None
     parts: tuple[str, ...] = PARTS
-    guard: Guard | None = None
+    guard: Bounds | None = None
     features: Features = Features()
     n_members: int = 256
     draws: Draws | None = None
+    measurement_cov: Array | None = None
+    long_range: bool = False
 
     # ---------------------------------------------------------------- the model
 
@@ -174,8 +175,36 @@ class ClosedLoop:
             fast = CertainPath(self.cells, K, k, at["inputs"], at["y"], self.guard)
         return StateSpaceModel(
             self.cells, K, k, at["inputs"], at["y"],
-            None if process is None else process.after(at["units"].start - self.carried), noise, self.guard, fast=fast,
+            None if process is None else process.after(at["units"].start - self.carried), noise, self.guard,
+            measurement_cov=self.measurement_cov if "noise" in self.parts else None, fast=fast,
         )  # fmt: skip
+
+    @cached_property
+    def weight_errors(self) -> WeightErrors:
+        """What the readout's weights leave open."""
+        return WeightErrors(self)
+
+    @cached_property
+    def ahead(self) -> StateSpaceModel:
+        """The model of forecasts: an error of the weights stays from step to step, along what :func:`rollout` is given.
+
+        What is left to each step is the error that the weights make of what the state leaves open.
+        """
+        if not self.long_range or "weights" not in self.parts or self.form == "diagonal":
+            return self.model
+        staying = LeverageNoise(self, of_mean=False)
+        return replace(self.model, emission_noise=staying, staying_root=self.weight_errors.output_root)
+
+    def with_drawn_weights(self, members: int, seed: int, mirrored: bool = False) -> StateSpaceModel:
+        """The model of forecasts of an ensemble: each member has weights of its own, two by two opposite where ``mirrored``."""
+        if not self.long_range or "weights" not in self.parts:
+            return self.model
+        return replace(self.model, emission_noise=DrawnWeights(self, members, seed, mirrored))
+
+    @cached_property
+    def certain(self) -> ClosedLoop:
+        """The loop of means alone."""
+        return replace(self, form="none", parts=())
 
     @cached_property
     def moves(self) -> Moves:
@@ -256,7 +285,7 @@ class ClosedLoop:
         mean, root
             Of [earlier rows, units], (…, E + N) and (…, r, E + N), or (r, E + N), the same for all of a batch.
         y_root, u_var
-            What is not known of y, (d, q), and of u, (m,).
+            What is not known of y, (d, q), and of u, (m,). None: of y the noise that it is measured with, of u nothing.
         row_columns
             (n_inputs, r): the share that [y, u] has in the columns of ``root``, where it is not known either.
         moved
@@ -276,6 +305,8 @@ class ClosedLoop:
         tied = np.arange(p)[at["earlier"]]
         tied = tied if row_columns is None else np.concatenate([self.moves.row, tied])
         K[tied, tied] = 1.0  # what they share with h stays
+        if y_root is None and row_columns is None and self.measurement_cov is not None:
+            y_root = root_of(self.measurement_cov)
         if y_root is not None:
             noise[at["y"], : y_root.shape[1]] = y_root
         if "noise" in self.parts:
@@ -320,72 +351,3 @@ class ClosedLoop:
         for cell in self.squares:
             state = state.assign(cell.rows, state.mean[..., cell.rows]).move(cell)
         return state
-
-
-class LeverageNoise:
-    """What is new in a step: the errors' innovation, wider where the training rows say little about the features.
-
-    The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), the leverage inflated
-    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ).
-
-    Each member of an ensemble has the leverage of its own features, and noise of its own width: their mean is the leverage above.
-    """
-
-    def __init__(self, loop: ClosedLoop) -> None:
-        learned = loop.dynamics.learned
-        d = loop.dynamics.n_columns
-        self._with_noise = "noise" in loop.parts
-        self._root_of_innovation = root_of(loop.errors.innovation)
-        self._widened = loop.errors.innovation if "weights" in loop.parts else None
-        self._J, self._d = loop.step[2], d
-        self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
-        rho = np.maximum(loop.errors.persistence[learned], 0.0)
-        self._inflation = np.zeros(d)
-        self._inflation[learned] = (1.0 + rho) / (1.0 - rho)
-        S = _floored(np.asarray(loop.readout.covariance_root, float), loop.readout.n_samples)
-        self._root = np.vstack([S[:1], loop.moves.weights(S.T).T])
-
-    @cached_property
-    def _inverse(self) -> QuadraticForm:
-        """A⁻¹, laid out over x."""
-        return QuadraticForm(symmetric(self._root[1:] @ self._root[1:].T))
-
-    def __call__(self, state: GaussianState) -> Emission:
-        """From the state that the outputs are read from."""
-        J = self._J
-        if self._widened is None:
-            return Emission(J @ self._root_of_innovation, self._noise, self._noise)
-        grown = np.sqrt(1.0 + self._inflation * self.leverage(state)[..., None])
-        if self._with_noise:  # R ∘ g gᵀ
-            root = grown[..., :, None] * self._root_of_innovation
-        else:
-            root = root_of(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
-        new = J @ root
-        both = np.vecdot(new[..., : self._d, :], new[..., : self._d, :])
-        if isinstance(state, Ensemble):
-            both = both.mean(axis=-2)
-        return Emission(new, self._noise, both)
-
-    def leverage(self, state: GaussianState) -> Array:
-        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) (…); bᵀ A⁻¹ b of each member (…, M)."""
-        if isinstance(state, Ensemble):
-            own: Array = np.sum(np.square(state.members @ self._root[1:] + self._root[0]), axis=-1)
-            return own
-        b = self._root[0] + state.mean @ self._root[1:]
-        return np.asarray(np.vecdot(b, b) + state.trace(self._inverse))
-
-
-def _floored(S: Array, n: int) -> Array:
-    """A root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, where S is one of A⁻¹; S itself where no ridge was that small.
-
-    Where features vary with each other alone, A⁻¹ is large across all that was ever seen. A covariance that is off by a
-    thousandth of its size, as every closure's is, would see nothing but that.
-    """
-    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # it bounds the norm below, and costs no product of matrices
-        return S
-    M = S.T @ S
-    if np.linalg.norm(M) * _SMALL * n <= 1.0:
-        return S
-    M *= _FLOOR * n
-    M[np.diag_indices_from(M)] += 1.0
-    return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)

@@ -23,7 +23,7 @@ from pesn.statespace.certain import Certain
 from pesn.statespace.certain_path import CertainPath
 from pesn.statespace.dense import Dense
 from pesn.statespace.diagonal import Diagonal
-from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
 from pesn.statespace.layout import Layout
 from pesn.statespace.low_rank import LowRank, truncate
 from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
@@ -48,6 +48,7 @@ __all__ = [
     "GaussianState",
     "Layout",
     "LowRank",
+    "MirroredDraws",
     "Noise",
     "Path",
     "SquareMoments",

@@ -9,7 +9,7 @@ import numpy as np
 
 from pesn._support.records import check_covariance
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, inverse_root, root_of, times, transpose
+from pesn.linalg import QuadraticForm, inverse_root, mapped, root_of, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
 
@@ -65,8 +65,8 @@ class Dense(GaussianState):
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
         from pesn.statespace.kernels import affine_dense  # here, not above: it brings numba
 
-        moved, crossed, values = K @ self.cov, K @ self.cross, times(K, self.mean) + k
-        own = moved @ K.mT
+        moved, crossed, values = mapped(K, self.cov), mapped(K, self.cross), times(K, self.mean) + k
+        own = mapped(K, moved.mT)  # it is symmetric
         if noise_root is not None:
             own = own + noise_root @ noise_root.mT
         mean, new, cross = self.mean.copy(), np.empty(self.cov.shape), np.empty(self.cross.shape)

@@ -12,11 +12,11 @@ from scipy import special
 
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, inverse_root, times, transpose
+from pesn.linalg import QuadraticForm, inverse_root, mapped, times, transpose
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
-__all__ = ["Draws", "Ensemble"]
+__all__ = ["Draws", "Ensemble", "MirroredDraws"]
 
 
 _BITS = 30  # of a Sobol point
@@ -58,6 +58,15 @@ class Draws:
             digits ^= rng.integers(1 << _BITS, size=(*batch, 1, size), dtype=np.uint32)  # a digital shift
             numbers = special.ndtri((digits + 0.5) / (1 << _BITS))
         return numbers, replace(self, taken=self.taken + 1)
+
+
+@dataclass(frozen=True)
+class MirroredDraws(Draws):
+    """Of an even number of members the second half has the opposite numbers: what is linear in them has no error of a count."""
+
+    def normal(self, batch: tuple[int, ...], members: int, size: int) -> tuple[Array, Draws]:  # noqa: D102
+        numbers, later = super().normal(batch, members // 2, size)
+        return np.concatenate([numbers, -numbers], axis=-2), later
 
 
 @lru_cache(maxsize=16)
@@ -153,12 +162,15 @@ class Ensemble(GaussianState):
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Ensemble:
         """As in every form; ``noise_root`` may also be one for each member, (…, M, r, q), of one axis more than the members."""
-        new, draws = self.members @ transpose(K) + np.asarray(k)[..., None, :], self.draws
+        new, draws = transpose(mapped(K, transpose(self.members))) + np.asarray(k)[..., None, :], self.draws
         if noise_root is not None and noise_root.size:
             z, draws = self._normal(draws, noise_root.shape[-1])
             new += times(noise_root, z) if noise_root.ndim > self.members.ndim else z @ transpose(noise_root)
         # a loop that diverges stays numbers
         return self._with_rows(rows, np.minimum(np.maximum(new, -FARTHEST), FARTHEST), draws)
+
+    def shifted(self, rows: slice, by: Array) -> Ensemble:  # noqa: D102
+        return self._with_rows(rows, self.members[..., rows] + by, self.draws)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Ensemble:  # noqa: D102
         new, draws = np.asarray(values)[..., None, :], self.draws

@@ -49,6 +49,10 @@ class Bounds:
         reach = np.maximum(self.high - self.low, _WIDEST * self.width)
         return self.low - reach, self.high + reach, _WIDEST * self.width
 
+    def widest(self) -> Array:
+        """The largest deviation (d,) of y that is forecast; infinite for kinematic columns, which add up what they are given."""
+        return np.where(self.kinematic, np.inf, _WIDEST * self.width)
+
     def edges_of_means(self) -> tuple[Array, Array, Array, Array]:
         """Of y without a deviation: least and largest mean, beyond which it has left, and between which it is brought back."""
         least, most, _ = self._edges

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, condition_root, inverse_root, outer, symmetric, transpose
+from pesn.linalg import QuadraticForm, condition_root, inverse_root, mapped, outer, symmetric, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, flat, observed, within_reach
 
@@ -156,7 +156,7 @@ class LowRank(GaussianState):
         return unit, g, {"factor": factor, "own": left}
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> LowRank:  # noqa: D102
-        own = K @ self.factor
+        own = mapped(K, self.factor)
         fresh = np.zeros((*own.shape[:-1], 0)) if noise_root is None else noise_root
         fresh = np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1]))
         fresh = _packed(fresh)

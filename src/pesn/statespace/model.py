@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
+from pesn.linalg import outer
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import GaussianState
 
@@ -19,12 +20,14 @@ __all__ = ["Emission", "EmissionNoise", "FastPath", "Guard", "StateSpaceModel", 
 class Emission(NamedTuple):
     """Noise added to c in one step: a ``root`` (…, p, q) of its covariance, and what it adds to the variances of y.
 
-    ``noise`` (…, d) is the model's own error, ``total`` (…, d) that and the error of its weights.
+    ``noise`` (…, d) is the model's own error, ``total`` (…, d) that and the error of its weights. ``offset`` (…, M, d): what
+    the weights of each member of an ensemble add to its y.
     """
 
     root: Array
     noise: Array
     total: Array
+    offset: Array | None = None
 
 
 class EmissionNoise(Protocol):
@@ -44,6 +47,9 @@ class Guard(Protocol):
 
         ``before`` (…, d) are the means of y before the step; ``observed``: whether a row will correct what is reported.
         """
+
+    def widest(self) -> Array:
+        """The largest deviation (d,) of y; infinite where there is none."""
 
 
 class StepInfo(NamedTuple):
@@ -88,6 +94,10 @@ class StateSpaceModel:
         None where there is none.
     probe
         What to record of the state that outputs are read from, by name.
+    measurement_cov
+        S (d, d), of the noise that y is measured with: in what is reported, not in what goes on; None: none.
+    staying_root
+        (d, m): how errors of the readout's m outputs move y, where those of its weights are the same at every step.
     fast, settled
         A compiled loop for rows that it can serve; and the variance of y below which a state passes for certain.
     """
@@ -101,6 +111,8 @@ class StateSpaceModel:
     emission_noise: EmissionNoise | None = None
     guard: Guard | None = None
     probe: Callable[[GaussianState], dict[str, Array]] | None = None
+    measurement_cov: Array | None = None
+    staying_root: Array | None = None
     fast: FastPath | None = None
     settled: float | None = None
     carry: slice = field(init=False)
@@ -118,12 +130,21 @@ class StateSpaceModel:
             state = state.move(cell, None if i else self.process_noise)
         return state
 
-    def emit(self, state: GaussianState, observed: bool = False) -> tuple[GaussianState, StepInfo]:
-        """The next y and all that is carried with it; ``observed``: whether a row of it will correct the state."""
+    def emit(
+        self, state: GaussianState, observed: bool = False, along: Array | None = None
+    ) -> tuple[GaussianState, StepInfo]:  # fmt: skip
+        """The next y and all that is carried with it; ``observed``: whether a row of it will correct the state.
+
+        ``along`` (…, r): by how much each of r directions of the weights, unknown and the same at every step, moves an output.
+        """
         emission = None if self.emission_noise is None else self.emission_noise(state)
         probed = {} if self.probe is None else self.probe(state)
         before = state.mean[..., self.outputs]
         state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
+        if emission is not None and emission.offset is not None:
+            state = state.shifted(self.outputs, emission.offset)
+        if along is not None and self.staying_root is not None:
+            state = state.add_unknowns(self.outputs, _each(self.staying_root, along))
         factor: Array | float = 1.0
         left = np.zeros(before.shape, bool)
         if self.guard is not None:
@@ -136,16 +157,41 @@ class StateSpaceModel:
             fresh = np.minimum(scale * emission.total, total)
             noise = np.minimum(scale * emission.noise, fresh)
         parts = {"state": total - fresh, "noise": noise, "weights": fresh - noise}
+        if along is not None and self.staying_root is not None:
+            state, staying = self._bounded(state, total, along.shape[-1] * self.staying_root.shape[-1])
+            cov = cov + staying
+            parts["weights"] = parts["weights"] + staying.diagonal(0, -2, -1)
+        if self.measurement_cov is not None:
+            cov = cov + self.measurement_cov
+            parts["noise"] = noise + self.measurement_cov.diagonal()
         return state, StepInfo(state.mean[..., self.outputs], cov, parts, left, probed)
+
+    def _bounded(self, state: GaussianState, var: Array, unknowns: int) -> tuple[GaussianState, Array]:
+        """The covariance (…, d, d) that the unknowns add to that of y, its variances ``var``, within the bounds of y."""
+        G = state.cross[..., self.outputs, :unknowns]
+        if self.guard is not None:
+            own, room = np.vecdot(G, G), np.square(self.guard.widest()) - var
+            if (own > room).any():
+                factor = np.sqrt(np.clip(np.divide(room, own, out=np.ones_like(own), where=own > 0.0), 0.0, 1.0))
+                state = state.add_unknowns(self.outputs, (factor[..., None] - 1.0) * G)
+                G = state.cross[..., self.outputs, :unknowns]
+        return state, outer(G)
 
     def predict(self, state: GaussianState, u: Array, u_var: Array | None = None) -> tuple[GaussianState, StepInfo]:
         """One step from a state that has seen y and nothing after it."""
         return self.emit(self.move(self.set_inputs(state, u, u_var)))
 
     def update(self, state: GaussianState, y: Array, noise_cov: Array | None = None) -> GaussianState:
-        """Given y (…, d), of which NaN is missing; measured with noise of covariance (d, d), None: without."""
+        """Given y (…, d), of which NaN is missing; measured with noise of covariance (d, d), None: with the model's own."""
+        noise_cov = self.measurement_cov if noise_cov is None else noise_cov
         return state if np.isnan(y).all() else state.condition(self.outputs, y, noise_cov)
 
     def clamp(self, state: GaussianState, y: Array) -> GaussianState:
         """Teacher forcing: y takes the place of the outputs, and nothing is learnt from it."""
         return state.assign(self.outputs, y)
+
+
+def _each(root: Array, along: Array) -> Array:
+    """(…, d, r m): the columns of ``root`` (d, m) times each of ``along`` (…, r)."""
+    every = root[:, None, :] * along[..., None, :, None]
+    return every.reshape(*every.shape[:-2], -1)

@@ -46,6 +46,7 @@ def rollout(
     moved: bool = False,
     joint: bool = False,
     members: bool = False,
+    along: Array | None = None,
 ) -> Path:
     """Predict T rows, one after the other.
 
@@ -71,10 +72,15 @@ def rollout(
         Keep the covariances between all rows, T² d² numbers.
     members
         Keep y of each member where the state is an ensemble, T M d numbers.
+    along
+        (…, T, r): by how much each of r directions of the readout's weights, unknown and the same at every step, moves an output
+        (:attr:`StateSpaceModel.staying_root`).
     """
     paths: list[Path] = []
     row, steps = 0, inputs.shape[-2]
-    fast = None if joint or observations is not None else model.fast
+    fast = None if joint or observations is not None or along is not None else model.fast
+    if along is not None and model.staying_root is not None and not state.cross.shape[-1]:  # else a run goes on
+        state = state.with_unknowns(along.shape[-1] * model.staying_root.shape[-1])
     while row < steps or not paths:
         left: list[Any] = [None if a is None else a[..., row:, :] for a in (inputs, input_var, observations, clamp)]
         noise = None if observation_cov is None else observation_cov[..., row:, :, :]
@@ -82,7 +88,7 @@ def rollout(
         if path is None:
             path = _steps(
                 model, state, left[0], left[1], observations=left[2], observation_cov=noise, clamp=left[3], moved=moved,
-                joint=joint, members=members, stops=fast is not None,
+                joint=joint, members=members, along=None if along is None else along[..., row:, :], stops=fast is not None,
             )  # fmt: skip
         paths.append(path)
         row, state, moved = row + path.mean.shape[-2], path.state, False
@@ -92,13 +98,14 @@ def rollout(
 def _steps(
     model: StateSpaceModel, state: GaussianState, inputs: AnyArray, input_var: Array | None, *,
     observations: Array | None, observation_cov: Array | None, clamp: Array | None, moved: bool, joint: bool, members: bool,
-    stops: bool,
+    along: Array | None, stops: bool,
 ) -> Path:  # fmt: skip
     """One after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop to go on."""
     steps, (d, y) = inputs.shape[-2], (model.outputs.stop - model.outputs.start, model.outputs)
     batch, older = state.mean.shape[:-1], state.cross.shape[-1]
     mean, cov, left = np.empty((*batch, steps, d)), np.empty((*batch, steps, d, d)), np.zeros((*batch, steps, d), bool)
     between, std = np.zeros((*batch, steps, d, steps, d)) if joint else None, np.empty((*batch, steps, d))
+    unknown = np.empty((*batch, steps if joint and along is not None else 0, d, older))  # Cov(y, unknowns) at each step
     parts: dict[str, Array] = {}
     probed: dict[str, Array] = {}
     futures: list[Array] = []
@@ -108,7 +115,7 @@ def _steps(
         if k or not moved:
             state = model.set_inputs(state, inputs[..., k, :], None if input_var is None else input_var[..., k, :])
             state = model.move(state)
-        state, info = model.emit(state, observations is not None)
+        state, info = model.emit(state, observations is not None, None if along is None else along[..., k, :])
         mean[..., k, :], cov[..., k, :, :], left[..., k, :] = info.mean, info.cov, info.left
         if members and isinstance(state, Ensemble):
             futures.append(state.members[..., y].copy())  # a view would keep all of x
@@ -125,6 +132,9 @@ def _steps(
                 std[..., k, :] = np.sqrt(np.maximum(_diagonal(info.cov), 0.0))
                 most = std[..., k, :, None, None] * std[..., None, :k, :]
                 past = state.covariance_with_past(y)[..., older:].reshape(*batch, d, k, d)
+                if along is not None and older:
+                    unknown[..., k, :, :] = state.covariance_with_past(y)[..., :older]
+                    past = past + np.einsum("...iu,...kju->...ikj", unknown[..., k, :, :], unknown[..., :k, :, :])
                 between[..., k, :, :k, :] = np.minimum(np.maximum(past, -most), most)
                 state = state.remember(y)
         if observations is not None:

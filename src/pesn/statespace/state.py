@@ -126,6 +126,19 @@ class GaussianState(ABC):
         """The state without the covariances that :meth:`remember` has kept."""
         return self._replaced(cross=self.cross[..., :0])
 
+    def with_unknowns(self, count: int) -> Self:
+        """With ``count`` standard normal unknowns that :meth:`add_unknowns` adds to x, in the place of what was remembered.
+
+        ``cross`` holds Cov(x, unknowns), and Cov(x) is that of x without them: all of it adds cross crossᵀ.
+        """
+        return self._replaced(cross=np.zeros((*self.mean.shape, count)))
+
+    def add_unknowns(self, rows: slice, B: Array) -> Self:
+        """x[rows] ← x[rows] + B · unknowns, B (…, r, count)."""
+        cross = self.cross.copy()
+        cross[..., rows, : B.shape[-1]] += B
+        return self._replaced(cross=cross)
+
     def hold(
         self, rows: slice, low: Array, high: Array, back: tuple[Array, Array], std: Array
     ) -> tuple[Self, Array | float]:  # fmt: skip
@@ -134,6 +147,10 @@ class GaussianState(ABC):
         And their share (…, r). A Gaussian has no members: it stays as it is.
         """
         return self, 0.0
+
+    def shifted(self, rows: slice, by: Array) -> Self:
+        """x[rows] of each member moved by its own ``by`` (…, M, r). A Gaussian has no members: it stays as it is."""
+        return self
 
     def as_certain(self) -> Self:
         """The mean, as if it were known."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pesn._support.progress import Steps
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.forecasting.dataset import Segment, train_validation_split
+from pesn.forecasting.dataset import Segment
 from pesn.forecasting.design.candidates import Candidate, Design
 from pesn.forecasting.design.problem import LEAST_LEADS, LEAST_ROWS, Problem
 from pesn.forecasting.design.search import search
-from pesn.forecasting.selection import LEAST_HELD_BACK
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.statespace.guard import Bounds
 
@@ -16,12 +15,8 @@ __all__ = ["Candidate", "Design", "choose_design", "designed"]
 
 
 def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
-    """The design for these rows; None where they are too few to choose by.
-
-    The last fifth takes no part: what has chosen the design would call its errors too small.
-    """
-    seen, _ = train_validation_split(segments, LEAST_HELD_BACK)
-    problem = Problem([s for s in seen if len(s.z) > 1], dynamics, bounds)
+    """The design for these rows; None where they are too few to choose by."""
+    problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
     return search(problem, steps) if problem.n_rows >= LEAST_ROWS and problem.leads >= LEAST_LEADS else None
 
 

@@ -17,7 +17,7 @@ from pesn.statespace.guard import Bounds
 
 __all__ = ["FOLDS", "LEAST_LEADS", "LEAST_ROWS", "Origin", "Piece", "Problem"]
 
-LEAST_ROWS, LEAST_LEADS = 100, 5  # fewer leave nothing to choose by
+LEAST_ROWS, LEAST_LEADS = 125, 5  # fewer leave nothing to choose by
 FOLDS = 5
 _PIECE, _BEFORE = 400, 100  # rows of a piece of a long series, and rows that drive the units before it
 

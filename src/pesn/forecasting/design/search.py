@@ -7,7 +7,7 @@ fold. All loops of a design (each ridge, each origin) are one batch of means, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,9 +26,11 @@ _FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
 _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
 _MOST_ROWS, _THIRD, _MOST_ORIGINS = 12_000, (0, 2, 3), 48
 _FEW_FOR_FOLDS = 1_000  # rows: no more, and every fold is held out
-_COARSE = tuple(10.0**k for k in (-14, -10, -6, -2))
+_MANY_ROWS, _MANY_ORIGINS = 20_000, 150  # rows above which reservoirs are larger, and last rows to start from more
 # small ridges on linear features with larger ones on all others: ARX(10) with what units add to it
+_COARSE = (*((ridge, ridge) for ridge in (1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
 _RIDGES = (*((ridge, ridge) for ridge in (1e-15, 1e-11, 1e-7, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
+_SMALLEST = 1e-15  # below, rounding chooses the weights: loops of few rows that look as good leave in one forecast of ten
 _LINEAR = tuple(10.0**k for k in (-14, -10, -7, -4))
 _NOISES, _LOUDEST = (1e-3, 1e-2), 30.0  # on inputs, in deviations, and in errors of the design that is tried with it at most
 _LARGEST = 3e3  # weights in units of a target's deviation: larger ones multiply what no covariance in closed form has right
@@ -129,14 +131,15 @@ def search(problem: Problem, steps: Steps) -> Design:
     Design
         Which, and the scores of all that were tried.
     """
-    n_units = int(np.clip(problem.n_rows / 8, 50, 300 if problem.n_rows <= 20_000 else 600))
+    n_units = int(np.clip(problem.n_rows / 8, 50, 300 if problem.n_rows <= _MANY_ROWS else 600))
     maps = maps_for(problem.n_inputs)
     with steps.step("comparing designs", len(KINDS) * len(maps), "designs") as advance:
         first = list(_first_rung(problem, min(_FEW_UNITS, n_units), advance))
     more = Comparison(problem, _MORE_ROWS, _SECOND, _MORE_ORIGINS)
     with steps.step("comparing the best designs"):
         second = _second_rung(more, shortlist(first, min(_MORE_UNITS, n_units)))
-    last = Comparison(problem, _MOST_ROWS, _THIRD if problem.n_rows > _FEW_FOR_FOLDS else tuple(range(FOLDS)), _MOST_ORIGINS)
+    folds = _THIRD if problem.n_rows > _FEW_FOR_FOLDS else tuple(range(FOLDS))
+    last = Comparison(problem, _MOST_ROWS, folds, _MOST_ORIGINS if problem.n_rows <= _MANY_ROWS else _MANY_ORIGINS)
     if last.pieces == more.pieces:
         last.networks = more.networks
     more.networks = {}
@@ -148,24 +151,29 @@ def search(problem: Problem, steps: Steps) -> Design:
 
 
 def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
-    """Every kind of reservoir with every map, and one penalty."""
+    """Every kind of reservoir with every map, and few penalties."""
     few = Comparison(problem, _FEW_ROWS, _FIRST, _FEW_ORIGINS)
     for kind in KINDS:
         for lags, products in maps_for(problem.n_inputs):
             candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
             size = candidate.features.size(problem.n_inputs, candidate.n_units)
             if size <= 0.7 * few.network(candidate).n_rows or is_arx(candidate):
-                yield few.best(candidate, [(ridge, ridge) for ridge in _COARSE], stable=False)
+                yield few.best(candidate, _COARSE, stable=False)
             advance(1)
 
 
 def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
-    """One after the other: the kind, the features of the best kind, both penalties of the best two, noise on inputs."""
-    found = [more.best(one, _RIDGES) for one in candidates]
-    best = min(found, key=_score).candidate
-    seen = [(one.candidate.kind, one.candidate.lags, one.candidate.products) for one in found]
-    maps = [one for one in maps_for(more.problem.n_inputs) if (best.kind, *one) not in seen]
-    found += [more.best(replace(best, lags=one[0], products=one[1]), _RIDGES) for one in maps]
+    """One after the other: the kind, its features, these of other kinds, both penalties of the best two, noise on inputs."""
+    found: list[Scored] = []
+
+    def compare(candidates: Iterable[Candidate]) -> Candidate:
+        seen = {(one.candidate.kind, one.candidate.lags, one.candidate.products) for one in found}
+        found.extend(more.best(one, _RIDGES) for one in candidates if (one.kind, one.lags, one.products) not in seen)
+        return min(found, key=_score).candidate
+
+    best = compare(candidates)
+    best = compare(replace(best, lags=lags, products=products) for lags, products in maps_for(more.problem.n_inputs))
+    compare(replace(one, lags=best.lags, products=best.products) for one in candidates if one.n_units)
     for _, one in sorted(found, key=_score)[:2]:
         found.append(more.best(one, [*_near(one), *((ridge, one.ridge[1]) for ridge in _LINEAR if ridge != one.ridge[1])]))
     ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
@@ -179,7 +187,8 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
 def _near(one: Candidate) -> list[tuple[float, float]]:
     """Ridges between those that were tried."""
     linear, others = one.ridge
-    return [(linear * factor if linear == others else linear, others * factor) for factor in (0.01, 100.0)]
+    near = [(linear * factor if linear == others else linear, others * factor) for factor in (0.01, 100.0)]
+    return [(linear, others) for linear, others in near if others >= _SMALLEST]
 
 
 def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable[[int], None]) -> list[Scored]:

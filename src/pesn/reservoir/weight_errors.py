@@ -1,0 +1,175 @@
+"""What the weights of a readout leave open in a closed loop: new at each row that is observed, and the same all along a forecast.
+
+With A⁻¹ = S Sᵀ and R the covariance of one-step errors, Cov(W) = R ⊗ A⁻¹. A wrong weight is wrong at every step: the errors
+that it makes at two rows of features b and b′ have the covariance R bᵀ A⁻¹ b′. Along a forecast they are made by a few standard
+normal unknowns that stay, one set for each direction v = Sᵀ b that its rows take (:meth:`WeightErrors.along`); a member of an
+ensemble has weights of its own. Where rows are observed they correct what the errors did, and each step's error passes for new.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from pesn._support.types import Array
+from pesn.linalg import QuadraticForm, root_of, symmetric
+from pesn.statespace import Emission, Ensemble, GaussianState
+
+if TYPE_CHECKING:
+    from pesn.reservoir.closed_loop import ClosedLoop
+
+__all__ = ["DrawnWeights", "LeverageNoise", "WeightErrors"]
+
+_FLOOR, _SMALL = 1e-6, 1e-8  # ridge of the weights' covariance, where the readout's is smaller than the second
+_MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # of the weights that are followed, and times the number of outputs
+_NEW = 0.02  # the share of v² beside the directions so far that makes a new one
+
+
+class WeightErrors:
+    """Cov(W) of a loop's readout: how its errors move y, and the directions that features take in it.
+
+    ``output_root`` (d, m): a root of the covariance that they give y where bᵀ A⁻¹ b = 1: R inflated by (1 + ρ)/(1 − ρ), for rows
+    whose errors go on teach less, and brought to the kinematic columns. ``root`` (p, p): S.
+    """
+
+    def __init__(self, loop: ClosedLoop) -> None:
+        dynamics, errors = loop.dynamics, loop.errors
+        learned, d = dynamics.learned, dynamics.n_columns
+        cov = errors.innovation if loop.measurement_cov is None else errors.innovation + loop.measurement_cov
+        inflated = np.sqrt(inflation_of(errors.persistence[learned]))
+        onto = np.zeros((d, len(learned)))
+        onto[learned, np.arange(len(learned))] = 1.0
+        onto[dynamics.kinematic] = dynamics.kinematics[1]
+        self.output_root = onto @ (inflated[:, None] * root_of(cov[np.ix_(learned, learned)]))
+        self.root = _floored(np.asarray(loop.readout.covariance_root, float), loop.readout.n_samples)
+
+    @property
+    def directions(self) -> int:
+        """How many are followed at most."""
+        return int(np.clip(_MOST_UNKNOWNS // self.output_root.shape[1], 1, _MOST_DIRECTIONS))
+
+    def along(self, features: Array) -> Array:
+        """By how much each of r directions moves an output at each step, (…, T, r), of features (…, T, p): Σ squares = bᵀ A⁻¹ b.
+
+        Directions come one after the other, so that those of a step do not depend on the steps after it. What a step has beside
+        all of them is shared out among them.
+        """
+        *batch, steps, _ = features.shape
+        v = (features @ self.root).reshape(-1, steps, self.root.shape[1])
+        found = np.zeros((len(v), steps, self.directions))
+        for one, into in zip(v, found, strict=True):
+            basis, count = np.zeros((self.directions, one.shape[1])), 0
+            for k, row in enumerate(one):
+                size = float(row @ row)
+                into[k, :count] = basis[:count] @ row
+                beside = row - into[k, :count] @ basis[:count]
+                own = float(beside @ beside)
+                if count < self.directions and own > _NEW * size > 0.0:
+                    basis[count], into[k, count], count = beside / np.sqrt(own), np.sqrt(own), count + 1
+                kept = float(into[k] @ into[k])
+                into[k] *= np.sqrt(size / kept) if kept > 0.0 else 0.0
+        return found.reshape(*batch, steps, self.directions)
+
+
+class LeverageNoise:
+    """What is new in a step: the errors' innovation, wider where the training rows say little about the features.
+
+    The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), the leverage inflated
+    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ). Without ``of_mean`` it is
+    tr(A⁻¹ Cov b) alone.
+
+    Each member of an ensemble has the leverage of its own features, and noise of its own width: their mean is the leverage above.
+    """
+
+    def __init__(self, loop: ClosedLoop, of_mean: bool = True) -> None:
+        learned = loop.dynamics.learned
+        d = loop.dynamics.n_columns
+        self._with_noise, self._of_mean = "noise" in loop.parts, of_mean
+        self._root_of_innovation = root_of(loop.errors.innovation)
+        self._widened = loop.errors.innovation if "weights" in loop.parts else None
+        self._J, self._d = loop.step[2], d
+        self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
+        self._inflation = np.zeros(d)
+        self._inflation[learned] = inflation_of(loop.errors.persistence[learned])
+        S = loop.weight_errors.root
+        self._root = np.vstack([S[:1], loop.moves.weights(S.T).T])
+
+    @cached_property
+    def _inverse(self) -> QuadraticForm:
+        """A⁻¹, laid out over x."""
+        return QuadraticForm(symmetric(self._root[1:] @ self._root[1:].T))
+
+    def __call__(self, state: GaussianState) -> Emission:
+        """From the state that the outputs are read from."""
+        J = self._J
+        if self._widened is None:
+            return Emission(J @ self._root_of_innovation, self._noise, self._noise)
+        grown = np.sqrt(1.0 + self._inflation * self.leverage(state)[..., None])
+        if self._with_noise:  # R ∘ g gᵀ
+            root = grown[..., :, None] * self._root_of_innovation
+        else:
+            root = root_of(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
+        new = J @ root
+        both = np.vecdot(new[..., : self._d, :], new[..., : self._d, :])
+        if isinstance(state, Ensemble):
+            both = both.mean(axis=-2)
+        return Emission(new, self._noise, both)
+
+    def leverage(self, state: GaussianState) -> Array:
+        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) (…); bᵀ A⁻¹ b of each member (…, M)."""
+        if isinstance(state, Ensemble):
+            own: Array = np.sum(np.square(state.members @ self._root[1:] + self._root[0]), axis=-1)
+            return own
+        spread = state.trace(self._inverse)
+        if not self._of_mean:
+            return np.asarray(spread)
+        b = self._root[0] + state.mean @ self._root[1:]
+        return np.asarray(np.vecdot(b, b) + spread)
+
+
+class DrawnWeights:
+    """What is new in a step of an ensemble whose members have weights of their own: one draw of Cov(W) each, all along."""
+
+    def __init__(self, loop: ClosedLoop, members: int, seed: int, mirrored: bool = False) -> None:
+        errors, p = loop.weight_errors, loop.weight_errors.root.shape[1]
+        m, d = errors.output_root.shape[1], loop.dynamics.n_columns
+        root = root_of(loop.errors.innovation) if "noise" in loop.parts else np.zeros((d, 0))
+        self._root = loop.step[2] @ root
+        self._noise = np.sum(np.square(self._root[:d]), axis=-1)
+        count = members // 2 if mirrored else members
+        drawn = np.random.default_rng([seed, members]).standard_normal((count, m, p)) @ errors.root.T  # of W, in units of R
+        drawn = np.concatenate([drawn, -drawn]) if mirrored else drawn
+        self._constant, self._weights = drawn[..., 0], loop.moves.weights(drawn)
+        self._output_root = errors.output_root
+
+    def __call__(self, state: GaussianState) -> Emission:
+        """From the members that the outputs are read from."""
+        assert isinstance(state, Ensemble)
+        wrong = np.einsum("jmn,...jn->...jm", self._weights, state.members) + self._constant
+        offset = wrong @ self._output_root.T
+        return Emission(self._root, self._noise, self._noise + offset.var(axis=-2), offset)
+
+
+def inflation_of(persistence: Array) -> Array:
+    """(1 + ρ)/(1 − ρ) of errors that go on, 1 of others."""
+    rho = np.maximum(persistence, 0.0)
+    return np.asarray((1.0 + rho) / (1.0 - rho))
+
+
+def _floored(S: Array, n: int) -> Array:
+    """A root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, where S is one of A⁻¹; S itself where no ridge was that small.
+
+    Where features vary with each other alone, A⁻¹ is large across all that was ever seen. A covariance that is off by a
+    thousandth of its size, as every closure's is, would see nothing but that.
+    """
+    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # it bounds the norm below, and costs no product of matrices
+        return S
+    M = S.T @ S
+    if np.linalg.norm(M) * _SMALL * n <= 1.0:
+        return S
+    M *= _FLOOR * n
+    M[np.diag_indices_from(M)] += 1.0
+    return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
