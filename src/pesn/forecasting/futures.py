@@ -15,6 +15,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.arguments import Columns
+from pesn.forecasting.paths import along_the_mean
 from pesn.learning.calibration import by_lead
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
@@ -23,7 +24,7 @@ from pesn.statespace import Draws, Ensemble, GaussianState, rollout
 __all__ = ["Futures", "Samples", "calibration_factors"]
 
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
-_AT_ONCE = 4_000_000  # numbers of the states, and weights, of all members that are simulated side by side: 32 MB, a few times
+_AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
 _MOST_NUMBERS = 400_000_000  # of all futures: 3.2 GB, a few times
 _WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
 
@@ -67,13 +68,12 @@ class Futures:
         if n > most:
             of = f"futures of {len(self.inputs)} steps and {loop.dynamics.n_columns} columns"
             raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
-        count = max(_AT_ONCE // (loop.layout.size * (1 + len(loop.dynamics.learned))), _FEWEST)
+        count = max(_AT_ONCE // loop.layout.size, _FEWEST)
+        along = along_the_mean(loop, state, self.inputs)[1] if loop.long_range else None
         parts = []
         for size in np.diff(np.unique([*range(0, n, count), n])):
-            seed = int(rng.integers(2**63))
-            start = Ensemble(state.sample(int(size), rng), state.carried, Draws(seed))
-            model = loop.with_drawn_weights(int(size), seed)
-            path = rollout(model, start, self.inputs, self.input_var, moved=True, members=True)
+            start = Ensemble(state.sample(int(size), rng), state.carried, Draws(int(rng.integers(2**63))))
+            path = rollout(loop.ahead, start, self.inputs, self.input_var, moved=True, members=True, along=along)
             assert path.members is not None
             futures = np.swapaxes(path.members, 0, 1)
             if (S := loop.model.measurement_cov) is not None:

@@ -18,11 +18,11 @@ from pesn._support.types import Array
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import Certain, Ensemble, GaussianState, MirroredDraws, Path, concatenate, rollout
 
-__all__ = ["path_ahead"]
+__all__ = ["along_the_mean", "path_ahead"]
 
 _APART = 0.2  # deviations between the two means
 _WIDE = 0.1  # deviations of y in training
-_FEWER, _MORE, _LONG = 8, 2, 100  # times fewer pairs of members of each of a batch, and more over so many steps
+_FEWER, _MORE, _LONG = 8, 2, 100  # times fewer pairs of members of each of a batch; and more over so many steps, else half
 _CARRIED = 100  # entries beside the units, above which a batch goes by members alone
 _CHECKED = 50  # steps after which it is asked
 _AT_ONCE = 1000  # steps whose features are held at a time
@@ -44,20 +44,19 @@ def path_ahead(
     joint
         Keep the covariances between all rows.
     """
-    if isinstance(state, Ensemble):
-        model = loop.with_drawn_weights(state.members.shape[-2], state.draws.seed)
-        return rollout(model, state, inputs, input_var, moved=True, joint=joint)
-    if loop.form == "diagonal" or not loop.long_range:
+    if loop.form not in ("full", "low-rank") or not loop.long_range:
         return rollout(loop.model, state, inputs, input_var, moved=True, joint=joint)
+    mean, along = along_the_mean(loop, state, inputs)
     if loop.form == "low-rank" and loop.carried > _CARRIED and state.mean.ndim > 1:
-        return _by_members(loop, state, inputs, input_var, joint)
-    mean, along = _along_the_mean(loop, state, inputs)
+        return _by_members(loop, state, inputs, input_var, joint, along)
     path, beyond = _while_trusted(loop, state, inputs, input_var, joint, mean, along)
     which = np.asarray(beyond.any(axis=-1))
-    return _spliced(loop, state, inputs, input_var, path, beyond, which) if which.any() else path
+    if not which.any():
+        return path
+    return _spliced(path, _by_members(loop, state, inputs, input_var, joint, along, which), beyond, which)
 
 
-def _along_the_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
+def along_the_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
     """The way of the mean alone (…, T, d), and what the directions of the weights do to each step of it (…, T, r)."""
     certain, weights = loop.certain, "weights" in loop.parts
     model = certain.model
@@ -117,28 +116,27 @@ def _not_trusted(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bo
     return np.asarray(np.logical_or.accumulate(apart | wide, axis=-1))
 
 
-def _by_members(loop: ClosedLoop, state: Any, inputs: Array, input_var: Array | None, joint: bool, which: Any = ...) -> Path:
+def _by_members(
+    loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None,
+    joint: bool, along: Array | None, which: Any = ...,
+) -> Path:  # fmt: skip
     """The way of members, two by two on opposite sides of the mean, of those ``which`` of a batch are wanted."""
     batch = state.mean.shape[:-1]
-    times = 1.0 / _FEWER if batch else _MORE if inputs.shape[-2] <= _LONG else 1
-    count = 2 * max(int(times * loop.n_members), 1)
-    away = state.sample(count // 2, np.random.default_rng(0)) - state.mean[..., None, :]
+    times = 1.0 / _FEWER if batch else _MORE if inputs.shape[-2] <= _LONG else 0.5
+    pairs = max(int(times * loop.n_members), 1)
+    away = state.sample(pairs, np.random.default_rng(0)) - state.mean[..., None, :]
     members = state.mean[..., None, :] + np.concatenate([away, -away], axis=-2)
+    given: list[Any] = [inputs, input_var, along]
     if batch:
         members = members[which]
-        inputs = np.broadcast_to(inputs, (*batch, *inputs.shape[-2:]))[which]
-        input_var = None if input_var is None else np.broadcast_to(input_var, (*batch, *input_var.shape[-2:]))[which]
+        given = [None if a is None else np.broadcast_to(a, (*batch, *a.shape[-2:]))[which] for a in given]
     start = Ensemble(members, state.carried, MirroredDraws(0, sobol=True))
-    return rollout(loop.with_drawn_weights(count, 0, mirrored=True), start, inputs, input_var, moved=True, joint=joint)
+    return rollout(loop.ahead, start, given[0], given[1], moved=True, joint=joint, along=given[2])
 
 
-def _spliced(
-    loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None,
-    path: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_],
-) -> Path:  # fmt: skip
-    """``path`` with what members say in the place of its steps ``beyond``, for ``which`` of a batch."""
-    batch = state.mean.shape[:-1]
-    other = _by_members(loop, state, inputs, input_var, path.joint is not None, which)
+def _spliced(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_]) -> Path:
+    """``path`` with what members say, ``other``, in the place of its steps ``beyond``, for ``which`` of a batch."""
+    batch = which.shape
     here = beyond[which] if batch else beyond
 
     def spliced(own: Any, theirs: Any) -> Any:

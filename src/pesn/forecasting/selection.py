@@ -13,6 +13,7 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
+from pesn.forecasting.observer import filtered_segments
 from pesn.forecasting.training import Trained, drive, noisy, one_step_errors, train
 from pesn.learning.backtest import MOST_ORIGINS, rolling_origins
 from pesn.learning.calibration import LEADS, RIDGES, SCALES, factors, search
@@ -25,6 +26,8 @@ __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Validation", "fit_network", "o
 
 LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
 _LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
+_APPROVED = -0.01  # of the logarithm of CRPS: so much better at least, and filtered rows are learnt from
+_EVERY, _EVERY_LONG = 3, 4  # forecast of all is compared by, over 20 steps and over 50
 _LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
 
 
@@ -52,6 +55,7 @@ class Setting(NamedTuple):
     ridge: RidgeValue
     process_noise: float = 0.0
     share: float = 1.0
+    filtered: bool = False  # whether the readout learns from rows that an observer went through
 
 
 class Validation:
@@ -90,12 +94,14 @@ class Validation:
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
         self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
-        self._few, self._others = self.origins[::3], [origin for i, origin in enumerate(self.origins) if i % 3]
+        every = _EVERY_LONG if spread else _EVERY
+        self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
         self._esn, self._dynamics, self._loop_of, self._known_var = esn, dynamics, loop_of, measurement_var
         self._tried: dict[tuple[Setting, int], tuple[Array, Array]] = {}
         self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
         self._loops: dict[Setting, ClosedLoop] = {}
         if self.origins:
+            self._seen, self._input_noise = seen, input_noise
             self._driven = drive(esn, dynamics, seen, input_noise)
             self._context = context_of(self._driven.start)
 
@@ -117,9 +123,15 @@ class Validation:
         with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
             return search(lambda share: self._score(Setting(ridge, process_noise, share), LEADS, advance), SHARES)
 
-    def calibrate(self, process_noise: float, share: float, steps: Steps) -> Array:
+    def wants_filtered(self, process_noise: float, share: float, steps: Steps) -> bool:
+        """Whether a readout that learns from filtered rows has the better CRPS."""
+        plain = Setting(self._esn.ridge_, process_noise, share)
+        with steps.step("learning from filtered rows", len(self._few), "forecasts") as advance:
+            both = [self._score(one, LEADS, advance).mean(axis=0) for one in (plain, plain._replace(filtered=True))]
+        return bool(np.mean(np.log(both[1] / both[0])) < _APPROVED)
+
+    def calibrate(self, setting: Setting, steps: Steps) -> Array:
         """Factors (50,) of the deviations."""
-        setting = Setting(self._esn.ridge_, process_noise, share)
         done = [leads for one, leads in self._tried if one == setting]
         todo = len(self._others) + (0 if done else len(self._few))
         with steps.step("calibrating", todo, "forecasts") as advance:
@@ -136,7 +148,7 @@ class Validation:
         return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
 
     def _errors_of_few(self, setting: Setting, leads: int) -> tuple[Array, Array]:
-        """Every third forecast is enough to compare by, and is not made again to calibrate by."""
+        """Some forecasts are enough to compare by, and are not made again to calibrate by."""
         if (setting, leads) not in self._tried:
             self._tried[setting, leads] = self._errors(setting, self._few, min(self.leads, leads))
         return self._tried[setting, leads]
@@ -156,7 +168,13 @@ class Validation:
         if setting not in self._loops:
             trained = self._trained[setting.ridge]
             var = measurement_var(trained.errors, setting.share) if self._known_var is None else self._known_var
-            self._loops = {setting: self._loop_of(trained.measured_with(var), setting.process_noise)}
+            loop = self._loop_of(trained.measured_with(var), setting.process_noise)
+            if setting.filtered:
+                rows = filtered_segments(loop, self._context, self._seen)
+                driven = drive(self._esn, self._dynamics, rows, self._input_noise)
+                readout = train(self._esn, self._dynamics, driven, setting.ridge).readout
+                loop = loop.with_readout(readout, loop.errors)
+            self._loops = {setting: loop}
         return self._loops[setting]
 
 
@@ -193,8 +211,7 @@ def fit_network(
     the noise that y is measured with, "auto" where they are to be found, None where there is none. ``spread``: whether what is
     held back is spread over all rows.
     """
-    learnt = noisy(segments, dynamics, input_noise)
-    rows = np.vstack([s.z for s in learnt]), np.vstack([s.targets for s in learnt]), [len(s.z) for s in learnt]
+    rows = _stacked(noisy(segments, dynamics, input_noise))
     esn.fit_in_steps(*rows, steps)
     estimate, known_var = isinstance(measurement, str), None if isinstance(measurement, str) else measurement
     auto, validation = esn.process_noise == "auto", None
@@ -205,13 +222,28 @@ def fit_network(
         validation = Validation(esn, dynamics, segments, loop_of, context_of, input_noise, known_var, spread)
     with steps.step("learning the errors"):
         errors = one_step_errors(esn, esn.readout_, dynamics, segments)
-    share, calibration = 1.0, np.ones(LEADS)
+    setting, calibration = Setting(esn.ridge_, esn.process_noise_), np.ones(LEADS)
     if validation is not None and validation.origins:
         if auto:
             esn.process_noise_ = validation.choose_process_noise(steps)
-        if estimate:
-            share = validation.choose_share(esn.process_noise_, steps)
+        share = validation.choose_share(esn.process_noise_, steps) if estimate else 1.0
+        noisy_rows = share < 1.0 or (known_var is not None and bool(known_var.any()))
+        filtered = noisy_rows and validation.wants_filtered(esn.process_noise_, share, steps)
+        setting = Setting(esn.ridge_, esn.process_noise_, share, filtered)
         if calibrate:
-            calibration = validation.calibrate(esn.process_noise_, share, steps)
-    var = measurement_var(errors, share) if known_var is None else known_var
+            calibration = validation.calibrate(setting, steps)
+    var = measurement_var(errors, setting.share) if known_var is None else known_var
+    if setting.filtered:
+        assert esn.start_ is not None
+        model = Trained(esn.readout_, errors, esn.start_).measured_with(var)
+        learnt = filtered_segments(loop_of(model, esn.process_noise_), context_of(esn.start_), segments)
+        rows = _stacked(noisy(learnt, dynamics, input_noise))
+        scale = esn.process_noise_
+        esn.fit_in_steps(*rows, steps)
+        esn.process_noise_ = scale
     return Found(of_process(errors, var), var, calibration)
+
+
+def _stacked(segments: list[Segment]) -> tuple[Array, Array, list[int]]:
+    """Inputs, targets and lengths of all."""
+    return np.vstack([s.z for s in segments]), np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]

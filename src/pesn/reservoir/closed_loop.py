@@ -34,7 +34,7 @@ from pesn.linalg import condition_root, root_of
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
-from pesn.reservoir.weight_errors import DrawnWeights, LeverageNoise, WeightErrors
+from pesn.reservoir.weight_errors import LeverageNoise, WeightErrors
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
     Cell,
@@ -186,20 +186,11 @@ class ClosedLoop:
 
     @cached_property
     def ahead(self) -> StateSpaceModel:
-        """The model of forecasts: an error of the weights stays from step to step, along what :func:`rollout` is given.
-
-        What is left to each step is the error that the weights make of what the state leaves open.
-        """
+        """The model of forecasts: an error of the weights stays from step to step, along what :func:`rollout` is given."""
         if not self.long_range or "weights" not in self.parts or self.form == "diagonal":
             return self.model
-        staying = LeverageNoise(self, of_mean=False)
-        return replace(self.model, emission_noise=staying, staying_root=self.weight_errors.output_root)
-
-    def with_drawn_weights(self, members: int, seed: int, mirrored: bool = False) -> StateSpaceModel:
-        """The model of forecasts of an ensemble: each member has weights of its own, two by two opposite where ``mirrored``."""
-        if not self.long_range or "weights" not in self.parts:
-            return self.model
-        return replace(self.model, emission_noise=DrawnWeights(self, members, seed, mirrored))
+        fresh = LeverageNoise(replace(self, parts=("noise",))) if "noise" in self.parts else None
+        return replace(self.model, emission_noise=fresh, staying_root=self.weight_errors.output_root)
 
     @cached_property
     def certain(self) -> ClosedLoop:

@@ -2,8 +2,9 @@
 
 With A⁻¹ = S Sᵀ and R the covariance of one-step errors, Cov(W) = R ⊗ A⁻¹. A wrong weight is wrong at every step: the errors
 that it makes at two rows of features b and b′ have the covariance R bᵀ A⁻¹ b′. Along a forecast they are made by a few standard
-normal unknowns that stay, one set for each direction v = Sᵀ b that its rows take (:meth:`WeightErrors.along`); a member of an
-ensemble has weights of its own. Where rows are observed they correct what the errors did, and each step's error passes for new.
+normal unknowns that stay, one set for each direction v = Sᵀ b that its mean takes (:meth:`WeightErrors.along`). Members have
+draws of these, not of all weights: a draw of those that no row has taught makes loops that run away, and no forecast so far did.
+Where rows are observed they correct what the errors did, and each step's error passes for new.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pesn.statespace import Emission, Ensemble, GaussianState
 if TYPE_CHECKING:
     from pesn.reservoir.closed_loop import ClosedLoop
 
-__all__ = ["DrawnWeights", "LeverageNoise", "WeightErrors"]
+__all__ = ["LeverageNoise", "WeightErrors"]
 
 _FLOOR, _SMALL = 1e-6, 1e-8  # ridge of the weights' covariance, where the readout's is smaller than the second
 _MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # of the weights that are followed, and times the number of outputs
@@ -78,16 +79,15 @@ class LeverageNoise:
     """What is new in a step: the errors' innovation, wider where the training rows say little about the features.
 
     The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), the leverage inflated
-    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ). Without ``of_mean`` it is
-    tr(A⁻¹ Cov b) alone.
+    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ).
 
     Each member of an ensemble has the leverage of its own features, and noise of its own width: their mean is the leverage above.
     """
 
-    def __init__(self, loop: ClosedLoop, of_mean: bool = True) -> None:
+    def __init__(self, loop: ClosedLoop) -> None:
         learned = loop.dynamics.learned
         d = loop.dynamics.n_columns
-        self._with_noise, self._of_mean = "noise" in loop.parts, of_mean
+        self._with_noise = "noise" in loop.parts
         self._root_of_innovation = root_of(loop.errors.innovation)
         self._widened = loop.errors.innovation if "weights" in loop.parts else None
         self._J, self._d = loop.step[2], d
@@ -123,34 +123,8 @@ class LeverageNoise:
         if isinstance(state, Ensemble):
             own: Array = np.sum(np.square(state.members @ self._root[1:] + self._root[0]), axis=-1)
             return own
-        spread = state.trace(self._inverse)
-        if not self._of_mean:
-            return np.asarray(spread)
         b = self._root[0] + state.mean @ self._root[1:]
-        return np.asarray(np.vecdot(b, b) + spread)
-
-
-class DrawnWeights:
-    """What is new in a step of an ensemble whose members have weights of their own: one draw of Cov(W) each, all along."""
-
-    def __init__(self, loop: ClosedLoop, members: int, seed: int, mirrored: bool = False) -> None:
-        errors, p = loop.weight_errors, loop.weight_errors.root.shape[1]
-        m, d = errors.output_root.shape[1], loop.dynamics.n_columns
-        root = root_of(loop.errors.innovation) if "noise" in loop.parts else np.zeros((d, 0))
-        self._root = loop.step[2] @ root
-        self._noise = np.sum(np.square(self._root[:d]), axis=-1)
-        count = members // 2 if mirrored else members
-        drawn = np.random.default_rng([seed, members]).standard_normal((count, m, p)) @ errors.root.T  # of W, in units of R
-        drawn = np.concatenate([drawn, -drawn]) if mirrored else drawn
-        self._constant, self._weights = drawn[..., 0], loop.moves.weights(drawn)
-        self._output_root = errors.output_root
-
-    def __call__(self, state: GaussianState) -> Emission:
-        """From the members that the outputs are read from."""
-        assert isinstance(state, Ensemble)
-        wrong = np.einsum("jmn,...jn->...jm", self._weights, state.members) + self._constant
-        offset = wrong @ self._output_root.T
-        return Emission(self._root, self._noise, self._noise + offset.var(axis=-2), offset)
+        return np.asarray(np.vecdot(b, b) + state.trace(self._inverse))
 
 
 def inflation_of(persistence: Array) -> Array:

@@ -169,8 +169,13 @@ class Ensemble(GaussianState):
         # a loop that diverges stays numbers
         return self._with_rows(rows, np.minimum(np.maximum(new, -FARTHEST), FARTHEST), draws)
 
-    def shifted(self, rows: slice, by: Array) -> Ensemble:  # noqa: D102
-        return self._with_rows(rows, self.members[..., rows] + by, self.draws)
+    def with_unknowns(self, count: int) -> Ensemble:
+        """Each member has a draw of them."""
+        unknowns, draws = self._normal(self.draws, count)
+        return Ensemble(self.members, self.carried, draws, unknowns)
+
+    def add_unknowns(self, rows: slice, B: Array) -> Ensemble:  # noqa: D102
+        return self._with_rows(rows, self.members[..., rows] + self.past[..., : B.shape[-1]] @ transpose(B), self.draws)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Ensemble:  # noqa: D102
         new, draws = np.asarray(values)[..., None, :], self.draws

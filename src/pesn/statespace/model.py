@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
-from pesn.linalg import outer
+from pesn.linalg import outer, times
 from pesn.statespace.cell import Cell, Noise
 from pesn.statespace.state import GaussianState
 
@@ -20,14 +20,12 @@ __all__ = ["Emission", "EmissionNoise", "FastPath", "Guard", "StateSpaceModel", 
 class Emission(NamedTuple):
     """Noise added to c in one step: a ``root`` (…, p, q) of its covariance, and what it adds to the variances of y.
 
-    ``noise`` (…, d) is the model's own error, ``total`` (…, d) that and the error of its weights. ``offset`` (…, M, d): what
-    the weights of each member of an ensemble add to its y.
+    ``noise`` (…, d) is the model's own error, ``total`` (…, d) that and the error of its weights.
     """
 
     root: Array
     noise: Array
     total: Array
-    offset: Array | None = None
 
 
 class EmissionNoise(Protocol):
@@ -98,6 +96,8 @@ class StateSpaceModel:
         S (d, d), of the noise that y is measured with: in what is reported, not in what goes on; None: none.
     staying_root
         (d, m): how errors of the readout's m outputs move y, where those of its weights are the same at every step.
+    gain
+        (n, d): an observer. Where it is given, a row of y corrects the mean by gain · (y − prediction), and that is all it does.
     fast, settled
         A compiled loop for rows that it can serve; and the variance of y below which a state passes for certain.
     """
@@ -113,6 +113,7 @@ class StateSpaceModel:
     probe: Callable[[GaussianState], dict[str, Array]] | None = None
     measurement_cov: Array | None = None
     staying_root: Array | None = None
+    gain: Array | None = None
     fast: FastPath | None = None
     settled: float | None = None
     carry: slice = field(init=False)
@@ -141,8 +142,6 @@ class StateSpaceModel:
         probed = {} if self.probe is None else self.probe(state)
         before = state.mean[..., self.outputs]
         state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
-        if emission is not None and emission.offset is not None:
-            state = state.shifted(self.outputs, emission.offset)
         if along is not None and self.staying_root is not None:
             state = state.add_unknowns(self.outputs, _each(self.staying_root, along))
         factor: Array | float = 1.0
@@ -158,23 +157,28 @@ class StateSpaceModel:
             noise = np.minimum(scale * emission.noise, fresh)
         parts = {"state": total - fresh, "noise": noise, "weights": fresh - noise}
         if along is not None and self.staying_root is not None:
-            state, staying = self._bounded(state, total, along.shape[-1] * self.staying_root.shape[-1])
-            cov = cov + staying
-            parts["weights"] = parts["weights"] + staying.diagonal(0, -2, -1)
+            state, staying = self._staying(state, total, along.shape[-1] * self.staying_root.shape[-1])
+            var = staying.diagonal(0, -2, -1)
+            if state.has_members:  # they have moved by it
+                var = np.minimum(var, parts["state"])
+                parts["state"] = parts["state"] - var
+            else:
+                cov = cov + staying
+            parts["weights"] = parts["weights"] + var
         if self.measurement_cov is not None:
             cov = cov + self.measurement_cov
             parts["noise"] = noise + self.measurement_cov.diagonal()
         return state, StepInfo(state.mean[..., self.outputs], cov, parts, left, probed)
 
-    def _bounded(self, state: GaussianState, var: Array, unknowns: int) -> tuple[GaussianState, Array]:
-        """The covariance (…, d, d) that the unknowns add to that of y, its variances ``var``, within the bounds of y."""
-        G = state.cross[..., self.outputs, :unknowns]
-        if self.guard is not None:
+    def _staying(self, state: GaussianState, var: Array, unknowns: int) -> tuple[GaussianState, Array]:
+        """The covariance (…, d, d) that the unknowns give y; beside variances ``var`` without them, within the bounds of y."""
+        G = state.covariance_with_past(self.outputs)[..., :unknowns]
+        if self.guard is not None and not state.has_members:
             own, room = np.vecdot(G, G), np.square(self.guard.widest()) - var
             if (own > room).any():
                 factor = np.sqrt(np.clip(np.divide(room, own, out=np.ones_like(own), where=own > 0.0), 0.0, 1.0))
                 state = state.add_unknowns(self.outputs, (factor[..., None] - 1.0) * G)
-                G = state.cross[..., self.outputs, :unknowns]
+                G = factor[..., None] * G
         return state, outer(G)
 
     def predict(self, state: GaussianState, u: Array, u_var: Array | None = None) -> tuple[GaussianState, StepInfo]:
@@ -183,6 +187,9 @@ class StateSpaceModel:
 
     def update(self, state: GaussianState, y: Array, noise_cov: Array | None = None) -> GaussianState:
         """Given y (…, d), of which NaN is missing; measured with noise of covariance (d, d), None: with the model's own."""
+        if self.gain is not None:
+            corrected = state.mean + times(self.gain, y - state.mean[..., self.outputs])
+            return state.assign(slice(0, state.mean.shape[-1]), corrected)
         noise_cov = self.measurement_cov if noise_cov is None else noise_cov
         return state if np.isnan(y).all() else state.condition(self.outputs, y, noise_cov)
 

@@ -132,7 +132,7 @@ def _steps(
                 std[..., k, :] = np.sqrt(np.maximum(_diagonal(info.cov), 0.0))
                 most = std[..., k, :, None, None] * std[..., None, :k, :]
                 past = state.covariance_with_past(y)[..., older:].reshape(*batch, d, k, d)
-                if along is not None and older:
+                if along is not None and older and not state.has_members:
                     unknown[..., k, :, :] = state.covariance_with_past(y)[..., :older]
                     past = past + np.einsum("...iu,...kju->...ikj", unknown[..., k, :, :], unknown[..., :k, :, :])
                 between[..., k, :, :k, :] = np.minimum(np.maximum(past, -most), most)

@@ -148,10 +148,6 @@ class GaussianState(ABC):
         """
         return self, 0.0
 
-    def shifted(self, rows: slice, by: Array) -> Self:
-        """x[rows] of each member moved by its own ``by`` (…, M, r). A Gaussian has no members: it stays as it is."""
-        return self
-
     def as_certain(self) -> Self:
         """The mean, as if it were known."""
         return self.assign(slice(0, self.mean.shape[-1]), self.mean)

@@ -24,7 +24,7 @@ __all__ = ["search"]
 _FEW_UNITS, _MORE_UNITS = 100, 300  # of the first two rungs, and their rows, folds held out, origins in each
 _FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
 _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
-_MOST_ROWS, _THIRD, _MOST_ORIGINS = 12_000, (0, 2, 3), 48
+_MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
 _FEW_FOR_FOLDS = 1_000  # rows: no more, and every fold is held out
 _MANY_ROWS, _MANY_ORIGINS = 20_000, 150  # rows above which reservoirs are larger, and last rows to start from more
 # small ridges on linear features with larger ones on all others: ARX(10) with what units add to it
