@@ -1,0 +1,120 @@
+"""Claim: noise that rows are measured with is told from the system's own: it is in every row and does not go on."""
+
+import numpy as np
+import pytest
+
+from pesn import Forecaster, Gaussian, ProbabilisticESN, load
+from pesn.forecasting.dataset import segments_of
+from pesn.forecasting.design import Candidate, Design
+from pesn.forecasting.observer import filtered_segments
+from pesn.learning.error_model import of_process, share_of_process
+from pesn.reservoir.closed_loop import ErrorModel
+from pesn.systems import chaotic
+
+NOISE = 0.02
+DESIGN = Design(Candidate("none", 4, 1, 0, (1e-6, 1e-6)))
+
+
+@pytest.fixture(scope="module")
+def series():
+    """A clean series, and the same one measured with noise, in deviations of each column."""
+    y = chaotic.lorenz(runs=1, steps=1700, rng=0)[0].states
+    return y, y + NOISE * y.std(axis=0) * np.random.default_rng(1).standard_normal(y.shape)
+
+
+@pytest.fixture(scope="module")
+def forecaster(series):
+    return Forecaster(design=DESIGN).fit(series[1][:1200])
+
+
+def test_it_is_found(series, forecaster):
+    clean, _ = series
+    share = forecaster.measurement_std_ / clean.std(axis=0)
+    assert np.all((share > 0.5 * NOISE) & (share < 2.0 * NOISE))
+
+
+def test_a_system_without_noise_has_next_to_none(series):
+    clean, _ = series
+    found = Forecaster(design=DESIGN).fit(clean[:1200])
+    assert np.all(found.measurement_std_ < 1e-3 * clean.std(axis=0))
+
+
+def test_forecasts_are_better_with_it(series, forecaster):
+    """The same design without: all noise goes on as if it had moved the system."""
+    _, y = series
+    without = Forecaster(design=DESIGN, measurement_noise=0.0).fit(y[:1200])
+    assert not without.measurement_std_.any()
+    with_noise, all_of_it = (
+        f.backtest(y[1200:], horizon=40, origins=20).crps_by_step()[20:].mean() for f in (forecaster, without)
+    )
+    assert with_noise < 0.9 * all_of_it
+
+
+def test_noise_that_is_known_is_taken_as_it_is(series):
+    clean, y = series
+    std = NOISE * clean.std(axis=0)
+    forecaster = Forecaster(design=DESIGN, measurement_noise=std).fit(y[:1200])
+    np.testing.assert_allclose(forecaster.measurement_std_, std, rtol=1e-12)
+    ahead = forecaster.forecast(5, y[1200:1240])
+    assert np.all(ahead.std > 0.5 * std)  # what is measured next has it too
+    assert not (forecaster.forecast(5, y[1200:1240], parts=("state",)).std > ahead.std).any()
+
+
+def test_rows_that_are_observed_do_not_make_a_state_certain(series, forecaster):
+    """What a noisy row leaves open goes on: a row that is given as exact leaves less."""
+    _, y = series
+    exact = Gaussian(y[1200:1240], cov=np.tile(1e-12 * np.eye(3), (40, 1, 1)))
+    noisy = forecaster.forecast(1, y[1200:1240], parts=("state",)).std
+    known = forecaster.forecast(1, exact, parts=("state",)).std
+    assert np.all(known < noisy)
+
+
+def test_going_on_is_the_context_of_all_rows(series, forecaster, tmp_path):
+    """update() with noise, saved and loaded: the state is that of the rows seen."""
+    _, y = series
+    own = Forecaster(design=DESIGN, measurement_noise=forecaster.measurement_std_).fit(y[:1200])
+    own.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.measurement_std_, own.measurement_std_)
+    np.testing.assert_array_equal(again.forecast(5).mean, own.forecast(5).mean)
+    errors = again.errors_.cov
+    again.update(y[1200:1230])
+    assert np.abs(np.log(np.diagonal(again.errors_.cov) / np.diagonal(errors))).max() < 1.0  # the process's share alone follows
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("much", "measurement_noise must be deviations, 'auto' or None, got 'much'"),
+        ([0.1, 0.2], "measurement_noise must be a deviation, or one for each of the 3 columns of y, got an array of shape"),
+        (-1.0, "measurement_noise must not be negative"),
+        (np.nan, "measurement_noise"),
+    ],
+)
+def test_wrong_noise_is_refused(series, given, message):
+    network = ProbabilisticESN(10, washout=10, random_state=0)
+    with pytest.raises(ValueError, match=message.split(",")[0]):
+        Forecaster(network, measurement_noise=given).fit(series[1][:200])
+
+
+def test_what_the_process_keeps():
+    errors = ErrorModel(np.diag([4.0, 1.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.diag([3.0, 1.0, 0.0]))
+    kept = of_process(errors, np.array([3.0, 5.0, 0.0]))
+    np.testing.assert_allclose(np.diagonal(kept.cov), [1.0, 0.01, 0.0])
+    np.testing.assert_allclose(np.diagonal(kept.innovation), [0.75, 0.01, 0.0])
+    np.testing.assert_allclose(share_of_process(kept, np.diag([3.0, 0.99, 0.0])), [0.25, 0.01, 1.0])
+    np.testing.assert_array_equal(share_of_process(errors, None), 1.0)
+
+
+def test_an_observer_takes_noise_out_of_training_rows(series, forecaster):
+    """With four earlier rows in its register, which the rows after them correct."""
+    clean, y = series
+    scaled, truth = (forecaster.scaled(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
+    (segment,) = segments_of(scaled, np.zeros((1000, 0)), [slice(0, 1000)], np.arange(3), True)
+    segment = segment._replace(targets=segment.targets / forecaster.output_std_)
+    (found,) = filtered_segments(forecaster.loop(), forecaster._context_filter(), [segment])
+    before, after = (np.std(part[150:900] - truth[150:900], axis=0) for part in (segment.z, found.z))
+    assert np.all(after < 0.7 * before)
+    np.testing.assert_allclose(found.targets[200:300] * forecaster.output_std_, np.diff(found.z[200:301], axis=0), atol=1e-12)
+    np.testing.assert_array_equal(found.y, segment.y)  # what forecasts are compared with stays
+    assert filtered_segments(forecaster.loop(), forecaster._context_filter(), [segment._replace(z=segment.z[:50])])

@@ -1,0 +1,112 @@
+"""Claim: errors of the weights stay along a forecast, and members take over where a closed form is not to be trusted."""
+
+import numpy as np
+import pytest
+
+from pesn import Forecaster
+from pesn.forecasting.design import Candidate, Design
+from pesn.forecasting.paths import along_the_mean, path_ahead
+from pesn.statespace import Ensemble, MirroredDraws, rollout
+from pesn.systems import chaotic
+
+DESIGNS = {
+    "units": Candidate("fast", 1, 0, 30, (1e-6, 1e-6)),
+    "products": Candidate("fast", 0, 1, 30, (1e-8, 1e-8)),
+}
+
+
+@pytest.fixture(scope="module", params=list(DESIGNS))
+def case(request):
+    y = chaotic.lorenz(runs=1, steps=600, rng=0)[0].states
+    y = y + 0.01 * y.std(axis=0) * np.random.default_rng(0).standard_normal(y.shape)
+    forecaster = Forecaster(design=Design(DESIGNS[request.param]), calibrate=False, measurement_noise=0.0).fit(y[:300])
+    loop, rows = forecaster.loop(), forecaster.scaled(y[300:340], np.zeros((40, 0)))[0]
+    return loop, forecaster._context_filter().moved(loop, rows, np.zeros((40, 0))), forecaster, y
+
+
+def std_of(path):
+    return np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1))
+
+
+def test_directions_have_the_leverage_of_each_step(case):
+    """Σ squares = bᵀ A⁻¹ b, exactly; and products of two steps, bᵀ A⁻¹ b′, nearly."""
+    errors = case[0].weight_errors
+    rng, t = np.random.default_rng(0), np.arange(40.0)[:, None]
+    b = np.sin(0.1 * t * rng.uniform(size=len(errors.root)) + rng.uniform(0.0, 6.0, (2, 1, len(errors.root))))  # (2, 40, p)
+    along, v = errors.along(b), b @ errors.root
+    np.testing.assert_allclose(np.sum(along**2, axis=-1), np.sum(v**2, axis=-1), rtol=1e-9)
+    size = np.linalg.norm(v, axis=-1)
+    between = (along @ along.mT - v @ v.mT) / (size[:, :, None] * size[:, None, :])
+    assert np.abs(between).max() < 0.1
+    np.testing.assert_array_equal(errors.along(b[:, :10]), along[:, :10])
+    assert not errors.along(np.zeros((3, len(errors.root)))).any()
+
+
+def test_the_first_steps_do_not_depend_on_the_last(case):
+    loop, state, _, _ = case
+    short, long = (path_ahead(loop, state, np.zeros((steps, 0))) for steps in (8, 12))
+    np.testing.assert_allclose(short.cov, long.cov[:8], rtol=1e-9)
+
+
+def test_weights_that_stay_are_those_of_members(case):
+    """Closed form against 4,000 members, each with one draw of the weights for all steps."""
+    loop, state, _, _ = case
+    inputs = np.zeros((12, 0))
+    _, along = along_the_mean(loop, state, inputs)
+    closed = rollout(loop.ahead, state, inputs, moved=True, along=along, joint=True)
+    away = state.sample(2000, np.random.default_rng(1)) - state.mean
+    start = Ensemble(state.mean + np.concatenate([away, -away]), state.carried, MirroredDraws(1, sobol=True))
+    members = rollout(loop.ahead, start, inputs, moved=True, along=along, joint=True)
+    np.testing.assert_allclose(std_of(closed), std_of(members), rtol=0.1)
+    assert np.all(np.abs(closed.mean - members.mean) < 0.1 * std_of(members))
+    size = np.outer(std_of(members).ravel(), std_of(members).ravel())
+    assert np.abs((closed.joint.reshape(size.shape) - members.joint.reshape(size.shape)) / size).max() < 0.12
+    for path in (closed, members):
+        assert np.all(path.parts["weights"][-1] > path.parts["weights"][0])
+        total = sum(path.parts.values())
+        np.testing.assert_allclose(total, np.diagonal(path.cov, axis1=-2, axis2=-1), rtol=1e-9)
+
+
+def test_staying_errors_are_wider_than_errors_that_are_new_at_each_step(case):
+    loop, state, _, _ = case
+    inputs = np.zeros((15, 0))
+    staying, fresh = path_ahead(loop, state, inputs), rollout(loop.model, state, inputs, moved=True)
+    assert staying.parts["weights"][-1].sum() > fresh.parts["weights"][-1].sum()
+
+
+def test_members_take_over_where_the_mean_has_parted(case):
+    """Far ahead of a chaotic system: deviations stay below two of training, and near one; a closed form alone goes up to two."""
+    _, _, forecaster, y = case
+    ahead = forecaster.forecast(300, y[300:340], joint=False)
+    assert np.isfinite(ahead.mean).all()
+    late = ahead.std[-50:] / y.std(axis=0)
+    assert late.max() < 2.01
+    assert np.median(late) > 0.2
+    np.testing.assert_array_equal(ahead.mean, forecaster.forecast(300, y[300:340], joint=False).mean)  # by their own seed
+
+
+def test_joint_covariances_go_with_the_deviations(case):
+    _, _, forecaster, y = case
+    ahead = forecaster.forecast(60, y[300:340], joint=True)
+    values = np.linalg.eigvalsh(ahead.joint / np.outer(ahead.std.ravel(), ahead.std.ravel()))
+    assert values[0] > -1e-8
+    np.testing.assert_allclose(np.diagonal(ahead.joint), ahead.std.ravel() ** 2, rtol=1e-9)
+
+
+def test_a_batch_is_its_members_one_by_one(case):
+    """In closed form; members of a batch are fewer."""
+    loop, state, forecaster, y = case
+    rows = np.stack([forecaster.scaled(y[k : k + 40], np.zeros((40, 0)))[0] for k in (300, 350)])
+    batch = forecaster._context_filter().moved(loop, rows, np.zeros((2, 40, 0)))
+    both = path_ahead(loop, batch, np.zeros((2, 6, 0)))
+    one = path_ahead(loop, state, np.zeros((6, 0)))
+    np.testing.assert_allclose(both.mean[0], one.mean, atol=0.02 * std_of(one).max())
+    np.testing.assert_allclose(std_of(both)[0], std_of(one), rtol=0.25)
+
+
+def test_mirrored_draws_have_no_error_in_what_is_linear():
+    numbers, later = MirroredDraws(3, sobol=True).normal((2,), 64, 5)
+    assert numbers.shape == (2, 64, 5)
+    np.testing.assert_allclose(numbers.sum(axis=1), 0.0, atol=1e-12)
+    assert isinstance(later, MirroredDraws)
+    assert np.abs(later.normal((2,), 64, 5)[0] - numbers).max() > 0.1
