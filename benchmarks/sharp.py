@@ -259,6 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--origins", type=int, default=20)
     parser.add_argument("--data", type=Path, help="the folder with the measured sets")
     parser.add_argument("--rivals", action="store_true", help=f"beside pesn: {', '.join(list(MODELS)[1:])}")
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), metavar="MODEL", help="these of them alone")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep", type=Path, help="a file of JSON lines that results are kept in")
     parser.add_argument("--write", action="store_true", help="fill the marked block of docs/design.md")
@@ -267,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def say(text: str) -> None:
         print(text, file=sys.stderr)
 
-    models = list(MODELS) if given.rivals else ["pesn"]
+    models = given.models or (list(MODELS) if given.rivals else ["pesn"])
     for model in [model for model in models if model in NEEDS and timing.installed(NEEDS[model]) is None]:
         models.remove(model)
         say(f"{model} is not installed: left out")
