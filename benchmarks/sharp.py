@@ -45,6 +45,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 LEADS = (1, 5, 20, 50)
 GROUPS = {"dysts-first": DYSTS[:10], "dysts-second": DYSTS[10:]}
 PAGE = Path(__file__).parents[1] / "docs" / "design.md"
+README = Path(__file__).parents[1] / "README.md"
 HEAD = ["set", "model", "valid", "CRPS at 1 5 20 50", "best constant ÷ own", "inside 95 % at 1 5 20 50", "widest", "fit (s)",
         "forecast (ms)", "design, seed 0"]  # fmt: skip
 
@@ -201,6 +202,33 @@ def page(found: dict[Job, Judged]) -> str:
     return "\n\n".join([*parts, *_shortfalls(sets)])
 
 
+def short(found: dict[Job, Judged]) -> str:
+    """For the README: valid times and CRPS at 20 steps beside the strongest rival that was run, and coverage."""
+    sets: dict[tuple[str, float], dict[str, list[Judged]]] = {}
+    for job, result in found.items():
+        sets.setdefault((job.name, job.noise), {}).setdefault(job.model, []).append(result)
+    rows = []
+    for (name, noise), models in sets.items():
+        if "pesn" not in models or name in DYSTS:
+            continue
+        ours, rivals = models.pop("pesn"), models
+        cells = [Job(name, noise, 0, "", 0).words]
+        for digits, better, values in (
+            (".1f", max, {m: _mean(r, "valid") for m, r in {"pesn": ours, **rivals}.items()}),
+            (".1g", min, {m: _mean(r, "crps")[2] for m, r in {"pesn": ours, **rivals}.items()}),
+        ):
+            own = values.pop("pesn")
+            best = better(values, key=lambda m: values[m]) if values else None
+            said = f"{own:{digits}}"
+            if best is not None:
+                bold = "**" if better(values[best], own) != own else ""
+                said += f" ({bold}{values[best]:{digits}}{bold}, {best})"
+            cells.append("" if digits == ".1f" and name in ROBOTS else said)
+        rows.append([*cells, " ".join(f"{v:.2f}" for v in _mean(ours, "inside"))])
+    head = ["", "Lyapunov times followed (best rival)", "CRPS ÷ deviation at 20 steps", "inside 95 % at 1 5 20 50 steps"]
+    return table(head, rows)
+
+
 def _shortfalls(sets: dict[tuple[str, float], dict[str, list[Judged]]]) -> list[str]:
     """Where a rival is better than pesn, and where coverage or width is not what is promised."""
     mine = {key: models["pesn"] for key, models in sets.items() if "pesn" in models}
@@ -262,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), metavar="MODEL", help="these of them alone")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep", type=Path, help="a file of JSON lines that results are kept in")
-    parser.add_argument("--write", action="store_true", help="fill the marked block of docs/design.md")
+    parser.add_argument("--write", action="store_true", help="fill the marked blocks of docs/design.md and README.md")
     given = parser.parse_args(arguments)
 
     def say(text: str) -> None:
@@ -279,10 +307,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for noise in ([0.0] if name in ROBOTS else given.noise)
     ]
     jobs = [Job(*case, model, given.origins) for case in cases for model in models]
-    text = page(run_all(jobs, given.data, given.jobs, given.keep))
+    found = run_all(jobs, given.data, given.jobs, given.keep)
+    text = page(found)
     print(text)
     if given.write:
         write_block(PAGE, "sharp", text)
+        write_block(README, "sharp", short(found))
 
 
 if __name__ == "__main__":

@@ -184,3 +184,9 @@ def test_what_is_no_design_is_named(lorenz, forecaster):
         pesn.Forecaster("automatic").fit(lorenz)
     with pytest.raises(ValueError, match="exclude each other"):
         pesn.Forecaster(pesn.ProbabilisticESN(), design=forecaster.design_).fit(lorenz)
+
+
+def test_gaps_in_every_fold_of_a_rung_leave_others_to_loop_into():
+    y = np.sin(0.2 * np.arange(400.0)) + 0.03 * np.random.default_rng(0).normal(size=400)
+    y[[50, 120, 280, 350]] = np.nan
+    assert np.isfinite(pesn.Forecaster(calibrate=False).fit(y).forecast(5).std).all()

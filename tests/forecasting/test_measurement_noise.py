@@ -1,6 +1,7 @@
 """Claim: noise that rows are measured with is told from the system's own: it is in every row and does not go on."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN, load
@@ -89,12 +90,37 @@ def test_going_on_is_the_context_of_all_rows(series, forecaster, tmp_path):
         ([0.1, 0.2], "measurement_noise must be a deviation, or one for each of the 3 columns of y, got an array of shape"),
         (-1.0, "measurement_noise must not be negative"),
         (np.nan, "measurement_noise"),
+        (1e200, "measurement_noise must be at most 2 deviations of each column of y"),
+        (pd.Series({"a": 0.1, "b": 0.1, "c": 0.1}), "measurement_noise must have the labels of the columns of y"),
     ],
 )
 def test_wrong_noise_is_refused(series, given, message):
     network = ProbabilisticESN(10, washout=10, random_state=0)
     with pytest.raises(ValueError, match=message.split(",")[0]):
         Forecaster(network, measurement_noise=given).fit(series[1][:200])
+
+
+def test_noise_goes_by_the_names_of_columns(series):
+    frame = pd.DataFrame(series[1][:200], columns=["x", "y", "z"])
+    network = ProbabilisticESN(10, washout=10, random_state=0)
+    found = Forecaster(network, measurement_noise=pd.Series({"z": 0.3, "x": 0.1, "y": 0.2})).fit(frame)
+    np.testing.assert_allclose(found.measurement_std_, [0.1, 0.2, 0.3])
+    with pytest.raises(TypeError, match="measurement_noise must be numbers, got True"):
+        Forecaster(network, measurement_noise=True).fit(frame)
+
+
+def test_a_constant_column_has_no_noise():
+    y = np.column_stack([np.sin(0.2 * np.arange(300.0)) + 0.03 * np.random.default_rng(0).normal(size=300), np.ones(300)])
+    ahead = Forecaster(design=DESIGN).fit(y).forecast(5)
+    np.testing.assert_array_equal(ahead.mean[:, 1], 1.0)
+    assert np.isfinite(ahead.std).all()
+
+
+def test_a_column_that_follows_from_others_does_not_widen_them():
+    """Its residuals are rounding: what they become outside of training says nothing of the others."""
+    x = np.sin(0.2 * np.arange(403.0)) + 0.05 * np.random.default_rng(1).normal(size=403)
+    found = Forecaster(design=Design(Candidate("none", 4, 0, 0, (1e-12, 1e-12)))).fit(np.column_stack([x[3:], x[:-3]]))
+    assert np.sqrt(found.errors_.cov[0, 0]) < 0.3
 
 
 def test_what_the_process_keeps():

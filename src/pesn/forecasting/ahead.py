@@ -24,7 +24,7 @@ def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, A
     futures
         Where the loop stands, and what is known of the rows ahead.
     calibration
-        Factors (20,) of the deviations; none makes one larger than three of those in training.
+        Factors (50,) of the deviations; none makes one larger than three of those in training.
     joint
         Whether covariances between all rows are kept; else futures are drawn by the loop itself.
     """

@@ -26,6 +26,7 @@ __all__ = [
     "as_gaussian_rows",
     "as_kinematics",
     "as_matrix",
+    "by_names",
     "check_within_reach",
     "drop_short",
     "in_scale",
@@ -85,6 +86,18 @@ def names_of(y: Any) -> list[str] | None:
     if columns is not None:
         return [str(name) for name in columns]
     return [str(y.name)] if getattr(y, "name", None) is not None else None
+
+
+def by_names(name: str, values: Any, names: list[str] | None) -> Any:
+    """``values``, one for each column: where they have labels of their own, in the order of the columns of y."""
+    if np.asarray(values).dtype == bool:
+        raise TypeError(f"{name} must be numbers, got {values!r}")
+    labels = getattr(values, "index", None)
+    if labels is None or callable(labels):
+        return values
+    if names is None or sorted(map(str, labels)) != sorted(names):
+        raise ValueError(f"{name} must have the labels of the columns of y, {names}, got {list(labels)}")
+    return [values[label] for label in sorted(labels, key=lambda label: names.index(str(label)))]
 
 
 def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: int | None = None) -> Array:

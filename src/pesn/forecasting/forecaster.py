@@ -35,6 +35,7 @@ from pesn.forecasting.dataset import (
     as_columns,
     as_kinematics,
     as_matrix,
+    by_names,
     in_scale,
     names_of,
     scale_of,
@@ -58,6 +59,7 @@ from pesn.reservoir.sequences import split
 __all__ = ["Forecaster"]
 
 _HORIZON = 20  # steps ahead of a backtest
+_NOISIEST = 2.0  # deviations of y: rows that are noisier say nothing
 
 
 @final
@@ -68,7 +70,8 @@ class Forecaster(FittedForecaster):
     ----------
     esn
         The network. ``"auto"``: reservoir, features and ridges are chosen by closed loops into rows that were held out; below
-        100 rows, one of 100 units and the ridge that forecasts into held-back rows are best by. Or a
+        126 rows, or where gaps leave no stretch long enough, one of 100 units and the ridge that forecasts into held-back rows
+        are best by. Or a
         :class:`pesn.ProbabilisticESN`, which is cloned and not changed.
     target
         What the network learns of a column: its ``"change"`` to the next row, or its ``"level"`` there.
@@ -93,7 +96,7 @@ class Forecaster(FittedForecaster):
     ----------
     design_
         What the search has chosen, ``design_.candidate``, and how the others did, ``design_.scores`` and ``design_.plot()``;
-        None where a network was given or rows are few.
+        None where a network was given, or rows or stretches of them are too few to choose by.
     esn_
         The fitted network; ``esn_.process_noise_`` is the share of process noise chosen or given.
     target_
@@ -213,12 +216,15 @@ class Forecaster(FittedForecaster):
             if given != "auto":
                 raise ValueError(f"measurement_noise must be deviations, 'auto' or None, got {given!r}")
             return "auto"
-        std = as_real("measurement_noise", given)
+        std = as_real("measurement_noise", by_names("measurement_noise", given, self.names_))
         if std.shape not in ((), (self.n_columns_,)):
-            raise ValueError(f"measurement_noise must be a deviation, or one for each of the {self.n_columns_} columns of y, "
-                             f"got an array of shape {std.shape}")  # fmt: skip
+            each = f"a deviation, or one for each of the {self.n_columns_} columns of y"
+            raise ValueError(f"measurement_noise must be {each}, got an array of shape {std.shape}")
         check_not_negative("measurement_noise", std)
-        return np.square(np.broadcast_to(std, self.n_columns_) / self.scale_.y_std)
+        scaled = np.broadcast_to(std, self.n_columns_) / self.scale_.y_std
+        if (scaled > _NOISIEST * self.prior_scale_.y_std).any():
+            raise ValueError(f"measurement_noise must be at most {_NOISIEST:g} deviations of each column of y, got {given}")
+        return np.square(scaled)
 
     # ---------------------------------------------------------------- forecasting
 

@@ -30,7 +30,7 @@ _WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its
 
 
 def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
-    """Factors of deviations (…, horizon, d), from those of 20 leads: none makes one larger than three in training (d,).
+    """Factors of deviations (…, horizon, d), from those of 50 leads: none makes one larger than three in training (d,).
 
     ``share`` (…, horizon, d) of the variances is calibrated; None: all of them.
     """

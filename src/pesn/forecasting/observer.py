@@ -54,7 +54,7 @@ def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> 
     model, rows = loop.model, loop.model.outputs
     state = model.emit(context.move(loop, context.filtered(loop, y, u[:, :-1]), u[:, -1]), observed=True)[0]
     cov = state.covariance_of(rows) + (0.0 if loop.measurement_cov is None else loop.measurement_cov)
-    gains = np.linalg.solve(cov, state.covariance_with(rows).mT).mT
+    gains = state.covariance_with(rows) @ np.linalg.pinv(cov, hermitian=True)  # a column may be constant
     return np.asarray(gains.mean(axis=0))
 
 

@@ -128,7 +128,8 @@ class Validation:
         plain = Setting(self._esn.ridge_, process_noise, share)
         with steps.step("learning from filtered rows", len(self._few), "forecasts") as advance:
             both = [self._score(one, LEADS, advance).mean(axis=0) for one in (plain, plain._replace(filtered=True))]
-        return bool(np.mean(np.log(both[1] / both[0])) < _APPROVED)
+        varies = both[0] > 0.0  # a constant column has no errors
+        return bool(varies.any() and np.mean(np.log(both[1][varies] / both[0][varies])) < _APPROVED)
 
     def calibrate(self, setting: Setting, steps: Steps) -> Array:
         """Factors (50,) of the deviations."""

@@ -134,4 +134,5 @@ def _learn(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, residual
     inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(dynamics.n_columns, -1))[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
     ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
-    return learn_errors(residuals, float(max(np.median(ratio), 1.0)))
+    # of two columns the lower: one that is an exact function of others has residuals of rounding, and their ratio says nothing
+    return learn_errors(residuals, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))

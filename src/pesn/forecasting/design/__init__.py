@@ -6,7 +6,7 @@ from pesn._support.progress import Steps
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment
 from pesn.forecasting.design.candidates import Candidate, Design
-from pesn.forecasting.design.problem import LEAST_LEADS, LEAST_ROWS, Problem
+from pesn.forecasting.design.problem import Problem
 from pesn.forecasting.design.search import search
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.statespace.guard import Bounds
@@ -17,7 +17,7 @@ __all__ = ["Candidate", "Design", "choose_design", "designed"]
 def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
     """The design for these rows; None where they are too few to choose by."""
     problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
-    return search(problem, steps) if problem.n_rows >= LEAST_ROWS and problem.leads >= LEAST_LEADS else None
+    return search(problem, steps) if problem.segments and problem.can_be_chosen_by else None
 
 
 def designed(design: Design | None, n_inputs: int) -> ProbabilisticESN:

@@ -15,7 +15,7 @@ from pesn.learning.calibration import LEADS
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.statespace.guard import Bounds
 
-__all__ = ["FOLDS", "LEAST_LEADS", "LEAST_ROWS", "Origin", "Piece", "Problem"]
+__all__ = ["FOLDS", "Origin", "Piece", "Problem"]
 
 LEAST_ROWS, LEAST_LEADS = 125, 5  # fewer leave nothing to choose by
 FOLDS = 5
@@ -84,6 +84,12 @@ class Problem:
         """Steps ahead: 50, or half the longest stretch of a fold."""
         longest = max(np.bincount(fold).max() for fold in self.folds)
         return int(min(LEADS, longest // 2))
+
+    @property
+    def can_be_chosen_by(self) -> bool:
+        """Whether there are rows to learn from and to loop into."""
+        enough = self.n_rows >= LEAST_ROWS and self.leads >= LEAST_LEADS
+        return enough and any(self.origins(fold, 1) for fold in range(FOLDS))
 
     def pieces(self, most: int) -> list[Piece]:
         """About ``most`` rows, in pieces spread over all of them; whole segments where they are no more."""

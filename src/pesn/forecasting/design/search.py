@@ -66,7 +66,9 @@ class Comparison:
 
     def __init__(self, problem: Problem, n_rows: int, folds: tuple[int, ...], count: int) -> None:
         self.problem, self.pieces = problem, problem.pieces(n_rows)
-        self.origins = {fold: found for fold in folds if (found := problem.origins(fold, count))}
+        found = {fold: problem.origins(fold, count) for fold in range(FOLDS)}
+        some = [fold for fold in folds if found[fold]] or range(FOLDS)  # gaps may leave no stretch of a fold long enough
+        self.origins = {fold: found[fold] for fold in some if found[fold]}
         self.networks: dict[tuple[str, int, float], Network] = {}
 
     def network(self, candidate: Candidate) -> Network:
