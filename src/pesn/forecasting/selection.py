@@ -27,7 +27,7 @@ __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Validation", "fit_network", "o
 LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
 _LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
 _APPROVED = -0.01  # of the logarithm of CRPS: so much better at least, and filtered rows are learnt from
-_OPTIMISM = 1.15  # of errors that are a design's own, on rows that had a say in its choice
+_OPTIMISM = 1.15  # of errors that are a design's own, on rows among those learnt from, which had a say in its choice
 _EVERY, _EVERY_LONG = 3, 4  # forecast of all is compared by, over 20 steps and over 50
 _LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
 
@@ -92,6 +92,7 @@ class Validation:
         spread: bool = False,
     ) -> None:
         seen, held = train_validation_split(segments, LEAST_HELD_BACK, spread)
+        self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
         self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
@@ -234,7 +235,7 @@ def fit_network(
         setting = Setting(esn.ridge_, esn.process_noise_, share, filtered)
         if calibrate:
             calibration = validation.calibrate(setting, steps)
-            if spread and not noisy_rows:
+            if validation.in_blocks and not noisy_rows:
                 calibration = _OPTIMISM * calibration
     var = measurement_var(errors, setting.share) if known_var is None else known_var
     if setting.filtered:
