@@ -290,12 +290,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), metavar="MODEL", help="these of them alone")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep", type=Path, help="a file of JSON lines that results are kept in")
+    parser.add_argument("--kept", action="store_true", help="the tables of what that file holds; nothing is run")
     parser.add_argument("--write", action="store_true", help="fill the marked blocks of docs/design.md and README.md")
     given = parser.parse_args(arguments)
 
     def say(text: str) -> None:
         print(text, file=sys.stderr)
 
+    if given.kept:
+        if given.keep is None or not given.keep.exists():
+            parser.error("--kept needs the file that --keep names")
+        _say(kept(given.keep), given.write)
+        return
     models = given.models or (list(MODELS) if given.rivals else ["pesn"])
     for model in [model for model in models if model in NEEDS and timing.installed(NEEDS[model]) is None]:
         models.remove(model)
@@ -307,10 +313,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for noise in ([0.0] if name in ROBOTS else given.noise)
     ]
     jobs = [Job(*case, model, given.origins) for case in cases for model in models]
-    found = run_all(jobs, given.data, given.jobs, given.keep)
+    _say(run_all(jobs, given.data, given.jobs, given.keep), given.write)
+
+
+def _say(found: dict[Job, Judged], write: bool) -> None:
     text = page(found)
     print(text)
-    if given.write:
+    if write:
         write_block(PAGE, "sharp", text)
         write_block(README, "sharp", short(found))
 
