@@ -215,7 +215,7 @@ def short(found: dict[Job, Judged]) -> str:
         cells = [Job(name, noise, 0, "", 0).words]
         for digits, better, values in (
             (".1f", max, {m: _mean(r, "valid") for m, r in {"pesn": ours, **rivals}.items()}),
-            (".1g", min, {m: _mean(r, "crps")[2] for m, r in {"pesn": ours, **rivals}.items()}),
+            (".2g", min, {m: _mean(r, "crps")[2] for m, r in {"pesn": ours, **rivals}.items()}),
         ):
             own = values.pop("pesn")
             best = better(values, key=lambda m: values[m]) if values else None
