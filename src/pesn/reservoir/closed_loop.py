@@ -168,7 +168,7 @@ class ClosedLoop:
     def model(self) -> StateSpaceModel:
         """The state-space model."""
         K, k, _ = self.step
-        noise = LeverageNoise(self) if {"noise", "weights"} & set(self.parts) else None
+        noise = LeverageNoise(self, self.parts) if {"noise", "weights"} & set(self.parts) else None
         process = self.process_noise if "state" in self.parts else None
         at, fast = self.layout, None
         if self.form == "none":
@@ -189,7 +189,7 @@ class ClosedLoop:
         """The model of forecasts: an error of the weights stays from step to step, along what :func:`rollout` is given."""
         if not self.long_range or "weights" not in self.parts or self.form == "diagonal":
             return self.model
-        fresh = LeverageNoise(replace(self, parts=("noise",))) if "noise" in self.parts else None
+        fresh = LeverageNoise(self, ("noise",)) if "noise" in self.parts else None
         return replace(self.model, emission_noise=fresh, staying_root=self.weight_errors.output_root)
 
     @cached_property

@@ -79,23 +79,28 @@ class LeverageNoise:
     """What is new in a step: the errors' innovation, wider where the training rows say little about the features.
 
     The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), the leverage inflated
-    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ).
+    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ). ``parts``: of the variance that
+    are wanted, "noise" and "weights".
 
     Each member of an ensemble has the leverage of its own features, and noise of its own width: their mean is the leverage above.
     """
 
-    def __init__(self, loop: ClosedLoop) -> None:
+    def __init__(self, loop: ClosedLoop, parts: tuple[str, ...]) -> None:
         learned = loop.dynamics.learned
         d = loop.dynamics.n_columns
-        self._with_noise = "noise" in loop.parts
+        self._loop, self._with_noise = loop, "noise" in parts
         self._root_of_innovation = root_of(loop.errors.innovation)
-        self._widened = loop.errors.innovation if "weights" in loop.parts else None
+        self._widened = loop.errors.innovation if "weights" in parts else None
         self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
         self._inflation = np.zeros(d)
         self._inflation[learned] = inflation_of(loop.errors.persistence[learned])
-        S = loop.weight_errors.root
-        self._root = np.vstack([S[:1], loop.moves.weights(S.T).T])
+
+    @cached_property
+    def _root(self) -> Array:
+        """S, laid out over [1, x]."""
+        S = self._loop.weight_errors.root
+        return np.vstack([S[:1], self._loop.moves.weights(S.T).T])
 
     @cached_property
     def _inverse(self) -> QuadraticForm:
