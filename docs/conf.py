@@ -64,13 +64,14 @@ def claims_page() -> str:
     """The paper's claims, by the items of ``pesn reproduce`` that judge them."""
     parts = [
         "# The paper's claims",
-        "What the paper says in words, each judged by an item of `pesn reproduce`: *holds*, *corrected* or *does not hold*. The "
+        "What the paper says in words, each judged by an item of `pesn reproduce`: *holds*, *corrected*, *does not hold*, or "
+        "*depends* where the draws of networks and data do not agree. The "
         "verdict stands on the page that the command writes, beside the numbers it rests on: "
         "[how to reproduce the paper](../how-to/reproduce.md).",
     ]
     for name in ITEMS:
         item = get(name)
-        texts = [claim.text for claim in CLAIMS.values() if claim.item == name]
+        texts = [claim.text for claim in CLAIMS.values() if name in claim.items]
         parts += [f"## {item.TITLE}", f"`pesn reproduce {name}`", item.ABOUT]
         parts += ["\n".join(f"- {text}" for text in texts)] if texts else []
     return "\n\n".join(_plain(part) for part in parts) + "\n"

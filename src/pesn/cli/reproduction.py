@@ -13,6 +13,7 @@ import typer
 
 from pesn import paper
 from pesn.cli import terminal
+from pesn.paper.verdict import LABELS, labels_of
 
 if TYPE_CHECKING:
     from pesn.paper.runner.run import Watch
@@ -58,8 +59,8 @@ def reproduce(
                 )
         except reproducing.ItemError as error:
             terminal.fail(1, str(error))
-        counts = Counter(claim["verdict"] for record in records for claim in record["claims"])
-        said = "".join(f", {counts[verdict]} {verdict}" for verdict in ("holds", "corrected", "does not hold") if counts[verdict])
+        counts = Counter(labels_of(claim for record in records for claim in record["claims"]).values())
+        said = "".join(f", {counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
         judged = f", claims: {said[2:]}" if said else ""
         terminal.say(f"{terminal.counted(len(records), 'item')}{judged}: {out / 'index.html'}")
 

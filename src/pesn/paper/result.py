@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Record", "Result", "Settings", "Tasks", "Verdict"]
+__all__ = ["Record", "Result", "Settings", "Tasks"]
 
 Record: TypeAlias = dict[str, Any]  # what a file of JSON holds: numbers, texts, lists and records by name
 
@@ -47,15 +49,6 @@ class Tasks:
         they may be kept in files.
         """
         return [function(*a) for a in arguments]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What this run says about a claim of the paper (an id of ``claims.CLAIMS``), and why, with numbers."""
-
-    claim: str
-    verdict: Literal["holds", "does not hold", "corrected"]
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def test_batches_add_up():
 
 
 def test_item_gives_what_it_promises(result):
-    assert {v.claim for v in result.verdicts} == set(item.CLAIMS) == {name for name, c in CLAIMS.items() if c.item == item.NAME}
+    assert {v.claim for v in result.verdicts} == set(item.CLAIMS) == {name for name, c in CLAIMS.items() if item.NAME in c.items}
     assert (
         len(result.frame) == (12 * 2 + 6 * 4) * 2 * 6
     )  # steps of two single-step and four multi-step predictions, forms, columns

@@ -22,7 +22,7 @@ def test_result_has_every_length_and_every_claim(result):
     assert list(result.frame["washout"]) == [1, 10, 40]
     assert np.isfinite(result.frame).all(axis=None)
     assert tuple(v.claim for v in result.verdicts) == entropy.CLAIMS
-    assert all(CLAIMS[claim].item == entropy.NAME for claim in entropy.CLAIMS)
+    assert all(entropy.NAME in CLAIMS[claim].items for claim in entropy.CLAIMS)
     assert len(result.tables) == 3
     assert all(alt.endswith(".") for _, alt in result.figures.values())
 

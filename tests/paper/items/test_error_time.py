@@ -90,7 +90,7 @@ def test_errors_are_of_the_known_size(result):
 
 def test_result_is_whole(result):
     assert [v.claim for v in result.verdicts] == list(error_time.CLAIMS)
-    assert all(CLAIMS[c].item == error_time.NAME for c in error_time.CLAIMS)
+    assert all(error_time.NAME in CLAIMS[c].items for c in error_time.CLAIMS)
     assert result.frame["on the front"].any()
     figure, alt = result.figures["error-time"]
     assert len(figure.axes) == 2

@@ -108,7 +108,7 @@ def test_the_cause_is_named_only_where_it_is_seen():
 
 def test_every_claim_of_the_item_is_judged(result):
     assert [v.claim for v in result.verdicts] == list(higher_moments.CLAIMS)
-    assert all(claims.CLAIMS[c].item == higher_moments.NAME for c in higher_moments.CLAIMS)
+    assert all(higher_moments.NAME in claims.CLAIMS[c].items for c in higher_moments.CLAIMS)
     assert result.verdicts[0].verdict == "corrected"
 
 

@@ -73,7 +73,7 @@ def test_the_order_of_the_methods(result):
 
 def test_every_claim_of_the_item_is_judged(result):
     assert [v.claim for v in result.verdicts] == list(moments.CLAIMS)
-    assert all(claims.CLAIMS[c].item == moments.NAME for c in moments.CLAIMS)
+    assert all(moments.NAME in claims.CLAIMS[c].items for c in moments.CLAIMS)
     assert result.verdicts[0].verdict == "holds"
 
 

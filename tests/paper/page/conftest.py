@@ -32,7 +32,7 @@ TITLES = {
     "ardrone": "AR.Drone: twenty steps ahead",
 }
 ERRATA = {"moments-grid": [10, 6], "error-bound": [9, 17], "entropy": [15], "cart-pole": [12, 4], "ardrone": [14]}
-KINDS = ("holds", "holds", "corrected", "holds", "does not hold")
+KINDS = ("holds", "holds", "corrected", "holds", "does not hold", "depends")
 
 
 def fake_folder(folder, names=tuple(TITLES), quick=True):
@@ -54,7 +54,7 @@ def fake_result(folder, name, i=0, quick=True, **changes):
         (place / f"{kind}.svg").write_bytes(svg)
         figures.append({"name": kind, "png": f"{kind}.png", "svg": f"{kind}.svg", "alt": alt})
     (place / "obtained.csv").write_text("mean,variance,error\n0,0.2,1.2e-16\n")
-    claims = [(key, claim.text) for key, claim in CLAIMS.items() if claim.item == name]
+    claims = [(key, claim.text) for key, claim in CLAIMS.items() if name in claim.items]
     result = {
         "name": name,
         "title": TITLES[name],
@@ -71,6 +71,7 @@ def fake_result(folder, name, i=0, quick=True, **changes):
                 "verdict": KINDS[(i + j) % len(KINDS)],
                 "reason": f"Over {rng.integers(200, 900)} cells the median error is {rng.uniform(1, 9):.2f}e-5 for the spline "
                 f"and {rng.uniform(1, 9):.2f}e-2 for the analytic method; it is smaller on {rng.uniform(51, 100):.1f} % of them.",
+                **_drawn(KINDS[(i + j) % len(KINDS)], j, rng),
             }
             for j, (key, text) in enumerate(claims)
         ],
@@ -83,6 +84,17 @@ def fake_result(folder, name, i=0, quick=True, **changes):
         "digest": "3f7a" * 16,
     }
     (place / "result.json").write_text(json.dumps(result | changes))
+
+
+def _drawn(kind, j, rng):
+    """Draws that agree on ``kind``, but for one; none for every third claim."""
+    if j % 3 == 2:
+        return {"draws": [], "support": 0, "measure": "", "limits": []}
+    most = "holds" if kind == "depends" else kind
+    outcomes = [most] * (4 if kind == "depends" else 7) + ["corrected" if most != "corrected" else "holds"] * 4
+    draws = [[outcome, float(value)] for outcome, value in zip(outcomes[:8], rng.normal(1.0, 0.3, 8), strict=True)]
+    support = sum(outcome == most for outcome, _ in draws)
+    return {"draws": draws, "support": support, "measure": "error ÷ the other's", "limits": [1.0]}
 
 
 def _tables(name, rng):

@@ -60,29 +60,43 @@ def read(page):
     return Reader(page)
 
 
-def test_every_claim_of_the_paper_stands_with_its_verdict_reason_and_a_link(results, page, read):
-    said = {
-        c["id"]: (c, path.parent.name) for path in results.glob("*/result.json") for c in json.loads(path.read_text())["claims"]
-    }
-    assert said.keys() == CLAIMS.keys()
-    for name, (claim, item) in said.items():
+def test_every_claim_of_the_paper_stands_once_with_verdicts_reasons_and_links(results, page, read):
+    said = {name: [] for name in CLAIMS}
+    for path in results.glob("*/result.json"):
+        for claim in json.loads(path.read_text())["claims"]:
+            said[claim["id"]].append((claim, path.parent.name))
+    labels = {}
+    for name, parts in said.items():
         entry = page[page.index(f'id="claim-{name}"') :]
         entry = entry[: entry.index("</li>")]
         shown = Reader("<li " + entry + "</li>").text
-        assert powers(claim["text"]) in shown
-        assert powers(claim["reason"]) in shown
-        assert claim["verdict"] in shown
-        assert f'href="#item-{item}"' in entry
-    for verdict, words in (("holds", "✓ hold"), ("corrected", "✎ are corrected"), ("does not hold", "✗ do not hold")):
-        assert f"{sum(claim['verdict'] == verdict for claim, _ in said.values())} {words}" in re.sub(
-            r"(\d)(\D)", r"\1 \2", read.text
-        )
+        for claim, item in parts:
+            assert powers(claim["text"]) in shown
+            assert powers(claim["reason"]) in shown
+            assert claim["verdict"] in shown
+            assert f'href="#item-{item}"' in entry
+        labels[name] = parts[0][0]["verdict"] if len({claim["verdict"] for claim, _ in parts}) == 1 else "depends"
+    for verdict, symbol in {"holds": "✓", "corrected": "✎", "does not hold": "✗", "depends": "◐"}.items():
+        assert f"{list(labels.values()).count(verdict)} {symbol}" in re.sub(r"(\d)(\D)", r"\1 \2", read.text)
+
+
+def test_draws_stand_beside_the_label_as_a_strip_and_in_words(results, page):
+    for path in results.glob("*/result.json"):
+        for claim in json.loads(path.read_text())["claims"]:
+            entry = page[page.index(f'id="claim-{claim["id"]}"') :]
+            entry = entry[: entry.index("</li>")]
+            if claim["draws"]:
+                assert f"{claim['support']} of {len(claim['draws'])} draws" in entry
+                values = [value for _, value in claim["draws"]]
+                assert f"error ÷ the other&#39;s: {min(values):.3g} to {max(values):.3g}" in entry
+            else:
+                assert "nothing is drawn" in entry
 
 
 def test_claims_of_items_that_were_not_run_are_not_judged(tmp_path, make_result):
     make_result(tmp_path, "entropy")
     page = write_page(tmp_path).read_text(encoding="utf-8")
-    elsewhere = [name for name, claim in CLAIMS.items() if claim.item != "entropy"]
+    elsewhere = [name for name, claim in CLAIMS.items() if "entropy" not in claim.items]
     text = Reader(page).text
     assert text.count("○ not judged in this run") == len(elsewhere) + 1  # and in the summary
     assert f"{len(elsewhere)}○ not judged in this run" in text
@@ -109,7 +123,7 @@ def test_items_show_figures_tables_notes_errata_time_and_command(results, page, 
         for part in (result["title"], result["command"], *result["notes"], *result["obtained"]):
             assert part in text
         assert 'beside method="exact" and' in text  # code in backquotes
-        assert section.count("<svg ") == len(result["figures"])
+        assert section.count("<svg ") - section.count('class="strip"') == len(result["figures"])
         for figure in result["figures"]:
             assert powers(figure["alt"]) in text
             assert f'href="{result["name"]}/{figure["svg"]}"' in section
@@ -256,7 +270,7 @@ def test_bad_results_are_refused_by_name_and_the_old_page_stays(tmp_path, make_r
             write_page(tmp_path)
     verdict = {"id": "entropy-lower", "text": "x", "verdict": "maybe", "reason": "y"}
     for changes, message in (
-        ({"claims": [verdict]}, "a verdict is one of holds, corrected, does not hold, got 'maybe'"),
+        ({"claims": [verdict]}, "a verdict is one of holds, corrected, does not hold, depends, got 'maybe'"),
         ({"seconds": "long"}, "'seconds' must be a number, got 'long'"),
         ({"obtained": {"T": {"columns": ["a"], "rows": [[1, 2]]}}}, "table 'T' has 1 columns, got a row of 2"),
     ):

@@ -37,7 +37,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pesn.paper.result import Result, Verdict
+from pesn.paper.result import Result
+from pesn.paper.verdict import Draw, over_draws
 
 NAME, TITLE, ABOUT = "NAME_", "A made-up item", "It stands for a real one."
 ERRATA, CLAIMS, PUBLISHED = (9,), ("printed-bound",), [{"bound": 4.2e-5}]
@@ -68,7 +69,8 @@ def run(settings, tasks):
     figure.subplots().plot(values)
     frame = pd.DataFrame({"value": values, "none": np.nan, "far": np.inf})
     table = pd.DataFrame({("published", "mean"): [1.0], ("obtained", "mean"): [values[0]]}, index=pd.Index(["x"], name="state"))
-    verdict = Verdict("printed-bound", "corrected", f"It is {values[0]:.3f}.")
+    draws = [Draw("corrected", 0.5), Draw("holds"), Draw("corrected", 2.0), Draw("corrected", 0.25)]
+    verdict = over_draws("printed-bound", draws, f"It is {values[0]:.3f}.", measure="a number", limits=[1.0])
     return Result(frame, {"Table 1: bound": table}, {"values": (figure, "A line.")}, [verdict], ["A note."])
 '''
 
@@ -130,6 +132,10 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
             "text": CLAIMS["printed-bound"].text,
             "verdict": "corrected",
             "reason": record["claims"][0]["reason"],
+            "draws": [["corrected", 0.5], ["holds", None], ["corrected", 2.0], ["corrected", 0.25]],
+            "support": 3,
+            "measure": "a number",
+            "limits": [1.0],
         }
     ]
     assert (record["title"], record["quick"], record["seed"]) == ("A made-up item", True, 3)

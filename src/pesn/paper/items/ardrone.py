@@ -69,7 +69,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     found = studies.study(settings, tasks, trajectories, POSITIONS, VELOCITIES)
     obtained = _obtained(found, sum(trajectories.lengths[:-1]) + p["train_rows"], p["steps"])
     notes = ["The targets are the six velocities; the paper's list names one of them twice."]
-    verdicts, dt = prediction_item.verdicts(NAME, found, VELOCITIES), trajectories.dt
+    verdicts, dt = prediction_item.verdicts(found, VELOCITIES), trajectories.dt
     return prediction_item.result(
         settings, found, NAMES, UNITS, CHANGES, 3, _SHOWN, dt, PUBLISHED, obtained, verdicts, notes=notes
     )

@@ -81,7 +81,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             f"{steps} steps from units that are not known exactly: {around}",
         ),
     }
-    obtained, verdicts = _obtained(found, steps), prediction_item.verdicts(NAME, found, VELOCITIES)
+    obtained, verdicts = _obtained(found, steps), prediction_item.verdicts(found, VELOCITIES)
     return prediction_item.result(settings, found, NAMES, UNITS, CHANGES, 2, VELOCITIES, dt, PUBLISHED, obtained, verdicts, own)
 
 

@@ -17,7 +17,8 @@ import pesn
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.operations import KINDS, Terms, recount, words
-from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

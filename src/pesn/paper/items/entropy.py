@@ -16,7 +16,8 @@ from pesn._support.types import Array
 from pesn.metrics import entropy
 from pesn.paper.items import network as cart
 from pesn.paper.items.network import Network
-from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.verdict import Verdict
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.verdict import Verdict
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ import numpy as np
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

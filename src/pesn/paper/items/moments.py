@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pesn
 from pesn._support.types import Array
 from pesn.moments.analytic import formulas
-from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.verdict import Verdict
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pesn
 from pesn._support.types import Array
 from pesn.paper.items.moments import METHODS, answer
-from pesn.paper.result import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pesn.paper.claims import CLAIMS
-from pesn.paper.result import Record, Result, Settings, Verdict
+from pesn.paper.result import Record, Result, Settings
+from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,12 +133,12 @@ def claims(item: str) -> tuple[str, ...]:
     """The claims that an item judges.
 
     >>> claims("ardrone")[0]
-    'cross-terms-underestimate-ardrone'
+    'cross-terms-underestimate'
     """
-    return tuple(name for name, claim in CLAIMS.items() if claim.item == item)
+    return tuple(name for name, claim in CLAIMS.items() if item in claim.items)
 
 
-def verdicts(item: str, found: Study, velocities: Sequence[int]) -> list[Verdict]:
+def verdicts(found: Study, velocities: Sequence[int]) -> list[Verdict]:
     """What a study says about each of them."""
     from pesn.paper.items import prediction_study as studies
     from pesn.paper.items import prediction_verdicts as judge
@@ -151,11 +151,10 @@ def verdicts(item: str, found: Study, velocities: Sequence[int]) -> list[Verdict
     inside = {form: np.array([one.inside(form)[:, :d] for one in multi]) for form in ("diagonal", "full")}
     # the velocities, each in its own deviation: positions hardly err in so short a time and would only thin the mean
     errors = {way: float(some[..., list(velocities)].mean()) for way, some in found.errors.items()}
-    judged = [
+    return [
         judge.judge_cross_terms(np.concatenate(every)),
         judge.judge_single_step(off[:, :d], ratio[:, :d], off[:, d:], ratio[:, d:]),
         judge.judge_multi_step(means["diagonal"], means["full"], wide, wide.shape[1]),
         judge.judge_twenty(inside["diagonal"], inside["full"]),
         judge.judge_updating(errors["never"], errors["before"], errors["future"], "σ of the velocities"),
     ]
-    return [replace(verdict, claim=f"{verdict.claim}-{item}") for verdict in judged]

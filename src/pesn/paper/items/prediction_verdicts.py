@@ -12,7 +12,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.paper.items.prediction import steps_until
-from pesn.paper.result import Verdict
+from pesn.paper.verdict import Verdict
 
 __all__ = [
     "OFF",

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.paper.items.network import LABELS, STATES
-from pesn.paper.result import Record, Verdict
+from pesn.paper.result import Record
+from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

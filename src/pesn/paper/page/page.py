@@ -30,7 +30,9 @@ from pesn._support.pages.tables import powers, table
 from pesn._support.reading import contents, json_of
 from pesn.paper.claims import CLAIMS
 from pesn.paper.errata import ERRATA
+from pesn.paper.page.strip import strip
 from pesn.paper.result import Record
+from pesn.paper.verdict import LABELS, combined
 
 __all__ = ["write_page"]
 
@@ -46,19 +48,26 @@ _VERDICTS = {
     "holds": ("holds", "✓", "hold"),
     "corrected": ("corrected", "✎", "are corrected"),
     "does not hold": ("fails", "✗", "do not hold"),
+    "depends": ("depends", "◐", "depend on the draw"),
     _OPEN: ("open", "○", _OPEN),
 }
 
 
+class _Part(NamedTuple):
+    """What one item says about a claim; ``link`` leads to it where it was run, ``said`` is its record of the claim."""
+
+    item: str
+    link: str
+    said: Record
+
+
 class _Judged(NamedTuple):
-    """A claim of the paper with what the run says about it; ``item`` judges it, ``link`` leads there where it was run."""
+    """A claim of the paper with what the items say about it; ``verdict`` is theirs, or "depends" where they differ."""
 
     id: str
     text: str
     verdict: str
-    reason: str
-    item: str
-    link: str
+    parts: list[_Part]
 
 
 def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
@@ -69,7 +78,7 @@ def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
     """
     folder = Path(folder)
     if names is None:
-        places = [*dict.fromkeys(claim.item for claim in CLAIMS.values())]
+        places = [*dict.fromkeys(item for claim in CLAIMS.values() for item in claim.items)]
         there = {path.parent.name for path in folder.glob("*/result.json") if not path.parent.name.startswith(".")}
         names = sorted(there, key=lambda name: (places.index(name) if name in places else len(places), name))
     if not names:
@@ -110,7 +119,7 @@ def _read(path: Path) -> Record:
             raise ValueError(f"{path}: {key!r} must be {getattr(kind, '__name__', 'a number')}, got {result[key]!r}")
     for claim in result["claims"]:
         if claim["verdict"] not in _VERDICTS or claim["verdict"] == _OPEN:
-            raise ValueError(f"{path}: a verdict is one of holds, corrected, does not hold, got {claim['verdict']!r}")
+            raise ValueError(f"{path}: a verdict is one of {', '.join(LABELS)}, got {claim['verdict']!r}")
     for figure in result["figures"]:
         for file in (figure.get("svg"), figure.get("png")):
             if file and Path(file).name != file:  # the page would show any file of this machine
@@ -163,17 +172,25 @@ def _own(path: Path) -> bytes:
 
 
 def _judge(items: Sequence[Mapping[str, Any]]) -> list[_Judged]:
-    """Every claim of the paper in its order, then any that the results judge beyond them; the item named by the claim decides."""
-    said: dict[str, _Judged] = {}
+    """Every claim of the paper in its order, then any that the results judge beyond them; the items named by the claim decide."""
+    said: dict[str, list[_Part]] = {name: [] for name in CLAIMS}
     for item in items:
         for claim in item["claims"]:
-            here = _Judged(claim["id"], claim["text"], claim["verdict"], claim["reason"], item["name"], item["anchor"])
-            if claim["id"] not in said or (claim["id"] in CLAIMS and CLAIMS[claim["id"]].item == item["name"]):
-                said[claim["id"]] = here
-    titles = {item["name"]: item["anchor"] for item in items}
-    for name, claim in CLAIMS.items():
-        said.setdefault(name, _Judged(name, claim.text, _OPEN, "", claim.item, titles.get(claim.item, "")))
-    return [said[name] for name in (*CLAIMS, *(name for name in said if name not in CLAIMS))]
+            said.setdefault(claim["id"], []).append(_Part(item["name"], item["anchor"], claim))
+    judged = []
+    for name, parts in said.items():
+        if name in CLAIMS:
+            own = CLAIMS[name].items
+            parts = [part for part in parts if part.item in own] or parts
+            there = {part.item for part in parts}
+            anchors = {item["name"]: item["anchor"] for item in items}
+            missing = [] if there - {*own} else [_Part(item, anchors.get(item, ""), {}) for item in own if item not in there]
+        else:
+            missing = []
+        text = parts[0].said["text"] if parts else CLAIMS[name].text
+        verdict = combined(part.said["verdict"] for part in parts) if parts else _OPEN
+        judged.append(_Judged(name, text, verdict, [*parts, *missing]))
+    return judged
 
 
 def _versions(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -190,7 +207,7 @@ def _template() -> Any:
     """The page's template; whatever is put into it is escaped, and a name it does not know is an error."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"prose": _prose, "duration": _duration}
-    environment.globals |= {"verdicts": _VERDICTS, "unjudged": _OPEN}
+    environment.globals |= {"verdicts": _VERDICTS, "unjudged": _OPEN, "strip": strip}
     return environment.from_string((resources.files("pesn.paper.page") / "page.html.j2").read_text(encoding="utf-8"))
 
 

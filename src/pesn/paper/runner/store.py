@@ -20,6 +20,7 @@ from pesn._support.reading import RefusedFileError, contents, json_of
 from pesn.paper.claims import CLAIMS
 from pesn.paper.result import Record, Result, Settings
 from pesn.paper.runner.backends import JoblibTasks, versions
+from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,9 +61,7 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
             "parameters": settings.parameters,
             "published": item.PUBLISHED,
             "obtained": tables,
-            "claims": [
-                {"id": v.claim, "text": CLAIMS[v.claim].text, "verdict": v.verdict, "reason": v.reason} for v in result.verdicts
-            ],
+            "claims": [_claim(verdict) for verdict in result.verdicts],
             "errata": list(item.ERRATA),
             "notes": result.notes,
             "figures": figures,
@@ -76,6 +75,15 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
     record["checksum"] = _checksum(to_json(record).encode())
     (folder / "result.json").write_text(to_json(record), encoding="utf-8")
     return record
+
+
+def _claim(v: Verdict) -> Record:
+    """What a verdict is in the record: the draws as pairs of outcome and value."""
+    draws = [list(draw) for draw in v.draws]
+    return {
+        "id": v.claim, "text": CLAIMS[v.claim].text, "verdict": v.verdict, "reason": v.reason,
+        "draws": draws, "support": v.support, "measure": v.measure, "limits": list(v.limits),
+    }  # fmt: skip
 
 
 def finished(folder: Path, digest: str | None = None) -> Record | None:
