@@ -10,7 +10,14 @@ from pesn.paper.items import moments_grid
 from pesn.paper.items.moments_grid import Comparison
 from pesn.paper.result import Settings, Tasks
 
-TINY = {"mean_range": [-5.0, 5.0], "var_exponents": [-4.0, 2.0], "shape": [27, 13], "samples": 200, "mesh": [-10.0, 10.0, 101]}
+TINY = {
+    "mean_range": [-5.0, 5.0],
+    "var_exponents": [-4.0, 2.0],
+    "shape": [27, 13],
+    "other_means": [2.0],
+    "samples": 200,
+    "mesh": [-10.0, 10.0, 101],
+}
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +31,13 @@ def test_parameters_can_be_written_down():
         assert json.loads(json.dumps(p)) == p
 
 
-def test_the_quick_grid_keeps_off_the_mesh():
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_means_are_everywhere_between_the_nodes(quick):
     # On a node of the mesh the spline is exact, and a grid of nodes would flatter it.
-    means, _ = moments_grid.axes_of(moments_grid.parameters(True))
-    off = np.abs(means / 0.2 - np.round(means / 0.2))
-    assert np.sum(off < 1e-9) <= 3  # the ends and the middle
+    means, _ = moments_grid.axes_of(moments_grid.parameters(quick))
+    place = means / 0.2 - np.floor(means / 0.2 + 1e-9)
+    assert np.sum(np.minimum(place, 1.0 - place) < 1e-6) == 1  # 0, where every method is right by symmetry
+    assert np.allclose(np.diff(np.sort(place)), 1.0 / len(means))
 
 
 def test_blocks_hold_every_variance_once():
@@ -58,12 +67,12 @@ def test_the_analytic_variance_is_negative_where_it_is(result):
 
 
 def test_the_whole_grid_has_the_known_numbers():
-    # On 101 × 61 points: 742 negative, −0.046 the least, above the truth on 52 %.
+    # On 101 × 61 points: 12.0 % negative, −0.046 the least, above the truth on 52 %; on 18 and 69 % with other means.
     p = moments_grid.parameters(False) | {"samples": 2}
     result = moments_grid.run(Settings(False, 0, p), Tasks())
-    assert (result.frame["analytic var"] < 0).sum() == 742
-    assert result.frame["analytic var"].min() == pytest.approx(-0.0458, abs=1e-4)
-    assert result.frame["spline var"].min() == pytest.approx(-3.4e-6, rel=0.02)
+    assert (result.frame["analytic var"] < 0).mean() == pytest.approx(0.120, abs=5e-4)
+    assert result.frame["analytic var"].min() == pytest.approx(-0.046, abs=5e-4)
+    assert -1e-5 < result.frame["spline var"].min() < -1e-6
     over = (result.frame["analytic var"] > result.frame["exact var"]).mean()
     assert over == pytest.approx(0.52, abs=0.005)
     table = result.tables["Absolute error over the grid"].set_index(["of", "error"])
@@ -72,7 +81,8 @@ def test_the_whole_grid_has_the_known_numbers():
     assert table.loc[("variance", "largest"), "spline"] == pytest.approx(7.2e-5, rel=0.02)
     assert [v.verdict for v in result.verdicts] == ["holds", "does not hold"]
     assert "above the true variance on 52 % of the grid and below it on 48 %" in result.verdicts[1].reason
-    assert "742 of 6,161" in result.verdicts[1].reason
+    assert "18 % with means from −2 to 2, 69 % with means from −10 to 10" in result.verdicts[1].reason
+    assert "of 6,161 points (12.0 %)" in result.verdicts[1].reason
 
 
 @pytest.mark.parametrize(
@@ -96,9 +106,10 @@ def test_the_spline_both_ways(changed, verdict):
     ("share", "negative", "verdict"), [(0.95, 0, "holds"), (0.95, 3, "does not hold"), (0.6, 0, "does not hold")]
 )
 def test_over_estimating_both_ways(share, negative, verdict):
-    judged = moments_grid.judge_overestimates(share, negative, 100, -0.02 if negative else 0.0)
+    judged = moments_grid.judge_overestimates(share, negative, 100, -0.02 if negative else 0.0, {"−2 to 2": 0.18})
     assert judged.verdict == verdict
     assert f"{100 * share:.0f} %" in judged.reason
+    assert "18 % with means from −2 to 2" in judged.reason
     assert ("-0.02" in judged.reason) == bool(negative)
 
 

@@ -24,7 +24,6 @@ from threadpoolctl import threadpool_limits
 import pesn
 from pesn import paper
 from pesn.paper.claims import CLAIMS
-from pesn.paper.errata import ERRATA
 from pesn.paper.runner import backends, journal, store
 from pesn.paper.runner import run as runner
 
@@ -678,17 +677,3 @@ def test_workers_with_other_versions_are_refused(monkeypatch):
 
     with pytest.raises(ConnectionError, match=r"worker tcp://a:1 has numpy 1\.0, here is"):
         backends._check_workers(Client(), "tcp://b:2")
-
-
-# Errata
-
-
-def test_errata():
-    assert [erratum.number for erratum in ERRATA] == list(range(1, 19))
-    assert all(len(erratum.printed) > 10 and len(erratum.right) > 10 for erratum in ERRATA)
-    assert pytest.approx(4.21321e-5, rel=1e-4) == 0.2**4 / 16 * 0.42131647  # erratum 9: a place where a value belongs
-    z = np.linspace(0.0, 1.0, 200_001)
-    t = np.tanh(z)
-    fourth = 8.0 * t * (1.0 - t**2) * (2.0 - 3.0 * t**2)
-    assert z[np.argmax(fourth)] == pytest.approx(0.42131647, abs=1e-5)
-    assert 0.2**4 / 16 * fourth.max() == pytest.approx(4.086e-4, rel=1e-4)

@@ -27,7 +27,7 @@ ABOUT = (
     "and with all covariances, beside samples of the same network. The paper's algorithm updates the weights inside a forecast "
     "with the very outputs that it is to forecast; the forecast that knows only the past stands beside it."
 )
-ERRATA = (4, 5, 11, 12, 14)
+ERRATA = (4, 5, 11, 12, 14, 19)
 CLAIMS = prediction_item.claims(NAME)
 PUBLISHED: list[Record] = [
     {"quantity": "samples", "published": "80,000+", "where": "supplement, Model learning"},

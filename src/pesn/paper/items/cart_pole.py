@@ -26,7 +26,7 @@ ABOUT = (
     "covariances, beside samples of its own loop. The paper's algorithm updates the weights inside a forecast with the very "
     "outputs that it is to forecast; the forecast that knows only the past stands beside it."
 )
-ERRATA = (4, 5, 11, 12)
+ERRATA = (4, 5, 11, 12, 19)
 CLAIMS = prediction_item.claims(NAME)
 PUBLISHED: list[Record] = [
     {
