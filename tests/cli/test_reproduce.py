@@ -25,13 +25,20 @@ import time
 import pandas as pd
 from matplotlib.figure import Figure
 from pesn.paper.result import Result
+from pesn.paper.settings import Setting, number, whole
 from pesn.paper.verdict import Verdict
 
-NAME, TITLE, ABOUT, ERRATA, CLAIMS, PUBLISHED = "NAME_", "Title of NAME_", "About.", (), ("linear-in-d",), None
+NAME, TITLE, PLACE, ABOUT = "NAME_", "Title of NAME_", "Table 9", "About."
+ERRATA, CLAIMS, PUBLISHED = (), ("linear-in-d",), None
+
+
+SETTINGS = {"units": Setting("Units of work.", whole(1))}
+if "NAME_" == "two":
+    SETTINGS["strength"] = Setting("Of nothing.", number(0.0))
 
 
 def parameters(quick):
-    return {"units": 3 if quick else 5}
+    return {"units": 3 if quick else 5} | ({"strength": 0.5} if "NAME_" == "two" else {})
 
 
 def unit(seed):
@@ -89,12 +96,16 @@ def test_options(call, monkeypatch):
     given = []
     monkeypatch.setattr(reproducing, "reproduce", lambda *a, **o: given.append((a, o)) or [])
     assert call("reproduce", "two", "--out", "x", "--jobs", 3, "--seed", 4).exit_code == 0
-    assert call("reproduce", "one", "--scheduler", "tcp://h:1", "--quick").exit_code == 0
+    assert call("reproduce", "one", "--scheduler", "tcp://h:1", "--quick", "--set", "units=7").exit_code == 0
     for (arguments, options), expected in zip(
         given,
         [
-            (["two"], Path("x"), {"quick": False, "seed": 4, "jobs": 3, "scheduler": None}),
-            (["one"], Path("reproduction"), {"quick": True, "seed": 0, "jobs": reproduction._cores(), "scheduler": "tcp://h:1"}),
+            (["two"], Path("x"), {"quick": False, "seed": 4, "jobs": 3, "scheduler": None, "settings": {}}),
+            (
+                ["one"],
+                Path("reproduction"),
+                {"quick": True, "seed": 0, "jobs": reproduction._cores(), "scheduler": "tcp://h:1", "settings": {"units": 7}},
+            ),
         ],
         strict=True,
     ):
@@ -113,6 +124,11 @@ def test_options(call, monkeypatch):
             ["--jobs", 2, "--scheduler", "tcp://h:1"],
             "--jobs must not be given with --scheduler, which has workers, got 2",
         ),
+        (["--set", "unit=3"], "unit is no setting of these items; did you mean units? `pesn list NAME` lists them"),
+        (["one", "--set", "strength=3"], "strength is no setting of one. `pesn list one` lists them"),
+        (["one", "--set", "units=few"], "units must be a whole number, 1 or more, got 'few'"),
+        (["--set", "units"], "--set must be NAME=VALUE, got 'units'"),
+        (["--set", "units=1", "--set", "units=2"], "--set must name each setting once, got units twice"),
         (["--scheduler", "h"], "scheduler must be an address such as tcp://127.0.0.1:8786, got 'h'"),
     ],
 )
@@ -150,7 +166,36 @@ def test_no_dask(call, monkeypatch):
 
 def test_list(call):
     result = call("list")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "one  Title of one\ntwo  Title of two\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        0,
+        "one  Title of one (Table 9)\ntwo  Title of two (Table 9)\n",
+        "",
+    )
+
+
+def test_list_of_one_item(call):
+    result = call("list", "two")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.split("\n\n") == [
+        "Settings of two, for pesn reproduce two --set NAME=VALUE:",
+        "units=5 (with --quick 3)\n    Units of work.\n    Takes a whole number, 1 or more.",
+        "strength=0.5\n    Of nothing.\n    Takes a number, 0 or more.\n",
+    ]
+    assert call("list", "tow").exit_code == 2
+
+
+def test_settings_of_the_readers(call):
+    assert call("reproduce", "--quick", "--jobs", 1).exit_code == 0
+    # Of two items each takes what it has; what is there with other settings is made anew.
+    result = call("reproduce", "--quick", "--jobs", 1, "--set", "strength=0.25")
+    assert result.stderr.startswith("one: there already\ntwo (2 of 2) …\n")
+    one, two = json.loads(Path("reproduction/results.json").read_text())
+    assert (one["changed"], two["changed"]) == ({}, {"strength": {"value": 0.25, "default": 0.5}})
+    assert two["command"] == "pesn reproduce two --quick --seed 0 --set strength=0.25"
+    page = Path("reproduction/index.html").read_text()
+    assert "strength = 0.25" in page
+    again = call(*two["command"].split()[1:])
+    assert again.stderr == "two: there already\n"
 
 
 def test_the_papers_items_judge_its_claims():

@@ -37,6 +37,10 @@ def reproduce(
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster to run on instead, such as tcp://127.0.0.1:8786.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of an item, as pesn list ITEM has them; may be repeated."),
+    ] = None,
 ) -> None:
     """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
     with terminal.failing_in_one_line():
@@ -52,10 +56,11 @@ def reproduce(
             whole_number("--jobs", jobs, 1)
             if scheduler is not None:
                 raise ValueError(f"--jobs must not be given with --scheduler, which has workers, got {jobs}")
+        own = _settings(settings or [])
         try:
             with _watch(list(dict.fromkeys(names)), quick) as watch:
                 records = reproducing.reproduce(
-                    names, out, quick=quick, seed=seed, jobs=jobs or _cores(), scheduler=scheduler, watch=watch
+                    names, out, quick=quick, seed=seed, jobs=jobs or _cores(), scheduler=scheduler, watch=watch, settings=own
                 )
         except reproducing.ItemError as error:
             terminal.fail(1, str(error))
@@ -65,12 +70,42 @@ def reproduce(
         terminal.say(f"{terminal.counted(len(records), 'item')}{judged}: {out / 'index.html'}")
 
 
-def list_items() -> None:
-    """The items that pesn reproduce makes: name and title."""
+def list_items(
+    item: Annotated[
+        str | None,
+        typer.Argument(help="An item, whose settings are listed.", autocompletion=lambda: list(paper.ITEMS), show_default=False),
+    ] = None,
+) -> None:
+    """The items that pesn reproduce makes, with their place in the paper; or the settings of one, with defaults and meaning."""
     with terminal.failing_in_one_line():
-        width = max(map(len, paper.ITEMS))
-        for name in paper.ITEMS:
-            terminal.say(f"{name:{width}}  {paper.get(name).TITLE}")
+        if item is None:
+            width = max(map(len, paper.ITEMS))
+            for name in paper.ITEMS:
+                terminal.say(f"{name:{width}}  {paper.get(name).TITLE} ({paper.get(name).PLACE})")
+            return
+        from pesn.paper.settings import flat, written
+
+        module = paper.get(item)
+        full, quick = flat(module.parameters(False)), flat(module.parameters(True))
+        terminal.say(f"Settings of {item}, for pesn reproduce {item} --set NAME=VALUE:")
+        for name, setting in module.SETTINGS.items():
+            small = f" (with --quick {written(quick[name])})" if quick[name] != full[name] else ""
+            terminal.say(f"\n{name}={written(full[name])}{small}\n    {setting.meaning}\n    Takes {setting.kind.words}.")
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE, NAME=VALUE, … by name."""
+    from pesn.paper.settings import parsed
+
+    given: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name.strip() and equals):
+            raise ValueError(f"--set must be NAME=VALUE, got {word!r}")
+        if name.strip() in given:
+            raise ValueError(f"--set must name each setting once, got {name.strip()} twice")
+        given[name.strip()] = parsed(value.strip())
+    return given
 
 
 def _cores() -> int:

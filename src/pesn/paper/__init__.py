@@ -9,8 +9,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ITEMS", "SECONDS", "get"]
+if TYPE_CHECKING:
+    from pesn.paper.result import Result
+
+__all__ = ["ITEMS", "SECONDS", "get", "run"]
 
 # In the paper's order. Each item's module is imported when it is first asked for.
 ITEMS = MappingProxyType(
@@ -48,7 +52,7 @@ SECONDS = MappingProxyType(
 
 
 def get(name: str) -> ModuleType:
-    """The module of the item called ``name``, with its ``parameters(quick)`` and ``run(settings, tasks)``.
+    """The module of the item called ``name``: its ``parameters(quick)``, their ``SETTINGS`` and ``run(settings, tasks)``.
 
     >>> get("bound")
     Traceback (most recent call last):
@@ -61,3 +65,44 @@ def get(name: str) -> ModuleType:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"item must be one of {', '.join(ITEMS)}, got {name!r}{hint}")
     return import_module(ITEMS[name])
+
+
+def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **settings: Any) -> Result:
+    """Make one item again, with settings of your own; nothing is written.
+
+    Parameters
+    ----------
+    name
+        Of the item, as ``ITEMS`` has it.
+    quick
+        Take small samples.
+    seed
+        Of everything that is drawn.
+    jobs
+        Processes that the work runs in; the numbers are the same.
+    **settings
+        Of the item, by name: ``get(name).SETTINGS`` says what they are, as does ``pesn list NAME``.
+
+    Returns
+    -------
+    Result
+        ``frame``, ``tables``, ``figures``, ``verdicts`` and ``notes``.
+
+    Examples
+    --------
+    >>> run("error-bound", quick=True, points=[11, 21]).tables["Bound and error by number of mesh points"]["points"].tolist()
+    [11, 21]
+    """
+    from pesn._support.checks import flag, whole_number
+    from pesn.paper.result import Settings
+    from pesn.paper.runner.backends import JoblibTasks, connected
+    from pesn.paper.settings import chosen
+
+    flag("quick", quick)
+    whole_number("seed", seed, 0)
+    whole_number("jobs", jobs, 1)
+    item = get(name)
+    parameters = chosen(item.NAME, item.SETTINGS, item.parameters(quick), settings)
+    with connected(jobs):
+        result: Result = item.run(Settings(quick, seed, parameters), JoblibTasks())
+    return result

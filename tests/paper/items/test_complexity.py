@@ -106,10 +106,10 @@ def test_words():
 
 
 def test_tiny_run():
-    names = list(complexity.parameters(True)["units"])
-    given = {"rounds": 2, "units": {n: [4, 8, 16] for n in names}, "fit from": dict.fromkeys(names, 8), "fit to": 16}
+    given = {"rounds": 2, "monte_carlo_units": [10, 20], "plain_units": [10, 1000, 1100], "compiled_units": [1000, 2000]}
+    given |= {"fast_units": [10_000, 11_000], "fit_to": 12_000}
     result = complexity.run(Settings(True, 0, given), Tasks())
-    assert len(result.frame) == 2 * 3 * len(names)
+    assert len(result.frame) == 2 * (2 + 3 + 2 + 2 + 2)
     assert (result.frame["seconds"] > 0).all()
     assert [v.claim for v in result.verdicts] == list(complexity.CLAIMS)
     assert all(complexity.NAME in CLAIMS[c].items for c in complexity.CLAIMS)
@@ -123,5 +123,13 @@ def test_tiny_run():
 @pytest.mark.parametrize("quick", [True, False])
 def test_parameters_leave_points_to_fit(quick):
     given = complexity.parameters(quick)
-    for method, sizes in given["units"].items():
-        assert sum(given["fit from"][method] <= d <= given["fit to"] for d in sizes) >= 3
+    for setting, start in complexity._SIZES.values():
+        assert sum(start <= d <= given["fit_to"] for d in given[setting]) >= 3
+
+
+def test_too_few_sizes_to_fit_are_refused():
+    given = complexity.parameters(True) | {"plain_units": [10, 20, 5_000]}
+    with pytest.raises(
+        ValueError, match=r"plain_units must have two numbers or more from 1,000 to 100,000, got \[10, 20, 5000\]"
+    ):
+        complexity.run(Settings(True, 0, given), Tasks())

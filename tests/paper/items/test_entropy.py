@@ -9,7 +9,7 @@ from pesn.paper.items import entropy
 from pesn.paper.items import network as cart
 from pesn.paper.result import Settings, Tasks
 
-SMALL = cart.parameters() | {"n_units": 30, "training_runs": 1, "steps": 600}
+SMALL = cart.parameters() | {"n_units": 30, "training_runs": 1, "run_rows": 600}
 TINY = entropy.parameters(quick=True) | {"lengths": [1, 10, 40], "trials": 3, "samples": 5, "steps": 60, "network": SMALL}
 
 

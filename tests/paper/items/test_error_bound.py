@@ -15,9 +15,12 @@ TINY = {
     "mean_range": [-5.0, 5.0],
     "means": 17,
     "variances": [0.2, 1.0],
-    "mesh": [-10.0, 10.0],
+    "mesh_range": [-10.0, 10.0],
     "points": [11, 41, 101, 161],
-    "outside": {"mean_range": [0.0, 20.0], "means": 21, "variances": [0.2, 1.0], "narrow": [-3.0, 3.0, 31]},
+    "outside_range": [0.0, 20.0],
+    "outside_means": 21,
+    "outside_variances": [0.2, 1.0],
+    "narrow_mesh": [-3.0, 3.0, 31],
 }
 MESH = pesn.Mesh(-10.0, 10.0, 101)
 

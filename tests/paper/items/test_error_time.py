@@ -14,7 +14,7 @@ from pesn.paper.result import Settings, Tasks
 TINY = {
     **error_time.parameters(True),
     "units": 60,
-    "sampled units": 60,
+    "sampled_units": 60,
     "rounds": 2,
     "points": [11, 21, 41, 81],
     "samples": [100, 1_000, 10_000],

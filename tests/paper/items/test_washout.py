@@ -12,7 +12,7 @@ from pesn.paper.result import Settings, Tasks
 from pesn.reservoir.drive import State, run, run_gaussian
 from pesn.systems.cart_pole import simulate
 
-SMALL = cart.parameters() | {"n_units": 30, "training_runs": 1, "steps": 600}
+SMALL = cart.parameters() | {"n_units": 30, "training_runs": 1, "run_rows": 600}
 TINY = washout.parameters(quick=True) | {
     "lengths": [1, 10, 40],
     "trials": 3,

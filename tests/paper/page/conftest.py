@@ -58,11 +58,14 @@ def fake_result(folder, name, i=0, quick=True, **changes):
     result = {
         "name": name,
         "title": TITLES[name],
+        "place": "Figure 1",
         "about": "The paper compares its two methods with Monte Carlo for tanh of a Gaussian. Here both are computed again, "
         'beside `method="exact"` and the surface that pesn uses by default; 10,000 samples stand for the truth as in the paper.',
         "quick": quick,
         "seed": 0,
-        "parameters": {"samples": 10_000, "variances": [0.2, 1.0], "mesh": {"a": -10, "b": 10, "nodes": 101}, "trials": 50},
+        "parameters": {"samples": 10_000, "variances": [0.2, 1.0], "mesh": [-10, 10, 101], "trials": 50},
+        "changed": {"trials": {"value": 50, "default": 12}} if name == "washout" else {},
+        "meanings": {"samples": "Monte Carlo samples.", "trials": "Forecasts, each with its own random starts."},
         "obtained": _tables(name, rng),
         "claims": [
             {

@@ -37,10 +37,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pesn.paper.result import Result
+from pesn.paper.settings import Setting, number, whole
 from pesn.paper.verdict import Draw, over_draws
 
-NAME, TITLE, ABOUT = "NAME_", "A made-up item", "It stands for a real one."
+NAME, TITLE, PLACE, ABOUT = "NAME_", "A made-up item", "Table 9", "It stands for a real one."
 ERRATA, CLAIMS, PUBLISHED = (9,), ("printed-bound",), [{"bound": 4.2e-5}]
+
+
+SETTINGS = {"units": Setting("Units of work.", whole(1)), "scale": Setting("A factor.", number())}
 
 
 def parameters(quick):

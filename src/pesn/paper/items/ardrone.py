@@ -17,10 +17,11 @@ from pesn.paper.result import Record, Result, Settings, Tasks
 if TYPE_CHECKING:
     from pesn.paper.items.prediction_study import Study
 
-__all__ = ["ABOUT", "CLAIMS", "ERRATA", "NAME", "PUBLISHED", "TITLE", "parameters", "run"]
+__all__ = ["ABOUT", "CLAIMS", "ERRATA", "NAME", "PLACE", "PUBLISHED", "SETTINGS", "TITLE", "parameters", "run"]
 
 NAME = "ardrone"
 TITLE = "Predicting an AR.Drone"
+PLACE = "Figure 8, supplement"
 ABOUT = (
     "The paper learns the six velocities of a simulated AR.Drone from more than 80,000 samples and predicts them one step and 20 "
     "steps ahead from an uncertain state; positions and angles follow by kinematics. Here the same is done with variances alone "
@@ -41,6 +42,8 @@ UNITS = ("m",) * 3 + ("m/s",) * 3 + ("rad",) * 3 + ("rad/s",) * 3
 POSITIONS, VELOCITIES = (0, 1, 2, 6, 7, 8), (3, 4, 5, 9, 10, 11)
 CHANGES = tuple(f"change of {NAMES[i]}" for i in VELOCITIES)
 _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
+
+SETTINGS = prediction_item.SETTINGS
 
 
 def parameters(quick: bool) -> Record:

@@ -16,10 +16,11 @@ from pesn.paper.result import Record, Result, Settings, Tasks
 if TYPE_CHECKING:
     from pesn.paper.items.prediction_study import Study
 
-__all__ = ["ABOUT", "CLAIMS", "ERRATA", "NAME", "PUBLISHED", "TITLE", "parameters", "run"]
+__all__ = ["ABOUT", "CLAIMS", "ERRATA", "NAME", "PLACE", "PUBLISHED", "SETTINGS", "TITLE", "parameters", "run"]
 
 NAME = "cart-pole"
 TITLE = "Predicting a cart pole"
+PLACE = "Figure 7, supplement"
 ABOUT = (
     "The paper predicts a cart pole one step and 20 steps ahead from an uncertain state, with variances alone, and finds them "
     "close to samples of the same network. Here the same network is carried forward with variances alone and with all "
@@ -42,6 +43,8 @@ PUBLISHED: list[Record] = [
 NAMES, UNITS = ("x", "θ", "v", "ω"), ("m", "rad", "m/s", "rad/s")
 CHANGES = ("change of v", "change of ω")
 POSITIONS, VELOCITIES = (0, 1), (2, 3)
+
+SETTINGS = prediction_item.SETTINGS
 
 
 def parameters(quick: bool) -> Record:

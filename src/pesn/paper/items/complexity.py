@@ -18,6 +18,7 @@ from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.operations import KINDS, Terms, recount, words
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import Setting, several, whole
 from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ __all__ = [
     "CLAIMS",
     "ERRATA",
     "NAME",
+    "PLACE",
     "PUBLISHED",
+    "SETTINGS",
     "TITLE",
     "exponents",
     "judge",
@@ -39,6 +42,7 @@ __all__ = [
 
 NAME = "complexity"
 TITLE = "Operations, and time against the number of units"
+PLACE = "Table 1 and Figure 2"
 ABOUT = (
     "The paper counts the operations of its spline and its analytic method for N mesh points and D units, and draws the time of "
     "both and of Monte Carlo with 10,000 samples against D: all three should be linear. Here the operations are counted by "
@@ -80,20 +84,41 @@ PUBLISHED: list[Record] = [
 _MONTE_CARLO, _PLAIN, _ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain NumPy", "analytic"
 _SPLINE, _SURFACE = "spline, compiled (pesn)", "surface (pesn)"
 _JUDGED = (_MONTE_CARLO, _PLAIN, _ANALYTIC)
+# A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.
+_SIZES = {
+    _MONTE_CARLO: ("monte_carlo_units", 10),
+    _PLAIN: ("plain_units", 1_000),
+    _SPLINE: ("compiled_units", 1_000),
+    _ANALYTIC: ("fast_units", 10_000),
+    _SURFACE: ("fast_units", 10_000),
+}
 _SLACK = 0.25  # an exponent within 1 ± this is called linear: caches and a shared machine bend the line a little
 
 
+_UNITS = several(whole(1))
+SETTINGS = {
+    "rounds": Setting("Times that everything is measured; the exponent is a median over the rounds.", whole(1)),
+    "monte_carlo_units": Setting("Numbers of units D at which Monte Carlo is timed.", _UNITS),
+    "plain_units": Setting("The same for the spline in plain NumPy.", _UNITS),
+    "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS),
+    "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS),
+    "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2)),
+}
+
+
 def parameters(quick: bool) -> Record:
-    """Numbers of units for each method, and where the exponent is fitted: beyond a call's fixed cost, within the caches."""
+    """Numbers of units for each method, and up to where the exponent is fitted: within the caches."""
     sampled, splined = [10, 30, 100, 300], [10, 100, 1_000, 3_000, 10_000]
     fast = [10, 100, 1_000, 10_000, 30_000, 100_000]
     if not quick:
         sampled, splined, fast = [*sampled, 1_000, 3_000], [*splined, 30_000], [*fast, 300_000, 1_000_000]
     return {
         "rounds": 5 if quick else 11,
-        "units": {_MONTE_CARLO: sampled, _PLAIN: splined, _SPLINE: fast[:5], _ANALYTIC: fast, _SURFACE: fast},
-        "fit from": {_MONTE_CARLO: 10, _PLAIN: 1_000, _SPLINE: 1_000, _ANALYTIC: 10_000, _SURFACE: 10_000},
-        "fit to": 100_000,
+        "monte_carlo_units": sampled,
+        "plain_units": splined,
+        "compiled_units": fast[:5],
+        "fast_units": fast,
+        "fit_to": 100_000,
     }
 
 
@@ -185,10 +210,14 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     import pandas as pd
 
     given = settings.parameters
-    (rows,) = tasks.map(measure, [(given["units"], given["rounds"], settings.seeds(1)[0])])
+    end = given["fit_to"]
+    units = {method: sorted(given[setting]) for method, (setting, _) in _SIZES.items()}
+    fitted = {method: [d for d in units[method] if start <= d <= end] for method, (_, start) in _SIZES.items()}
+    for method, (setting, start) in _SIZES.items():
+        if len(set(fitted[method])) < 2:
+            raise ValueError(f"{setting} must have two numbers or more from {start:,} to {end:,}, got {given[setting]}")
+    (rows,) = tasks.map(measure, [(units, given["rounds"], settings.seeds(1)[0])])
     frame = pd.DataFrame(rows)
-    start, end = given["fit from"], given["fit to"]
-    fitted = {method: [d for d in sizes if start[method] <= d <= end] for method, sizes in given["units"].items()}
     fits = exponents(frame, fitted)
     middle = frame.groupby(["method", "units"], sort=False)["seconds"].median()
     times = pd.DataFrame(

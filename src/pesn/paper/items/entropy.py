@@ -17,6 +17,7 @@ from pesn.metrics import entropy
 from pesn.paper.items import network as cart
 from pesn.paper.items.network import Network
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import Setting, number, several, whole
 from pesn.paper.verdict import Verdict
 from pesn.plotting import COLOURS
 
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
     from pesn.systems import Trajectories
 
-__all__ = ["ABOUT", "CLAIMS", "ERRATA", "LENGTHS", "NAME", "PUBLISHED", "TITLE", "parameters", "run"]
+__all__ = ["ABOUT", "CLAIMS", "ERRATA", "LENGTHS", "NAME", "PLACE", "PUBLISHED", "SETTINGS", "TITLE", "parameters", "run"]
 
 
 NAME = "entropy"
 TITLE = "Entropy of the units, and how soon they forget their start"
+PLACE = "Table 3"
 ABOUT = (
     "The paper takes the Shannon entropy of the units' values during washout as a measure of synchronisation, finds it "
     "lower for the PESN than for a network started at random, and concludes that the PESN reaches the echo state property "
@@ -56,6 +58,18 @@ PUBLISHED: dict[int, tuple[float, ...]] = {
     50: (5.62, 5.87, 5.62, 5.86, 5.62, 5.88),
     100: (5.35, 5.71, 5.35, 5.70, 5.35, 5.72),
     200: (4.94, 5.42, 4.94, 5.41, 4.95, 5.45),
+}
+
+
+SETTINGS = {
+    "lengths": Setting("Washout lengths, in rows.", several(whole(1))),
+    "trials": Setting("Washouts, each at its own place and with its own random starts; the paper's are 50.", whole(1)),
+    "samples": Setting("Random starts for each of them; the paper's are 50.", whole(2)),
+    "start_std": Setting("Deviation of the Gaussian that a network starts from; the paper prints none.", number(0.0)),
+    "bins": Setting("Bins of the histogram on [−1, 1]; the paper prints none.", whole(2)),
+    "steps": Setting("Steps over which distances between starts are followed.", whole(2)),
+    "chunk": Setting("Washouts in a unit of work.", whole(1)),
+    **cart.SETTINGS,
 }
 
 

@@ -17,6 +17,7 @@ import pesn
 from pesn._support.types import AnyArray, Array
 from pesn.paper.items.moments_grid import midpoints
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, several, whole
 from pesn.paper.verdict import Verdict
 from pesn.plotting import COLOURS
 
@@ -29,7 +30,9 @@ __all__ = [
     "CLAIMS",
     "ERRATA",
     "NAME",
+    "PLACE",
     "PUBLISHED",
+    "SETTINGS",
     "TITLE",
     "judge_mesh",
     "judge_printed",
@@ -43,6 +46,7 @@ __all__ = [
 
 NAME = "error-bound"
 TITLE = "The spline's error bound"
+PLACE = "Section 2.4"
 ABOUT = (
     "The paper bounds the error of the spline's mean and variance from the mesh and the input, and gives one example. Here the "
     "bound, with the paper's constant 1/16 and the sharp 5/384, stands against the true error over means, variances and "
@@ -63,20 +67,31 @@ _SQUARE_FOURTH = 16.0  # sup|(tanh²)⁗|, at 0
 _ROUNDING = 1e-14
 
 
+SETTINGS = {
+    "mean_range": Setting("Ends of the input means, which are the middles of equal cells.", ENDS),
+    "means": Setting("How many input means there are.", whole(2)),
+    "variances": Setting("Input variances.", several(POSITIVE)),
+    "mesh_range": Setting("Ends of the spline's mesh.", ENDS),
+    "points": Setting("Numbers of points of the mesh.", several(whole(3))),
+    "outside_range": Setting("Between which input means go that leave the mesh [−10, 10].", ENDS),
+    "outside_means": Setting("How many of those means there are.", whole(2)),
+    "outside_variances": Setting("Input variances there.", several(POSITIVE)),
+    "narrow_mesh": Setting("A mesh that ends where tanh is not yet ±1, for comparison.", MESH),
+}
+
+
 def parameters(quick: bool) -> Record:
     """What decides the numbers: the inputs, the numbers of mesh points, and how far beyond the mesh inputs go."""
     return {
         "mean_range": [-5.0, 5.0],
         "means": 43 if quick else 201,
         "variances": [0.01, 0.2, 1.0, 10.0],
-        "mesh": [-10.0, 10.0],
+        "mesh_range": [-10.0, 10.0],
         "points": [11, 21, 41, 81, 101, 161, 321] if quick else [11, 21, 41, 81, 101, 161, 321, 641, 1281],
-        "outside": {
-            "mean_range": [0.0, 30.0],
-            "means": 61 if quick else 301,
-            "variances": [0.2, 1.0, 10.0],
-            "narrow": [-3.0, 3.0, 31],
-        },
+        "outside_range": [0.0, 30.0],
+        "outside_means": 61 if quick else 301,
+        "outside_variances": [0.2, 1.0, 10.0],
+        "narrow_mesh": [-3.0, 3.0, 31],
     }
 
 
@@ -142,14 +157,14 @@ def run(settings: Settings, tasks: Tasks) -> Result:
 
     p = settings.parameters
     grid = [x.ravel() for x in np.meshgrid(midpoints(p["mean_range"], p["means"]), p["variances"])]
-    units = [(grid[0].tolist(), grid[1].tolist(), p["mesh"], n) for n in p["points"]]
+    units = [(grid[0].tolist(), grid[1].tolist(), p["mesh_range"], n) for n in p["points"]]
     parts = [
         pd.DataFrame({"points": n, "mean": grid[0], "variance": grid[1]} | got)
         for n, got in zip(p["points"], tasks.map(with_mesh, units), strict=True)
     ]
     frame = pd.concat(parts, ignore_index=True)
     example = _example()
-    outside = _outside(p["outside"], pesn.Mesh(*PUBLISHED["mesh"]))
+    outside = _outside(p, pesn.Mesh(*PUBLISHED["mesh"]))
     broken = {
         of: int((frame[f"{of} error"] > frame[[f"{of} bound, paper", f"{of} bound, sharp"]].min(axis=1) + _ROUNDING).sum())
         for of in ("mean", "var")
@@ -227,11 +242,11 @@ def judge_printed(printed: float, by_place: float, by_value: float, sharp: float
 def _outside(p: Record, mesh: pesn.Mesh) -> pd.DataFrame:
     import pandas as pd
 
-    means = np.linspace(p["mean_range"][0], p["mean_range"][1], p["means"])
+    means = np.linspace(p["outside_range"][0], p["outside_range"][1], p["outside_means"])
     rows = []
-    for var in p["variances"]:
+    for var in p["outside_variances"]:
         exact = pesn.moments("tanh", means, var, method="exact").mean
-        narrow = pesn.Mesh(*p["narrow"])
+        narrow = pesn.Mesh(*p["narrow_mesh"])
         got = {
             "no tails, as printed": without_tails(means, var, mesh),
             "with tails": pesn.moments("tanh", means, var, method="spline-raw", mesh=mesh).mean,

@@ -17,6 +17,7 @@ import numpy as np
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import ENDS, POSITIVE, Setting, layout, number, several, whole
 from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ __all__ = [
     "CLAIMS",
     "ERRATA",
     "NAME",
+    "PLACE",
     "PUBLISHED",
+    "SETTINGS",
     "TITLE",
     "front",
     "judge",
@@ -40,6 +43,7 @@ __all__ = [
 
 NAME = "error-time"
 TITLE = "Error against time"
+PLACE = "Figure 3"
 ABOUT = (
     "The paper draws the absolute error of the moments of tanh over computing time for Monte Carlo, the spline and the analytic "
     "method, without printing numbers or the inputs that it used. Here the same three run on means in [−5, 5] and variances from "
@@ -56,11 +60,24 @@ _PLAIN, _SPLINE, _SAMPLES, _ANALYTIC = "spline, plain NumPy", "spline, compiled"
 _MIXTURE, _SURFACE, _EXACT = "mixture (pesn)", "surface (pesn)", "exact (pesn)"
 
 
+SETTINGS = {
+    "units": Setting("Inputs, pairs of a mean and a variance, that errors and times are averaged over.", whole(2)),
+    "sampled_units": Setting("How many of them Monte Carlo is given.", whole(2)),
+    "rounds": Setting("Times that everything is measured; the time is a median over the rounds.", whole(1)),
+    "mean": Setting("Input means are drawn between − and + this.", number(0.0)),
+    "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0))),
+    "interval": Setting("Ends of the spline's mesh.", ENDS),
+    "points": Setting("Numbers of points of the mesh.", several(whole(3))),
+    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2))),
+    "components": Setting("Numbers of components of the mixture.", several(whole(1, 8))),
+}
+
+
 def parameters(quick: bool) -> Record:
     """Units, repetitions, and how far each method's own size goes."""
     return {
         "units": 2_000 if quick else 5_000,
-        "sampled units": 100 if quick else 300,  # sampling takes a thousand times as long a unit
+        "sampled_units": 100 if quick else 300,  # sampling takes a thousand times as long a unit
         "rounds": 5 if quick else 9,
         "mean": 5.0,
         "variance": [0.01, 1.0],
@@ -155,7 +172,7 @@ def measure(given: Record, seed: int) -> list[Record]:
     calls = _calls(given)
     rows = []
     for (method, size), call in calls.items():  # this first call also compiles and loads
-        n = given["sampled units"] if method == _SAMPLES else given["units"]
+        n = given["sampled_units"] if method == _SAMPLES else given["units"]
         got_mean, got_var = call(mean[:n], var[:n], seed)[:2]
         first, second = (float(np.mean(np.abs(a - b[:n]))) for a, b in ((got_mean, true_mean), (got_var, true_var)))
         rows.append({"method": method, "size": size, "units": n, "mean error": first, "variance error": second})

@@ -16,6 +16,7 @@ import numpy as np
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import Setting, number, whole
 from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ __all__ = [
     "CLAIMS",
     "ERRATA",
     "NAME",
+    "PLACE",
     "PUBLISHED",
+    "SETTINGS",
     "TITLE",
     "draw_network",
     "judge_deep",
@@ -39,6 +42,7 @@ __all__ = [
 
 NAME = "feedforward"
 TITLE = "Two feed-forward networks, layer by layer"
+PLACE = "Table 4 and Figure 6, supplement"
 ABOUT = (
     "The paper sends 1024 inputs, each of mean −0.5 and variance 0.01, through a shallow network (5 layers of 5) and a deep one "
     "(10 layers of 50), and prints the errors of both its methods by layer against 50,000 samples. Of the weights it says only "
@@ -86,6 +90,16 @@ _METHODS = ("spline", "analytic", "full")  # "full": this library's own, with al
 _LABELS = {"spline": "spline (paper)", "analytic": "analytic (paper)", "full": "pesn, full covariance"}
 _SATURATED, _ANY, _SCALED = "saturated draws", "any draw", "weights 1/√n"
 _ALIKE = 0.05  # the largest distance of two distribution functions that look alike in a figure
+
+
+SETTINGS = {
+    "draws": Setting("Draws of each network's weights.", whole(1)),
+    "samples": Setting("Monte Carlo samples a draw; the paper's are 50,000.", whole(2)),
+    "candidates": Setting("Draws that are looked through for saturated ones.", whole(1)),
+    "saturation": Setting(
+        "A draw is saturated where the input of every unit of the first layer is so many standard deviations from 0.", number(0.0)
+    ),
+}
 
 
 def parameters(quick: bool) -> Record:

@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
+from pesn.paper.items.moments_grid import SETTINGS as GRID
 from pesn.paper.items.moments_grid import axes_of, blocks_of, sample
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import Setting, one_of, several, whole
 from pesn.paper.verdict import Verdict
 from pesn.plotting import COLOURS
 
@@ -27,7 +29,9 @@ __all__ = [
     "CLAIMS",
     "ERRATA",
     "NAME",
+    "PLACE",
     "PUBLISHED",
+    "SETTINGS",
     "TITLE",
     "judge_small_variance",
     "parameters",
@@ -37,6 +41,7 @@ __all__ = [
 
 NAME = "higher-moments"
 TITLE = "Skewness and kurtosis of tanh, sigmoid and swish"
+PLACE = "Figure 5, supplement"
 ABOUT = (
     "The supplement shows the spline's absolute error in mean, variance, skewness and kurtosis for tanh, sigmoid and swish, "
     "and says that the last two err where the variance is tiny, because they are divided by it. Here the same errors, against "
@@ -64,6 +69,14 @@ class Spread(NamedTuple):
     below: float
     above: float
     reach: float
+
+
+SETTINGS = {
+    "activations": Setting("Activations, a row of the figure each.", several(one_of("tanh", "sigmoid", "swish"))),
+    **{name: GRID[name] for name in ("mean_range", "var_exponents", "shape")},
+    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(10)),
+    "mesh": GRID["mesh"],
+}
 
 
 def parameters(quick: bool) -> Record:

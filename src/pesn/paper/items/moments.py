@@ -15,6 +15,7 @@ import pesn
 from pesn._support.types import Array
 from pesn.moments.analytic import formulas
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, several, whole
 from pesn.paper.verdict import Verdict
 from pesn.plotting import COLOURS
 
@@ -27,7 +28,9 @@ __all__ = [
     "CLAIMS",
     "ERRATA",
     "NAME",
+    "PLACE",
     "PUBLISHED",
+    "SETTINGS",
     "TITLE",
     "answer",
     "judge_saturation",
@@ -38,6 +41,7 @@ __all__ = [
 
 NAME = "moments"
 TITLE = "Moments of tanh along the mean"
+PLACE = "Figure 1"
 ABOUT = (
     "The paper's first figure sets its two methods against Monte Carlo for input variances 0.2 and 1.0 and means from −5 to 5. "
     "Here the same curves stand beside an exact quadrature, which serves as the truth, and pesn's own surface. Monte Carlo is "
@@ -57,6 +61,15 @@ METHODS = {
 _BLOCK = 21  # means a work unit
 _FLOOR = 1e-17  # errors that are exactly 0 are drawn here
 _DROP = 0.1  # an error has "dropped" if it is a tenth of its largest or less
+
+
+SETTINGS = {
+    "variances": Setting("Input variances, a column of each figure; the paper's are 0.2 and 1.", several(POSITIVE)),
+    "mean_range": Setting("Between which input means the curves run.", ENDS),
+    "points": Setting("Means along a curve.", whole(3)),
+    "samples": Setting("Monte Carlo samples at each mean; the paper prints no number.", whole(2)),
+    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH),
+}
 
 
 def parameters(quick: bool) -> Record:

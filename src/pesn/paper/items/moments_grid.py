@@ -17,6 +17,7 @@ import pesn
 from pesn._support.types import Array
 from pesn.paper.items.moments import METHODS, answer
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, layout, several, whole
 from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ __all__ = [
     "CLAIMS",
     "ERRATA",
     "NAME",
+    "PLACE",
     "PUBLISHED",
+    "SETTINGS",
     "TITLE",
     "axes_of",
     "blocks_of",
@@ -44,6 +47,7 @@ __all__ = [
 
 NAME = "moments-grid"
 TITLE = "Errors over the grid of means and variances"
+PLACE = "Figure 4, supplement"
 ABOUT = (
     "The supplement shows the absolute error of mean and variance of tanh over a grid of inputs, for the analytic and the "
     "spline method. Here the grid is means −5…5 and variances 1e-4…100, errors are against an exact quadrature, Monte Carlo "
@@ -69,6 +73,16 @@ class Comparison(NamedTuple):
     spline_median: float
     analytic_median: float
     loses_below: float = 0.0
+
+
+SETTINGS = {
+    "mean_range": Setting("Ends of the grid's input means, which are the middles of equal cells.", ENDS),
+    "var_exponents": Setting("The grid's input variances go from 10 to the first of these to 10 to the second.", ENDS),
+    "shape": Setting("Means and variances of the grid.", layout(means=whole(2), variances=whole(2))),
+    "other_means": Setting("Two more grids, for the sign of the analytic error: means up to ± these.", several(POSITIVE)),
+    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(2)),
+    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH),
+}
 
 
 def parameters(quick: bool) -> Record:

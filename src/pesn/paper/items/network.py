@@ -4,7 +4,7 @@ Input [x, θ, ẋ, ω, u], standardised; output the change of the two velocities
 the positions follow by kinematics, x[k+1] = x[k] + dt/2 (ẋ[k] + ẋ[k+1]). The output is fed back. Every function takes a batch
 of B runs side by side, B being as many origins or as many random starts as are wanted.
 
->>> small = parameters() | {"n_units": 20, "training_runs": 1, "steps": 400}
+>>> small = parameters() | {"n_units": 20, "training_runs": 1, "run_rows": 400}
 >>> network, test = learn(small, seed=0)
 >>> rows, fed = network.observed(test, origins=[300, 350], rows=50)
 >>> h = network.drive(np.zeros((2, 20)), rows, fed)[-1]
@@ -23,7 +23,9 @@ from scipy import sparse
 
 from pesn._support.types import Array
 from pesn.activations import get
+from pesn.paper.items.reservoir import RESERVOIR
 from pesn.paper.result import Record
+from pesn.paper.settings import Setting, number, whole
 from pesn.statespace import ActivationMoments, Cell, Diagonal, GaussianState, Path, StateSpaceModel, rollout
 from pesn.statespace.layout import Layout
 
@@ -32,13 +34,21 @@ if TYPE_CHECKING:
     from pesn.reservoir.weights import Reservoir
     from pesn.systems import Trajectories
 
-__all__ = ["COLUMNS", "LABELS", "STATES", "Network", "chunks", "learn", "origins", "parameters"]
+__all__ = ["COLUMNS", "LABELS", "SETTINGS", "STATES", "Network", "chunks", "learn", "origins", "parameters"]
 
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 COLUMNS = {"position": 0, "velocity": 2, "angle": 1, "angular velocity": 3}  # where each stands in [x, θ, ẋ, ω]
 _SPEEDS, _PLACES = slice(2, 4), slice(0, 2)
 _TANH, _IDENTITY = ActivationMoments(get("tanh")), ActivationMoments(get("identity"))
+
+
+SETTINGS = {
+    **RESERVOIR,
+    "process_noise": Setting("Noise on the units that the filtered start reckons with.", number(0.0)),
+    "training_runs": Setting("Runs of the cart pole that the network learns from.", whole(1)),
+    "run_rows": Setting("Rows of a run, of 0.02 s.", whole(300)),
+}
 
 
 def parameters() -> Record:
@@ -56,7 +66,7 @@ def parameters() -> Record:
         # what "auto" chooses for these runs, in half a minute
         "process_noise": 1e-4,
         "training_runs": 4,
-        "steps": 2500,
+        "run_rows": 2500,
     }
 
 
@@ -216,8 +226,8 @@ def learn(settings: Record, seed: int, test_runs: int = 1) -> tuple[Network, Tra
     from pesn.systems.cart_pole import simulate
 
     n, m = settings["training_runs"], 2
-    runs = simulate(runs=n + test_runs, steps=settings["steps"], rng=[seed, 0])
-    own = {name: value for name, value in settings.items() if name not in ("training_runs", "steps")}
+    runs = simulate(runs=n + test_runs, steps=settings["run_rows"], rng=[seed, 0])
+    own = {name: value for name, value in settings.items() if name not in ("training_runs", "run_rows")}
     own["input_scaling"] *= 5**0.5  # the paper's weights do not shrink with the number of inputs, here five
     esn = ProbabilisticESN(**own, initial_state="learned", random_state=seed % 2**31)
     half = 0.5 * runs.dt * np.eye(m)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pesn.paper.claims import CLAIMS
+from pesn.paper.items.reservoir import RESERVOIR
 from pesn.paper.result import Record, Result, Settings
+from pesn.paper.settings import POSITIVE, Setting, flag, number, or_word, several, whole
 from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -20,7 +22,28 @@ if TYPE_CHECKING:
 
     from pesn.paper.items.prediction_study import Study
 
-__all__ = ["claims", "parameters", "result", "verdicts"]
+__all__ = ["SETTINGS", "claims", "parameters", "result", "verdicts"]
+
+
+SETTINGS = {
+    **RESERVOIR,
+    "steps": Setting("Steps of a multi-step prediction; the paper's are 20.", whole(1)),
+    "input_std": Setting("Deviation of the inputs' errors, in units of each state's own; the paper prints none.", POSITIVE),
+    "samples": Setting("Monte Carlo samples.", whole(2)),
+    "rls_deltas": Setting("Values of δ that are tried for P = δI; the paper prints none.", several(POSITIVE)),
+    "forgetting": Setting("Forgetting factor λ; the paper prints none.", number(0.0, 1.0, above=True)),
+    "context": Setting("Rows before an origin that a forecast looks at.", whole(1)),
+    "process_noise": Setting("Noise on the units of the fair forecasts, or auto.", or_word(number(0.0), "auto")),
+    "calibrate": Setting("Whether fair forecasts are calibrated on held-back rows.", flag()),
+    "runs": Setting("Simulated runs; the last is the one that is predicted.", whole(2)),
+    "run_rows": Setting("Rows of a run.", whole(200)),
+    "train_rows": Setting("Rows of the last run that are learnt from, too.", whole(50)),
+    "test_rows": Setting("Rows after them that are predicted.", whole(50)),
+    "segments": Setting("Stretches of the multi-step prediction that are compared with samples.", whole(1)),
+    "unit_std": Setting("Deviation of the units at the start of stretches from uncertain units; 0: none.", number(0.0)),
+    "origin_every": Setting("Rows between the origins at which errors of forecasts are taken.", whole(1)),
+    "fair_every": Setting("Of those origins, each so-manieth is one of a fair forecast.", whole(1)),
+}
 
 
 def parameters(quick: bool, n_units: int, **own: Any) -> Record:

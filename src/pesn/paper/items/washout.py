@@ -16,15 +16,17 @@ from pesn.paper.items import network as cart
 from pesn.paper.items.network import COLUMNS, STATES, Network
 from pesn.paper.items.washout_tables import METHODS, PUBLISHED, as_frame, counts, judge, notes, published, tables
 from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import Setting, number, several, whole
 
 if TYPE_CHECKING:
     from pesn.systems import Trajectories
 
-__all__ = ["ABOUT", "CLAIMS", "ERRATA", "LENGTHS", "NAME", "PUBLISHED", "TITLE", "parameters", "run"]
+__all__ = ["ABOUT", "CLAIMS", "ERRATA", "LENGTHS", "NAME", "PLACE", "PUBLISHED", "SETTINGS", "TITLE", "parameters", "run"]
 
 
 NAME = "washout"
 TITLE = "Forecast error after a short washout"
+PLACE = "Table 2"
 ABOUT = (
     "The paper drives a network that has learned the cart pole over 1 to 200 known rows, lets it forecast 10 steps, and "
     "finds that a PESN, which starts from a Gaussian N(0, 0.5² I), errs less than a network started at random, averaged "
@@ -36,6 +38,20 @@ ABOUT = (
 ERRATA = (18,)
 CLAIMS = ("washout-wins", "washout-small-losses")
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
+
+
+SETTINGS = {
+    "lengths": Setting("Washout lengths, in rows.", several(whole(1))),
+    "trials": Setting("Forecasts, each from its own place and with its own random starts; the paper's are 50.", whole(1)),
+    "samples": Setting("Random starts of the Monte Carlo ESN for each forecast; the paper's are 50.", whole(2)),
+    "horizon": Setting("Steps of a forecast; the paper's are 10.", whole(1)),
+    "start_std": Setting("Deviation of the Gaussian that a network starts from; the paper prints none.", number(0.0)),
+    "noise": Setting("M_e, the noise on the units at every step of one of the rivals; the paper prints none.", number(0.0)),
+    "most_filtered": Setting("Rows that the filtered start looks at, at most.", whole(1)),
+    "chunk": Setting("Forecasts in a unit of work.", whole(1)),
+    **cart.SETTINGS,
+    "other_networks": Setting("More networks, drawn and trained anew.", whole(0)),
+}
 
 
 def parameters(quick: bool) -> Record:

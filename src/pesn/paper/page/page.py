@@ -37,7 +37,8 @@ from pesn.paper.verdict import LABELS, combined
 __all__ = ["write_page"]
 
 _NEEDED = {
-    "name": str, "title": str, "about": str, "quick": bool, "seed": int, "parameters": dict, "obtained": dict, "claims": list,
+    "name": str, "title": str, "place": str, "about": str, "quick": bool, "seed": int, "parameters": dict, "changed": dict,
+    "meanings": dict, "obtained": dict, "claims": list,
     "errata": list, "notes": list, "figures": list, "seconds": int | float, "versions": dict, "command": str, "digest": str,
 }  # fmt: skip
 _LARGEST = 3_000_000  # bytes of SVG in the page; a larger figure is shown as its PNG, which phones can draw
@@ -94,6 +95,7 @@ def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
         counts=[(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict] or verdict != _OPEN],
         errata=[(erratum, [item for item in items if erratum.number in item["errata"]]) for erratum in ERRATA],
         quick=[item for item in items if item["quick"]],
+        changed=[item for item in items if item["changed"]],
         seconds=sum(item["seconds"] for item in items),
         seeds=sorted({item["seed"] for item in items}),
         versions=_versions(results),
@@ -140,7 +142,11 @@ def _item(result: Record) -> Record:
         "tally": [(verdict, n) for verdict in _VERDICTS if (n := sum(c["verdict"] == verdict for c in result["claims"]))],
         "corrections": [known[n] for n in result["errata"] if n in known],
         "files": [(path.name, _address(path)) for path in (*sorted(place.glob("*.csv")), place / "result.json")],
-        "parameters": {key: _setting(value) for key, value in result["parameters"].items()},
+        "parameters": {
+            key: (_setting(value), result["meanings"].get(key, ""), key in result["changed"])
+            for key, value in result["parameters"].items()
+        },
+        "changed": {key: (_setting(one["value"]), _setting(one["default"])) for key, one in result["changed"].items()},
     }
 
 

@@ -13,9 +13,10 @@ import os
 import shutil
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pesn import paper
 from pesn._support.checks import flag, whole_number
@@ -25,6 +26,7 @@ from pesn.paper.result import Record, Result, Settings
 from pesn.paper.runner.backends import JoblibTasks, connected, versions
 from pesn.paper.runner.journal import KeepingError
 from pesn.paper.runner.store import finished, plain, to_json, write
+from pesn.paper.settings import chosen, unknown
 
 __all__ = ["ItemError", "Watch", "reproduce"]
 
@@ -79,6 +81,7 @@ def reproduce(
     jobs: int = 1,
     scheduler: str | None = None,
     watch: Watch | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> list[Record]:
     """Make the items called ``names`` (none: all), in ``folder/NAME``, and the page ``folder/index.html``; return their records.
 
@@ -99,6 +102,8 @@ def reproduce(
         the same.
     watch
         Is told what begins, how far it is, and what is finished.
+    settings
+        Of the items, by name, in place of the default ones; of several items each takes those that it has.
 
     Returns
     -------
@@ -112,24 +117,25 @@ def reproduce(
     if not os.fspath(folder):
         raise ValueError("folder must be the path of a folder, got ''")
     folder, watch = Path(folder), watch or Watch()
+    parameters = _parameters(items, quick, settings or {})
     with _naming(folder), _held(folder):
         if (folder / "index.html").exists() and not (folder / "results.json").exists():
             raise OSError("index.html is in the way, and is no page of results: move it away, or give another folder")
         for item in items:
             _check_replaceable(folder / item.NAME)
-        settings = [Settings(quick, seed, item.parameters(quick)) for item in items]
-        digests = [_digest(item, chosen) for item, chosen in zip(items, settings, strict=True)]
+        taken = [Settings(quick, seed, own) for own in parameters]
+        digests = [_digest(item, own) for item, own in zip(items, taken, strict=True)]
         records = [finished(folder / item.NAME, digest) for item, digest in zip(items, digests, strict=True)]
         all_there = None not in records
         with contextlib.ExitStack() as stack:
             if not all_there:
                 stack.enter_context(connected(jobs, scheduler))
-            for i, (item, chosen, digest) in enumerate(zip(items, settings, digests, strict=True)):
+            for i, (item, own, digest) in enumerate(zip(items, taken, digests, strict=True)):
                 record = records[i]
                 reused = record is not None
                 if record is None:
                     watch.started(item.NAME, i + 1, len(items))
-                    record = records[i] = _make(item, chosen, digest, folder, watch)
+                    record = records[i] = _make(item, own, digest, folder, watch)
                     _gather(folder)
                 watch.finished(record, reused)
         if all_there:
@@ -137,6 +143,23 @@ def reproduce(
         with contextlib.suppress(OSError):  # not empty: an item that was broken off, with other settings
             (folder / ".cache").rmdir()
     return [record for record in records if record is not None]
+
+
+def _parameters(items: Sequence[ModuleType], quick: bool, given: Mapping[str, Any]) -> list[Record]:
+    """Of each item; a setting must be one of them at least."""
+    known = {name: item.NAME for item in items for name in item.SETTINGS}
+    for name in given:
+        if name not in known:
+            raise unknown(name, items[0].NAME if len(items) == 1 else "these items", known)
+    return [
+        chosen(
+            item.NAME,
+            item.SETTINGS,
+            item.parameters(quick),
+            {name: value for name, value in given.items() if name in item.SETTINGS},
+        )
+        for item in items
+    ]
 
 
 def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch: Watch) -> Record:

@@ -20,6 +20,7 @@ from pesn._support.reading import RefusedFileError, contents, json_of
 from pesn.paper.claims import CLAIMS
 from pesn.paper.result import Record, Result, Settings
 from pesn.paper.runner.backends import JoblibTasks, versions
+from pesn.paper.settings import changed, flat, written
 from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
     _flat(result.frame).to_csv(folder / "frame.csv", index=False)
     tables, files = {}, ["frame.csv"]
     for title, frame in result.tables.items():
-        flat = _flat(frame)
+        shown = _flat(frame)
         files.append(_unused(f"table-{_slug(title)}.csv", files))
-        flat.to_csv(folder / files[-1], index=False)
-        tables[title] = {"file": files[-1], "columns": list(flat.columns), "rows": flat.astype(object).to_numpy().tolist()}
+        shown.to_csv(folder / files[-1], index=False)
+        tables[title] = {"file": files[-1], "columns": list(shown.columns), "rows": shown.astype(object).to_numpy().tolist()}
     figures = []
     for name, (figure, alt) in result.figures.items():
         png = _unused(f"{_slug(name)}.png", files)
@@ -51,14 +52,20 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
         files += [png, svg]
         figures.append({"name": name, "png": png, "svg": svg, "alt": alt})
     command = ["pesn", "reproduce", item.NAME, *["--quick"] * settings.quick, "--seed", str(settings.seed)]
+    own = changed(settings.parameters, item.parameters(settings.quick))
+    for name, entry in own.items():
+        command += ["--set", f"{name}={written(entry['value'])}"]
     record: Record = plain(
         {
             "name": item.NAME,
             "title": item.TITLE,
+            "place": item.PLACE,
             "about": item.ABOUT,
             "quick": settings.quick,
             "seed": settings.seed,
-            "parameters": settings.parameters,
+            "parameters": flat(settings.parameters),
+            "changed": own,
+            "meanings": {name: setting.meaning for name, setting in item.SETTINGS.items()},
             "published": item.PUBLISHED,
             "obtained": tables,
             "claims": [_claim(verdict) for verdict in result.verdicts],
