@@ -20,9 +20,18 @@ CLAIMS: dict[str, Claim] = {
     "spline-beats-analytic": Claim("The spline method is more accurate than the analytic one.", ("moments-grid",)),
     "error-drops-in-saturation": Claim("The error drops as the input saturates.", ("moments",)),
     "analytic-overestimates": Claim("The analytic method over-estimates the variance.", ("moments-grid",)),
+    "any-function": Claim(
+        "The spline method serves any continuous f whose tails are bounded, or polynomial outside of a compact set.",
+        ("higher-moments",),
+    ),
     "linear-in-d": Claim("All three methods are linear in the number of units D.", ("complexity",)),
+    "linear-in-n": Claim("The spline method takes O(N D) for N points of the mesh: it is linear in N.", ("complexity",)),
+    "analytic-fastest": Claim("The analytic method is the fastest.", ("error-time",)),
     "analytic-constant-spline-converges": Claim(
         "The analytic method is constant in time with a high error; the spline converges quickly.", ("error-time",)
+    ),
+    "bound-is-a-bound": Claim(
+        "The error of the spline's mean and variance is at most the bound that the mesh and the input give.", ("error-bound",)
     ),
     "printed-bound": Claim("The printed error bound of the example is 4.213e-5.", ("error-bound",)),
     "higher-moments-small-variance": Claim(

@@ -9,6 +9,7 @@ import pytest
 import pesn
 from pesn.paper.claims import CLAIMS
 from pesn.paper.items import complexity, operations
+from pesn.paper.items import complexity_time as timing
 from pesn.paper.result import Settings, Tasks
 
 MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
@@ -87,16 +88,26 @@ def _times(power):
 
 
 def test_exponents_are_recovered_and_judged():
-    linear = dict.fromkeys(complexity._JUDGED, 1.0)
+    linear = dict.fromkeys(timing.JUDGED, 1.0)
     frame, sizes = _times(linear)
-    fits = complexity.exponents(frame, sizes)
-    assert all(np.allclose(fit, 1.0) for fit in fits.values())
-    assert complexity.judge(fits, sizes).verdict == "holds"
+    fits = timing.slopes(frame, "units", sizes)
+    assert all(np.allclose(some, 1.0) for some in fits.values())
+    judged = timing.judge_units(fits, sizes)
+    assert (judged.verdict, judged.support, len(judged.draws)) == ("holds", 3, 3)
     for method in linear:
         frame, sizes = _times({**linear, method: 1.5})
-        verdict = complexity.judge(complexity.exponents(frame, sizes), sizes)
+        verdict = timing.judge_units(timing.slopes(frame, "units", sizes), sizes)
         assert verdict.verdict == "does not hold"
         assert "1.50" in verdict.reason
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.1, "holds"), (2.0, "does not hold")])
+def test_growth_with_the_mesh_both_ways(power, verdict):
+    frame, sizes = _times({timing.PLAIN: power, timing.SPLINE: 0.5})
+    fits = timing.slopes(frame, "units", sizes)
+    judged = timing.judge_points(fits, sizes[timing.PLAIN], "348ND")
+    assert judged.verdict == verdict
+    assert all(words in judged.reason for words in ("348ND", f"{power:.2f} ({power:.2f} to {power:.2f})", "0.50"))
 
 
 def test_words():
@@ -107,16 +118,16 @@ def test_words():
 
 def test_tiny_run():
     given = {"rounds": 2, "monte_carlo_units": [10, 20], "plain_units": [10, 1000, 1100], "compiled_units": [1000, 2000]}
-    given |= {"fast_units": [10_000, 11_000], "fit_to": 12_000}
+    given |= {"fast_units": [10_000, 11_000], "fit_to": 12_000, "points": [11, 21], "meshed_units": 5}
     result = complexity.run(Settings(True, 0, given), Tasks())
-    assert len(result.frame) == 2 * (2 + 3 + 2 + 2 + 2)
+    assert len(result.frame) == 2 * (2 + 3 + 2 + 2 + 2 + 2 * 2)
     assert (result.frame["seconds"] > 0).all()
     assert [v.claim for v in result.verdicts] == list(complexity.CLAIMS)
     assert all(complexity.NAME in CLAIMS[c].items for c in complexity.CLAIMS)
     counts = result.tables["Operations of the spline, Algorithm 1"]
     assert {"published", "obtained"} <= set(counts.columns)
     figure, alt = result.figures["time"]
-    assert len(figure.axes) == 1
+    assert len(figure.axes) == 2
     assert alt.endswith(".")
 
 

@@ -15,6 +15,7 @@ TINY = {
     **error_time.parameters(True),
     "units": 60,
     "sampled_units": 60,
+    "groups": 3,
     "rounds": 2,
     "points": [11, 21, 41, 81],
     "samples": [100, 1_000, 10_000],
@@ -63,12 +64,24 @@ def _frame(analytic=1e-2, spline_order=-4.0, sample_error=1e-3):
 
 
 def test_verdict_both_ways():
-    assert error_time.judge(_frame()).verdict == "holds"
-    assert error_time.judge(_frame(analytic=1e-6)).verdict == "does not hold"
-    assert error_time.judge(_frame(spline_order=-1.0)).verdict == "does not hold"
-    slow = error_time.judge(_frame(sample_error=1e-9))
-    assert slow.verdict == "holds"
-    assert "does not get past" in slow.reason
+    good, bad = _frame(), _frame(analytic=1e-6, spline_order=-1.0)
+    assert error_time.judge(good, [good] * 4).verdict == "holds"
+    assert error_time.judge(good, [bad] * 4).verdict == "does not hold"
+    assert error_time.judge(good, [good, good, bad, bad]).verdict == "depends"
+    for half in (_frame(analytic=1e-6), _frame(spline_order=-1.0)):
+        assert error_time.converges(half).outcome == "corrected"
+    slow = _frame(sample_error=1e-9)
+    assert "does not get past" in error_time.judge(slow, [slow]).reason
+
+
+@pytest.mark.parametrize(("rival", "verdict"), [(2e-7, "holds"), (5e-8, "does not hold")])
+def test_the_fastest_both_ways(rival, verdict):
+    names = [("analytic", 1, 1e-7), ("spline, compiled", 21, rival), ("Monte Carlo", 100, 1e-5), ("surface (pesn)", 1, 1e-8)]
+    frame = pd.DataFrame([{"method": m, "size": n, "seconds": t, "mean error": 1e-3} for m, n, t in names])
+    judged = error_time.judge_fastest(frame, {(m, n): [t, t] for m, n, t in names})
+    assert (judged.verdict, judged.support) == (verdict, 2)  # pesn's own is no rival of the paper's
+    assert judged.draws[0].value == pytest.approx(rival / 1e-7)
+    assert "spline, compiled of size 21" in judged.reason
 
 
 def test_errors_do_not_depend_on_the_run(result):

@@ -3,23 +3,20 @@
 The counts are those of :mod:`pesn.paper.items.operations`.
 
 >>> parameters(quick=True)["rounds"]
-5
+8
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-import pesn
-from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.items.error_time import plain_spline
+from pesn.paper.items import colours
+from pesn.paper.items import complexity_time as timing
 from pesn.paper.items.operations import KINDS, Terms, recount, words
 from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import Setting, several, whole
-from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +31,6 @@ __all__ = [
     "PUBLISHED",
     "SETTINGS",
     "TITLE",
-    "exponents",
-    "judge",
     "parameters",
     "run",
 ]
@@ -51,7 +46,7 @@ ABOUT = (
     "are measured, and the exponent of D is fitted."
 )
 ERRATA = (1, 2, 7, 16, 21, 24)
-CLAIMS = ("linear-in-d",)
+CLAIMS = ("linear-in-d", "linear-in-n")
 
 _LINES = {
     "spline, as written": {
@@ -81,18 +76,14 @@ PUBLISHED: list[Record] = [
     for kind, terms in zip(KINDS, row, strict=True)
 ]
 
-_MONTE_CARLO, _PLAIN, _ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain NumPy", "analytic"
-_SPLINE, _SURFACE = "spline, compiled (pesn)", "surface (pesn)"
-_JUDGED = (_MONTE_CARLO, _PLAIN, _ANALYTIC)
 # A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.
 _SIZES = {
-    _MONTE_CARLO: ("monte_carlo_units", 10),
-    _PLAIN: ("plain_units", 1_000),
-    _SPLINE: ("compiled_units", 1_000),
-    _ANALYTIC: ("fast_units", 10_000),
-    _SURFACE: ("fast_units", 10_000),
+    timing.MONTE_CARLO: ("monte_carlo_units", 10),
+    timing.PLAIN: ("plain_units", 1_000),
+    timing.SPLINE: ("compiled_units", 1_000),
+    timing.ANALYTIC: ("fast_units", 10_000),
+    timing.SURFACE: ("fast_units", 10_000),
 }
-_SLACK = 0.25  # an exponent within 1 ± this is called linear: caches and a shared machine bend the line a little
 
 
 _UNITS = several(whole(1))
@@ -103,6 +94,8 @@ SETTINGS = {
     "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS),
     "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS),
     "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2)),
+    "points": Setting("Numbers of mesh points N at which both splines are timed.", several(whole(3))),
+    "meshed_units": Setting("Units D that they are timed with.", whole(1)),
 }
 
 
@@ -113,77 +106,15 @@ def parameters(quick: bool) -> Record:
     if not quick:
         sampled, splined, fast = [*sampled, 1_000, 3_000], [*splined, 30_000], [*fast, 300_000, 1_000_000]
     return {
-        "rounds": 5 if quick else 11,
+        "rounds": 8 if quick else 20,
         "monte_carlo_units": sampled,
         "plain_units": splined,
         "compiled_units": fast[:5],
         "fast_units": fast,
         "fit_to": 100_000,
+        "points": [101, 201, 401, 801] if quick else [101, 201, 401, 801, 1601],
+        "meshed_units": 300,
     }
-
-
-# ---------------------------------------------------------------- time
-
-
-_NAMES: dict[str, MomentName] = {
-    _MONTE_CARLO: "monte-carlo", _SPLINE: "spline", _ANALYTIC: "analytic", _SURFACE: "surface",
-}  # fmt: skip
-
-
-def _call(method: str, mean: Array, var: Array, seed: int) -> tuple[FloatArray, ...]:
-    if method == _PLAIN:
-        return plain_spline(mean, var)
-    return pesn.moments("tanh", mean, var, method=_NAMES[method], rng=seed if method == _MONTE_CARLO else None)[:2]
-
-
-def measure(units: dict[str, list[int]], rounds: int, seed: int) -> list[Record]:
-    """Seconds of every method at every D, round after round, all of them in turn: processor time of this thread."""
-    rng = np.random.default_rng(seed)
-    most = max(map(max, units.values()))
-    mean, var = rng.uniform(-5.0, 5.0, most), 10.0 ** rng.uniform(-2.0, 0.0, most)
-    cases = [(method, d) for method, sizes in units.items() for d in sizes]
-    # One large array, made and dropped: glibc then keeps arrays up to its size instead of asking the system for every one
-    # of them, whose page faults would bend the fastest lines.
-    large = np.empty(3_000_000)
-    del large
-    for method in units:
-        _call(method, mean[:2], var[:2], seed)  # compile, load
-    rows = []
-    for turn in range(rounds):
-        for method, d in cases:
-            repeats = 1
-            if method in (_ANALYTIC, _SURFACE, _SPLINE):  # short: repeated, after a call that fetches the memory
-                _call(method, mean[:d], var[:d], seed)
-                repeats = max(3, min(20, 20_000 // d))
-            start = time.thread_time()
-            for _ in range(repeats):
-                _call(method, mean[:d], var[:d], seed)
-            rows.append({"method": method, "units": d, "round": turn, "seconds": (time.thread_time() - start) / repeats})
-    return rows
-
-
-def exponents(frame: pd.DataFrame, fitted: dict[str, list[int]]) -> dict[str, tuple[float, float, float]]:
-    """method -> exponent p of time ∝ D^p: median, least and largest of the rounds, fitted in logarithms at the D given."""
-    result = {}
-    for method, part in frame.groupby("method", sort=False):
-        kept = part[part["units"].isin(fitted[method])]
-        slopes = [np.polyfit(np.log(t["units"]), np.log(t["seconds"]), 1)[0] for _, t in kept.groupby("round")]
-        result[method] = (float(np.median(slopes)), float(min(slopes)), float(max(slopes)))
-    return result
-
-
-def judge(fits: dict[str, tuple[float, float, float]], sizes: dict[str, list[int]]) -> Verdict:
-    """Holds where the median exponent of each of the paper's three methods is within 0.25 of 1."""
-    linear = all(abs(fits[method][0] - 1.0) <= _SLACK for method in _JUDGED)
-    parts = [
-        f"{method}: {fits[method][0]:.2f} ({fits[method][1]:.2f} to {fits[method][2]:.2f} over the rounds, D from "
-        f"{min(sizes[method]):,} "
-        f"to {max(sizes[method]):,})"
-        for method in _JUDGED
-    ]
-    reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {_SLACK:g}. {'; '.join(parts)}. "
-    reason += "No operation count has a power of D above one."
-    return Verdict(CLAIMS[0], "holds" if linear else "does not hold", reason)
 
 
 # ---------------------------------------------------------------- the item
@@ -216,14 +147,20 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     for method, (setting, start) in _SIZES.items():
         if len(set(fitted[method])) < 2:
             raise ValueError(f"{setting} must have two numbers or more from {start:,} to {end:,}, got {given[setting]}")
-    (rows,) = tasks.map(measure, [(units, given["rounds"], settings.seeds(1)[0])])
+    points = sorted(set(given["points"]))
+    if len(points) < 2:
+        raise ValueError(f"points must have two numbers or more, got {given['points']}")
+    (rows,) = tasks.map(timing.measure, [(units, points, given["meshed_units"], given["rounds"], settings.seeds(1)[0])])
     frame = pd.DataFrame(rows)
-    fits = exponents(frame, fitted)
-    middle = frame.groupby(["method", "units"], sort=False)["seconds"].median()
+    by_units, by_points = frame[frame["points"].isna()], frame[frame["points"].notna()]
+    fits = timing.slopes(by_units, "units", fitted)
+    meshed = timing.slopes(by_points, "points", dict.fromkeys((timing.PLAIN, timing.SPLINE), points))
+    middle = by_units.groupby(["method", "units"], sort=False)["seconds"].median()
+    along = by_points.groupby(["method", "points"], sort=False)["seconds"].median()
     times = pd.DataFrame(
         {
             "method": list(fits),
-            "exponent of D": [f"{p:.2f} ({low:.2f} to {high:.2f})" for p, low, high in fits.values()],
+            "exponent of D": [timing.middle(some) for some in fits.values()],
             "fitted for D": [f"{min(fitted[m]):,} to {max(fitted[m]):,}" for m in fits],
             "time a unit at the end of the fit, ns": [round(middle[m, max(fitted[m])] / max(fitted[m]) * 1e9) for m in fits],
         }
@@ -251,38 +188,45 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         "run.",
     ]
     tables = {**_counts(recounted), "Time against D": times}
-    return Result(frame, tables, {"time": _draw(middle, fits, fitted)}, [judge(fits, fitted)], notes)
+    counted = words(recounted["spline, as written"]["all"]["*/÷"])
+    verdicts = [timing.judge_units(fits, fitted), timing.judge_points(meshed, points, counted)]
+    return Result(frame, tables, {"time": _draw(middle, along, fits, meshed, fitted)}, verdicts, notes)
 
 
 def _draw(
-    middle: pd.Series[float], fits: dict[str, tuple[float, float, float]], fitted: dict[str, list[int]]
+    middle: pd.Series[float],
+    along: pd.Series[float],
+    fits: dict[str, list[float]],
+    meshed: dict[str, list[float]],
+    fitted: dict[str, list[int]],
 ) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
 
-    from pesn.plotting import COLOURS
-
-    blue, vermilion, _, purple, orange, _, grey = COLOURS
     styles = {
-        _MONTE_CARLO: (grey, "o"),
-        _PLAIN: (vermilion, "s"),
-        _SPLINE: (orange, "D"),
-        _ANALYTIC: (purple, "X"),
-        _SURFACE: (blue, "*"),
+        timing.MONTE_CARLO: (colours.MONTE_CARLO, "o"),
+        timing.PLAIN: (colours.SPLINE, "s"),
+        timing.SPLINE: (colours.OUR_SPLINE, "D"),
+        timing.ANALYTIC: (colours.ANALYTIC, "X"),
+        timing.SURFACE: (colours.OURS, "*"),
     }
-    figure = Figure(figsize=(9.0, 4.6), layout="constrained")
-    ax = figure.subplots()
+    figure = Figure(figsize=(9.0, 5.0), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for method, (colour, marker) in styles.items():
-        if method in fits:
-            part = middle[method]
-            ax.plot(part.index, part * 1e3, color=colour, marker=marker, linewidth=0.8, alpha=0.7)
-            line = part.loc[fitted[method]] * 1e3
-            ax.plot(
-                line.index, line, color=colour, marker=marker, linewidth=2.2, label=f"{method}: $D^{{{fits[method][0]:.2f}}}$"
-            )
-    ax.set(xscale="log", yscale="log", xlabel="number of units D", ylabel="time (ms)")
-    ax.grid(alpha=0.25, linewidth=0.5)
-    ax.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9, title="thick: fitted")
-    alt = "Time over the number of units, both logarithmic: flat where a call's fixed cost rules, then straight; where straight, "
-    alt += ", ".join(f"{method} grows as D to the {p:.2f}" for method, (p, _, _) in fits.items()) + "."
+        part, power = middle[method], float(np.median(fits[method]))
+        left.plot(part.index, part * 1e3, color=colour, marker=marker, linewidth=0.8, alpha=0.7)
+        line = part.loc[fitted[method]] * 1e3
+        left.plot(line.index, line, color=colour, marker=marker, linewidth=2.2, label=f"{method}: $D^{{{power:.2f}}}$")
+        if method in meshed:
+            part, power = along[method], float(np.median(meshed[method]))
+            right.plot(part.index, part * 1e3, color=colour, marker=marker, linewidth=2.2, label=f"$N^{{{power:.2f}}}$")
+    left.set(xscale="log", yscale="log", xlabel="number of units D (thick: fitted)", ylabel="time (ms)")
+    right.set(xscale="log", xlabel="points N of the mesh")
+    right.legend(frameon=False, fontsize=9)
+    for ax in (left, right):
+        ax.grid(alpha=0.25, linewidth=0.5)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    alt = "Time, both axes logarithmic. Left against the number of units: flat where a call's fixed cost rules, then straight; "
+    alt += ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items()) + ". Right against "
+    alt += "the points of the mesh: " + ", ".join(f"{m} as N to the {np.median(some):.2f}" for m, some in meshed.items()) + "."
     return figure, alt
