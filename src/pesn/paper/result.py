@@ -57,7 +57,8 @@ class Result:
 
     ``frame`` holds what was obtained, a row a number or a row a line; ``tables`` are for people: title -> frame, published and
     obtained side by side where there are published numbers (columns "published", "obtained", or pairs of them; "better" names
-    the column of the smaller error where that means something). ``figures``: name -> (figure, alt text).
+    the column of the smaller error where that means something). ``figures``: name -> (figure, alt text). ``lead``: what a
+    reader must know first, where the numbers are of another kind than the paper's.
     """
 
     frame: pd.DataFrame
@@ -65,3 +66,4 @@ class Result:
     figures: dict[str, tuple[Figure, str]]
     verdicts: list[Verdict]
     notes: list[str] = field(default_factory=list)
+    lead: str = ""

@@ -5,63 +5,80 @@ import pandas as pd
 import pytest
 
 from pesn.paper.claims import CLAIMS
-from pesn.paper.items import entropy
-from pesn.paper.items import network as cart
+from pesn.paper.items import entropy, robots
+from pesn.paper.items.plain_network import PlainNetwork
+from pesn.paper.items.washout_study import origins
 from pesn.paper.result import Settings, Tasks
 
-SMALL = cart.parameters() | {"n_units": 30, "training_runs": 1, "run_rows": 600}
-TINY = entropy.parameters(quick=True) | {"lengths": [1, 10, 40], "trials": 3, "samples": 5, "steps": 60, "network": SMALL}
+TINY = entropy.parameters(quick=True) | {
+    "n_units": 20,
+    "runs": 2,
+    "run_rows": 500,
+    "lengths": [1, 10, 40],
+    "trials": 3,
+    "samples": 5,
+    "steps": 60,
+    "draws": 2,
+    "candidates": 2,
+}
 
 
 @pytest.fixture(scope="module")
 def result():
-    return entropy.run(Settings(True, 5, TINY | {"chunk": 2}), Tasks())
+    entropy.VARIED, kept = {"bins": [32, 64]}, entropy.VARIED
+    try:
+        return entropy.run(Settings(True, 5, TINY), Tasks())
+    finally:
+        entropy.VARIED = kept
 
 
 def test_result_has_every_length_and_every_claim(result):
-    assert list(result.frame["washout"]) == [1, 10, 40]
+    assert list(result.frame["washout"]) == [1, 10, 40] * 2
     assert np.isfinite(result.frame).all(axis=None)
+    assert all(len(v.draws) == 2 for v in result.verdicts)
+    assert result.lead.startswith("Another regime")
     assert tuple(v.claim for v in result.verdicts) == entropy.CLAIMS
     assert all(entropy.NAME in CLAIMS[claim].items for claim in entropy.CLAIMS)
-    assert len(result.tables) == 3
+    assert len(result.tables) == 4
     assert all(alt.endswith(".") for _, alt in result.figures.values())
 
 
 def test_starts_are_forgotten(result):
-    f = result.frame
+    f = result.frame[result.frame["draw"] == 1]
     for name in ("spread", "distance P", "distance MC", "distance zero start", "distance learned start"):
         assert f[name].iloc[-1] < 0.1 * f[name].iloc[0], name
 
 
-def test_one_trial_by_hand():
-    network, test = cart.learn(SMALL, seed=3)
-    entropies, curves = entropy.trials(network, test, [300], [11], [10], 3, 0.5, 64, 20)
-    starts = 0.5 * np.random.default_rng(11).standard_normal((3, 30))
-    z, fed = network.observed(test, [300], 10)
+def test_one_draw_by_hand():
+    """The entropies and the spread between starts at one origin, by the textbook."""
+    p = TINY | {"trials": 1, "samples": 3, "lengths": [10], "steps": 20, "noise": 0.0}
+    entropies, curves = entropy.one_draw(p, 3)
+    forecaster, runs = robots.learn(robots.CART_POLE, p, 3)
+    plain, run = PlainNetwork(forecaster), runs[len(runs) - 1]
+    z, origin = np.hstack(forecaster.scaled(run.states, run.inputs)), origins(1, 40, 1, len(run.states))[0]
+    starts = 0.5 * np.random.default_rng([3, 1]).standard_normal((1, 3, 20))[0]
 
     def bits(h0):
-        values = np.clip(network.drive(h0, z, fed), -1, 1)
+        values = np.clip(plain.drive(h0, z[origin - 10 : origin]), -1, 1)
         share = np.histogram(values, 64, (-1, 1))[0] / values.size
         return -sum(p * np.log2(p) for p in share if p > 0)
 
-    assert entropies[0, 0, 2] == pytest.approx(bits(np.zeros((1, 30))))
-    assert entropies[0, 0, 1] == pytest.approx(np.mean([bits(h[None]) for h in starts]))
-    # after 20 steps: the spread between the starts, by the textbook
-    z, fed = network.observed(test, [300], 20)
-    last = np.array([network.drive(h[None], z, fed)[-1, 0] for h in starts])
-    long_run_std = np.sqrt(np.square(network.forecaster.esn_.start_.stationary()[1]).sum(axis=0).mean())
-    assert curves[0, 4, 19] * long_run_std == pytest.approx(np.sqrt(last.var(axis=0, ddof=1).mean()))
-    z, fed = network.observed(test, [300], 40)
-    truth = network.drive(np.zeros((1, 30)), z, fed)[-1, 0]
-    assert curves[0, 1, 19] * long_run_std == pytest.approx(np.mean([np.sqrt(np.square(h - truth).mean()) for h in last]))
+    assert entropies[0, 0, 2] == pytest.approx(bits(np.zeros(20)))
+    assert entropies[0, 0, 1] == pytest.approx(np.mean([bits(h) for h in starts]))
+    last = np.array([plain.drive(h, z[origin - 20 : origin])[-1] for h in starts])
+    truth = plain.drive(np.zeros(20), z[origin - 40 : origin])[-1]
+    scale = np.sqrt(plain.drive(np.zeros(20), z)[20:].var(axis=0).mean())
+    assert curves[0, 4, 19] * scale == pytest.approx(np.sqrt(last.var(axis=0, ddof=1).mean()))
+    assert curves[0, 1, 19] * scale == pytest.approx(np.mean([np.sqrt(np.square(h - truth).mean()) for h in last]))
 
 
-def test_numbers_do_not_depend_on_who_runs_the_units(result):
+def test_numbers_do_not_depend_on_who_runs_the_units(result, monkeypatch):
     class Backwards(Tasks):
         def map(self, function, arguments):
             return [function(*a) for a in reversed(list(arguments))][::-1]
 
-    assert entropy.run(Settings(True, 5, TINY | {"chunk": 2}), Backwards()).frame.equals(result.frame)
+    monkeypatch.setattr(entropy, "VARIED", {"bins": [32, 64]})
+    assert entropy.run(Settings(True, 5, TINY), Backwards()).frame.equals(result.frame)
 
 
 def test_values_beyond_the_range_count_in_the_end_bins():
@@ -88,15 +105,21 @@ def made_up(P, MC):
     return pd.DataFrame({"washout": lengths, "P mean": P, "MC mean": MC, "zero start mean": P, "spread": spread})
 
 
+@pytest.mark.parametrize(
+    ("P", "outcome"), [([4.0, 5.0, 5.0], "holds"), ([4.0, 5.0, 5.3], "corrected"), ([4.0, 5.3, 5.3], "does not hold")]
+)
+def test_entropy_of_one_draw(P, outcome):
+    assert entropy.lower_of(made_up(P, [4.5, 5.1, 5.2])).outcome == outcome
+
+
 def test_entropy_verdict():
-    lower = entropy._judge_entropy(made_up([4.0, 5.0], [4.5, 5.1]))
-    assert lower.verdict == "holds"
-    assert "2 of 2" in lower.reason
-    assert "rises from 4.00 to 5.00" in lower.reason
+    lower = entropy._judge_entropy([made_up([4.0, 5.0], [4.5, 5.1])] * 4)
+    assert (lower.verdict, lower.support) == ("holds", 4)
+    assert "at 2 of 2" in lower.reason
+    assert "rises in every draw, by 1.00 bits" in lower.reason
     assert "paper prints 4.94 to 5.89" in lower.reason
-    once = entropy._judge_entropy(made_up([5.0, 4.0], [4.5, 5.1]))
+    once = entropy._judge_entropy([made_up([5.0, 4.0], [4.5, 5.1])])
     assert once.verdict == "does not hold"
-    assert "1 of 2" in once.reason
     assert "rises" not in once.reason
 
 
@@ -107,22 +130,22 @@ def falling(**steps):
 
 
 @pytest.mark.parametrize(
-    ("P", "MC", "zero", "verdict"),
+    ("P", "MC", "zero", "outcome"),
     [
         (10, 20, 20, "holds"),
         (10, 20, 10, "corrected"),
-        (11, 20, 10, "corrected"),
+        (10, 20, 12, "corrected"),  # two steps are no gain
         (20, 20, 25, "does not hold"),
         (25, 20, 10, "does not hold"),
     ],
 )
-def test_echo_state_verdict(P, MC, zero, verdict):
-    found = entropy._judge_echo_state(falling(P=P, MC=MC, zero_start=zero, learned_start=5))
-    assert found.verdict == verdict
+def test_echo_state_verdict(P, MC, zero, outcome):
+    found = entropy._judge_echo_state([falling(P=P, MC=MC, zero_start=zero, learned_start=5)] * 3)
+    assert (found.verdict, found.support) == (outcome, 3)
     assert f"random start {MC}, PESN {P}, plain network from 0 {zero}" in found.reason
 
 
 def test_a_start_that_is_never_forgotten_is_said():
-    found = entropy._judge_echo_state(falling(P=40, MC=40, zero_start=40, learned_start=40))
+    found = entropy._judge_echo_state([falling(P=40, MC=40, zero_start=40, learned_start=40)])
     assert found.verdict == "does not hold"
     assert "more than 30" in found.reason

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pesn.paper.items.network import LABELS, STATES
+from pesn._support.types import Array
+from pesn.paper.items.washout_study import STATES
+from pesn.paper.items.washout_tables import LABELS, published
 from pesn.paper.result import Record
 from pesn.plotting import COLOURS
 
@@ -13,26 +15,37 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["ERRORS_ALT", "RATIOS_ALT", "errors", "ratios"]
+__all__ = ["ERRORS_ALT", "OWN_PLACE_ALT", "RATIOS_ALT", "SENSITIVITY_ALT", "errors", "own_place", "ratios"]
 
 _STYLE = {
     "MC": {"color": COLOURS[1], "marker": "s", "markersize": 5, "linewidth": 1.5},
     "P": {"color": COLOURS[0], "marker": "o", "markersize": 10, "markerfacecolor": "none", "linewidth": 2.5},
     "zero start": {"color": "black", "marker": ".", "markersize": 6, "linewidth": 1.0, "linestyle": "--"},
     "mean of forecasts": {"color": COLOURS[3], "marker": "x", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
-    "MC with noise": {"color": COLOURS[4], "marker": "v", "markersize": 5, "linewidth": 1.0},
+    "MC without noise": {"color": COLOURS[4], "marker": "v", "markersize": 5, "linewidth": 1.0},
+    "P, weights updated inside": {"color": COLOURS[5], "marker": "^", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
+    "Algorithm 3 to the letter": {"color": COLOURS[6], "marker": "*", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
     "filtered start": {"color": COLOURS[2], "marker": "D", "markersize": 5, "linewidth": 1.5},
 }
 _NAMES = {
-    "P": "PESN, N(0, 0.5² I)",
-    "MC": "Monte Carlo ESN: mean error of random starts",
+    "P": "PESN from a Gaussian",
+    "MC": "Monte Carlo ESN: random starts, noise M_e",
     "zero start": "ESN from 0",
-    "MC with noise": "Monte Carlo ESN with noise at every step",
+    "MC without noise": "Monte Carlo ESN: random starts alone",
+    "P, weights updated inside": "PESN, weights updated inside (sees the future)",
 }
 ERRORS_ALT = (
-    "Four panels, one a state, with the mean absolute error of a 10-step forecast against the washout length on "
-    "logarithmic axes, for the PESN, the Monte Carlo ESN without and with noise, the ESN from 0, the mean of the random "
-    "networks' forecasts and the filtered start."
+    "Four panels, one a state, with the mean absolute error of a 10-step forecast against the washout length on logarithmic "
+    "axes, for the PESN, the Monte Carlo ESN with and without noise, the ESN from 0, the mean of the random networks' "
+    "forecasts, Algorithm 3, and the filtered start."
+)
+OWN_PLACE_ALT = (
+    "Four panels, one a state, with the PESN's mean error against the washout length: published, from the same origins for "
+    "every length, from each length's own place on one run, and that of the closest candidate of the search."
+)
+SENSITIVITY_ALT = (
+    "Small panels, a column for each setting that the paper does not print: P's error as a share of the published one, P's "
+    "error by MC's, and what updating inside the forecast makes of P's error; the value in use is shaded."
 )
 RATIOS_ALT = (
     "Four panels, one a state, with the PESN's error divided by that of the Monte Carlo ESN, published, obtained and with "
@@ -71,6 +84,8 @@ def errors(frame: pd.DataFrame) -> Figure:
     for state, ax in axes.items():
         for method, style in _STYLE.items():
             part = frame[(frame["state"] == state) & (frame["method"] == method)]
+            if part.empty:
+                continue
             ax.plot(part["washout"], part["mean"], label=_NAMES.get(method, method), **style)
         ax.set_yscale("log")
         ax.set_ylabel(f"mean |error| of {LABELS[state]}")
@@ -91,7 +106,24 @@ def ratios(frame: pd.DataFrame, ours: Mapping[tuple[str, int], float], theirs: M
         ax.plot(lengths, ratio, color=COLOURS[0], marker="o", label="PESN / Monte Carlo ESN, obtained")
         ratio = by_method["P"] / by_method["zero start"]
         ax.plot(lengths, ratio, color="black", marker=".", linestyle=":", label="PESN / ESN from 0, obtained")
-        ratio = by_method["P"] / by_method["MC with noise"]
-        ax.plot(lengths, ratio, color=COLOURS[2], marker="v", linestyle="-.", label="PESN / MC with noise, obtained")
+        ratio = by_method["P"] / by_method["MC without noise"]
+        ax.plot(lengths, ratio, color=COLOURS[2], marker="v", linestyle="-.", label="PESN / MC without noise, obtained")
         ax.set_ylabel("ratio of mean errors")
+    return _finish(figure, axes, lengths)
+
+
+def own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> Figure:
+    """Published mean errors of P beside those of one draw, by both readings, and of the closest candidate."""
+    figure, axes = _panels()
+    printed = published("mean", "P")
+    known = [k for k in lengths if (STATES[0], k) in printed]
+    for s, (state, ax) in enumerate(axes.items()):
+        part = frame[(frame["state"] == state) & (frame["method"] == "P")]
+        values = [printed[state, k] for k in known]
+        ax.plot(known, values, color="black", marker="^", linestyle="--", label="published")
+        ax.plot(part["washout"], part["mean"], color=COLOURS[0], marker="o", label="same origins for every length")
+        ax.plot(lengths, place[:, 0, s], color=COLOURS[1], marker="s", linestyle="-.", label="each length from its own place")
+        ax.plot(lengths, match[:, 0, s], color=COLOURS[2], marker="D", linestyle=":", label="closest candidate, own place")
+        ax.set_yscale("log")
+        ax.set_ylabel(f"P's mean |error| of {LABELS[state]}")
     return _finish(figure, axes, lengths)

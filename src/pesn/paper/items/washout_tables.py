@@ -1,4 +1,4 @@
-"""The washout table: what the paper prints, what a run obtains, and what both say about the claims.
+"""The washout table: what the paper prints, and what a run obtains, side by side.
 
 >>> win_count([0.1, 0.2, 0.3], [0.2, 0.20001, 0.2])  # wins, ties, losses
 (1, 1, 1)
@@ -6,28 +6,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
-from pesn.paper.items.network import LABELS, STATES
-from pesn.paper.result import Record
-from pesn.paper.verdict import Verdict
+from pesn.paper.items.washout_study import LENGTHS, METHODS, STATES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["METHODS", "PUBLISHED", "as_frame", "cells", "counts", "judge", "notes", "published", "tables", "win_count"]
+__all__ = [
+    "LABELS", "PUBLISHED", "TIE", "as_frame", "cells", "counts", "distance", "own_place_table", "published", "tables",
+    "win_count",
+]  # fmt: skip
 
-Kind = Literal["holds", "does not hold", "corrected"]
-
+LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 STATISTICS = ("mean", "min", "max")
-METHODS = ("P", "MC", "zero start", "mean of forecasts", "filtered start", "MC with noise")
 TIE = 1e-4  # errors that agree to the four digits of the paper's table are equal: beyond, the start is forgotten
-SMALL = 0.05  # a loss is small up to here, as a share of the other's error: the paper's largest is 2 %
 
 # The paper's washout table: for each length P and MC of the mean, of the min, of the max.
 PUBLISHED: dict[str, dict[int, tuple[float, ...]]] = {
@@ -74,25 +72,27 @@ PUBLISHED: dict[str, dict[int, tuple[float, ...]]] = {
 }
 
 
-def as_frame(errors: Array, lengths: Sequence[int]) -> pd.DataFrame:
-    """A row for each state, washout length and method; mean, min and max over the trials.
+def as_frame(errors: Mapping[tuple[str, int], Array], lengths: Sequence[int]) -> pd.DataFrame:
+    """A row for each target, draw, state, washout length and method: mean, min and max over the trials.
 
-    ``best_start`` and ``worst_start``, for MC alone: the smallest and the largest error of a trial's random starts, on average.
+    ``errors``: by target and draw (methods, trials, lengths, 4); what was not computed is NaN, and left out.
     """
     import pandas as pd
 
     rows = []
-    for s, state in enumerate(STATES):
-        for i, length in enumerate(lengths):
-            for m, method in enumerate(METHODS):
-                e = errors[m, :, i, s]
-                ends = (errors[j, :, i, s].mean() if method == "MC" else np.nan for j in (-2, -1))
-                rows.append((state, length, method, e.mean(), e.min(), e.max(), *ends))
-    return pd.DataFrame(rows, columns=["state", "washout", "method", *STATISTICS, "best_start", "worst_start"])
+    for (target, draw), found in errors.items():
+        for s, state in enumerate(STATES):
+            for i, length in enumerate(lengths):
+                for m, method in enumerate(METHODS):
+                    e = found[m, :, i, s]
+                    e = e[~np.isnan(e)]
+                    if len(e):
+                        rows.append((target, draw, state, length, method, e.mean(), e.min(), e.max()))
+    return pd.DataFrame(rows, columns=["target", "draw", "state", "washout", "method", *STATISTICS])
 
 
 def cells(frame: pd.DataFrame, method: str, statistic: str = "mean") -> Array:
-    """One number for each state and washout length, in the frame's order."""
+    """One number for each state and washout length of one draw, in the frame's order."""
     return np.asarray(frame.loc[frame["method"] == method, statistic], float)
 
 
@@ -109,94 +109,81 @@ def published(statistic: str, which: str) -> dict[tuple[str, int], float]:
     return {(state, length): row[column] for state, by_length in PUBLISHED.items() for length, row in by_length.items()}
 
 
-def judge(frame: pd.DataFrame, others: Sequence[pd.DataFrame] = ()) -> list[Verdict]:
-    """Both claims, by the mean errors of this run; ``others`` are frames of other networks, which are quoted."""
-    P, MC, zero, ensemble, filtered, noisy = (cells(frame, method) for method in METHODS)
-    lengths = frame.loc[frame["method"] == "P", "washout"].to_numpy()
-    n, (wins, ties, losses) = len(P), win_count(P, MC)
-    printed = win_count(list(published("mean", "P").values()), list(published("mean", "MC").values()), 0.0)
-    against, with_noise = win_count(P, zero), win_count(P, noisy)
-    counted = (
-        f"Where the Monte Carlo ESN has a random start and noise at every step, as its printed equation has it, the PESN errs "
-        f"less in {with_noise[0]} of {n} cells (4 states, {n // len(STATES)} washout lengths) and more in {with_noise[2]}; the "
-        f"paper prints {printed[0]} wins, {printed[1]} ties and {printed[2]} losses of 32. Where the start alone is random, it "
-        f"wins in {wins}, ties, to four digits, in {ties}, and loses in {losses}."
-    )
-    if others:
-        more = [str(win_count(cells(other, "P"), cells(other, "MC"))[0]) for other in others]
-        counted += f" With {len(more)} other networks it then wins in {', '.join(more)}."
-    felt = lengths[np.abs(P / MC - 1.0) > TIE]
-    if ties and len(felt):
-        counted += f" After {felt.max()} rows the start is forgotten, whatever it was."
-    apart = float(np.max(np.abs(P / zero - 1.0)))
-    unfair = (
-        "But only the baseline is given noise. Against a plain network started at 0 the PESN wins in "
-        f"{against[0]}, ties in {against[1]} and loses in {against[2]} cells, never further than {apart:.1%} from it"
-        f"{': the gain is that of a start without noise, not of the PESN' if 2 * against[0] <= n else ''}. The mean of the "
-        f"random networks' forecasts errs {_by_length(ensemble / P, lengths)} as much as the PESN (median of the states), our "
-        f"filtered start from the same rows {_by_length(filtered / P, lengths)}."
-    )
-    # as printed, then fairly: what is won only against noise is not the PESN's
-    kind: Kind = "does not hold" if 2 * with_noise[0] <= n else "holds" if 2 * against[0] > n else "corrected"
-    worst = float((P / MC - 1.0).max())
-    if losses:
-        size = "small" if worst <= SMALL else "not small"
-        reason = f"The PESN loses in {losses} of {n} cells, by at most {worst:.2%} of the Monte Carlo ESN's error: {size}."
-    else:
-        reason = f"The PESN loses in none of the {n} cells ({ties} are ties to four digits)."
-    ours, theirs = (np.array(list(published("mean", which).values())) for which in ("P", "MC"))
-    reason += (
-        f" In the paper it loses in {printed[2]}, by at most {(ours / theirs - 1.0).max():.1%}. Margins are small on both "
-        f"sides once the start is forgotten: the Monte Carlo ESN errs {_by_length(MC / P, lengths)} as much as the PESN."
-    )
-    return [
-        Verdict("washout-wins", kind, f"{counted} {unfair}"),
-        Verdict("washout-small-losses", "holds" if worst <= SMALL else "does not hold", reason),
-    ]
+def distance(P: Array, MC: Array) -> float:
+    """How far mean errors (8 lengths, 4 states) are from the published ones: root mean square of log₁₀ of their ratios.
+
+    1 is a factor of ten.
+    """
+    apart = []
+    for which, found in (("P", P), ("MC", MC)):
+        printed = published("mean", which)
+        apart.append(np.log10(found / [[printed[state, k] for state in STATES] for k in LENGTHS]))
+    return float(np.sqrt(np.mean(np.square(apart))))
 
 
-def _by_length(ratio: Array, lengths: Array) -> str:
-    """The ratio after the shortest and after the longest washout, as the median of the states."""
-    said = [f"{np.median(ratio[lengths == k]):.2f} times (washout {k})" for k in (lengths.min(), lengths.max())]
-    return " and ".join(said)
-
-
-def counts(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """How often P wins, ties and loses against the others, a row for each network; the first is that of the tables."""
-    import pandas as pd
-
-    rows = []
-    for i, frame in enumerate(frames):
-        row: Record = {"network": i + 1}
-        for method in ("MC", "MC with noise", "zero start", "mean of forecasts"):
-            row[f"P against {method}"] = " / ".join(map(str, win_count(cells(frame, "P"), cells(frame, method))))
-        rows.append(row)
-    return pd.DataFrame(rows)
+# ---------------------------------------------------------------- for people
 
 
 def tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """For each state the means, published and obtained; then the smallest and largest errors."""
+    """For each state the mean errors of the first draw, published and obtained, levels first and changes beside."""
     shown = {}
+    first = frame[frame["draw"] == 1]
     for state in STATES:
-        part = frame[frame["state"] == state]
+        part = first[(first["state"] == state) & (first["target"] == "level")]
         table = _side_by_side(part, state, "mean")
         others = part.pivot(index="washout", columns="method", values="mean")
         for method in METHODS[2:]:
-            table[method] = others[method].to_numpy()
+            if method in others:
+                table[method] = others[method].to_numpy()
+        changes = first[(first["state"] == state) & (first["target"] == "change") & (first["method"] == "P")]
+        if len(changes):
+            table["P, changes learned"] = changes["mean"].to_numpy()
         table["better"] = [_better(a, b, "obtained", TIE) for a, b in zip(others["P"], others["MC"], strict=True)]
         pairs = zip(table["P published"], table["MC published"], strict=True)
         table["better published"] = [_better(a, b, "published", 0.0) for a, b in pairs]
-        table["best of all"] = others[list(METHODS)].idxmin(axis=1).to_numpy()
-        shown[f"{state.capitalize()}, {LABELS[state]}: mean absolute error over 10 steps"] = table
+        shown[f"{state.capitalize()}, {LABELS[state]}: mean absolute error over the steps, first draw"] = table
     for state in STATES:
-        part = frame[frame["state"] == state]
+        part = first[(first["state"] == state) & (first["target"] == "level")]
         least, most = (_side_by_side(part, state, statistic) for statistic in ("min", "max"))
         names = {name: f"{name.split()[0]} {{}} {name.split()[1]}" for name in least.columns[1:]}
         both = least.rename(columns={name: new.format("min") for name, new in names.items()})
         for name, new in names.items():
             both[new.format("max")] = most[name].to_numpy()
-        shown[f"{state.capitalize()}, {LABELS[state]}: smallest and largest error of a trial"] = both
+        shown[f"{state.capitalize()}, {LABELS[state]}: smallest and largest error of a trial, first draw"] = both
     return shown
+
+
+def counts(frame: pd.DataFrame) -> pd.DataFrame:
+    """How often P wins, ties and loses against the others, a row for each draw, levels learned and changes."""
+    import pandas as pd
+
+    rows = []
+    for (target, draw), part in frame.groupby(["target", "draw"], sort=False):
+        row: dict[str, object] = {"learned": f"{target}s", "draw": draw}
+        for method in ("MC", "MC without noise", "zero start", "mean of forecasts"):
+            row[f"P against {method}"] = " / ".join(map(str, win_count(cells(part, "P"), cells(part, method))))
+        rows.append(row)
+    return pd.DataFrame(rows).sort_values(["draw", "learned"], ascending=[True, False], ignore_index=True)
+
+
+def own_place_table(place: Array, fair: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
+    """Each length from its own place on one run (lengths, 4, 4) beside the fair table of the same draw, and what is printed."""
+    import pandas as pd
+
+    rows = []
+    means = {method: fair[fair["method"] == method].set_index(["state", "washout"])["mean"] for method in ("P", "MC")}
+    for s, state in enumerate(STATES):
+        for i, k in enumerate(lengths):
+            row: dict[str, object] = {"state": state, "washout": k}
+            for m, which in enumerate(("P", "MC")):
+                row[f"{which} published"] = published("mean", which).get((state, k), np.nan)
+                row[f"{which} own place"] = place[i, m, s]
+                row[f"{which} same origins"] = means[which][state, k]
+            for m, statistic in ((2, "min"), (3, "max")):
+                row[f"MC {statistic} published"] = published(statistic, "MC").get((state, k), np.nan)
+                row[f"MC {statistic} own place"] = place[i, m, s]
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _better(p: float, mc: float, which: str, tie: float) -> str:
@@ -215,35 +202,3 @@ def _side_by_side(part: pd.DataFrame, state: str, statistic: str) -> pd.DataFram
         table[f"{method} published"] = [printed.get((state, int(k)), np.nan) for k in wide.index]
         table[f"{method} obtained"] = wide[method].to_numpy()
     return table
-
-
-def notes(frame: pd.DataFrame, p: Record) -> list[str]:
-    """How to read the tables; ``p`` are the item's parameters."""
-    best, worst = (cells(frame, "MC", name) for name in ("best_start", "worst_start"))
-    P = cells(frame, "P")
-    inside = int(((best <= P) & (worst >= P)).sum())
-    said = [
-        "P is the PESN with independent units, as in the paper. MC is the mean over the random starts of the error, not "
-        "the error of their mean forecast; the column 'mean of forecasts' is that.",
-        "The comparison in the paper is unfair: the baseline alone carries the noise of a random start, the PESN starts at that "
-        "noise's mean. The mean of absolute errors is never below the absolute error of the mean, whatever the network. The zero "
-        "start and the mean of the forecasts are the fair baselines.",
-        f"'MC with noise' is no number of the paper: random starts and noise of deviation M_e = {p['noise']:g} on every "
-        "unit at every step, which the forecast of the PESN does not have. The paper prints no M_e; its Monte Carlo errors "
-        "still vary from min to max after 200 rows, when random starts alone are forgotten here, so some noise of its "
-        "baseline seems to have stayed.",
-        "The filtered start corrects the units by every row it sees, so it can stay ahead after any washout; the other "
-        "starts are driven by the same rows and never corrected.",
-        "All share one network, one readout and one set of rows; only the start differs (and the noise, where it is "
-        "named). Every washout length forecasts from the same origins. In the paper the origin seems to move with the "
-        "washout length, which would explain why its errors grow and fall with it.",
-        f"Min and max are over the {p['trials']} trials, each with its own origin and its own {p['samples']} starts. The "
-        "paper's P hardly varies from min to max, so its trials seem to share one origin: do not compare those columns "
-        "across. For the Monte Carlo ESN the frame also has the best and the worst start of a trial; the PESN lies between "
-        f"them in {inside} of {len(P)} cells.",
-        "The paper's washout loop (Algorithm 2) computes E[tanh] from the mean alone; it needs the variance too, and has "
-        "it here.",
-    ]
-    if p["trials"] < 50:
-        said.append(f"This run has {p['trials']} trials, not the paper's 50: its counts of wins are rough.")
-    return said

@@ -61,6 +61,7 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
             "title": item.TITLE,
             "place": item.PLACE,
             "about": item.ABOUT,
+            "lead": result.lead,
             "quick": settings.quick,
             "seed": settings.seed,
             "parameters": flat(settings.parameters),
