@@ -42,7 +42,7 @@ def test_item_gives_what_it_promises(result):
     published = result.tables["Published and obtained (the paper's diagonal network)"]
     assert published["obtained"][0] == "460"  # one run of 300 and 160 of the next
     grid, _ = result.figures["multi-step"]
-    assert [ax.get_ylabel() for ax in grid.axes][3:6] == ["vx (m/s)", "vy (m/s)", "vz (m/s)"]
+    assert [ax.get_ylabel() for ax in grid.axes][3:9] == ["Δ (% of σ)"] * 3 + ["vx (m/s)", "vy (m/s)", "vz (m/s)"]
     titles = [ax.get_title() for ax in result.figures["updating"][0].axes[:3]]
     assert titles == ["weights never updated", "weights updated up to the origin (fair)", "as in the paper: sees the future"]
 

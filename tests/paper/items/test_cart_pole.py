@@ -185,3 +185,25 @@ def test_multi_step(steps, ratio, verdict):
     assert given.verdict == verdict
     assert verdicts.steps_text(steps, 20) in given.reason
     assert "not in 20 steps" in given.reason
+
+
+def test_zoomed_panels_are_close_ups_in_both_directions(result):
+    whole, close = (result.figures[name][0].axes[0] for name in ("multi-step", "multi-step-zoomed"))
+    for of in ("get_xlim", "get_ylim"):
+        (low, high), (a, b) = getattr(whole, of)(), getattr(close, of)()
+        assert b - a < high - low
+
+
+def test_one_colour_for_one_method(result):
+    colours = {}
+    for figure, _ in result.figures.values():
+        for ax in figure.axes:
+            for line, name in zip(*ax.get_legend_handles_labels(), strict=True):
+                style = line.get_color(), str(line.get_linestyle())
+                assert colours.setdefault(name.split(":")[0], style) == style
+    assert {name: colour for name, (colour, _) in colours.items()} == {
+        "Monte Carlo": "#0072b2",
+        "PESN (diagonal)": "#d55e00",
+        "full covariance (ours)": "#009e73",
+        "truth": "#000000",
+    }

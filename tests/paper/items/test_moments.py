@@ -107,8 +107,8 @@ def test_the_engine_does_not_matter(result):
 def test_pictures_have_axes_and_words(result):
     assert set(result.figures) == {"values", "errors"}
     for figure, alt in result.figures.values():
-        assert len(figure.axes) == 4
+        assert len(figure.axes) in (4, 8)
         assert all(ax.get_ylabel() for ax in figure.axes[::2])
-        assert all(ax.get_xlabel() for ax in figure.axes[2:])
+        assert all(ax.get_xlabel() for ax in figure.axes[-2:])
         assert alt.endswith(".")
         figure.canvas.draw()

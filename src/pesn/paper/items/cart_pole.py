@@ -66,7 +66,7 @@ def parameters(quick: bool) -> Record:
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Simulate, train, predict, compare."""
     from pesn.paper.items import prediction_study as studies
-    from pesn.paper.items.prediction_figures import draw_states
+    from pesn.paper.items.prediction_figures import draw_around
     from pesn.systems import cart_pole
 
     p = settings.parameters
@@ -76,11 +76,11 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     around = "2σ bands of both networks and of Monte Carlo around the mean of the samples."
     own = {
         "single-step-changes": (
-            draw_states(found.robot, [found.single["never"]], CHANGES, UNITS[2:], 2, dt, steps, len(NAMES), apart=True),
+            draw_around(found.robot, [found.single["never"]], CHANGES, UNITS[2:], 2, dt, steps, len(NAMES)),
             f"The network's own outputs in single steps, the changes of the velocities: {around}",
         ),
         "uncertain-units": (
-            draw_states(found.robot, found.multi["units"], NAMES, UNITS, 2, dt, steps, apart=True),
+            draw_around(found.robot, found.multi["units"], NAMES, UNITS, 2, dt, steps),
             f"{steps} steps from units that are not known exactly: {around}",
         ),
     }

@@ -16,14 +16,13 @@ import numpy.typing as npt
 from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
-from pesn.paper.items import closest, robots, sensitivity
+from pesn.paper.items import closest, colours, robots, sensitivity
 from pesn.paper.items.plain_network import PlainNetwork
 from pesn.paper.items.washout_study import origins
 from pesn.paper.items.washout_verdicts import span
 from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import Setting, number, several, whole
 from pesn.paper.verdict import Draw, Verdict, over_draws
-from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -429,9 +428,10 @@ def _notes(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> list[str]
 # ---------------------------------------------------------------- picture
 
 _ALT = (
-    "Left, entropy in bits against the washout length, published and obtained, for the PESN, the Monte Carlo ESN and an ESN "
-    "started at 0; right, on a logarithmic axis, the distance of the units from those of a network driven for long against the "
-    "steps since the start, for the same starts and a learned one, falling in parallel."
+    "Left, entropy in bits against the washout length, published and obtained, for the PESN, the Monte Carlo ESN and an "
+    "ESN started at 0; right, on a logarithmic axis, the distance of the units from those of a network driven for long "
+    "against the steps since the start, for the same starts and a learned one, falling in parallel; below, as those of the "
+    "PESN and of the ESN from 0 lie on each other, their ratio."
 )
 _SENSITIVITY_ALT = (
     "Small panels, a column for each setting that the paper does not print: how far the PESN's entropy is below that of random "
@@ -445,12 +445,13 @@ def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 4.6), layout="constrained")
+    figure = Figure(figsize=(9.0, 5.6), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-    blue, orange, green = COLOURS[:3]
+    axes = figure.subplot_mosaic([["left", "right"], ["left", "right"], ["left", "below"]])
+    left, right, below = axes["left"], axes["right"], axes["below"]
+    below.sharex(right)
     printed = [k for k in frame["washout"] if k in PUBLISHED]
-    for m, (method, colour) in enumerate((("P", blue), ("MC", orange))):
+    for m, (method, colour) in enumerate((("P", colours.SPLINE), ("MC", colours.MONTE_CARLO))):
         name = {"P": "PESN", "MC": "Monte Carlo ESN"}[method]
         left.plot(
             printed, [PUBLISHED[k][m] for k in printed], color=colour, linestyle="--", marker="^", label=f"{name}, published"
@@ -461,22 +462,29 @@ def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> Figure:
     left.set_xticks(list(frame["washout"]), [str(k) if k not in (30, 40) else "" for k in frame["washout"]])
     left.set_xticks([], minor=True)
     left.set(xlabel="washout length (rows of 0.02 s)", ylabel="entropy of the units (bits)")
-    lines = {
-        "MC": ("random start (mean)", orange, "-", 1.5),
-        "P": ("PESN's mean", blue, "-", 2.5),
-        "zero start": ("ESN from 0", "black", "--", 1.0),
-        "learned start": ("learned start", green, "-", 1.5),
-        "spread": ("spread across random starts", COLOURS[6], "-", 1.0),
-        "PESN's own deviation": ("deviation that the PESN claims", COLOURS[5], "-.", 1.2),
+    red, blue = colours.SPLINE, colours.MONTE_CARLO
+    lines: Record = {
+        "MC": ("random start (mean)", blue, "-", 1.8),
+        "P": ("PESN's mean", red, colours.DASHES[red], 2.2),
+        "zero start": ("ESN from 0", colours.TRUTH, (0, (2, 2)), 1.2),
+        "learned start": ("learned start", colours.OURS, colours.DASHES[colours.OURS], 1.5),
+        "spread": ("spread across random starts", blue, ":", 1.4),
+        "PESN's own deviation": ("deviation that the PESN claims", red, ":", 1.4),
     }
+    known = distances["zero start"] > 1e-8
     for name, (label, colour, style, width) in lines.items():
-        known = distances[distances[name].notna()]
-        marker = "." if len(known) < len(distances) else ""
-        right.semilogy(known["step"], known[name], color=colour, linestyle=style, linewidth=width, marker=marker, label=label)
+        shown = distances[distances[name].notna()]
+        marker = "." if len(shown) < len(distances) else ""
+        right.semilogy(shown["step"], shown[name], color=colour, linestyle=style, linewidth=width, marker=marker, label=label)
+        if name in METHODS:  # these lie on each other above
+            ratio = (distances[name] / distances["zero start"])[known & distances[name].notna()]
+            below.plot(distances["step"][ratio.index], ratio, color=colour, linestyle=style, linewidth=width)
+    below.set(xlabel="steps since the start (0.02 s)", ylabel="÷ ESN from 0's")
     right.axhline(FORGOTTEN, color="#666666", linewidth=0.8, linestyle=":")
     right.text(len(distances), FORGOTTEN * 1.2, f"forgotten: {FORGOTTEN:.0%}", ha="right", fontsize=8)
-    right.set(xlabel="steps since the start (0.02 s)", ylabel="distance, of the units' deviation", ylim=(1e-8, 3.0))
+    right.set(ylabel="distance, of the units' deviation", ylim=(1e-8, 3.0))
     for ax in (left, right):
         ax.legend(frameon=False, fontsize=8)
+    for ax in (left, right, below):
         ax.spines[["top", "right"]].set_visible(False)
     return figure

@@ -15,11 +15,11 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
+from pesn.paper.items import colours
 from pesn.paper.items.moments_grid import midpoints
 from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, several, whole
 from pesn.paper.verdict import Verdict
-from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -333,8 +333,8 @@ def _draw(frame: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(9.0, 6.4), layout="constrained")
     axes = figure.subplots(2, 2)
     series = {
-        "bound, paper": ("bound, C = 1/16 (paper)", COLOURS[1], "--"),
-        "bound, sharp": ("bound, C = 5/384", COLOURS[3], "-."),
+        "bound, paper": ("bound, C = 1/16 (paper)", "0.25", "--"),
+        "bound, sharp": ("bound, C = 5/384", "0.55", "-."),
     }
     largest = _by_points(frame)
     n = 101 if (frame["points"] == 101).any() else int(frame["points"].iloc[0])
@@ -344,12 +344,17 @@ def _draw(frame: pd.DataFrame) -> Figure:
             axes[i, 0].loglog(
                 largest["points"], largest[f"{of} {key}"], style, marker="o", markersize=4, color=colour, label=name
             )
-        axes[i, 0].loglog(largest["points"], largest[f"{of} error"], "-o", markersize=4, color=COLOURS[0], label="true error")
+        axes[i, 0].loglog(
+            largest["points"], largest[f"{of} error"], "-o", markersize=4, color=colours.SPLINE, label="error of the spline"
+        )
         axes[i, 0].set(ylabel=f"{label}: largest error, bound")
-        for colour, (var, part) in zip((COLOURS[0], COLOURS[2], COLOURS[5], COLOURS[4]), shown.groupby("variance"), strict=False):
+        variances = shown.groupby("variance")
+        for k, (var, part) in enumerate(variances):  # one method, one colour: the darker, the larger the variance
             axes[i, 1].semilogy(
-                part["mean"], np.maximum(part[f"{of} error"], 1e-16), color=colour, label=f"error, variance {var:g}"
-            )
+                part["mean"], np.maximum(part[f"{of} error"], 1e-16), color=colours.SPLINE,
+                alpha=0.35 + 0.65 * (k + 1) / len(variances),
+                linestyle=("-", "--", "-.", ":")[k % 4], label=f"error, variance {var:g}",
+            )  # fmt: skip
         for key, (_, colour, style) in series.items():
             top = shown.groupby("mean")[f"{of} {key}"].max()
             axes[i, 1].semilogy(top.index, top, style, color=colour)
@@ -370,15 +375,13 @@ def _draw_outside(outside: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True)
     var = sorted(outside["variance"].unique())[len(outside["variance"].unique()) // 2]
-    styles = ("-", "-", "--", ":")
-    for style, colour, (name, part) in zip(
-        styles,
-        (COLOURS[1], COLOURS[0], COLOURS[5], COLOURS[2]),
-        outside[outside["variance"] == var].groupby("form", sort=False),
-        strict=True,
-    ):
-        left.plot(part["mean"], part["out_mean"], style, color=colour, linewidth=2.0, label=name)
-        right.semilogy(part["mean"], np.maximum(part["error"], 1e-17), style, color=colour, linewidth=2.0, label=name)
+    styles = (("-", colours.SPLINE), ("--", colours.SPLINE), (":", colours.SPLINE), ("-.", colours.OURS))
+    forms = outside[outside["variance"] == var].groupby("form", sort=False)
+    for (style, colour), (name, part) in zip(styles, forms, strict=True):
+        label = name if "surface" in name else f"spline, {name}"
+        left.plot(part["mean"], part["out_mean"], linestyle=style, color=colour, linewidth=2.0, label=label)
+        error = np.maximum(part["error"], 1e-17)
+        right.semilogy(part["mean"], error, linestyle=style, color=colour, linewidth=2.0, label=label)
     left.set(ylabel="mean of tanh(z)", title=f"variance of z: {var:g}")
     right.set(ylabel="|error| of the mean", ylim=(1e-17, 10.0))
     for ax in (left, right):

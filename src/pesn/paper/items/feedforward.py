@@ -15,6 +15,7 @@ import numpy as np
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
+from pesn.paper.items import colours
 from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import Setting, number, whole
 from pesn.paper.verdict import Verdict
@@ -366,10 +367,9 @@ def _outputs(draws: dict[tuple[str, str], list[Record]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _styles() -> dict[str, tuple[str, str]]:
-    from pesn.plotting import COLOURS
-
-    return {"spline": (COLOURS[1], "--"), "analytic": (COLOURS[3], ":"), "full": (COLOURS[0], "-.")}
+def _styles() -> dict[str, tuple[str, Any]]:
+    chosen = {"spline": colours.SPLINE, "analytic": colours.ANALYTIC, "full": colours.OURS}
+    return {name: (colour, colours.DASHES[colour]) for name, colour in chosen.items()}
 
 
 def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
@@ -377,11 +377,13 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
     from scipy.special import ndtr
 
     panels = [("shallow", _SATURATED), ("shallow", _ANY), ("deep", _ANY)]
-    figure = Figure(figsize=(9.0, 3.7), layout="constrained")
-    axes = figure.subplots(1, 3, sharey=True)
-    for ax, (name, kind) in zip(axes, panels, strict=True):
-        ax.set(title=f"{name.capitalize()} network,\n{kind}", xlabel="output")
-        ax.spines[["top", "right"]].set_visible(False)
+    figure = Figure(figsize=(9.0, 5.4), layout="constrained")
+    axes, less = figure.subplots(2, 3, sharex="col", height_ratios=(3, 2))
+    for ax, below, (name, kind) in zip(axes, less, panels, strict=True):
+        ax.set(title=f"{name.capitalize()} network,\n{kind}")
+        below.set_xlabel("output")
+        for one in (ax, below):
+            one.spines[["top", "right"]].set_visible(False)
         if not draws[name, kind]:
             continue
         result = draws[name, kind][0]
@@ -389,12 +391,16 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
         spread = max(4.0 * max(value["std"] for value in out.values()), 1e-6)
         x = np.linspace(out["samples"]["mean"] - spread, out["samples"]["mean"] + spread, 2001)
         steps = np.linspace(0.0, 1.0, len(result["cdf"]))
-        ax.plot([x[0], *result["cdf"], x[-1]], [0.0, *steps, 1.0], color="black", linewidth=2.5, alpha=0.5, label="samples")
+        sampled = np.interp(x, [x[0], *result["cdf"], x[-1]], [0.0, *steps, 1.0])
+        ax.plot(x, sampled, color=colours.MONTE_CARLO, linewidth=3.0, alpha=0.5, label="Monte Carlo samples")
+        below.axhline(0.0, color=colours.MONTE_CARLO, linewidth=3.0, alpha=0.5)
         for method, (colour, line) in _styles().items():
             y = ndtr((x - out[method]["mean"]) / max(out[method]["std"], 1e-12))
             ax.plot(x, y, color=colour, linestyle=line, linewidth=1.6, label=_LABELS[method])
+            below.plot(x, y - sampled, color=colour, linestyle=line, linewidth=1.4)
         ax.set_xlim(x[0], x[-1])
     axes[0].set_ylabel("distribution function")
+    less[0].set_ylabel("less that of\nthe samples")
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     told = [
         f"{name} network, {kind}: "
@@ -403,7 +409,10 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
         for name, kind in panels
         if draws[name, kind]
     ]
-    alt = f"Distribution functions of the output in the first draw of each; standard deviations: {'; '.join(told)}."
+    alt = (
+        "Distribution functions of the output in the first draw of each, and below them the differences to the samples'; "
+        f"standard deviations: {'; '.join(told)}."
+    )
     return figure, alt
 
 

@@ -13,13 +13,12 @@ import numpy.typing as npt
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.items import any_function
+from pesn.paper.items import any_function, colours
 from pesn.paper.items.moments_grid import SETTINGS as GRID
 from pesn.paper.items.moments_grid import axes_of, blocks_of, sample
 from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import Setting, one_of, several, whole
 from pesn.paper.verdict import Verdict
-from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +57,10 @@ PUBLISHED: Record = {
 }
 
 MOMENTS = ("mean", "variance", "skewness", "kurtosis")
-FORMS: dict[MomentName, tuple[str, str]] = {"spline-raw": ("paper's form", COLOURS[1]), "spline": ("pesn's spline", COLOURS[2])}
+FORMS: dict[MomentName, tuple[str, str]] = {
+    "spline-raw": ("paper's form", colours.SPLINE),
+    "spline": ("pesn's spline", colours.OUR_SPLINE),
+}
 _THRESHOLDS = (1e-6, 1e-5)  # as the claim is read, and as the caption prints it, 10e-6
 _WRONG = 0.1  # of a skewness or kurtosis
 _FLOOR = 1e-17
@@ -291,8 +293,9 @@ def _draw_against(frame: pd.DataFrame) -> Figure:
             for form, (label, colour) in FORMS.items():
                 error = np.maximum(_error(part, form, moment), 1e-12)
                 axes[i, j].loglog(
-                    part["exact variance"], error, ".", color=colour, markersize=2.5, alpha=0.6, label=label, rasterized=True
-                )
+                    part["exact variance"], error, "." if form == "spline" else "+", color=colour, markersize=3.0, alpha=0.6,
+                    label=label, rasterized=True,
+                )  # fmt: skip
             axes[i, j].axvline(_THRESHOLDS[0], color="black", linewidth=0.9, label="variance 1e-6")
             axes[i, j].axhline(_WRONG, color="black", linewidth=0.9, linestyle="dashed", label="error 0.1")
             axes[i, j].set_ylim(1e-12, 1e11)

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pesn
 from pesn._support.types import Array
 from pesn.moments.analytic import formulas
+from pesn.paper.items import colours
 from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, several, whole
 from pesn.paper.verdict import Verdict
-from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,10 +53,10 @@ PUBLISHED = None  # the paper prints a picture, no numbers
 
 
 METHODS = {
-    "analytic": ("analytic (paper)", COLOURS[0]),
-    "spline": ("spline (paper)", COLOURS[1]),
-    "surface": ("surface (pesn)", COLOURS[2]),
-    "monte-carlo": ("Monte Carlo", COLOURS[6]),
+    "analytic": ("analytic (paper)", colours.ANALYTIC),
+    "spline": ("spline (paper)", colours.SPLINE),
+    "surface": ("surface (pesn)", colours.OURS),
+    "monte-carlo": ("Monte Carlo", colours.MONTE_CARLO),
 }
 _BLOCK = 21  # means a work unit
 _FLOOR = 1e-17  # errors that are exactly 0 are drawn here
@@ -203,11 +203,11 @@ def _drops(frame: pd.DataFrame) -> pd.DataFrame:
 # ---------------------------------------------------------------- pictures
 
 
-def _axes(frame: pd.DataFrame) -> tuple[Figure, Any]:
+def _axes(frame: pd.DataFrame, rows: int, height: float) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 6.2), layout="constrained")
-    axes = figure.subplots(2, frame["variance"].nunique(), sharex=True, squeeze=False)
+    figure = Figure(figsize=(9.0, height), layout="constrained")
+    axes = figure.subplots(rows, frame["variance"].nunique(), sharex=True, sharey="row" if rows == 2 else False, squeeze=False)
     for ax, var in zip(axes[0], frame["variance"].unique(), strict=True):
         ax.set_title(f"input variance {var:g}")
     for ax in axes[-1]:
@@ -218,33 +218,43 @@ def _axes(frame: pd.DataFrame) -> tuple[Figure, Any]:
 
 
 def _draw_values(frame: pd.DataFrame) -> Figure:
-    figure, axes = _axes(frame)
-    styles = {"exact": "-", "analytic": "--", "spline": "-.", "surface": ":"}
+    """Mean and variance; below each its difference to the exact one, as most of the curves lie on each other."""
+    figure, axes = _axes(frame, 4, 9.0)
     for j, var in enumerate(frame["variance"].unique()):
-        for i, column in enumerate(("out_mean", "out_var")):
-            part = dict(list(frame[frame["variance"] == var].groupby("method")))
-            dots = part["monte-carlo"].iloc[:: max(1, len(part["monte-carlo"]) // 40)]
-            axes[i, j].plot(dots["mean"], dots[column], "o", color=COLOURS[6], markersize=4, label=METHODS["monte-carlo"][0])
-            axes[i, j].plot(part["exact"]["mean"], part["exact"][column], color="black", linewidth=0.8, label="exact")
-            for name in ("analytic", "spline", "surface"):
-                label, colour = METHODS[name]
-                line = part[name]
-                axes[i, j].plot(line["mean"], line[column], styles[name], color=colour, linewidth=2.0, label=label)
-            if column == "out_var":
-                axes[i, j].axhline(0.0, color="0.7", linewidth=0.8, zorder=0.5)
-    axes[0, 0].set_ylabel("mean of tanh(z)")
-    axes[1, 0].set_ylabel("variance of tanh(z)")
-    axes[0, 0].legend(frameon=False, fontsize=9, loc="upper left")
+        part = dict(list(frame[frame["variance"] == var].groupby("method")))
+        dots = part["monte-carlo"].iloc[:: max(1, len(part["monte-carlo"]) // 40)]
+        for i, column in ((0, "out_mean"), (2, "out_var")):
+            for ax, less in ((axes[i, j], False), (axes[i + 1, j], True)):
+                exact = part["exact"][column].to_numpy()
+                at = exact[:: max(1, len(exact) // 40)] if less else 0.0
+                ax.plot(dots["mean"], dots[column] - at, "o", color=METHODS["monte-carlo"][1], markersize=4, label="Monte Carlo")
+                if less:
+                    ax.axhline(0.0, color=colours.TRUTH, linewidth=0.8)
+                    ax.set_yscale("symlog", linthresh=1e-7)
+                    ax.set_yticks([-1e-2, -1e-5, 0.0, 1e-5, 1e-2])
+                else:
+                    ax.plot(part["exact"]["mean"], exact, color=colours.TRUTH, linewidth=0.8, label="exact")
+                for name in ("analytic", "spline", "surface"):
+                    label, colour = METHODS[name]
+                    y = part[name][column].to_numpy() - (exact if less else 0.0)
+                    ax.plot(part[name]["mean"], y, linestyle=colours.DASHES[colour], color=colour, linewidth=1.8, label=label)
+        axes[2, j].axhline(0.0, color="0.7", linewidth=0.8, zorder=0.5)
+    for ax, label in zip(axes[:, 0], ("mean of tanh(z)", "less the exact", "variance of tanh(z)", "less the exact"), strict=True):
+        ax.set_ylabel(label)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False, fontsize=9)
     return figure
 
 
 def _draw_errors(frame: pd.DataFrame) -> Figure:
-    figure, axes = _axes(frame)
+    figure, axes = _axes(frame, 2, 6.2)
     for j, var in enumerate(frame["variance"].unique()):
         for i, column in enumerate(("mean_error", "var_error")):
             for name, (label, colour) in METHODS.items():
                 line = frame[(frame["variance"] == var) & (frame["method"] == name)]
-                axes[i, j].semilogy(line["mean"], np.maximum(line[column], _FLOOR), color=colour, linewidth=1.6, label=label)
+                error = np.maximum(line[column], _FLOOR)
+                axes[i, j].semilogy(
+                    line["mean"], error, color=colour, linestyle=colours.DASHES[colour], linewidth=1.6, label=label
+                )
             axes[i, j].set_ylim(_FLOOR, 1.0)
     axes[0, 0].set_ylabel("|error| of the mean")
     axes[1, 0].set_ylabel("|error| of the variance")
@@ -256,9 +266,9 @@ def _draw_errors(frame: pd.DataFrame) -> Figure:
 def _alt_values(frame: pd.DataFrame) -> str:
     least = float(frame.loc[frame["method"] == "analytic", "out_var"].min())
     return (
-        "Mean and variance of tanh of a Gaussian against the input's mean, a column for each input variance: spline, surface "
-        "and exact curves lie on each other and on the Monte Carlo dots, the analytic variance departs visibly, its least "
-        f"value {least:.1e}."
+        "Mean and variance of tanh of a Gaussian against the input's mean, a column for each input variance, and below each its "
+        "difference to the exact one: spline, surface and exact curves lie on each other and on the Monte Carlo dots, the "
+        f"analytic variance departs visibly, its least value {least:.1e}."
     )
 
 

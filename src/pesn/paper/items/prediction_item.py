@@ -100,7 +100,8 @@ def result(
     steps, states = p["steps"], (names, units, columns, dt)
     beside = pd.DataFrame(published)
     beside["obtained"] = obtained
-    bands = "with 2σ bands of both networks and of Monte Carlo"
+    bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
+    close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
     return Result(
         frame=studies.long_frame(found, (*names, *changes)),
         tables={
@@ -117,13 +118,13 @@ def result(
             ),
             "single-step-zoomed": (
                 draw.draw_states(robot, [found.single["before"]], *states, steps),
-                f"The first {steps} of the single-step predictions, {bands}.",
+                f"The first {steps} of the single-step predictions, {close}.",
             ),
             "multi-step": (
                 draw.draw_states(robot, fair, *states),
                 f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
             ),
-            "multi-step-zoomed": (draw.draw_states(robot, fair, *states, steps), f"The first stretch of {steps} steps, {bands}."),
+            "multi-step-zoomed": (draw.draw_states(robot, fair, *states, steps), f"The first stretch of {steps} steps, {close}."),
             **(figures or {}),
             "updating": (
                 draw.draw_updating(found, chosen, names, units, dt),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn.paper.items import colours
 from pesn.paper.result import Record, Tasks
-from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,10 +81,10 @@ def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmi
         for row, measure in enumerate(measures):
             ax = axes[row, column]
             medians = [float(np.nanmedian(part.loc[part["value"] == value, measure])) for value in values]
-            ax.plot(range(len(values)), medians, color=COLOURS[0], linewidth=1.2)
+            ax.plot(range(len(values)), medians, color=colours.SPLINE, linewidth=1.2)
             for i, value in enumerate(values):
                 numbers = part.loc[part["value"] == value, measure]
-                ax.plot([i] * len(numbers), numbers, color=COLOURS[0], marker="o", markersize=3, linestyle="")
+                ax.plot([i] * len(numbers), numbers, color=colours.SPLINE, marker="o", markersize=3, linestyle="")
                 if value == p[setting]:
                     ax.axvspan(i - 0.3, i + 0.3, color="#999999", alpha=0.18, linewidth=0)
             ax.set_xlim(-0.5, len(values) - 0.5)

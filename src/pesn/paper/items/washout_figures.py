@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pesn._support.types import Array
+from pesn.paper.items import colours
 from pesn.paper.items.washout_study import STATES
 from pesn.paper.items.washout_tables import LABELS, published
 from pesn.paper.result import Record
-from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,16 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = ["ERRORS_ALT", "OWN_PLACE_ALT", "RATIOS_ALT", "SENSITIVITY_ALT", "errors", "own_place", "ratios"]
 
-_STYLE = {
-    "MC": {"color": COLOURS[1], "marker": "s", "markersize": 5, "linewidth": 1.5},
-    "P": {"color": COLOURS[0], "marker": "o", "markersize": 10, "markerfacecolor": "none", "linewidth": 2.5},
-    "zero start": {"color": "black", "marker": ".", "markersize": 6, "linewidth": 1.0, "linestyle": "--"},
-    "mean of forecasts": {"color": COLOURS[3], "marker": "x", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
-    "MC without noise": {"color": COLOURS[4], "marker": "v", "markersize": 5, "linewidth": 1.0},
-    "P, weights updated inside": {"color": COLOURS[5], "marker": "^", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
-    "Algorithm 3 to the letter": {"color": COLOURS[6], "marker": "*", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
-    "filtered start": {"color": COLOURS[2], "marker": "D", "markersize": 5, "linewidth": 1.5},
-}
+_STYLE: Record = {
+    "MC": {"color": colours.MONTE_CARLO, "marker": "s", "markersize": 5, "linewidth": 1.5},
+    "P": {
+        "color": colours.SPLINE, "marker": "o", "markersize": 9, "markerfacecolor": "none", "linewidth": 2.0,
+        "linestyle": colours.DASHES[colours.SPLINE],
+    },
+    "zero start": {"color": colours.TRUTH, "marker": ".", "markersize": 6, "linewidth": 1.0, "linestyle": (0, (2, 2))},
+    "mean of forecasts": {"color": colours.ANALYTIC, "marker": "x", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
+    "MC without noise": {"color": colours.MIXTURE, "marker": "v", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
+    "P, weights updated inside": {
+        "color": colours.OUR_SPLINE, "marker": "^", "markersize": 5, "linewidth": 1.0, "linestyle": "-.",
+    },
+    "Algorithm 3 to the letter": {"color": colours.NOISY, "marker": "*", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
+    "filtered start": {
+        "color": colours.OURS, "marker": "D", "markersize": 5, "linewidth": 1.5, "linestyle": colours.DASHES[colours.OURS],
+    },
+}  # fmt: skip
 _NAMES = {
     "P": "PESN from a Gaussian",
     "MC": "Monte Carlo ESN: random starts, noise M_e",
@@ -101,13 +108,13 @@ def ratios(frame: pd.DataFrame, ours: Mapping[tuple[str, int], float], theirs: M
         by_method = frame[frame["state"] == state].pivot(index="washout", columns="method", values="mean")
         ax.axhline(1.0, color="#999999", linewidth=0.8)
         ratio = [ours[state, k] / theirs[state, k] for k in printed]
-        ax.plot(printed, ratio, color=COLOURS[4], marker="^", linestyle="--", label="PESN / Monte Carlo ESN, published")
+        ax.plot(printed, ratio, color=colours.MONTE_CARLO, marker="^", linestyle="--", label="PESN / Monte Carlo ESN, published")
         ratio = by_method["P"] / by_method["MC"]
-        ax.plot(lengths, ratio, color=COLOURS[0], marker="o", label="PESN / Monte Carlo ESN, obtained")
+        ax.plot(lengths, ratio, color=colours.MONTE_CARLO, marker="o", label="PESN / Monte Carlo ESN, obtained")
         ratio = by_method["P"] / by_method["zero start"]
         ax.plot(lengths, ratio, color="black", marker=".", linestyle=":", label="PESN / ESN from 0, obtained")
         ratio = by_method["P"] / by_method["MC without noise"]
-        ax.plot(lengths, ratio, color=COLOURS[2], marker="v", linestyle="-.", label="PESN / MC without noise, obtained")
+        ax.plot(lengths, ratio, color=colours.MIXTURE, marker="v", linestyle="-.", label="PESN / MC without noise, obtained")
         ax.set_ylabel("ratio of mean errors")
     return _finish(figure, axes, lengths)
 
@@ -120,10 +127,10 @@ def own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence
     for s, (state, ax) in enumerate(axes.items()):
         part = frame[(frame["state"] == state) & (frame["method"] == "P")]
         values = [printed[state, k] for k in known]
-        ax.plot(known, values, color="black", marker="^", linestyle="--", label="published")
-        ax.plot(part["washout"], part["mean"], color=COLOURS[0], marker="o", label="same origins for every length")
-        ax.plot(lengths, place[:, 0, s], color=COLOURS[1], marker="s", linestyle="-.", label="each length from its own place")
-        ax.plot(lengths, match[:, 0, s], color=COLOURS[2], marker="D", linestyle=":", label="closest candidate, own place")
+        ax.plot(known, values, color=colours.TRUTH, marker="^", linestyle="--", label="published")
+        ax.plot(part["washout"], part["mean"], color=colours.SPLINE, marker="o", label="same origins for every length")
+        ax.plot(lengths, place[:, 0, s], color=colours.SPLINE, marker="s", linestyle="-.", label="each length from its own place")
+        ax.plot(lengths, match[:, 0, s], color=colours.SPLINE, marker="D", linestyle=":", label="closest candidate, own place")
         ax.set_yscale("log")
         ax.set_ylabel(f"P's mean |error| of {LABELS[state]}")
     return _finish(figure, axes, lengths)
