@@ -18,6 +18,10 @@ MEASURE = """<script>addEventListener("load", () => {
   parent.postMessage(JSON.stringify({scroll: page.scrollWidth, client: wide, out: out.map(e => e.tagName + "." + e.className),
     drawn: [...document.querySelectorAll(".drawing > svg")].map(e => Math.round(e.getBoundingClientRect().width)),
     scrolling: [...document.querySelectorAll(".table")].filter(e => e.scrollWidth > e.clientWidth).length,
+    pairs: [...document.querySelectorAll(".table:has(.pair)")].map(box => {
+      const [one, two] = box.querySelectorAll("thead tr + tr th")
+      return Math.round(Math.max(...[one, two].map(e => e.getBoundingClientRect().right)) - box.getBoundingClientRect().right)
+    }),
     colour: getComputedStyle(document.body).backgroundColor}), "*")
 })</script>"""
 FRAME = """<!DOCTYPE html><title>frame</title><iframe src="measured.html" style="width: {}px; height: 800px; border: 0"></iframe>
@@ -96,3 +100,13 @@ def test_words_that_cannot_be_broken_do_not_stick_out_either(tmp_path, make_resu
     said = measure(page, tmp_path, 390)
     assert said["out"] == []
     assert said["scroll"] == said["client"]
+
+
+def test_published_and_obtained_are_seen_together_on_a_phone(tmp_path, make_result):
+    columns = ["moment", "layer", "spline, published", "spline, obtained", "analytic, published", "analytic, obtained"]
+    rows = [["variance", "Out", "7.43e-05", 2.0e-5, "1.05e-01", 0.1], ["mean", "1", "2.20e-05", 1.7e-5, "8.91e-04", 6e-4]]
+    make_result(tmp_path, "feedforward", obtained={"Errors": {"columns": columns, "rows": rows}})
+    page = write_page(tmp_path).read_text(encoding="utf-8")
+    assert "2.20×10⁻⁵" in page  # its digits as they were printed
+    (beyond,) = measure(page, tmp_path, 390)["pairs"]
+    assert beyond <= 0

@@ -14,13 +14,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeGuard
 
 __all__ = ["Cell", "Column", "Table", "number", "powers", "table"]
 
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}  # as the records have them, since JSON has no such numbers
+_PAIR = re.compile(r"(.+?),? (published|obtained)")
 _POWER = re.compile(r"(?<![\w.])([-−]?\d+(?:\.\d+)?)[eE]([-−+]?)0*(\d+)\b")
+_NUMERAL = re.compile(r"[-−]?\d+(\.\d+)?(e[-+]?\d+)?")
 _RAISED = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -32,10 +35,14 @@ class Cell(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column's name, and whether its cells are numbers, set flush right."""
+    """A column's name, and whether its cells are numbers, set flush right.
+
+    What was published stands beside what was obtained: such a pair has a ``group`` of its own, which goes over both.
+    """
 
     name: str
     numeric: bool
+    group: str = ""
 
 
 class Table(NamedTuple):
@@ -69,12 +76,27 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
         marks |= {(i, names.index(word)) for i, word in words.items() if word in names}
     shown = [j for j in range(len(names)) if j not in hidden]
     texts = {j: _texts([row[j] for row in rows], "published" in names[j]) for j in shown}
+    labels = _labels([names[j] for j in shown])
     return Table(
         title,
-        [Column(names[j], _numeric([row[j] for row in rows])) for j in shown],
+        [Column(label, _numeric([row[j] for row in rows]), group) for j, (label, group) in zip(shown, labels, strict=True)],
         [[Cell(texts[j][i], (i, j) in marks) for j in shown] for i in range(len(rows))],
         bool(marks),
     )
+
+
+def _labels(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Names and groups: neighbours that are published and obtained of one thing are a group.
+
+    >>> _labels(["length", "P published", "P obtained", "MC, published", "obtained"])
+    [('length', ''), ('published', 'P'), ('obtained', 'P'), ('MC, published', ''), ('obtained', '')]
+    """
+    labels = [(name, "") for name in names]
+    found = [_PAIR.fullmatch(name) for name in names]
+    for j, (one, two) in enumerate(pairwise(found)):
+        if one and two and one[1] == two[1] and {one[2], two[2]} == {"published", "obtained"}:
+            labels[j], labels[j + 1] = (one[2], one[1]), (two[2], two[1])
+    return labels
 
 
 def number(value: Any) -> str:
@@ -125,7 +147,9 @@ def _name(column: object) -> str:
 
 
 def _numeric(values: Sequence[object]) -> bool:
-    return any(_is_number(value) for value in values) and all(value is None or _is_number(value) for value in values)
+    """Whether all are numbers, also such as text with the digits that were printed."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(_is_number(value) or (isinstance(value, str) and _NUMERAL.fullmatch(value)) for value in known)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

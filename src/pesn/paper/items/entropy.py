@@ -28,12 +28,26 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["ABOUT", "CLAIMS", "ERRATA", "LENGTHS", "NAME", "PLACE", "PUBLISHED", "SETTINGS", "TITLE", "parameters", "run"]
+__all__ = [
+    "ABOUT",
+    "CLAIMS",
+    "ERRATA",
+    "LENGTHS",
+    "NAME",
+    "PLACE",
+    "PRINTED",
+    "PUBLISHED",
+    "SETTINGS",
+    "TITLE",
+    "parameters",
+    "run",
+]
 
 
 NAME = "entropy"
 TITLE = "Entropy of the units, and how soon they forget their start"
 PLACE = "Table 3"
+PRINTED = ".2f"  # of the published numbers
 ABOUT = (
     "The paper takes the Shannon entropy of the units' values during washout as a measure of synchronisation, finds it lower "
     "for the PESN than for a network started at random, and concludes that the PESN reaches the echo state property sooner. "

@@ -30,6 +30,7 @@ __all__ = [
     "ERRATA",
     "NAME",
     "PLACE",
+    "PRINTED",
     "PUBLISHED",
     "SETTINGS",
     "TITLE",
@@ -44,6 +45,7 @@ __all__ = [
 NAME = "feedforward"
 TITLE = "Two feed-forward networks, layer by layer"
 PLACE = "Table 4 and Figure 6, supplement"
+PRINTED = ".2e"  # of the published numbers
 ABOUT = (
     "The paper sends 1024 inputs, each of mean −0.5 and variance 0.01, through a shallow network (5 layers of 5) and a deep one "
     "(10 layers of 50), and prints the errors of both its methods by layer against 50,000 samples. Of the weights it says only "

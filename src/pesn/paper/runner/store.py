@@ -38,7 +38,7 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
     _flat(result.frame).to_csv(folder / "frame.csv", index=False)
     tables, files = {}, ["frame.csv"]
     for title, frame in result.tables.items():
-        shown = _flat(frame)
+        shown = _as_printed(_flat(frame), getattr(item, "PRINTED", ""))
         files.append(_unused(f"table-{_slug(title)}.csv", files))
         shown.to_csv(folder / files[-1], index=False)
         tables[title] = {"file": files[-1], "columns": list(shown.columns), "rows": shown.astype(object).to_numpy().tolist()}
@@ -126,6 +126,28 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     kept = frame if isinstance(frame.index, pd.RangeIndex) and frame.index.name is None else frame.reset_index()
     names = [" ".join(str(part) for part in c if str(part)) if isinstance(c, tuple) else str(c) for c in kept.columns]
     return kept.set_axis(names, axis="columns")
+
+
+def _as_printed(frame: pd.DataFrame, digits: str) -> pd.DataFrame:
+    """What was published with the digits that it was printed with: ``digits`` is the format of most of them."""
+    columns = {
+        name: [_printed(value, digits) for value in frame[name]]
+        for name in frame.columns
+        if digits and "published" in str(name) and frame[name].dtype.kind == "f"
+    }
+    return frame.assign(**columns)
+
+
+def _printed(value: float, digits: str) -> str | None:
+    """A number as it was printed; where that takes more digits, all of them.
+
+    >>> _printed(0.255, ".4f"), _printed(5.551, ".2f"), _printed(0.012, ".2e"), _printed(float("nan"), ".4f")
+    ('0.2550', '5.551', '1.20e-02', None)
+    """
+    if math.isnan(value):
+        return None
+    text = format(value, digits)
+    return text if float(text) == value else f"{value:.10g}"
 
 
 def plain(value: object) -> Any:
