@@ -55,10 +55,19 @@ class Tasks:
 class Result:
     """An item's outcome.
 
-    ``frame`` holds what was obtained, a row a number or a row a line; ``tables`` are for people: title -> frame, published and
-    obtained side by side where there are published numbers (columns "published", "obtained", or pairs of them; "better" names
-    the column of the smaller error where that means something). ``figures``: name -> (figure, alt text). ``lead``: what a
-    reader must know first, where the numbers are of another kind than the paper's.
+    Parameters
+    ----------
+    frame
+        What was obtained, a row a number or a row a line.
+    tables
+        For people, title -> frame: published and obtained side by side where there are published numbers (columns "published",
+        "obtained", or pairs of them; "better" names the column of the smaller error where that means something).
+    figures
+        Name -> (figure, alt text).
+    verdicts
+        What the run says about each of the item's claims.
+    notes
+        What a reader should know, a sentence or two each.
     """
 
     frame: pd.DataFrame
