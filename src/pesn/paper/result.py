@@ -68,6 +68,8 @@ class Result:
         What the run says about each of the item's claims.
     notes
         What a reader should know, a sentence or two each.
+    lead
+        What a reader must know first, where the numbers are of another kind than the paper's.
     """
 
     frame: pd.DataFrame
