@@ -5,142 +5,122 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pesn import Gaussian, ProbabilisticESN
 from pesn.paper.claims import CLAIMS
 from pesn.paper.items import cart_pole as item
-from pesn.paper.items import prediction
+from pesn.paper.items import prediction, prediction_item, robots
+from pesn.paper.items import prediction_study as studies
 from pesn.paper.items import prediction_verdicts as verdicts
 from pesn.paper.result import Settings, Tasks
-from pesn.systems import cart_pole
 
-NETWORK = {"n_units": 20, "feedback_scaling": 0.2, "washout": 50, "random_state": 0}
+TINY = item.parameters(True) | {
+    "n_units": 20,
+    "runs": 2,
+    "run_rows": 600,
+    "train_rows": 400,
+    "test_rows": 100,
+    "segments": 2,
+    "samples": 200,
+    "steps": 6,
+    "washout": 50,
+    "origin_every": 20,
+    "future_every": 2,
+    "fair_every": 2,
+    "draws": 2,
+}
 
 
 @pytest.fixture(scope="module")
-def trajectories():
-    return cart_pole.simulate(runs=2, steps=600, rng=0)
-
-
-@pytest.fixture(scope="module")
-def robot(trajectories):
-    return prediction.learn(trajectories, (0, 1), (2, 3), NETWORK, 400)
-
-
-def tiny() -> Settings:
-    small = {"runs": 2, "run_rows": 600, "train_rows": 400, "test_rows": 100, "segments": 2, "samples": 200, "steps": 6}
-    rest = {"origin_every": 40, "fair_every": 1, "network": {**item.parameters(True)["network"], "n_units": 20, "washout": 50}}
-    return Settings(quick=True, seed=0, parameters={**item.parameters(True), **small, **rest})
+def scene():
+    return prediction.learn(robots.CART_POLE, TINY, 0, "level")
 
 
 @pytest.fixture(scope="module")
 def result():
-    return item.run(tiny(), Tasks())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction_item, "VARIED", {"noise": [0.0, 0.01]})
+        return item.run(Settings(True, 0, TINY), Tasks())
 
 
-def by_hand(robot, k, steps, weights):
-    """The paper's equations, one number after the other: h, output, velocities, then positions by the trapezoid."""
-    r, dynamics = robot.loop.reservoir, robot.loop.dynamics
-    W, L = r.W.toarray(), r.leak_rate
-    A, B, c = dynamics.kinematics
-    h, y, out, path = robot.units[k - 1], robot.rows[k], robot.targets[k - 1], []
-    for j in range(steps):
-        z = np.concatenate([y, robot.known[k + j]])
-        h = (1 - L) * h + L * np.tanh(r.W_in @ z + r.W_fb @ out + W @ h + r.bias)
-        out = weights @ np.concatenate([[1.0], z, h])
-        velocities = y[dynamics.learned] + dynamics.scale * out
-        new = np.empty_like(y)
-        new[dynamics.learned], new[dynamics.kinematic] = velocities, A @ y + B @ velocities + c
-        y = new
-        path.append(np.concatenate([y, out]))
-    return np.array(path)
+# ---------------------------------------------------------------- one draw
 
 
-def test_samples_without_error_follow_the_equations(robot):
-    weights = robot.loop.readout.weights
-    drawn = prediction.sample(prediction.multi_step(robot, 420, 10, 0.0, weights), np.empty((0, 2, 10, 6)), 3, seed=0)
-    np.testing.assert_allclose(drawn.mean, by_hand(robot, 420, 10, weights), atol=1e-12)
-    np.testing.assert_allclose(prediction.free_run(robot, 420, 10, robot.loop.readout)[0], drawn.mean, atol=1e-12)
-    for form in prediction.FORMS:
-        mean, std = prediction.carried(prediction.multi_step(robot, 420, 10, 0.0, weights), form)
-        np.testing.assert_allclose(mean, drawn.mean, atol=1e-10)
-        assert not std.any()
-
-
-def test_full_covariance_agrees_with_samples(robot):
-    for case in (
-        prediction.single_step(robot, 420, 8, 0.1, robot.loop.readout.weights),
-        prediction.multi_step(robot, 420, 8, 0.1, robot.loop.readout.weights),
-        prediction.multi_step(robot, 420, 8, 0.0, robot.loop.readout.weights, 0.1),
-    ):
-        mean, std = prediction.carried(case, "full")
-        drawn = prediction.sample(case, np.empty((0, 2, 8, 6)), 20_000, seed=1)
-        np.testing.assert_allclose(std, drawn.std, rtol=0.05)  # 20,000 samples know a deviation to 0.5 %
-        assert np.all(np.abs(mean - drawn.mean) <= 0.05 * drawn.std)
-
-
-def test_diagonal_is_the_diagonal_network(trajectories, robot):
-    """With weights that stay, single steps are ProbabilisticESN(covariance="diagonal").predict with uncertain rows."""
-    case = prediction.single_step(robot, 420, 1, 0.1, robot.loop.readout.weights)
-    mean, std = prediction.carried(case, "diagonal")
-    forecaster = prediction.forecaster_of(
-        trajectories, (0, 1), (2, 3), {**NETWORK, "process_noise": 0.0, "covariance": "diagonal"}, 400, False
-    )
-    esn = forecaster.esn_
-    assert isinstance(esn, ProbabilisticESN)
-    np.testing.assert_allclose(esn.readout_.weights, robot.loop.readout.weights)
-    z = np.hstack([robot.rows, robot.known])[420:421]
-    var = np.array([[0.01, 0.01, 0.01, 0.01, 0.0]])
-    state = esn.state_._replace(mean=robot.units[419], var=np.zeros(20), output=robot.targets[419], output_var=np.zeros(2))
-    known, cov = esn.predict(Gaussian(z, var=var), return_cov=True, state=state)
-    _, own = esn.predict(z, return_cov=True, state=state)
-    np.testing.assert_allclose(mean[:, 4:], known, atol=1e-5)  # the spline's error
-    # what the uncertain row adds: the state's part, and a little doubt about the weights
-    np.testing.assert_allclose(np.square(std[:, 4:]), np.diagonal(cov - own, axis1=1, axis2=2), rtol=1e-2)
-
-
-def test_weights_know_only_what_came_before(robot):
-    """Rows after the origin may change at will: the readout there stays, and so does the fair forecast."""
-    rows, targets = robot.rows.copy(), robot.targets.copy()
-    rows[441:], targets[440:] = 1e3, 1e3  # targets[440] leads to row 441
-    other = prediction.Robot(**{**vars(robot), "rows": rows, "targets": targets})
-    here, there = (prediction.updated(one, [410, 440], 1.0, 0.999) for one in (robot, other))
-    np.testing.assert_array_equal(here[1][0].weights, there[1][0].weights)
-    assert np.abs(here[1][0].weights - here[0][0].weights).max() > 0.0
-    fair = [prediction.free_run(one, 440, 5, there[1][0])[0] for one in (robot, other)]
-    unfair = [prediction.free_run(one, 440, 5, *there[1], 0.999)[0] for one in (robot, other)]
-    np.testing.assert_array_equal(*fair)
-    assert np.abs(unfair[0] - unfair[1]).max() > 1.0
-
-
-def test_batches_add_up():
+def test_full_covariances_agree_with_the_samples_and_variances_alone_do_not(scene):
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(30, 2, 3))
-    parts = [
-        prediction.Samples(
-            len(some), some.mean(axis=0), np.square(some - some.mean(axis=0)).sum(axis=0), (some > 0).sum(axis=0)[None]
-        )
-        for some in (x[:10], x[10:])
-    ]
-    whole = prediction.merged(parts)
-    np.testing.assert_allclose(whole.mean, x.mean(axis=0))
-    np.testing.assert_allclose(whole.std, x.std(axis=0))
-    np.testing.assert_array_equal(whole.inside[0], (x > 0).sum(axis=0))
+    one = prediction.multi_step(scene, scene.esn, 420, 10, 0.1, 4_000, rng)
+    np.testing.assert_allclose(one.ratio("full"), 1.0, atol=0.06)
+    assert np.abs(one.ratio("diagonal") - 1.0).max() > np.abs(one.ratio("full") - 1.0).max()
+    assert one.off("full").max() < 0.05
+    assert all(((shares > 0.9) & (shares < 0.99)).all() for shares in (one.shares["full"],))
+
+
+def test_uncertain_units_alone_make_a_forecast_uncertain(scene):
+    rng = np.random.default_rng(0)
+    one = prediction.multi_step(scene, scene.esn, 420, 4, 0.0, 4_000, rng, unit_std=0.1)
+    np.testing.assert_allclose(one.ratio("full"), 1.0, atol=0.06)
+    assert (one.std[:, 2:] > 0.0).all()
+
+
+def test_single_steps_are_the_network_s_outputs_for_uncertain_rows(scene):
+    one = prediction.single_step(scene, 420, 30, 0.1, 4_000, np.random.default_rng(0))
+    assert one.mean.shape == (30, 2)
+    np.testing.assert_allclose(one.ratio("full"), 1.0, atol=0.08)
+    certain = prediction.single_step(scene, 420, 30, 1e-9, 10, np.random.default_rng(0))
+    outputs = scene.plain.read(scene.units[420:450], scene.z[420:450], scene.plain.readout)
+    np.testing.assert_allclose(certain.mean, outputs, atol=1e-7)
+    np.testing.assert_allclose(certain.closed["full"][0], outputs, atol=1e-7)
+
+
+def test_weights_know_only_what_came_before(scene):
+    """Rows after the origin may change at will: the network there stays."""
+    y, targets = scene.y.copy(), scene.targets.copy()
+    y[441:], targets[440:] = 1e3, 1e3  # targets[440] leads to row 441
+    other = prediction.Scene(**{**vars(scene), "y": y, "targets": targets})
+    here, there = (prediction.updated(one, [410, 440]) for one in (scene, other))
+    np.testing.assert_array_equal(here[1].readout_.weights, there[1].readout_.weights)
+    assert np.abs(here[1].readout_.weights - here[0].readout_.weights).max() > 0.0
+    assert np.abs(here[0].readout_.weights - scene.esn.readout_.weights).max() > 0.0
+
+
+def test_samples_are_in_pairs():
+    drawn = prediction.pairs(np.random.default_rng(0), 7, 3)
+    np.testing.assert_array_equal(drawn[:3], -drawn[4:])
+    assert drawn.shape == (7, 3)
+
+
+def test_a_draw_keeps_its_numbers_on_the_way(scene):
+    """Arrays and back: what a file of units holds is the study."""
+    found = studies.one_draw("cart-pole", TINY, 0, "level")
+    study = studies.of_draw(found)
+    assert study.single.mean.shape == (12, 2)
+    assert set(study.multi) == {"never", "before", "units"}
+    assert np.isnan(study.errors["future"]).any()
+    origins = studies.fair_origins(TINY, 600)
+    assert len(study.errors["never"]) == len(origins)
+    path, _ = scene.plain.forecast(scene.units[origins[1] - 1], scene.y[origins[1]], scene.u[origins[1] : origins[1] + 6])
+    np.testing.assert_allclose(study.errors["never"][1], np.abs(path - scene.y[origins[1] + 1 : origins[1] + 7]))
+
+
+# ---------------------------------------------------------------- the item
 
 
 def test_item_gives_what_it_promises(result):
     assert {v.claim for v in result.verdicts} == set(item.CLAIMS) == {name for name, c in CLAIMS.items() if item.NAME in c.items}
-    assert (
-        len(result.frame) == (12 * 2 + 6 * 4) * 2 * 6
-    )  # steps of two single-step and four multi-step predictions, forms, columns
+    assert all(len(v.draws) == 2 for v in result.verdicts)
+    # two draws and targets: single-step outputs, three multi-step predictions, in two forms
+    assert len(result.frame) == 4 * 2 * (12 * 2 + 3 * 6 * 4)
     assert np.isfinite(result.frame.select_dtypes("number").to_numpy()).all()
-    assert any("sees the future" in column for column in result.tables["Mean error of all steps from an exactly known state"])
+    errors = result.tables["Mean error of all steps from an exactly known state, first draw"]
+    assert {"as in the paper: sees the future", "Algorithm 3 to the letter"} < set(errors.columns)
+    assert set(result.tables["Closed form beside Monte Carlo, all draws"]["learned"]) == {"velocities", "changes"}
     for figure, alt in result.figures.values():
         assert alt.endswith(".")
         assert all(ax.get_ylabel() for ax in figure.axes[:1])
+    assert {"single-step-changes", "uncertain-units", "sensitivity"} < set(result.figures)
 
 
-def test_same_numbers_again(result):
-    again = item.run(tiny(), Tasks())
+def test_same_numbers_again(result, monkeypatch):
+    monkeypatch.setattr(prediction_item, "VARIED", {"noise": [0.0, 0.01]})
+    again = item.run(Settings(True, 0, TINY), Tasks())
     assert again.frame.equals(result.frame)
     assert again.verdicts == result.verdicts
 
@@ -149,42 +129,50 @@ def test_published_numbers():
     published = {line["quantity"]: line["published"] for line in item.PUBLISHED}
     assert published["steps until the mean leaves Monte Carlo"] == "4 to 5"
     assert published["steps of the multi-step prediction"] == "20" == str(item.parameters(False)["steps"])
-    assert item.parameters(False)["samples"] == 10_000
+    assert item.parameters(False)["draws"] == 20
+    assert item.parameters(True)["draws"] >= 8
+
+
+# ---------------------------------------------------------------- the verdicts, on made-up numbers
 
 
 @pytest.mark.parametrize(
-    ("ratio", "verdict"),
+    ("ratio", "outcome"),
     [([0.5, 0.6, 1.0], "holds"), ([1.5, 2.0, 1.0], "does not hold"), ([0.5, 2.0], "corrected"), ([1.0, 1.01], "does not hold")],
 )
-def test_cross_terms(ratio, verdict):
-    given = verdicts.judge_cross_terms(np.array(ratio))
-    assert given.verdict == verdict
-    assert f"{min(ratio):.2f} to {max(ratio):.2f}" in given.reason
+def test_cross_terms(ratio, outcome):
+    assert verdicts.cross_terms_of(np.array(ratio)).outcome == outcome
+
+
+@pytest.mark.parametrize(("good", "outcome"), [(10, "holds"), (9, "holds"), (7, "corrected"), (4, "does not hold")])
+def test_single_step(good, outcome):
+    off, ratio = np.full(10, 0.01), np.ones(10)
+    ratio[good:] = 1.5
+    found = verdicts.single_step_of(off, ratio)
+    assert found == (outcome, good / 10)
+    assert verdicts.single_step_of(off + 1.0, np.ones(10)).outcome == "does not hold"
 
 
 @pytest.mark.parametrize(
-    ("state", "change", "verdict"), [(1.0, 1.0, "holds"), (1.0, 1.5, "corrected"), (0.5, 1.0, "does not hold")]
-)
-def test_single_step(state, change, verdict):
-    off = np.full((10, 2), 0.01)
-    assert verdicts.judge_single_step(off, off * 0 + state, off, off * 0 + change).verdict == verdict
-    assert verdicts.judge_single_step(off + 1.0, off * 0 + 1.0, off, off * 0 + 1.0).verdict == "does not hold"
-
-
-@pytest.mark.parametrize(
-    ("steps", "ratio", "verdict"),
+    ("steps", "ratio", "outcome"),
     [
         ([4, 5, 5], 1.0, "holds"),
-        ([20, 20, 20], 1.0, "does not hold"),
-        ([4, 5, 5], 2.0, "does not hold"),
-        ([1, 2, 2], 1.0, "does not hold"),
+        ([20, 20, 20], 1.0, "corrected"),  # a half of it
+        ([4, 5, 5], 2.0, "corrected"),  # the other half
+        ([1, 1, 2], 2.0, "does not hold"),
     ],
 )
-def test_multi_step(steps, ratio, verdict):
-    given = verdicts.judge_multi_step(steps, [20, 20, 20], np.full((3, 20, 2), ratio), 20)
-    assert given.verdict == verdict
-    assert verdicts.steps_text(steps, 20) in given.reason
-    assert "not in 20 steps" in given.reason
+def test_multi_step(steps, ratio, outcome):
+    assert verdicts.multi_step_of(steps, np.full((3, 20, 2), ratio)).outcome == outcome
+
+
+def test_reasons_quote_all_draws():
+    drawn = [studies.of_draw(studies.one_draw("cart-pole", TINY, seed, "level")) for seed in (0, 1)]
+    by_claim = {v.claim: v for v in verdicts.judge(drawn, drawn, (2, 3))}
+    ratio = np.concatenate([one.ratio("diagonal").ravel() for found in drawn for one in found.multi["before"]])
+    assert f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's" in by_claim["multi-step-mean"].reason
+    kept = [verdicts.kept_steps([one.shares["diagonal"] for one in found.multi["before"]]) for found in drawn]
+    assert f"for {np.median(kept):g} of 6 steps" in by_claim["twenty-steps"].reason
 
 
 def test_zoomed_panels_are_close_ups_in_both_directions(result):

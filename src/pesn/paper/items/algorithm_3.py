@@ -27,7 +27,7 @@ from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array
 from pesn.paper.items.plain_network import PlainNetwork
 
-__all__ = ["in_its_loop", "to_the_letter", "washed_out"]
+__all__ = ["in_its_loop", "states_to_the_letter", "to_the_letter", "washed_out"]
 
 
 def washed_out(esn: ProbabilisticESN, rows: Array) -> Any:
@@ -46,6 +46,18 @@ def to_the_letter(esn: ProbabilisticESN, washout: Array, z: Array, outputs: Arra
         state = after
     mean, std = (np.array(part) for part in zip(*found, strict=True))
     return mean, std
+
+
+def states_to_the_letter(esn: ProbabilisticESN, plain: PlainNetwork, washout: Array, z: Array, y: Array) -> Array:
+    """The states (T, d) that come of it, y (T + 1, d) being the true ones: positions by the kinematics, from its own."""
+    outputs, _ = to_the_letter(esn, washout, z, plain.targets(y))
+    now, states = y[0], []
+    for true, output in zip(y, outputs, strict=False):
+        given = true.copy()
+        given[plain.kinematic] = now[plain.kinematic]
+        now = plain.after(given, output)
+        states.append(now)
+    return np.array(states)
 
 
 def in_its_loop(

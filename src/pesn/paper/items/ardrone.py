@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pesn.paper.items import prediction_item
+from pesn.paper.items.robots import ARDRONE
 from pesn.paper.result import Record, Result, Settings, Tasks
 
 if TYPE_CHECKING:
@@ -39,12 +38,8 @@ PUBLISHED: list[Record] = [
     {"quantity": "variance beside Monte Carlo, multi-step", "published": "grows similarly", "where": "supplement, Discussion"},
 ]
 
-NAMES = ("x", "y", "z", "vx", "vy", "vz", "roll", "pitch", "yaw", "roll rate", "pitch rate", "yaw rate")
-UNITS = ("m",) * 3 + ("m/s",) * 3 + ("rad",) * 3 + ("rad/s",) * 3
-POSITIONS, VELOCITIES = (0, 1, 2, 6, 7, 8), (3, 4, 5, 9, 10, 11)
-CHANGES = tuple(f"change of {NAMES[i]}" for i in VELOCITIES)
 _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
-_NOISY = (5, 9, 10, 11)
+_NOISY = (2, 3, 4, 5)  # of the outputs: those that jump from row to row
 
 SETTINGS = prediction_item.SETTINGS
 
@@ -57,50 +52,45 @@ def parameters(quick: bool) -> Record:
         runs=9 if quick else 81,
         run_rows=1000,
         train_rows=300,
-        test_rows=260 if quick else 700,
+        test_rows=480 if quick else 700,
         segments=3 if quick else 6,
         unit_std=0.0,
-        origin_every=40 if quick else 10,
-        fair_every=2 if quick else 3,
+        origin_every=10,
+        future_every=6,
+        fair_every=10 if quick else 4,
     )
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Fly, train, predict, compare."""
-    from pesn.paper.items import prediction_study as studies
-    from pesn.paper.items.prediction_figures import draw_noisy
-    from pesn.systems import ardrone
+    from pesn.paper.items.prediction_figures import draw_noisy, outputs_of
 
-    p = settings.parameters
-    trajectories = ardrone.simulate(runs=p["runs"], steps=p["run_rows"], rng=settings.seeds(1)[0])
-    found = studies.study(settings, tasks, trajectories, POSITIONS, VELOCITIES)
-    obtained = _obtained(found, sum(trajectories.lengths[:-1]) + p["train_rows"], p["steps"])
     notes = ["The targets are the six velocities; the paper's list names one of them twice."]
-    verdicts, dt = prediction_item.verdicts(found, VELOCITIES), trajectories.dt
+    result, scene, levels, _ = prediction_item.run(settings, tasks, NAME, PUBLISHED, 3, _SHOWN, _obtained, measure, notes)
     own = {
         "noisy-states": (
-            draw_noisy(found.robot, found.single["before"], NAMES, UNITS, _NOISY, dt, 2 * p["steps"]),
+            draw_noisy(outputs_of(scene, ARDRONE, 3), levels.single, _NOISY, 2 * settings.parameters["steps"]),
             "Velocities that jump from row to row, in single steps, a column a method: each mean with its 2σ band beside the "
             "truth; the bar at the right of a panel is the size of the jumps: how far a row is from the average of three.",
         ),
     }
-    return prediction_item.result(
-        settings, found, NAMES, UNITS, CHANGES, 3, _SHOWN, dt, PUBLISHED, obtained, verdicts, own, notes
-    )
+    return prediction_item.with_figures(result, own)
 
 
-def _obtained(found: Study, rows: int, steps: int) -> list[str]:
+def measure(p: Record, seed: int) -> dict[str, float]:
+    """A small draw in three numbers, for the figure of sensitivities."""
+    from pesn.paper.items import prediction_study as studies
+
+    return studies.measure(NAME, p, seed)
+
+
+def _obtained(found: Study, p: Record) -> list[str]:
     from pesn.paper.items import prediction_study as studies
     from pesn.paper.items import prediction_verdicts as verdicts
-    from pesn.paper.items.prediction import steps_until
 
-    d, multi = found.robot.n_states, found.multi["before"]
-    good = [((one.inside("diagonal") >= 0.9) & (one.inside("diagonal") <= 0.99))[:, :d].all(axis=1) for one in multi]
-    wide = np.array([one.ratio("diagonal")[:, :d] for one in multi])
-    kept = int(np.median([steps_until(one) for one in good]))
     return [
-        f"{rows:,}",
-        f"2σ bands hold 90 to 99 % of the samples for {kept} steps",
-        verdicts.steps_text(studies.leaving(multi, "diagonal", d)[0], steps),
-        f"{wide.min():.2f} to {wide.max():.2f} times Monte Carlo's σ",
+        f"{(p['runs'] - 1) * p['run_rows'] + p['train_rows']:,}",
+        f"2σ bands hold 90 to 99 % of the samples for {prediction_item.kept(found):g} steps",
+        verdicts.steps_text(studies.leaving(found.multi["before"], "diagonal")[0], p["steps"]),
+        prediction_item.wide(found),
     ]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pesn.paper.items import prediction_item
+from pesn.paper.items.robots import CART_POLE
 from pesn.paper.result import Record, Result, Settings, Tasks
 
 if TYPE_CHECKING:
@@ -40,10 +39,6 @@ PUBLISHED: list[Record] = [
     {"quantity": "mean and variance, single step", "published": "almost perfect", "where": "supplement, Discussion"},
 ]
 
-NAMES, UNITS = ("x", "θ", "v", "ω"), ("m", "rad", "m/s", "rad/s")
-CHANGES = ("change of v", "change of ω")
-POSITIONS, VELOCITIES = (0, 1), (2, 3)
-
 SETTINGS = prediction_item.SETTINGS
 
 
@@ -58,46 +53,56 @@ def parameters(quick: bool) -> Record:
         test_rows=400 if quick else 1700,
         segments=4 if quick else 10,
         unit_std=0.1,
-        origin_every=40 if quick else 20,
-        fair_every=4 if quick else 2,
+        origin_every=10,
+        future_every=5 if quick else 10,
+        fair_every=10,
     )
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Simulate, train, predict, compare."""
-    from pesn.paper.items import prediction_study as studies
-    from pesn.paper.items.prediction_figures import draw_around
-    from pesn.systems import cart_pole
+    from pesn.paper.items import prediction
+    from pesn.paper.items.prediction_figures import draw_around, outputs_of, states_of
 
-    p = settings.parameters
-    steps = p["steps"]
-    trajectories = cart_pole.simulate(runs=p["runs"], steps=p["run_rows"], rng=settings.seeds(1)[0])
-    found, dt = studies.study(settings, tasks, trajectories, POSITIONS, VELOCITIES), trajectories.dt
+    robot, p = CART_POLE, settings.parameters
+    result, scene, levels, changes = prediction_item.run(
+        settings, tasks, NAME, PUBLISHED, 2, robot.velocities, _obtained, measure, []
+    )
+    other = prediction.learn(robot, p, settings.seeds(p["draws"])[0], "change")
     around = "2σ bands of both networks and of Monte Carlo around the mean of the samples."
     own = {
-        "single-step-changes": (
-            draw_around(found.robot, [found.single["never"]], CHANGES, UNITS[2:], 2, dt, steps, len(NAMES)),
-            f"The network's own outputs in single steps, the changes of the velocities: {around}",
+        "single-step-outputs": (
+            draw_around(outputs_of(scene, robot, 2), levels.single, p["steps"]),
+            f"The network's outputs in single steps, the velocities: {around}",
         ),
-        "uncertain-units": (
-            draw_around(found.robot, found.multi["units"], NAMES, UNITS, 2, dt, steps),
-            f"{steps} steps from units that are not known exactly: {around}",
+        "single-step-changes": (
+            draw_around(outputs_of(other, robot, 2), changes.single, p["steps"]),
+            f"The outputs in single steps of a network that puts out the changes of the velocities: {around}",
         ),
     }
-    obtained, verdicts = _obtained(found, steps), prediction_item.verdicts(found, VELOCITIES)
-    return prediction_item.result(settings, found, NAMES, UNITS, CHANGES, 2, VELOCITIES, dt, PUBLISHED, obtained, verdicts, own)
+    if "units" in levels.multi:
+        own["uncertain-units"] = (
+            draw_around(states_of(scene, robot, 2), levels.multi["units"][0], p["steps"]),
+            f"{p['steps']} steps from units that are not known exactly: {around}",
+        )
+    return prediction_item.with_figures(result, own)
 
 
-def _obtained(found: Study, steps: int) -> list[str]:
+def measure(p: Record, seed: int) -> dict[str, float]:
+    """A small draw in three numbers, for the figure of sensitivities."""
+    from pesn.paper.items import prediction_study as studies
+
+    return studies.measure(NAME, p, seed)
+
+
+def _obtained(found: Study, p: Record) -> list[str]:
     from pesn.paper.items import prediction_study as studies
     from pesn.paper.items import prediction_verdicts as verdicts
 
-    d, multi, single = found.robot.n_states, found.multi["before"], found.single["never"]
-    wide = np.array([one.ratio("diagonal")[:, :d] for one in multi])
-    ratio = single.ratio("diagonal")[:, :d]
+    single, ratio = found.single, found.single.ratio("diagonal")
     return [
-        str(steps),
-        verdicts.steps_text(studies.leaving(multi, "diagonal", d)[0], steps),
-        f"{wide.min():.2f} to {wide.max():.2f} times Monte Carlo's σ",
-        f"mean within {single.off('diagonal')[:, :d].max():.2g} σ; {ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ",
+        str(p["steps"]),
+        verdicts.steps_text(studies.leaving(found.multi["before"], "diagonal")[0], p["steps"]),
+        prediction_item.wide(found),
+        f"mean within {single.off('diagonal').max():.2g} σ; {ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ",
     ]

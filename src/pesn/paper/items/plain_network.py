@@ -41,6 +41,11 @@ class PlainNetwork:
         """N."""
         return len(self.W)
 
+    @property
+    def n_states(self) -> int:
+        """d."""
+        return len(self.learned) + len(self.kinematic)
+
     def move(self, h: Array, z: Array) -> Array:
         """Units (…, N) after an input (…, n)."""
         moved: Array = (1.0 - self.leak) * h + self.leak * np.tanh(z @ self.W_in.T + h @ self.W.T + self.bias)

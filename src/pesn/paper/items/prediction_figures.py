@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,20 +11,75 @@ import numpy.typing as npt
 
 from pesn._support.types import AnyArray, Array
 from pesn.paper.items import colours
-from pesn.paper.items.prediction import FORMS, Robot
-from pesn.paper.items.prediction_study import WEIGHTS, Compared, Study
+from pesn.paper.items.prediction import FORMS, Compared, Scene
+from pesn.paper.items.prediction_study import WEIGHTS
+from pesn.paper.items.robots import Robot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_agreement", "draw_around", "draw_fair", "draw_noisy", "draw_states", "draw_updating", "noise_of"]
+__all__ = [
+    "View",
+    "draw_agreement",
+    "draw_around",
+    "draw_fair",
+    "draw_noisy",
+    "draw_states",
+    "draw_updating",
+    "noise_of",
+    "outputs_of",
+    "states_of",
+]
 
 _COLOUR = {"diagonal": colours.SPLINE, "full": colours.OURS}
 _DASH = {form: colours.DASHES[colour] for form, colour in _COLOUR.items()}
 _LABEL = {"diagonal": "PESN (diagonal): mean, ±2σ", "full": "full covariance (ours): mean, ±2σ"}
 _SIZE = 8.5  # pt
 _WIDTH = 9.0  # inches
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What stands in the columns of a comparison: ``truth`` (T, c) by row of the run, scaled, and how to undo the scale.
+
+    ``columns`` of panels; time is counted from row ``first``.
+    """
+
+    truth: Array
+    mean: Array
+    width: Array
+    names: Sequence[str]
+    units: Sequence[str]
+    columns: int
+    first: int
+    dt: float
+
+    def unscaled(self, values: Array, i: int, shift: float = 1.0) -> Array:
+        """Column i in its units; ``shift`` 0: of deviations."""
+        result: Array = values[:, i] * self.width[i] + shift * self.mean[i]
+        return result
+
+    def time(self, one: Compared) -> AnyArray:
+        """Of the rows that a stretch predicts."""
+        result: AnyArray = (one.origin - self.first + 1 + np.arange(len(one.mean))) * self.dt
+        return result
+
+
+def states_of(scene: Scene, robot: Robot, columns: int) -> View:
+    """The states, which multi-step predictions are of."""
+    scale = scene.forecaster.scale_
+    return View(scene.y, scale.y_mean, scale.y_std, robot.names, robot.units, columns, scene.first, scene.run.dt)
+
+
+def outputs_of(scene: Scene, robot: Robot, columns: int) -> View:
+    """The network's outputs, which single-step predictions are of: velocities, or their changes."""
+    scale, at, change = scene.forecaster.scale_, list(robot.velocities), scene.plain.change
+    truth = np.vstack([scene.targets[:1], scene.targets])  # the output at row k leads to row k + 1
+    names = [f"change of {robot.names[i]}" if change else robot.names[i] for i in at]
+    mean = np.zeros(len(at)) if change else scale.y_mean[at]
+    width, units = scene.plain.scale * scale.y_std[at], [robot.units[i] for i in at]
+    return View(truth, mean, width, names, units, columns, scene.first, scene.run.dt)
 
 
 def _figure(
@@ -55,49 +110,40 @@ def _legend(figure: Figure, ax: Axes, columns: int = 4) -> None:
     figure.legend(once.values(), once.keys(), loc="upper center", ncols=columns, frameon=False, fontsize=_SIZE)
 
 
-def _bands(ax: Axes, t: AnyArray, one: Compared, i: int, robot: Robot, forms: Sequence[str] = tuple(FORMS)) -> None:
+def _bands(ax: Axes, view: View, one: Compared, i: int) -> None:
     """Samples as a band, closed forms as lines: the mean, and thinner two deviations away."""
-
-    def unscaled(values: Array, shift: float = 1.0) -> Array:
-        result: Array = values[:, i] * robot.width[i] + shift * robot.mean[i]
-        return result
-
-    mean, std = unscaled(one.samples.mean), unscaled(one.samples.std, 0.0)
+    t, mean, std = view.time(one), view.unscaled(one.mean, i), view.unscaled(one.std, i, 0.0)
     ax.fill_between(t, mean - 2.0 * std, mean + 2.0 * std, color=colours.MONTE_CARLO, alpha=0.18, linewidth=0)
     ax.plot(t, mean, color=colours.MONTE_CARLO, linewidth=2.6, alpha=0.6, label="Monte Carlo: mean, ±2σ")
-    for form in forms:
-        mean, std = unscaled(one.closed[form][0]), unscaled(one.closed[form][1], 0.0)
+    for form, closed in one.closed.items():
+        mean, std = view.unscaled(closed[0], i), view.unscaled(closed[1], i, 0.0)
         style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
         ax.plot(t, mean, linewidth=1.4, label=_LABEL[form], **style)
         for sign in (-2.0, 2.0):
             ax.plot(t, mean + sign * std, linewidth=1.0, **style)
 
 
-def _truth(ax: Axes, robot: Robot, rows: npt.NDArray[np.intp], i: int, dt: float) -> None:
-    d = robot.n_states
-    true = robot.rows[rows, i] if i < d else robot.targets[rows - 1, i - d]
-    ax.plot((rows - robot.first) * dt, true * robot.width[i] + robot.mean[i], color=colours.TRUTH, linewidth=0.8,
+def _truth(ax: Axes, view: View, rows: npt.NDArray[np.intp], i: int) -> None:
+    ax.plot((rows - view.first) * view.dt, view.unscaled(view.truth[rows], i), color=colours.TRUTH, linewidth=0.8,
             marker=".", markersize=3.0 if len(rows) < 40 else 0.0, label="truth")  # fmt: skip
 
 
-def draw_states(robot: Robot, some: Sequence[Compared], names: Sequence[str], units: Sequence[str], columns: int, dt: float,
-                zoomed: int = 0) -> Figure:  # fmt: skip
-    """A panel for each state, and below it how far the closed forms are from the samples, as lines lie on each other.
+def draw_states(view: View, some: Sequence[Compared], zoomed: int = 0) -> Figure:
+    """A panel for each column, and below it how far the closed forms are from the samples, as lines lie on each other.
 
     All stretches one after the other; or the first ``zoomed`` steps of the first one, and of them the range of the means and of
     the truth, the bands going out of the picture.
     """
-    rows = len(names) // columns
-    shown = some[:1] if zoomed else some
+    columns = view.columns
+    rows = len(view.names) // columns
+    shown = [_cut(some[0], zoomed)] if zoomed else some
     figure, axes = _figure(2 * rows, columns, 3.1 * rows + 0.9, ratios=[1.5, 1.0] * rows)
-    for i, (name, unit) in enumerate(zip(names, units, strict=True)):
+    for i, (name, unit) in enumerate(zip(view.names, view.units, strict=True)):
         ax, below = axes[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
         for one in shown:
-            steps = min(zoomed or len(one.samples.mean), len(one.samples.mean))
-            t = (one.origin - robot.first + 1 + np.arange(steps)) * dt
-            _bands(ax, t, _cut(one, steps), i, robot)
-            _differences(below, t, _cut(one, steps), i)
-        _truth(ax, robot, np.arange(shown[0].origin, shown[-1].origin + steps + 1), i, dt)
+            _bands(ax, view, one, i)
+            _differences(below, view, one, i)
+        _truth(ax, view, np.arange(shown[0].origin, shown[-1].origin + len(shown[-1].mean) + 1), i)
         if zoomed:
             _close_up(ax)
         ax.set_ylabel(f"{name} ({unit})", fontsize=_SIZE)
@@ -109,20 +155,16 @@ def draw_states(robot: Robot, some: Sequence[Compared], names: Sequence[str], un
     return figure
 
 
-def draw_around(robot: Robot, some: Sequence[Compared], names: Sequence[str], units: Sequence[str], columns: int, dt: float,
-                steps: int, begin: int = 0) -> Figure:  # fmt: skip
-    """The first steps of the first stretch less the samples' mean, a panel for each of the outputs from ``begin`` on."""
-    rows = len(names) // columns
-    figure, axes = _figure(rows, columns, 1.55 * rows + 0.9)
-    one = _cut(some[0], min(steps, len(some[0].samples.mean)))
-    around = one._replace(
-        closed={form: (mean - one.samples.mean, std) for form, (mean, std) in one.closed.items()},
-        samples=one.samples._replace(mean=np.zeros_like(one.samples.mean)),
-    )
-    t = (one.origin - robot.first + 1 + np.arange(len(one.samples.mean))) * dt
+def draw_around(view: View, one: Compared, steps: int) -> Figure:
+    """The first steps of a stretch less the samples' mean, a panel for each column."""
+    rows = len(view.names) // view.columns
+    figure, axes = _figure(rows, view.columns, 1.55 * rows + 0.9)
+    cut = _cut(one, steps)
+    closed = {form: (mean - cut.mean, std) for form, (mean, std) in cut.closed.items()}
+    around = cut._replace(closed=closed, mean=np.zeros_like(cut.mean))
     for i, ax in enumerate(axes.ravel()):
-        _bands(ax, t, around, begin + i, replace(robot, mean=np.zeros_like(robot.mean)))
-        ax.set_ylabel(f"{names[i]} − mean ({units[i]})", fontsize=_SIZE)
+        _bands(ax, replace(view, mean=np.zeros_like(view.mean)), around, i)
+        ax.set_ylabel(f"{view.names[i]} − mean ({view.units[i]})", fontsize=_SIZE)
     for ax in axes[-1]:
         ax.set_xlabel("time (s)", fontsize=_SIZE)
     _legend(figure, axes[0, 0])
@@ -131,20 +173,18 @@ def draw_around(robot: Robot, some: Sequence[Compared], names: Sequence[str], un
 
 def _cut(one: Compared, steps: int) -> Compared:
     """The first steps of a stretch."""
-    return one._replace(
-        closed={form: (mean[:steps], std[:steps]) for form, (mean, std) in one.closed.items()},
-        samples=one.samples._replace(mean=one.samples.mean[:steps], square=one.samples.square[:steps]),
-    )
+    closed = {form: (mean[:steps], std[:steps]) for form, (mean, std) in one.closed.items()}
+    return one._replace(closed=closed, mean=one.mean[:steps], std=one.std[:steps])
 
 
-def _differences(ax: Axes, t: AnyArray, one: Compared, i: int) -> None:
+def _differences(ax: Axes, view: View, one: Compared, i: int) -> None:
     """Closed forms less samples, in percent of the samples' deviation: of the means, and thinner of the deviations."""
     ax.axhline(0.0, color=colours.MONTE_CARLO, linewidth=1.6, alpha=0.6)
-    unit = 0.01 * one.samples.std[:, i]
+    t, unit = view.time(one), 0.01 * one.std[:, i]
     for form, (mean, std) in one.closed.items():
         style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
-        ax.plot(t, (mean - one.samples.mean)[:, i] / unit, linewidth=1.6, **style)
-        ax.plot(t, (std - one.samples.std)[:, i] / unit, linewidth=0.9, **style)
+        ax.plot(t, (mean - one.mean)[:, i] / unit, linewidth=1.6, **style)
+        ax.plot(t, (std - one.std)[:, i] / unit, linewidth=0.9, **style)
     ax.set_yscale("symlog", linthresh=1.0)
     most = max(map(abs, ax.get_ylim()))
     ax.set_ylim(-most, most)
@@ -177,27 +217,24 @@ def noise_of(values: AnyArray) -> float:
     return float(np.sqrt(np.mean(np.square(0.5 * values[1:-1] - 0.25 * (values[:-2] + values[2:])))))
 
 
-def draw_noisy(robot: Robot, one: Compared, names: Sequence[str], units: Sequence[str], chosen: Sequence[int], dt: float,
-               steps: int) -> Figure:  # fmt: skip
-    """States that jump from row to row as small multiples, a column a method, with the size of the jumps as a bar."""
+def draw_noisy(view: View, one: Compared, chosen: Sequence[int], steps: int) -> Figure:
+    """Columns that jump from row to row as small multiples, a column a method, with the size of the jumps as a bar."""
     ways = {"Monte Carlo": colours.MONTE_CARLO, **{_LABEL[form].split(":")[0]: _COLOUR[form] for form in FORMS}}
     figure, axes = _figure(len(chosen), len(ways), 1.25 * len(chosen) + 0.9, titled=True)
-    n = min(steps, len(one.samples.mean))
-    t = (one.origin - robot.first + 1 + np.arange(n)) * dt
+    one = _cut(one, steps)
+    t, paths = view.time(one), [(one.mean, one.std), *(one.closed[form] for form in FORMS)]
     for row, i in zip(axes, chosen, strict=True):
-        rows = np.arange(one.origin + 1, one.origin + 1 + n)
-        truth = robot.rows[rows, i] * robot.width[i] + robot.mean[i]
+        truth = view.unscaled(view.truth[one.origin + 1 : one.origin + 1 + len(t)], i)
         size = noise_of(truth)
-        paths = [(one.samples.mean, one.samples.std), *(one.closed[form] for form in FORMS)]
         for ax, (mean, std), colour in zip(row, paths, ways.values(), strict=True):
-            middle, width = mean[:n, i] * robot.width[i] + robot.mean[i], 2.0 * std[:n, i] * robot.width[i]
+            middle, width = view.unscaled(mean, i), 2.0 * view.unscaled(std, i, 0.0)
             ax.fill_between(t, middle - width, middle + width, color=colour, alpha=0.25, linewidth=0)
             ax.plot(t, middle, color=colour, linewidth=1.3)
             ax.plot(t, truth, color=colours.TRUTH, linewidth=0.7, marker=".", markersize=2.5, label="truth")
-            bar = t[-1] + 2.0 * dt, truth.mean(), size
+            bar = t[-1] + 2.0 * view.dt, truth.mean(), size
             ax.errorbar(*bar, color="0.35", capsize=3.0, linewidth=1.2, label="± how far a row is from the average of three")
         _alike(row)
-        row[0].set_ylabel(f"{names[i]} ({units[i]})\nnoise {size:.2g}", fontsize=_SIZE)
+        row[0].set_ylabel(f"{view.names[i]} ({view.units[i]})\nnoise {size:.2g}", fontsize=_SIZE)
     for ax, name in zip(axes[0], ways, strict=True):
         ax.set_title(f"{name}: mean, ±2σ", fontsize=_SIZE)
     for ax in axes[-1]:
@@ -206,19 +243,17 @@ def draw_noisy(robot: Robot, one: Compared, names: Sequence[str], units: Sequenc
     return figure
 
 
-def draw_updating(found: Study, chosen: Sequence[int], names: Sequence[str], units: Sequence[str], dt: float) -> Figure:
+def draw_updating(view: View, by_way: Mapping[str, Compared], chosen: Sequence[int]) -> Figure:
     """One stretch with each way of having weights, a row for each state chosen: the paper's beside what is fair."""
     figure, axes = _figure(len(chosen), len(WEIGHTS), 1.9 * len(chosen) + 1.0, titled=True)
-    robot = found.robot
     for column, (way, title) in enumerate(WEIGHTS.items()):
-        one = found.multi[way][len(found.multi[way]) // 2]
-        steps = len(one.samples.mean)
+        one = by_way[way]
         for row, i in enumerate(chosen):
             ax = axes[row, column]
-            _bands(ax, (one.origin - robot.first + 1 + np.arange(steps)) * dt, one, i, robot)
-            _truth(ax, robot, np.arange(one.origin, one.origin + steps + 1), i, dt)
+            _bands(ax, view, one, i)
+            _truth(ax, view, np.arange(one.origin, one.origin + len(one.mean) + 1), i)
             if not column:
-                ax.set_ylabel(f"{names[i]} ({units[i]})", fontsize=_SIZE)
+                ax.set_ylabel(f"{view.names[i]} ({view.units[i]})", fontsize=_SIZE)
         axes[0, column].set_title(f"weights {title}" if way != "future" else title, fontsize=_SIZE)
         axes[-1, column].set_xlabel("time (s)", fontsize=_SIZE)
     for row in axes:
@@ -227,14 +262,14 @@ def draw_updating(found: Study, chosen: Sequence[int], names: Sequence[str], uni
     return figure
 
 
-def draw_agreement(found: Study, steps: int) -> Figure:
+def draw_agreement(some: Sequence[Compared]) -> Figure:
     """By step: how far the means are from Monte Carlo's, and how large deviations are beside its; median and range."""
     figure, axes = _figure(1, 2, 3.4)
-    d, t = found.robot.n_states, np.arange(1, steps + 1)
-    some = found.multi["before"]
+    steps = len(some[0].mean)
+    t = np.arange(1, steps + 1)
     for form in FORMS:
         for ax, what in zip(axes[0], ("off", "ratio"), strict=True):
-            values = np.array([getattr(one, what)(form)[:, :d] for one in some]).transpose(1, 0, 2).reshape(steps, -1)
+            values = np.array([getattr(one, what)(form) for one in some]).transpose(1, 0, 2).reshape(steps, -1)
             ax.fill_between(t, values.min(axis=1), values.max(axis=1), color=_COLOUR[form], alpha=0.2, linewidth=0)
             short = _LABEL[form].split(":")[0]
             ax.plot(
@@ -256,19 +291,20 @@ def draw_agreement(found: Study, steps: int) -> Figure:
     return figure
 
 
-def draw_fair(found: Study, names: Sequence[str], units: Sequence[str], columns: int, dt: float) -> Figure:
+def draw_fair(view: View, fair: Mapping[tuple[str, str], tuple[Array, Array, Array]]) -> Figure:
     """The forecasts of :class:`pesn.Forecaster` from one origin, weights updated before it: 2σ bands that count every error.
 
     Below each state the same less the truth.
     """
-    rows = len(names) // columns
+    columns = view.columns
+    rows = len(view.names) // columns
     figure, axes = _figure(2 * rows, columns, 3.1 * rows + 0.9, ratios=[1.5, 1.0] * rows)
-    for i, (name, unit) in enumerate(zip(names, units, strict=True)):
+    for i, (name, unit) in enumerate(zip(view.names, view.units, strict=True)):
         both = axes[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
         for ax, less in zip(both, (False, True), strict=True):
             for form in FORMS:
-                mean, std, truth = (part[len(part) // 2][:, i] for part in found.fair[form, "updated"])
-                t, middle = dt * np.arange(1, len(mean) + 1), mean - truth if less else mean
+                mean, std, truth = (part[len(part) // 2][:, i] for part in fair[form, "updated"])
+                t, middle = view.dt * np.arange(1, len(mean) + 1), mean - truth if less else mean
                 style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
                 if form == "full":
                     ax.fill_between(t, middle - 2.0 * std, middle + 2.0 * std, color=_COLOUR[form], alpha=0.2, linewidth=0)

@@ -1,156 +1,77 @@
-"""What the two prediction items have in common: parameters, and a study as tables, figures and notes.
+"""What the two prediction items have in common: settings, the draws, and their study as tables, figures and notes.
 
->>> parameters(quick=True, n_units=80)["network"]["n_units"]
+>>> parameters(quick=True, n_units=80)["n_units"]
 80
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pesn.paper.claims import CLAIMS
-from pesn.paper.items.reservoir import RESERVOIR
-from pesn.paper.result import Record, Result, Settings
-from pesn.paper.settings import POSITIVE, Setting, flag, number, or_word, several, whole
-from pesn.paper.verdict import Verdict
+from pesn.paper.items import robots
+from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.settings import POSITIVE, Setting, flag, number, or_word, whole
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
+    from pesn.paper.items.prediction import Scene
     from pesn.paper.items.prediction_study import Study
 
-__all__ = ["SETTINGS", "claims", "parameters", "result", "verdicts"]
+__all__ = ["SETTINGS", "claims", "kept", "parameters", "run", "wide"]
 
 
 SETTINGS = {
-    **RESERVOIR,
+    **robots.SETTINGS,
     "steps": Setting("Steps of a multi-step prediction; the paper's are 20.", whole(1)),
     "input_std": Setting("Deviation of the inputs' errors, in units of each state's own; the paper prints none.", POSITIVE),
     "samples": Setting("Monte Carlo samples.", whole(2)),
-    "rls_deltas": Setting("Values of δ that are tried for P = δI; the paper prints none.", several(POSITIVE)),
-    "forgetting": Setting("Forgetting factor λ; the paper prints none.", number(0.0, 1.0, above=True)),
     "context": Setting("Rows before an origin that a forecast looks at.", whole(1)),
     "process_noise": Setting("Noise on the units of the fair forecasts, or auto.", or_word(number(0.0), "auto")),
     "calibrate": Setting("Whether fair forecasts are calibrated on held-back rows.", flag()),
-    "runs": Setting("Simulated runs; the last is the one that is predicted.", whole(2)),
-    "run_rows": Setting("Rows of a run.", whole(200)),
-    "train_rows": Setting("Rows of the last run that are learnt from, too.", whole(50)),
-    "test_rows": Setting("Rows after them that are predicted.", whole(50)),
+    "test_rows": Setting("Rows after the training rows that are predicted.", whole(50)),
     "segments": Setting("Stretches of the multi-step prediction that are compared with samples.", whole(1)),
     "unit_std": Setting("Deviation of the units at the start of stretches from uncertain units; 0: none.", number(0.0)),
     "origin_every": Setting("Rows between the origins at which errors of forecasts are taken.", whole(1)),
+    "future_every": Setting("Of those origins, each so-manieth has weights updated inside the forecast, too.", whole(1)),
     "fair_every": Setting("Of those origins, each so-manieth is one of a fair forecast.", whole(1)),
+    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1)),
+    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1)),
 }
+# What the paper does not print, varied one at a time.
+VARIED: dict[str, list[float]] = {
+    "noise": [0.0, 1e-4, 1e-2],
+    "input_std": [0.03, 0.1, 0.3],
+    "n_units": [40, 80, 160],
+    "leak_rate": [0.2, 0.5, 0.9],
+    "spectral_radius": [0.5, 0.9, 1.2],
+    "rls_delta": [0.01, 1.0, 100.0],
+    "forgetting": [0.98, 0.999, 1.0],
+}
+_MEASURES = {"within": "single-step\nwithin (%)", "leaves": "mean leaves\n(steps)", "updated": "error updated\n÷ frozen"}
 
 
 def parameters(quick: bool, n_units: int, **own: Any) -> Record:
     """All that decides the numbers, ``own`` of the item included; deviations of inputs are in units of each state's own."""
     return {
-        "network": {
-            "n_units": n_units,
-            "spectral_radius": 0.9,
-            "leak_rate": 0.5,
-            "density": 0.1,
-            "input_scaling": 0.5,
-            "feedback_scaling": 0.2,
-            "bias_scaling": 0.2,
-            "ridge": 1e-6,
-            "washout": 100,
-        },
+        **robots.parameters(),
+        "n_units": n_units,
+        "noise": 0.0,  # here the inputs are what is uncertain
         "steps": 20,
         "input_std": 0.1,
-        "samples": 1_000 if quick else 10_000,
-        "rls_deltas": [0.01, 0.1, 1.0, 10.0],
-        "forgetting": 0.999,
+        "samples": 600 if quick else 2_000,
         "context": 30,
         "process_noise": 0.0 if quick else "auto",
         "calibrate": not quick,
+        "draws": 8 if quick else 20,
+        "varied_draws": 1 if quick else 3,
         **own,
     }
-
-
-def result(
-    settings: Settings,
-    found: Study,
-    names: Sequence[str],
-    units: Sequence[str],
-    changes: Sequence[str],
-    columns: int,
-    chosen: Sequence[int],
-    dt: float,
-    published: list[Record],
-    obtained: list[str],
-    verdicts: list[Verdict],
-    figures: dict[str, tuple[Figure, str]] | None = None,
-    notes: Sequence[str] = (),
-) -> Result:
-    """A study of ``names`` as the result of an item; ``figures`` and ``notes`` are the item's own, beside the common ones.
-
-    Figures have ``columns`` columns; that of the updates shows the states ``chosen``.
-    """
-    import pandas as pd
-
-    from pesn.paper.items import prediction_figures as draw
-    from pesn.paper.items import prediction_study as studies
-
-    p, robot, fair = settings.parameters, found.robot, found.multi["before"]
-    steps, states = p["steps"], (names, units, columns, dt)
-    beside = pd.DataFrame(published)
-    beside["obtained"] = obtained
-    bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
-    close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
-    return Result(
-        frame=studies.long_frame(found, (*names, *changes)),
-        tables={
-            "Published and obtained (the paper's diagonal network)": beside[["quantity", "published", "obtained", "where"]],
-            "Closed form beside Monte Carlo": studies.agreement(found),
-            "σ ÷ Monte Carlo's σ by state, multi-step": studies.by_state(found, names),
-            "Mean error of all steps from an exactly known state": studies.error_table(found, names, units),
-            "What came inside the 2σ bands": studies.coverage_table(found),
-        },
-        figures={
-            "single-step": (
-                draw.draw_states(robot, [found.single["before"]], *states),
-                f"Single-step predictions of the {len(names)} states over time, {bands}.",
-            ),
-            "single-step-zoomed": (
-                draw.draw_states(robot, [found.single["before"]], *states, steps),
-                f"The first {steps} of the single-step predictions, {close}.",
-            ),
-            "multi-step": (
-                draw.draw_states(robot, fair, *states),
-                f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
-            ),
-            "multi-step-zoomed": (draw.draw_states(robot, fair, *states, steps), f"The first stretch of {steps} steps, {close}."),
-            **(figures or {}),
-            "updating": (
-                draw.draw_updating(found, chosen, names, units, dt),
-                f"Velocities over {steps} steps with weights never updated, updated before the origin, updated with the future.",
-            ),
-            "agreement": (
-                draw.draw_agreement(found, steps),
-                "By steps ahead, distance of the means from Monte Carlo in σ and ratio of the deviations, diagonal and full.",
-            ),
-            "fair-forecast": (
-                draw.draw_fair(found, *states),
-                f"A forecast of pesn.Forecaster over {steps} steps with 2σ bands that count every error, and what came.",
-            ),
-        },
-        verdicts=verdicts,
-        notes=[
-            "The panel “as in the paper: sees the future” updates the weights inside the forecast with the outputs that it is to "
-            "forecast (Algorithm 3, line 8); it is no forecast. Every other panel uses only what came before its origin.",
-            f"Errors of the inputs have a deviation of {p['input_std']:g} of each state's own, in samples and in closed forms "
-            f"alike; {p['samples']:,} samples, in pairs of opposite errors.",
-            *([] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."]),
-            *notes,
-            "The paper does not print the sizes of network, noise, δ and λ; those used are in the item's settings. Of the δ "
-            f"there, {found.delta:g} was best on the end of another run, which that network had not seen.",
-        ],
-    )
 
 
 def claims(item: str) -> tuple[str, ...]:
@@ -162,23 +83,157 @@ def claims(item: str) -> tuple[str, ...]:
     return tuple(name for name, claim in CLAIMS.items() if item in claim.items)
 
 
-def verdicts(found: Study, velocities: Sequence[int]) -> list[Verdict]:
-    """What a study says about each of them."""
-    from pesn.paper.items import prediction_study as studies
-    from pesn.paper.items import prediction_verdicts as judge
+def run(
+    settings: Settings,
+    tasks: Tasks,
+    item: str,
+    published: list[Record],
+    columns: int,
+    shown: Sequence[int],
+    obtained: Callable[[Study, Record], list[str]],
+    measure: Callable[[Record, int], dict[str, float]],
+    notes: Sequence[str],
+) -> tuple[Result, Scene, Study, Study]:
+    """All draws judged and the first one shown; with its scene, and its study where velocities and where changes are learned.
 
-    d, single, multi = found.robot.n_states, found.single["never"], found.multi["before"]
-    every = [one.ratio("diagonal").ravel() for some in studies.pooled(found).values() for one in some]
-    off, ratio = single.off("diagonal"), single.ratio("diagonal")
-    means = {form: studies.leaving(multi, form, d)[0] for form in ("diagonal", "full")}
-    wide = np.array([one.ratio("diagonal")[:, :d] for one in multi])
-    inside = {form: np.array([one.inside(form)[:, :d] for one in multi]) for form in ("diagonal", "full")}
-    # the velocities, each in its own deviation: positions hardly err in so short a time and would only thin the mean
-    errors = {way: float(some[..., list(velocities)].mean()) for way, some in found.errors.items()}
+    Beside ``published`` stands what ``obtained(study, settings)`` says of the first draw; ``measure`` is the item's own
+    :func:`prediction_study.measure`. Figures have ``columns`` columns, that of the updates the states ``shown``.
+    """
+    from pesn.paper.items import prediction, sensitivity
+    from pesn.paper.items import prediction_figures as draw
+    from pesn.paper.items import prediction_study as studies
+    from pesn.paper.items import prediction_verdicts as verdicts
+
+    p, robot = settings.parameters, studies.ROBOTS[item]
+    seeds = settings.seeds(p["draws"])
+    units = [(item, p, seed, target) for seed in seeds for target in ("level", "change")]
+    by_draw = [studies.of_draw(found) for found in tasks.map(studies.one_draw, units)]
+    levels, changes = by_draw[::2], by_draw[1::2]
+    scene = prediction.learn(robot, p, seeds[0], "level")
+    some = studies.fair_origins(p, len(scene.y), p["fair_every"])
+    fair = _fair(tasks, robot, p, seeds[0], scene, some)
+    letter = tasks.map(studies.letter_errors, [(item, p, seeds[0])])[0]
+    varied = sensitivity.study(tasks, measure, p, VARIED, settings.seeds(p["varied_draws"], stream=3))
+    multi = levels[0].multi
+    middle = len(multi["before"]) // 2
+    stretch = {way: multi[way][middle] for way in ("never", "before")}
+    stretch["future"] = studies.told_the_future(scene, p, stretch["before"].origin, np.random.default_rng([seeds[0], 3]))
+    states, outputs = draw.states_of(scene, robot, columns), draw.outputs_of(scene, robot, columns)
+    bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
+    close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
+    steps = p["steps"]
+    every = [one for found in levels for one in found.multi["before"]]
+    frame = studies.long_frame(
+        {(target, i // 2 + 1): found for i, ((*_, target), found) in enumerate(zip(units, by_draw, strict=True))}, robot
+    )
+    result = Result(
+        frame=frame,
+        tables={
+            "Published and obtained (the paper's diagonal network)": _beside(published, obtained(levels[0], p)),
+            "Closed form beside Monte Carlo, all draws": studies.agreement(levels, changes),
+            "σ ÷ Monte Carlo's σ by state, multi-step, all draws": studies.by_state(levels, robot.names),
+            "Mean error of all steps from an exactly known state, first draw": studies.error_table(
+                levels[0], letter, robot, scene.forecaster.scale_.y_std
+            ),
+            "What came inside the 2σ bands, first draw": studies.coverage_table(levels[0], scene, fair),
+        },
+        figures={
+            "single-step": (
+                draw.draw_states(outputs, [levels[0].single]),
+                f"Single-step predictions of the velocities, the network's outputs, over time, {bands}.",
+            ),
+            "single-step-zoomed": (
+                draw.draw_states(outputs, [levels[0].single], steps),
+                f"The first {steps} of the single-step predictions, {close}.",
+            ),
+            "multi-step": (
+                draw.draw_states(states, multi["before"]),
+                f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
+            ),
+            "multi-step-zoomed": (
+                draw.draw_states(states, multi["before"], steps),
+                f"The first stretch of {steps} steps, {close}.",
+            ),
+            "updating": (
+                draw.draw_updating(states, stretch, shown),
+                f"Velocities over {steps} steps with weights never updated, updated before the origin, updated with the future.",
+            ),
+            "agreement": (
+                draw.draw_agreement(every),
+                "By steps ahead, distance of the means from Monte Carlo in σ and ratio of the deviations, diagonal and full, "
+                "all draws.",
+            ),
+            "fair-forecast": (
+                draw.draw_fair(states, fair),
+                f"A forecast of pesn.Forecaster over {steps} steps with 2σ bands that count every error, and what came.",
+            ),
+            "sensitivity": (
+                sensitivity.draw(varied, p, _MEASURES),
+                "Small panels, a column for each setting that the paper does not print: the share of single-step outputs "
+                "within 0.1 σ and 10 % of Monte Carlo, the steps until the diagonal mean leaves it, and the error with weights "
+                "updated up to the origin by that without; the value in use is shaded.",
+            ),
+        },
+        verdicts=verdicts.judge(levels, changes, robot.velocities),
+        notes=[*_notes(p), *notes],
+    )
+    return result, scene, levels[0], changes[0]
+
+
+def with_figures(result: Result, figures: dict[str, tuple[Figure, str]]) -> Result:
+    """The item's own figures before those of the updates."""
+    common = list(result.figures)
+    after = common.index("updating")
+    parts = common[:after], common[after:]
+    result.figures.update(figures)
+    ordered = {name: result.figures[name] for name in (*parts[0], *figures, *parts[1])}
+    result.figures.clear()
+    result.figures.update(ordered)
+    return result
+
+
+def wide(found: Study) -> str:
+    """How large the diagonal deviations of the multi-step predictions are beside Monte Carlo's."""
+    ratio = np.array([one.ratio("diagonal") for one in found.multi["before"]])
+    return f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ"
+
+
+def kept(found: Study) -> float:
+    """Steps for which the diagonal bands hold 90 to 99 % of the samples, median of the stretches."""
+    from pesn.paper.items.prediction_verdicts import kept_steps
+
+    return float(np.median(kept_steps([one.shares["diagonal"] for one in found.multi["before"]])))
+
+
+def _beside(published: list[Record], obtained: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(published).assign(obtained=obtained)[["quantity", "published", "obtained", "where"]]
+
+
+def _fair(tasks: Tasks, robot: robots.Robot, p: Record, seed: int, scene: Scene, some: list[int]) -> Any:
+    from pesn.paper.items import prediction
+
+    steps = p["steps"]
+    truth = np.array([scene.run.states[k + 1 : k + 1 + steps] for k in some])
+    forms = list(prediction.FORMS)
+    found = tasks.map(prediction.fair_forecasts, [(robot, p, seed, form, some) for form in forms])
+    return {(form, name): (*one, truth) for form, both in zip(forms, found, strict=True) for name, one in both.items()}
+
+
+def _notes(p: Record) -> list[str]:
     return [
-        judge.judge_cross_terms(np.concatenate(every)),
-        judge.judge_single_step(off[:, :d], ratio[:, :d], off[:, d:], ratio[:, d:]),
-        judge.judge_multi_step(means["diagonal"], means["full"], wide, wide.shape[1]),
-        judge.judge_twenty(inside["diagonal"], inside["full"]),
-        judge.judge_updating(errors["never"], errors["before"], errors["future"], "σ of the velocities"),
+        "The outputs are the velocities, as the paper has them; the tables and verdicts say beside what comes of networks that "
+        "put out their changes. Single steps are judged by the network's outputs, multi-step predictions by all states.",
+        "Algorithm 3, and where we depart from it. To the letter, z_test(k), the true state, goes in at every step of a "
+        "multi-step prediction too, and of the network's own only μ_y is fed back, by W_fb; the washout carries means alone; "
+        "and W_out is updated inside the forecast by the outputs that it is to forecast (line 8). The column of that name does "
+        "so. In the panel “as in the paper: sees the future” the network's own states go in, else it is the same; neither is a "
+        "forecast. Every other panel goes on from its own states with the weights that were known at its origin, and W_in + "
+        "W_fb is one matrix there, as what is fed back is a part of the input. In single steps the weights stay as trained.",
+        f"Errors of the inputs have a deviation of {p['input_std']:g} of each state's own, in samples and in closed forms "
+        f"alike; {p['samples']:,} samples, in pairs of opposite errors.",
+        *([] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."]),
+        "Not printed in the paper, and so chosen here: the sizes of network, errors and noise, δ and λ. The figure of "
+        "sensitivities varies them one at a time.",
     ]

@@ -1,290 +1,241 @@
-"""The two prediction items' common study: what is predicted, with which weights, and how far it agrees with samples."""
+"""The two prediction items' common study: one draw of a robot's runs and of a network, predicted in every way.
+
+>>> from pesn.paper.items import robots
+>>> list(WEIGHTS)
+['never', 'before', 'future']
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.types import Array
-from pesn.paper.items import prediction
-from pesn.paper.items.prediction import FORMS, Case, Robot, Samples
+from pesn._support.types import Array, Target
+from pesn.paper.items import algorithm_3, prediction, robots
+from pesn.paper.items.prediction import FORMS, Compared, Scene
 from pesn.paper.items.prediction_verdicts import OFF, WIDE, steps_text
-from pesn.paper.result import Record, Settings, Tasks
-from pesn.systems.trajectories import Trajectories
+from pesn.paper.items.robots import Robot
+from pesn.paper.result import Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "WEIGHTS",
-    "Compared",
-    "Study",
-    "study",
-]
+__all__ = ["ROBOTS", "WEIGHTS", "Study", "fair_origins", "leaving", "of_draw", "one_draw"]
 
-
-# Three ways of having weights; the last is Algorithm 3 to the letter.
+ROBOTS = {"cart-pole": robots.CART_POLE, "ardrone": robots.ARDRONE}
+# Three ways of having weights; the last is that of Algorithm 3.
 WEIGHTS = {
     "never": "never updated",
     "before": "updated up to the origin (fair)",
     "future": "as in the paper: sees the future",
 }
-_BATCH = 2500  # samples in one unit of work
 
 
-class Compared(NamedTuple):
-    """One stretch: closed forms (mean, deviation) by name and the samples, (T, d + m) in scaled units, from row ``origin``."""
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What one draw says: ``single`` of the outputs, ``multi`` of the states, by weights, "units" from uncertain units.
 
-    origin: int
-    closed: dict[str, tuple[Array, Array]]
-    samples: Samples
+    ``errors`` (origins, steps, d) of free runs, absolute and scaled, by the way of having weights; NaN where weights were not
+    updated inside the forecast, which is done from some of the origins alone.
+    """
 
-    def off(self, form: str) -> Array:
-        """|mean − samples' mean| in deviations."""
-        result: Array = np.abs(self.closed[form][0] - self.samples.mean) / self.samples.std
-        return result
-
-    def ratio(self, form: str) -> Array:
-        """Deviation ÷ samples' deviation."""
-        result: Array = self.closed[form][1] / self.samples.std
-        return result
-
-    def inside(self, form: str) -> Array:
-        """The share of the samples in mean ± 2 σ."""
-        result: Array = self.samples.inside[list(FORMS).index(form)] / self.samples.n
-        return result
-
-
-class Study(NamedTuple):
-    """All that was found: ``single`` by weights, ``multi`` too, "units" for uncertain units; errors of free runs; forecasts."""
-
-    robot: Robot
-    single: dict[str, Compared]
+    single: Compared
     multi: dict[str, list[Compared]]
-    errors: dict[str, Array]  # (origins, steps, d), absolute, scaled
-    fair: dict[tuple[str, str], tuple[Array, Array, Array]]  # (form, weights) → mean, std, truth in units of the robot
-    delta: float  # of P = δ I, with which updating begins
+    errors: dict[str, Array]
 
 
-def study(
-    settings: Settings, tasks: Tasks, trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int]
-) -> Study:
-    """Train on all but the end of the last run, and predict that end in every way."""
-    p = settings.parameters
-    network = {**p["network"], "random_state": settings.seeds(1, stream=1)[0] % 2**31}
-    robot = prediction.learn(trajectories, positions, velocities, network, p["train_rows"])
-    steps, first, frozen = p["steps"], robot.first, robot.loop.readout.weights
-    delta = _choose_delta(trajectories[:-1], positions, velocities, network, p)
-    origins = [first + steps * i for i in range(p["segments"])]
-    rows = list(range(first, first + steps * p["segments"]))
-    online = prediction.updated(robot, rows, delta, p["forgetting"])
-    moving = np.array([readout.weights for readout, _ in online])
-    cases: dict[tuple[str, str], list[Case]] = {
-        ("single", "never"): [prediction.single_step(robot, first, len(rows), p["input_std"], frozen)],
-        ("single", "before"): [prediction.single_step(robot, first, len(rows), p["input_std"], moving)],
-        ("multi", "never"): [prediction.multi_step(robot, k, steps, p["input_std"], frozen) for k in origins],
+def one_draw(name: str, p: Record, seed: int, target: Target) -> Record:
+    """A unit of work: all that :class:`Study` holds, in arrays."""
+    scene, steps = prediction.learn(ROBOTS[name], p, seed, target), p["steps"]
+    rng, given = np.random.default_rng([seed, 2]), (steps, p["input_std"], p["samples"])
+    at = [scene.first + steps * i for i in range(p["segments"])]
+    single = prediction.single_step(scene, scene.first, steps * p["segments"], p["input_std"], p["samples"], rng)
+    before = prediction.updated(scene, at)
+    multi = {
+        "never": [prediction.multi_step(scene, scene.esn, k, *given, rng) for k in at],
+        "before": [prediction.multi_step(scene, esn, k, *given, rng) for k, esn in zip(at, before, strict=True)],
     }
-    ahead = []
-    for k in origins:
-        readout, rls = online[k - first]
-        ahead.append((k, readout.weights, prediction.free_run(robot, k, steps, readout, rls, p["forgetting"])[1]))
-    cases["multi", "before"] = [prediction.multi_step(robot, k, steps, p["input_std"], fixed) for k, fixed, _ in ahead]
-    cases["multi", "future"] = [prediction.multi_step(robot, k, steps, p["input_std"], seen) for k, _, seen in ahead]
     if p["unit_std"]:
-        cases["multi", "units"] = [prediction.multi_step(robot, k, steps, 0.0, frozen, p["unit_std"]) for k in origins]
-    found = _compare(settings, tasks, cases, origins)
-    judged = _origins(robot, p)
-    return Study(
-        robot,
-        {name: found["single", name][0] for name in ("never", "before")},
-        {name: some for (kind, name), some in found.items() if kind == "multi"},
-        _errors(robot, judged, steps, delta, p["forgetting"]),
-        _fair(tasks, trajectories, positions, velocities, network, p, judged),
-        delta,
-    )
+        units = steps, 0.0, p["samples"]
+        multi["units"] = [prediction.multi_step(scene, scene.esn, k, *units, rng, p["unit_std"]) for k in at]
+    return {
+        "single": tuple(single),
+        "multi": {way: [tuple(one) for one in some] for way, some in multi.items()},
+        "errors": _errors(scene, p),
+    }
 
 
-def _choose_delta(
-    trajectories: Trajectories, positions: Sequence[int], velocities: Sequence[int], network: Record, p: Record
-) -> float:
-    """Of the δ tried, that with which updated weights forecast the end of a training run best, unseen by the network."""
-    robot = prediction.learn(trajectories, positions, velocities, network, p["train_rows"])
-    at = list(velocities)
-
-    def wrong(delta: float) -> float:
-        errors = _errors(robot, _origins(robot, p), p["steps"], delta, p["forgetting"], ("before",))
-        return float(errors["before"][..., at].mean())
-
-    return float(min(p["rls_deltas"], key=wrong))
+def of_draw(found: Record) -> Study:
+    """The study of a draw from its arrays."""
+    multi = {way: [Compared(*one) for one in some] for way, some in found["multi"].items()}
+    return Study(Compared(*found["single"]), multi, found["errors"])
 
 
-def _origins(robot: Robot, p: Record) -> list[int]:
-    last = min(robot.first + p["test_rows"], len(robot.rows)) - p["steps"] - 1
-    return list(range(robot.first, last, p["origin_every"]))
-
-
-def _compare(
-    settings: Settings, tasks: Tasks, cases: dict[tuple[str, str], list[Case]], origins: list[int]
-) -> dict[tuple[str, str], list[Compared]]:
-    """Closed forms of every case first, then samples of it, in batches."""
-    flat = [case for some in cases.values() for case in some]
-    paths = tasks.map(prediction.carried, [(case, form) for case in flat for form in FORMS])
-    closed = [dict(zip(FORMS, paths[i : i + len(FORMS)], strict=True)) for i in range(0, len(paths), len(FORMS))]
-    n = settings.parameters["samples"]
-    sizes = [min(_BATCH, n - start) for start in range(0, n, _BATCH)]
-    seeds = iter(settings.seeds(len(flat) * len(sizes), stream=2))
-    bands = [np.array([[mean - 2.0 * std, mean + 2.0 * std] for mean, std in one.values()]) for one in closed]
-    jobs = [(case, band, size, next(seeds)) for case, band in zip(flat, bands, strict=True) for size in sizes]
-    drawn = [Samples(*one) for one in tasks.map(_sample, jobs)]
-    every = len(sizes)
-    samples = [prediction.merged(drawn[i : i + every]) for i in range(0, len(drawn), every)]
-    done = iter(zip(closed, samples, strict=True))
-    return {key: [Compared(k, *next(done)) for k, _ in zip(origins, some, strict=False)] for key, some in cases.items()}
-
-
-def _sample(case: Case, bands: Array, n: int, seed: int) -> tuple[Any, ...]:
-    """A unit of work: :func:`prediction.sample` as a tuple, which can be kept in a file."""
-    return tuple(prediction.sample(case, bands, n, seed))
-
-
-def _errors(
-    robot: Robot, origins: list[int], steps: int, delta: float, forgetting: float, wanted: Sequence[str] = tuple(WEIGHTS)
-) -> dict[str, Array]:
+def _errors(scene: Scene, p: Record) -> dict[str, Array]:
     """|prediction − truth| of free runs from exactly known rows, by the way of having weights."""
-    d = robot.n_states
-    errors: dict[str, list[Array]] = {name: [] for name in wanted}
-    for k, (readout, rls) in zip(origins, prediction.updated(robot, origins, delta, forgetting), strict=True):
-        truth = robot.rows[k + 1 : k + 1 + steps]
-        ways: dict[str, tuple[Any, ...]] = {
-            "never": (robot.loop.readout,),
-            "before": (readout,),
-            "future": (readout, rls, forgetting),
-        }
-        for name in wanted:
-            errors[name].append(np.abs(prediction.free_run(robot, k, steps, *ways[name])[0][:, :d] - truth))
-    return {name: np.array(some) for name, some in errors.items()}
+    steps, plain, at = p["steps"], scene.plain, _origins(scene, p)
+    found = {name: np.full((len(at), steps, plain.n_states), np.nan) for name in WEIGHTS}
+    for i, (k, esn) in enumerate(zip(at, prediction.updated(scene, at), strict=True)):
+        truth, u = scene.y[k + 1 : k + 1 + steps], scene.u[k : k + steps]
+        h, y, weights = scene.units[k - 1], scene.y[k], np.asarray(esn.readout_.weights, float)
+        found["never"][i] = plain.forecast(h, y, u)[0] - truth
+        found["before"][i] = plain.forecast(h, y, u, weights)[0] - truth
+        if not i % p["future_every"]:
+            state, known = prediction.state_of(scene, k), np.zeros(plain.n_states)
+            found["future"][i] = algorithm_3.in_its_loop(esn, plain, state, y, known, u, truth)[0] - truth
+    return {name: np.abs(some) for name, some in found.items()}
 
 
-def _fair(
-    tasks: Tasks,
-    trajectories: Trajectories,
-    positions: Sequence[int],
-    velocities: Sequence[int],
-    network: Record,
-    p: Record,
-    origins: list[int],
-) -> dict[tuple[str, str], tuple[Array, Array, Array]]:
-    steps, last = p["steps"], trajectories[len(trajectories) - 1].states
-    some = origins[:: p["fair_every"]]
-    truth = np.array([last[k + 1 : k + 1 + steps] for k in some])
-    own = {**network, "process_noise": p["process_noise"]}
-    robot, how = (trajectories, list(positions), list(velocities)), (p["train_rows"], p["calibrate"], some, steps, p["context"])
-    jobs = [(*robot, {**own, "covariance": form}, *how) for form in FORMS]
-    found = zip(FORMS, tasks.map(prediction.fair_forecasts, jobs), strict=True)
-    return {(form, name): (*one, truth) for form, both in found for name, one in both.items()}
+def _origins(scene: Scene, p: Record) -> list[int]:
+    return fair_origins(p, len(scene.y))
+
+
+def fair_origins(p: Record, rows: int, every: int = 1) -> list[int]:
+    """Rows that free runs begin at, in a run of so many rows; each ``every``-th of them."""
+    last = min(p["train_rows"] + p["test_rows"], rows) - p["steps"] - 1
+    return list(range(p["train_rows"], last, p["origin_every"]))[::every]
+
+
+def letter_errors(name: str, p: Record, seed: int) -> Array:
+    """The same as errors of the studies, (origins, steps, d), of Algorithm 3 to the letter, whose inputs are the true states."""
+    scene = prediction.learn(ROBOTS[name], p, seed, "level")
+    esn, found = robots.fed_back(scene.forecaster, scene.training, p, seed), []
+    for k in _origins(scene, p)[:: p["future_every"]]:
+        ahead = slice(k, k + p["steps"])
+        washout = scene.z[max(k - 100, 0) : k]
+        path = algorithm_3.states_to_the_letter(esn, scene.plain, washout, scene.z[ahead], scene.y[k : ahead.stop + 1])
+        found.append(np.abs(path - scene.y[k + 1 : ahead.stop + 1]))
+    return np.array(found)
+
+
+def told_the_future(scene: Scene, p: Record, k: int, rng: np.random.Generator) -> Compared:
+    """A stretch of Algorithm 3 in its own loop, variances alone, beside samples with the weights that each step had."""
+    steps, std, n = p["steps"], p["input_std"], p["samples"]
+    (esn,) = prediction.updated(scene, [k])
+    d = scene.y.shape[1]
+    esn.set_params(**FORMS["diagonal"])
+    ahead = slice(k + 1, k + 1 + steps)
+    mean, deviation, weights = algorithm_3.in_its_loop(
+        esn, scene.plain, prediction.state_of(scene, k), scene.y[k], np.full(d, std**2), scene.u[k : k + steps], scene.y[ahead]
+    )
+    h = np.tile(scene.units[k - 1], (n, 1))
+    y = scene.y[k] + std * prediction.pairs(rng, n, d)
+    states, _ = scene.plain.forecast(h, y, scene.u[k : k + steps, None], weights)
+    inside = (np.abs(states - mean[:, None]) <= 2.0 * deviation[:, None]).mean(axis=1)
+    return Compared(k, {"diagonal": (mean, deviation)}, states.mean(axis=1), states.std(axis=1), {"diagonal": inside})
 
 
 # ---------------------------------------------------------------- in numbers
 
 
-def leaving(some: Sequence[Compared], form: str, d: int) -> tuple[list[int], list[int]]:
-    """For each stretch the steps until the mean, and until the deviation, has left the samples' in any of the d states."""
-    means = [prediction.steps_until((one.off(form)[:, :d] <= OFF).all(axis=1)) for one in some]
-    widths = [prediction.steps_until((np.abs(one.ratio(form)[:, :d] - 1.0) <= WIDE).all(axis=1)) for one in some]
+def leaving(some: Sequence[Compared], form: str) -> tuple[list[int], list[int]]:
+    """For each stretch the steps until the mean, and until the deviation, has left the samples' in any of the states."""
+    means = [prediction.steps_until((one.off(form) <= OFF).all(axis=1)) for one in some]
+    widths = [prediction.steps_until((np.abs(one.ratio(form) - 1.0) <= WIDE).all(axis=1)) for one in some]
     return means, widths
 
 
 def pooled(found: Study) -> dict[str, list[Compared]]:
     """Every comparison by a name for people."""
-    single = {f"single-step, weights {text}": [found.single[name]] for name, text in WEIGHTS.items() if name in found.single}
-    multi = {f"multi-step, weights {text}": found.multi[name] for name, text in WEIGHTS.items()}
+    multi = {f"multi-step, weights {text}": found.multi[name] for name, text in WEIGHTS.items() if name in found.multi}
     units = {"multi-step, uncertain units": found.multi["units"]} if "units" in found.multi else {}
-    return {**single, **multi, **units}
+    return {"single-step, the network's outputs": [found.single], **multi, **units}
 
 
-def agreement(found: Study) -> pd.DataFrame:
-    """One line for each comparison and form: how far closed form and samples agree on the states and on their changes."""
+def agreement(levels: Sequence[Study], changes: Sequence[Study]) -> pd.DataFrame:
+    """One line for each target, comparison and form, over all draws: how far closed form and samples agree."""
     import pandas as pd
 
-    d, lines = found.robot.n_states, []
-    for name, some in pooled(found).items():
-        for form in FORMS:
-            ratio = np.array([one.ratio(form) for one in some])
-            off, inside = (np.array([getattr(one, what)(form)[:, :d] for one in some]) for what in ("off", "inside"))
-            means, widths = leaving(some, form, d)
-            total = ratio.shape[1]
-            line: Record = {"prediction": name, "covariance": form, "mean off by, σ": float(off.max())}
-            for part, text in ((ratio[..., :d], "states"), (ratio[..., d:], "changes")):
-                line[f"σ ÷ Monte Carlo, {text}"] = f"{part.min():.2f} … {np.median(part):.2f} … {part.max():.2f}"
-            line["samples in 2σ, %"] = f"{100 * inside.min():.0f} … {100 * inside.max():.0f}"
-            line["mean leaves"], line["σ leaves"] = steps_text(means, total), steps_text(widths, total)
-            lines.append(line)
+    lines = []
+    for learned, studies in (("velocities", levels), ("changes", changes)):
+        for name in pooled(studies[0]):
+            every = [one for found in studies for one in pooled(found)[name]]
+            for form in FORMS:
+                off, ratio = (np.array([getattr(one, what)(form) for one in every]) for what in ("off", "ratio"))
+                inside = np.array([one.shares[form] for one in every])
+                good = (off <= OFF) & (np.abs(ratio - 1.0) <= WIDE)
+                means, widths = leaving(every, form)
+                line: Record = {"learned": learned, "prediction": name, "covariance": form}
+                line["within 0.1 σ and 10 %, %"] = round(100.0 * float(good.mean()), 1)
+                line["mean off by, σ"] = float(off.max())
+                line["σ ÷ Monte Carlo"] = f"{ratio.min():.2f} … {np.median(ratio):.2f} … {ratio.max():.2f}"
+                line["samples in 2σ, %"] = f"{100 * inside.min():.0f} … {100 * inside.max():.0f}"
+                total = ratio.shape[1]
+                line["mean leaves"], line["σ leaves"] = steps_text(means, total), steps_text(widths, total)
+                lines.append(line)
     return pd.DataFrame(lines)
 
 
-def by_state(found: Study, names: Sequence[str], steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
-    """σ ÷ Monte Carlo of the multi-step prediction with fair weights, the median over the stretches, by state and step."""
+def by_state(studies: Sequence[Study], names: Sequence[str], steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
+    """σ ÷ Monte Carlo of the multi-step prediction with fair weights, the median over draws and stretches, by state and step."""
     import pandas as pd
 
-    some, total = found.multi["before"], len(found.multi["before"][0].samples.mean)
+    some = [one for found in studies for one in found.multi["before"]]
     lines = []
     for i, name in enumerate(names):
         line: Record = {"state": name}
         for form in FORMS:
-            for step in [s for s in steps if s <= total]:
+            for step in [s for s in steps if s <= len(some[0].mean)]:
                 line[f"{form}, step {step}"] = round(float(np.median([one.ratio(form)[step - 1, i] for one in some])), 3)
         lines.append(line)
     return pd.DataFrame(lines)
 
 
-def long_frame(found: Study, names: Sequence[str]) -> pd.DataFrame:
-    """A row for each comparison, form, state and step: medians over the stretches."""
+def long_frame(studies: dict[tuple[str, int], Study], robot: Robot) -> pd.DataFrame:
+    """A row for each target, draw, comparison, form, quantity and step: medians over the stretches, deviations scaled."""
     import pandas as pd
 
     lines = []
-    for kind, every in (("single-step", {k: [v] for k, v in found.single.items()}), ("multi-step", found.multi)):
-        for weights, some in every.items():
+    outputs = [robot.names[i] for i in robot.velocities]
+    for (target, draw), found in studies.items():
+        single = [("single-step", "never", [found.single])]
+        for kind, weights, some in (*single, *(("multi-step", way, some) for way, some in found.multi.items())):
+            names = outputs if kind == "single-step" else robot.names
             for form in FORMS:
-                parts = [np.median([getattr(one, what)(form) for one in some], axis=0) for what in ("off", "ratio", "inside")]
-                spread = np.median([one.samples.std for one in some], axis=0) * found.robot.width
-                for (step, i), _ in np.ndenumerate(parts[0]):
-                    off, ratio, inside = (float(part[step, i]) for part in parts)
-                    lines.append((kind, weights, form, names[i], step + 1, off, ratio, inside, float(spread[step, i])))
-    columns = ["prediction", "weights", "covariance", "quantity", "step", "mean_off_sigma", "std_ratio", "inside_2sigma"]
-    return pd.DataFrame(lines, columns=[*columns, "monte_carlo_std"])
+                off, ratio = (np.median([getattr(one, what)(form) for one in some], axis=0) for what in ("off", "ratio"))
+                inside = np.median([one.shares[form] for one in some], axis=0)
+                spread = np.median([one.std for one in some], axis=0)
+                for (step, i), _ in np.ndenumerate(off):
+                    numbers = (float(part[step, i]) for part in (off, ratio, inside, spread))
+                    lines.append((target, draw, kind, weights, form, names[i], step + 1, *numbers))
+    columns = ["target", "draw", "prediction", "weights", "covariance", "quantity", "step"]
+    return pd.DataFrame(lines, columns=[*columns, "mean_off_sigma", "std_ratio", "inside_2sigma", "monte_carlo_std"])
 
 
-def error_table(found: Study, names: Sequence[str], units: Sequence[str]) -> pd.DataFrame:
-    """Mean absolute error over all steps of free runs, by state and way of having weights; and of the fair forecaster."""
+def error_table(found: Study, letter: Array, robot: Robot, width: Array) -> pd.DataFrame:
+    """Mean absolute error over all steps of free runs, by state and way of having weights, in units of the robot."""
     import pandas as pd
 
-    d = len(names)
     lines = []
-    for i, (name, unit) in enumerate(zip(names, units, strict=True)):
+    for i, (name, unit) in enumerate(zip(robot.names, robot.units, strict=True)):
         line: Record = {"state": f"{name} ({unit})"}
         for way, text in WEIGHTS.items():
-            line[text] = float(found.errors[way][..., i].mean() * found.robot.width[:d][i])
+            line[text] = float(np.nanmean(found.errors[way][..., i]) * width[i])
+        line["Algorithm 3 to the letter"] = float(letter[..., i].mean() * width[i])
         line["better"] = min((WEIGHTS["never"], WEIGHTS["before"]), key=lambda text: line[text])
         lines.append(line)
     return pd.DataFrame(lines)
 
 
-def coverage_table(found: Study, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
+def coverage_table(
+    found: Study, scene: Scene, fair: dict[tuple[str, str], tuple[Array, Array, Array]], steps: Sequence[int] = (1, 5, 10, 20)
+) -> pd.DataFrame:
     """Share of what came inside the 2σ bands: fair forecasts with every error counted, and the state's part alone."""
     import pandas as pd
 
-    d, robot, lines = found.robot.n_states, found.robot, []
-    for (form, way), (mean, std, truth) in found.fair.items():
-        inside, off = np.abs(truth - mean) <= 2.0 * std, np.abs(truth - mean) / robot.width[:d]
+    lines = []
+    for (form, way), (mean, std, truth) in fair.items():
+        inside, off = np.abs(truth - mean) <= 2.0 * std, np.abs(truth - mean) / scene.forecaster.scale_.y_std
         lines.append(_covered(f"pesn.Forecaster, weights {way}", form, inside, off, steps))
     for form in FORMS:
         for way in ("never", "before"):
-            pairs = [(one, robot.rows[one.origin + 1 : one.origin + 1 + len(one.samples.mean)]) for one in found.multi[way]]
-            off = np.array([np.abs(one.closed[form][0][:, :d] - truth) for one, truth in pairs])
-            inside = off <= 2.0 * np.array([one.closed[form][1][:, :d] for one, _ in pairs])
+            pairs = [(one, scene.y[one.origin + 1 : one.origin + 1 + len(one.mean)]) for one in found.multi[way]]
+            off = np.array([np.abs(one.closed[form][0] - truth) for one, truth in pairs])
+            inside = off <= 2.0 * np.array([one.closed[form][1] for one, _ in pairs])
             lines.append(_covered(f"the input's error alone, weights {WEIGHTS[way]}", form, inside, off, steps))
     return pd.DataFrame(lines)
 
@@ -292,3 +243,22 @@ def coverage_table(found: Study, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.Da
 def _covered(name: str, form: str, inside: npt.NDArray[np.bool_], off: Array, steps: Sequence[int]) -> Record:
     share = {f"in 2σ at step {s}, %": round(100.0 * float(inside[:, s - 1].mean()), 1) for s in steps if s <= inside.shape[1]}
     return {"forecast": name, "covariance": form, **share, "mean error, σ of the state": float(off.mean())}
+
+
+def small(p: Record) -> Record:
+    """Settings of a draw small enough to be made many times."""
+    fewer = {"runs": min(p["runs"], 4), "segments": 2, "samples": min(p["samples"], 400)}
+    return {**p, **fewer, "unit_std": 0.0, "future_every": 1000}
+
+
+def measure(name: str, p: Record, seed: int) -> dict[str, float]:
+    """A small draw in three numbers."""
+    found = of_draw(one_draw(name, small(p), seed, "level"))
+    single, at = found.single, list(ROBOTS[name].velocities)
+    good = (single.off("diagonal") <= OFF) & (np.abs(single.ratio("diagonal") - 1.0) <= WIDE)
+    wrong = {way: float(found.errors[way][..., at].mean()) for way in ("never", "before")}
+    return {
+        "within": 100.0 * float(good.mean()),
+        "leaves": float(np.median(leaving(found.multi["before"], "diagonal")[0])),
+        "updated": wrong["before"] / wrong["never"],
+    }

@@ -25,7 +25,7 @@ from pesn.paper.result import Record
 from pesn.paper.settings import POSITIVE, Setting, number, whole
 from pesn.systems import Trajectories
 
-__all__ = ["ARDRONE", "CART_POLE", "SETTINGS", "Robot", "kinematics", "learn", "network", "parameters"]
+__all__ = ["ARDRONE", "CART_POLE", "SETTINGS", "Robot", "fed_back", "kinematics", "learn", "network", "parameters"]
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,19 @@ def learn(
         calibrate=calibrate,
     )
     return forecaster.fit(runs.states[:n], runs.inputs[:n], lengths=lengths), runs
+
+
+def fed_back(forecaster: Forecaster, training: Trajectories, p: Record, seed: int) -> ProbabilisticESN:
+    """The paper's network with W_fb, trained on the same rows as the forecaster: that of Algorithm 3 to the letter."""
+    rows, targets, lengths = [], [], []
+    learned, change = forecaster.learned_columns_, forecaster.target_ == "change"
+    for k in range(len(training)):
+        y, u = forecaster.scaled(training[k].states, training[k].inputs)
+        rows.append(np.hstack([y, u])[:-1])
+        targets.append((y[1:, learned] - (y[:-1, learned] if change else 0.0)) / forecaster.output_std_)
+        lengths.append(len(y) - 1)
+    esn = network(p, rows[0].shape[1], seed, feedback_scaling=p["feedback_scaling"])
+    return esn.fit(np.vstack(rows), np.vstack(targets), lengths=lengths)
 
 
 def kinematics(n_states: int, positions: Sequence[int], velocities: Sequence[int], dt: float) -> tuple[Array, Array, Array]:

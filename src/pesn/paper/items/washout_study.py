@@ -108,25 +108,10 @@ class Washout:
     def letter(self, esn: ProbabilisticESN, origin: int, rows: int) -> Array:
         """Errors (4,) of Algorithm 3 to the letter: the true states go in, μ_y is fed back, the weights see the future."""
         ahead = slice(origin, origin + self.p["horizon"])
-        targets = self.plain.targets(self.y[origin : ahead.stop + 1])
-        outputs, _ = algorithm_3.to_the_letter(esn, self.z[origin - rows : origin], self.z[ahead], targets)
-        y, states = self.y[origin], []
-        for k, output in enumerate(outputs):  # velocities as they come out; positions by the kinematics, from its own
-            given = self.y[origin + k].copy()
-            given[self.plain.kinematic] = y[self.plain.kinematic]
-            y = self.plain.after(given, output)
-            states.append(y)
-        return self.errors(np.array(states), origin)
-
-    def fed_back(self) -> ProbabilisticESN:
-        """The paper's network with W_fb, trained on the same rows: that of Algorithm 3 to the letter."""
-        training, pieces, targets = self.runs[: len(self.runs) - 1], [], []
-        for k in range(len(training)):
-            y, u = self.forecaster.scaled(training[k].states, training[k].inputs)
-            pieces.append(np.hstack([y, u])[:-1])
-            targets.append(self.plain.targets(y))
-        esn = robots.network(self.p, self.z.shape[1], self.seed, feedback_scaling=self.p["feedback_scaling"])
-        return esn.fit(np.vstack(pieces), np.vstack(targets), lengths=[len(piece) for piece in pieces])
+        states = algorithm_3.states_to_the_letter(
+            esn, self.plain, self.z[origin - rows : origin], self.z[ahead], self.y[origin : ahead.stop + 1]
+        )
+        return self.errors(states, origin)
 
 
 def one_draw(p: Record, seed: int, target: Target, filtered: bool) -> Array:
@@ -140,7 +125,7 @@ def one_draw(p: Record, seed: int, target: Target, filtered: bool) -> Array:
     found = np.full((len(METHODS), len(at), len(p["lengths"]), 4), np.nan)
     # spread over the run, as the trials are
     chosen = {int(k) for k in np.linspace(0, len(at) - 1, p["updated_trials"])}
-    esn = here.fed_back() if chosen else None
+    esn = robots.fed_back(here.forecaster, here.runs[: len(here.runs) - 1], p, seed) if chosen else None
     filter_ = _filtering(p, seed, target) if filtered else None
     for b, origin in enumerate(at):
         zero = np.zeros((1, here.plain.n_units))
