@@ -90,9 +90,9 @@ def parameters(quick: bool) -> Record:
     return {
         "mean_range": [-5.0, 5.0],
         "var_exponents": [-4.0, 2.0],
-        "shape": [47, 31] if quick else [101, 61],  # means, variances
+        "shape": [101, 61],  # means, variances
         "other_means": [2.0, 10.0],  # to which the means go on two more grids
-        "samples": 2_000 if quick else 20_000,
+        "samples": 500 if quick else 20_000,
         "mesh": [-10.0, 10.0, 101],
     }
 
