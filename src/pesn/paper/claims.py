@@ -53,5 +53,13 @@ CLAIMS: dict[str, Claim] = {
     ),
     "twenty-steps": Claim("Uncertainty is propagated for up to 20 steps.", _ROBOTS),
     "needs-updating": Claim("Multi-step prediction depends heavily on updating the weights.", _ROBOTS),
+    "same-weights": Claim(
+        "Monte Carlo and the PESN share the same weights, and so the PESN propagates uncertainty as Monte Carlo does.",
+        ("cart-pole",),
+    ),
+    "higher-dimensions": Claim(
+        "The method scales to systems of higher dimension, the AR.Drone, and still propagates uncertainty effectively.",
+        ("ardrone",),
+    ),
     "scale-to-mesh": Claim("Inputs must be scaled to fit the mesh [a, b].", ("error-bound",)),
 }

@@ -99,3 +99,10 @@ def test_updating(before, future, outcome):
 def test_a_median_between_two_steps_is_printed_as_it_is():
     assert verdicts.steps_text([19, 20], 20) == "after 19.5 (19–>20) steps"
     assert verdicts.steps_text([20, 20, 20], 20) == "not in 20 steps"
+
+
+@pytest.mark.parametrize(
+    ("single", "multi", "outcome"), [(1.0, 0.95, "holds"), (1.0, 0.5, "corrected"), (0.5, 0.5, "does not hold")]
+)
+def test_higher_dimensions(single, multi, outcome):
+    assert verdicts.dimensions_of(single, multi).outcome == outcome

@@ -61,7 +61,7 @@ def parameters(quick: bool) -> Record:
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Simulate, train, predict, compare."""
-    from pesn.paper.items import prediction
+    from pesn.paper.items import prediction, same_weights
     from pesn.paper.items.prediction_figures import draw_around, outputs_of, states_of
 
     robot, p = CART_POLE, settings.parameters
@@ -85,6 +85,8 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             draw_around(states_of(scene, robot, 2), levels.multi["units"][0], p["steps"]),
             f"{p['steps']} steps from units that are not known exactly: {around}",
         )
+    learned = tasks.map(same_weights.one_draw, [(p, seed) for seed in settings.seeds(p["draws"])])
+    result.verdicts.append(same_weights.judge(learned, p))
     return prediction_item.with_figures(result, own)
 
 

@@ -126,6 +126,9 @@ def run(
     frame = studies.long_frame(
         {(target, i // 2 + 1): found for i, ((*_, target), found) in enumerate(zip(units, by_draw, strict=True))}, robot
     )
+    judged = verdicts.judge(levels, changes, robot.velocities)
+    if "higher-dimensions" in claims(item):
+        judged.append(verdicts.judge_dimensions(levels))
     result = Result(
         frame=frame,
         tables={
@@ -174,7 +177,7 @@ def run(
                 "updated up to the origin by that without; the value in use is shaded.",
             ),
         },
-        verdicts=verdicts.judge(levels, changes, robot.velocities),
+        verdicts=judged,
         notes=[*_notes(p), *notes],
     )
     return result, scene, levels[0], changes[0]
