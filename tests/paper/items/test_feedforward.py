@@ -95,20 +95,26 @@ def test_shallow_verdict_all_ways():
     corrected = feedforward.judge_shallow([wide] * 3, [delta] * 2, 0.03)
     assert corrected.verdict == "corrected"
     assert "3.0 %" in corrected.reason
+    half = feedforward.judge_shallow([wide, delta] * 3, [delta], 0.03)
+    assert (half.verdict, half.support) == ("depends", 3)
     assert feedforward.judge_shallow([wide] * 3, [wide], 0.03).verdict == "does not hold"
     assert feedforward.judge_shallow([wide] * 3, [], 0.0).verdict == "does not hold"
 
 
 def test_deep_verdict_all_ways():
     cells = [(m, k) for m in ("mean", "variance") for k in feedforward._SHOWN["deep"]]
-    better = {(method, m, k): e for m, k in cells for method, e in (("spline", 1.0), ("analytic", 2.0))}
-    worse = {(method, m, k): e for m, k in cells for method, e in (("spline", 2.0), ("analytic", 1.0))}
-    both, one = [_draw(5.0, 5.1, 5.2)] * 3, [_draw(5.0, 5.1, 9.0, distances=(0.01, 0.3))] * 3
-    assert feedforward.judge_deep(both, better).verdict == "holds"
-    assert feedforward.judge_deep(one, better).verdict == "corrected"
-    assert feedforward.judge_deep(both, worse).verdict == "corrected"
-    assert feedforward.judge_deep(one, worse).verdict == "does not hold"
-    assert "recovered by spline;" in feedforward.judge_deep(one, better).reason
+
+    def judged(distances, spline):
+        errors = {("spline", m, k): spline for m, k in cells} | {("analytic", m, k): 1.5 for m, k in cells}
+        rows = [{"method": name, "moment": m, "layer": k, "error": error} for (name, m, k), error in errors.items()]
+        return feedforward.judge_deep([_draw(5.0, 5.1, 5.2, distances) | {"errors": rows}] * 4, errors)
+
+    assert judged((0.01, 0.01), 1.0).verdict == "holds"
+    assert judged((0.01, 0.3), 1.0).verdict == "corrected"
+    assert judged((0.01, 0.01), 2.0).verdict == "corrected"
+    assert judged((0.01, 0.3), 2.0).verdict == "does not hold"
+    assert "recovered by spline;" in judged((0.01, 0.3), 1.0).reason
+    assert judged((0.01, 0.01), 1.0).support == 4
 
 
 def test_tiny_run(result):

@@ -101,7 +101,7 @@ VARIED: dict[str, list[float]] = {
 CHOICES: dict[str, list[Any]] = {
     "noise": [0.0, 1e-3, 1e-2, 0.05, 0.1],
     "start_std": [0.1, 0.3, 0.5, 1.0],
-    "n_units": [20, 50, 100, 200, 400],
+    "n_units": [20, 50, 100, 200],
     "leak_rate": [0.05, 0.1, 0.2, 0.5, 0.9],
     "spectral_radius": [0.5, 0.9, 1.2],
     "input_scaling": [0.1, 0.5, 1.0, 2.0],

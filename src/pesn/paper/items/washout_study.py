@@ -19,7 +19,18 @@ from pesn.paper.items.plain_network import PlainNetwork
 from pesn.paper.result import Record
 from pesn.systems import Trajectories
 
-__all__ = ["LENGTHS", "METHODS", "STATES", "Washout", "one_draw", "one_place", "origins", "parameters"]
+__all__ = [
+    "LENGTHS",
+    "METHODS",
+    "STATES",
+    "Washout",
+    "fair_errors",
+    "one_draw",
+    "one_place",
+    "origins",
+    "parameters",
+    "place_errors",
+]
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
@@ -119,14 +130,19 @@ def one_draw(p: Record, seed: int, target: Target, filtered: bool) -> Array:
 
     What was not asked for is NaN: ``filtered``, whether the filtered start is; the weights are updated in some trials alone.
     """
-    here = Washout(p, seed, target)
+    return fair_errors(Washout(p, seed, target), filtered)
+
+
+def fair_errors(here: Washout, filtered: bool) -> Array:
+    """The errors of :func:`one_draw`, of a network that is there."""
+    p = here.p
     at = origins(p["trials"], max(p["lengths"]), p["horizon"], len(here.test.states))
     starts = p["start_std"] * here.rng.standard_normal((p["trials"], p["samples"], here.plain.n_units))
     found = np.full((len(METHODS), len(at), len(p["lengths"]), 4), np.nan)
     # spread over the run, as the trials are
     chosen = {int(k) for k in np.linspace(0, len(at) - 1, p["updated_trials"])}
-    esn = robots.fed_back(here.forecaster, here.runs[: len(here.runs) - 1], p, seed) if chosen else None
-    filter_ = _filtering(p, seed, target) if filtered else None
+    esn = robots.fed_back(here.forecaster, here.runs[: len(here.runs) - 1], p, here.seed) if chosen else None
+    filter_ = _filtering(p, here.seed, here.target) if filtered else None
     for b, origin in enumerate(at):
         zero = np.zeros((1, here.plain.n_units))
         for i, rows in enumerate(p["lengths"]):
@@ -158,7 +174,12 @@ def one_place(p: Record, seed: int, target: Target) -> Array:
 
     Of P, and of MC mean, least and largest over the samples. Nothing but the starts and the noise differs from trial to trial.
     """
-    here = Washout(p, seed, target)
+    return place_errors(Washout(p, seed, target))
+
+
+def place_errors(here: Washout) -> Array:
+    """The errors of :func:`one_place`, of a network that is there."""
+    p = here.p
     starts = p["start_std"] * here.rng.standard_normal((p["samples"], here.plain.n_units))
     found = []
     for rows in p["lengths"]:
