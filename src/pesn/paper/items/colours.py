@@ -9,9 +9,9 @@ from typing import Any
 
 from pesn.plotting import COLOURS
 
-__all__ = ["ANALYTIC", "DASHES", "MIXTURE", "MONTE_CARLO", "NOISY", "OURS", "OUR_SPLINE", "SPLINE", "TRUTH"]
+__all__ = ["ANALYTIC", "DASHES", "MIXTURE", "MONTE_CARLO", "OURS", "OUR_SPLINE", "SPLINE", "TRUTH"]
 
-MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, NOISY = COLOURS
+MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, _ = COLOURS
 TRUTH = "#000000"  # an exact value, or what came
 DASHES: dict[str, Any] = {
     MONTE_CARLO: "-",

@@ -201,9 +201,12 @@ def _close_up(ax: Axes) -> None:
     ax.set_ylim(low - room, high + room)
 
 
-def _alike(axes: Sequence[Axes]) -> None:
-    """Panels side by side with one range."""
-    low, high = min(ax.get_ylim()[0] for ax in axes), max(ax.get_ylim()[1] for ax in axes)
+def _alike(axes: Sequence[Axes], sure: int | None = None) -> None:
+    """Panels side by side with one range; beside that of the first ``sure`` the others have half as much again, not more."""
+    ends = np.array([ax.get_ylim() for ax in axes])
+    low, high = float(ends[:sure, 0].min()), float(ends[:sure, 1].max())
+    room = 0.5 * (high - low) if sure else 0.0
+    low, high = max(low - room, float(ends[:, 0].min())), min(high + room, float(ends[:, 1].max()))
     for ax in axes:
         ax.set_ylim(low, high)
 
@@ -257,7 +260,7 @@ def draw_updating(view: View, by_way: Mapping[str, Compared], chosen: Sequence[i
         axes[0, column].set_title(f"weights {title}" if way != "future" else title, fontsize=_SIZE)
         axes[-1, column].set_xlabel("time (s)", fontsize=_SIZE)
     for row in axes:
-        _alike(row)
+        _alike(row, len(WEIGHTS) - 1)
     _legend(figure, axes[0, 0])
     return figure
 

@@ -17,23 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ERRORS_ALT", "OWN_PLACE_ALT", "RATIOS_ALT", "SENSITIVITY_ALT", "errors", "own_place", "ratios"]
 
+# One colour for all that is Monte Carlo, one for all that is the PESN, one for what is ours.
+_BLUE, _RED, _GREEN = colours.MONTE_CARLO, colours.SPLINE, colours.OURS
 _STYLE: Record = {
-    "MC": {"color": colours.MONTE_CARLO, "marker": "s", "markersize": 5, "linewidth": 1.5},
-    "P": {
-        "color": colours.SPLINE, "marker": "o", "markersize": 9, "markerfacecolor": "none", "linewidth": 2.0,
-        "linestyle": colours.DASHES[colours.SPLINE],
-    },
+    "MC": {"color": _BLUE, "marker": "s", "markersize": 5, "linewidth": 1.5},
+    "P": {"color": _RED, "marker": "o", "markersize": 9, "markerfacecolor": "none", "linewidth": 2.0, "linestyle": (0, (5, 2))},
     "zero start": {"color": colours.TRUTH, "marker": ".", "markersize": 6, "linewidth": 1.0, "linestyle": (0, (2, 2))},
-    "mean of forecasts": {"color": colours.ANALYTIC, "marker": "x", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
-    "MC without noise": {"color": colours.MIXTURE, "marker": "v", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
-    "P, weights updated inside": {
-        "color": colours.OUR_SPLINE, "marker": "^", "markersize": 5, "linewidth": 1.0, "linestyle": "-.",
-    },
-    "Algorithm 3 to the letter": {"color": colours.NOISY, "marker": "*", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
-    "filtered start": {
-        "color": colours.OURS, "marker": "D", "markersize": 5, "linewidth": 1.5, "linestyle": colours.DASHES[colours.OURS],
-    },
-}  # fmt: skip
+    "mean of forecasts": {"color": _BLUE, "marker": "x", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
+    "MC without noise": {"color": _BLUE, "marker": "v", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
+    "P, weights updated inside": {"color": _RED, "marker": "^", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
+    "Algorithm 3 to the letter": {"color": _RED, "marker": "*", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
+    "filtered start": {"color": _GREEN, "marker": "D", "markersize": 5, "linewidth": 1.5, "linestyle": (0, (6, 2, 1, 2))},
+}
 _NAMES = {
     "P": "PESN from a Gaussian",
     "MC": "Monte Carlo ESN: random starts, noise M_e",
@@ -114,7 +109,7 @@ def ratios(frame: pd.DataFrame, ours: Mapping[tuple[str, int], float], theirs: M
         ratio = by_method["P"] / by_method["zero start"]
         ax.plot(lengths, ratio, color="black", marker=".", linestyle=":", label="PESN / ESN from 0, obtained")
         ratio = by_method["P"] / by_method["MC without noise"]
-        ax.plot(lengths, ratio, color=colours.MIXTURE, marker="v", linestyle="-.", label="PESN / MC without noise, obtained")
+        ax.plot(lengths, ratio, color=colours.MONTE_CARLO, marker="v", linestyle="-.", label="PESN / MC without noise, obtained")
         ax.set_ylabel("ratio of mean errors")
     return _finish(figure, axes, lengths)
 
