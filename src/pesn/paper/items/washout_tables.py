@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "LABELS", "PUBLISHED", "TIE", "as_frame", "cells", "counts", "distance", "own_place_table", "published", "tables",
+    "LABELS", "PUBLISHED", "TIE", "as_frame", "cells", "counts", "course", "distance", "own_place_table", "published", "tables",
     "win_count",
 ]  # fmt: skip
 
@@ -119,6 +119,19 @@ def distance(P: Array, MC: Array) -> float:
         printed = published("mean", which)
         apart.append(np.log10(found / [[printed[state, k] for state in STATES] for k in LENGTHS]))
     return float(np.sqrt(np.mean(np.square(apart))))
+
+
+def course(lengths: Sequence[int] = (20, 30, 40, 50, 100)) -> tuple[float, float]:
+    """The published position errors of P ÷ (k + 5.5)², least and largest by their mean: 1 where they go with the square of time.
+
+    k + 5.5 is the middle of a forecast over the rows k + 1 … k + 10, counted from where the washout of k rows began.
+
+    >>> print("{:.2f} to {:.2f}".format(*course()))
+    0.97 to 1.02
+    """
+    printed = published("mean", "P")
+    ratio = np.array([printed["position", k] / (k + 5.5) ** 2 for k in lengths])
+    return float(ratio.min() / ratio.mean()), float(ratio.max() / ratio.mean())
 
 
 # ---------------------------------------------------------------- for people
