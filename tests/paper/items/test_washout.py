@@ -169,7 +169,8 @@ def test_one_setting_is_varied_at_a_time():
         return {"twice": 2.0 * p["noise"]}
 
     frame = sensitivity.study(Tasks(), measure, {"noise": 1.0, "n_units": 5}, {"noise": [0.0, 1.0], "n_units": [7]}, [11, 12])
-    assert seen == [(0.0, 5, 11), (0.0, 5, 12), (1.0, 5, 11), (1.0, 5, 12), (1.0, 7, 11), (1.0, 7, 12)]
+    varied = [(0.0, 5), (1.0, 5), (1.0, 5), (1.0, 7)]  # the units in use, 5, beside the 7 that were asked for
+    assert seen == [(noise, n, seed) for noise, n in varied for seed in (11, 12)]
     figure = sensitivity.draw(frame, {"noise": 1.0, "n_units": 5}, {"twice": "twice"})
     assert [ax.get_xlabel() for ax in figure.axes] == ["noise M_e", "units N"]
 
