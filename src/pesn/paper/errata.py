@@ -115,7 +115,7 @@ ERRATA: tuple[Erratum, ...] = (
     ),
     Erratum(
         15,
-        "The entropy table",
+        "Table 3, the entropies",
         "Its caption speaks of absolute errors: it is the washout table's.",
         "The table holds Shannon entropies of the reservoir's values during washout.",
     ),

@@ -33,7 +33,7 @@ ERRATA = (4, 5, 11, 12, 14, 19)
 CLAIMS = prediction_item.claims(NAME)
 PUBLISHED: list[Record] = [
     {"quantity": "samples", "published": "80,000+", "where": "supplement, Model learning"},
-    {"quantity": "steps over which uncertainty is propagated", "published": "20", "where": "Section “Model Learning”"},
+    {"quantity": "steps over which uncertainty is propagated", "published": "20", "where": "Section 4.3"},
     {"quantity": "steps until the mean leaves Monte Carlo", "published": "4 to 5", "where": "supplement, Discussion"},
     {"quantity": "variance beside Monte Carlo, multi-step", "published": "grows similarly", "where": "supplement, Discussion"},
 ]

@@ -32,7 +32,7 @@ PUBLISHED: list[Record] = [
     {
         "quantity": "steps of the multi-step prediction",
         "published": "20",
-        "where": "Figure “Cart pole state transition prediction”",
+        "where": "Figure 7",
     },
     {"quantity": "steps until the mean leaves Monte Carlo", "published": "4 to 5", "where": "supplement, Discussion"},
     {"quantity": "variance beside Monte Carlo, multi-step", "published": "grows similarly", "where": "supplement, Discussion"},

@@ -221,6 +221,9 @@ def _draw(
             right.plot(part.index, part * 1e3, color=colour, marker=marker, linewidth=2.2, label=f"$N^{{{power:.2f}}}$")
     left.set(xscale="log", yscale="log", xlabel="number of units D (thick: fitted)", ylabel="time (ms)")
     right.set(xscale="log", xlabel="points N of the mesh")
+    right.set_xticks(sorted({n for _, n in along.index}), minor=False)
+    right.set_xticks([], minor=True)
+    right.xaxis.set_major_formatter("{x:g}")
     right.legend(frameon=False, fontsize=9)
     for ax in (left, right):
         ax.grid(alpha=0.25, linewidth=0.5)

@@ -57,7 +57,7 @@ ABOUT = (
 ERRATA = (8, 9, 16, 17, 22)
 CLAIMS = ("bound-is-a-bound", "printed-bound", "scale-to-mesh")
 PUBLISHED: Record = {
-    "where": "section on error bounds, last paragraph",
+    "where": "Section 2.4, last paragraph",
     "mean": 3.0,
     "variance": 0.2,
     "mesh": [-10.0, 10.0, 101],
@@ -221,10 +221,9 @@ def _example() -> pd.DataFrame:
         ("true error of the spline's mean", np.nan, abs(spline - pesn.moments("tanh", mean, var, method="exact").mean)),
         ("largest error of the spline itself", np.nan, itself),
     ]
-    frame = pd.DataFrame(rows, columns=["what", "sup|tanh⁗| taken as", "obtained"])
-    frame.insert(1, "published", [np.nan, PUBLISHED["bound of the mean"], np.nan, np.nan, np.nan])
-    frame["obtained"] = frame["obtained"].astype(float)
-    return frame
+    frame = pd.DataFrame(rows, columns=["what", "sup|tanh⁗| taken as", "obtained"]).astype({"obtained": float})
+    frame["published"] = [np.nan, PUBLISHED["bound of the mean"], np.nan, np.nan, np.nan]
+    return frame[["what", "published", "obtained", "sup|tanh⁗| taken as"]]
 
 
 def _judge_example(example: pd.DataFrame, largest: float | None) -> Verdict:

@@ -76,14 +76,14 @@ _MOMENTS = {"μ": "mean", "σ": "variance"}
 _LETTERS = {"S": "spline", "A": "analytic"}
 PUBLISHED: list[Record] = [
     {
-        "where": f"supplement, {network} network's error table",
+        "where": f"supplement, Table 4{letter}",
         "network": network,
         "moment": _MOMENTS[row[0]],
         "method": _LETTERS[row[2]],
         "layer": layer,
         "published": value,
     }
-    for network, rows in _PRINTED.items()
+    for letter, (network, rows) in zip("ab", _PRINTED.items(), strict=True)
     for row, values in rows.items()
     for layer, value in zip(_SHOWN[network], values, strict=True)
 ]
