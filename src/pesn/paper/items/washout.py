@@ -102,7 +102,7 @@ def parameters(quick: bool) -> Record:
         **work.parameters(),
         "draws": 8 if quick else 20,
         "varied_draws": 1 if quick else 3,
-        "candidates": 24 if quick else 150,
+        "candidates": 24 if quick else 300,
         **small,
     }
 
