@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from pesn.paper.verdict import LABELS
 __all__ = ["strip"]
 
 _WIDTH, _HEIGHT, _EDGE, _ROWS = 132.0, 24.0, 5.0, 4
+_APART = 5.5  # of two marks in one row
 # Outcome -> CSS class and mark, so that it is told by shape too: a disc, a ring, a cross.
 _MARKS = {
     "holds": ("holds", '<circle cx="{x}" cy="{y}" r="2.6" fill="currentcolor"/>'),
@@ -44,12 +46,14 @@ def strip(draws: Sequence[Sequence[Any]], measure: str = "", limits: Sequence[fl
     drawn = [Markup('<path d="M0 23.5H{}" class="axis"/>').format(_WIDTH)]
     drawn += [Markup('<path d="M{} 0V24" class="limit"/>').format(place(x)) for x in limits if valued]
     ordered = sorted(draws, key=lambda draw: draw[1]) if valued else sorted(draws, key=lambda draw: LABELS.index(draw[0]))
+    last = [-math.inf] * _ROWS
     for i, (outcome, value) in enumerate(ordered):
-        kind, mark = _MARKS[outcome]
-        y = round(
-            _HEIGHT - 4.5 - (i % _ROWS) * (_HEIGHT - 8.0) / (_ROWS - 1), 1
-        )  # neighbours one above the other, so that none hides
-        drawn.append(Markup('<g class="{}">{}</g>').format(kind, Markup(mark).format(x=place(value if valued else i), y=y)))
+        (kind, mark), x = _MARKS[outcome], place(value if valued else i)
+        free = [row for row in range(_ROWS) if x - last[row] >= _APART]
+        row = free[0] if free else last.index(min(last))  # a mark stands on the line, or above one that it would hide
+        last[row] = x
+        y = round(_HEIGHT - 4.5 - row * (_HEIGHT - 8.0) / (_ROWS - 1), 1)
+        drawn.append(Markup('<g class="{}">{}</g>').format(kind, Markup(mark).format(x=x, y=y)))
     return Markup('<svg class="strip" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">{}</svg>').format(
         _WIDTH, _HEIGHT, said, Markup("").join(drawn)
     )
