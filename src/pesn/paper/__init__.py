@@ -42,11 +42,11 @@ SECONDS = MappingProxyType(
         "complexity": (6, 39),
         "error-time": (5, 55),
         "error-bound": (3, 4),
-        "feedforward": (6, 23),
-        "washout": (18, 64),
-        "entropy": (4, 9),
-        "cart-pole": (16, 56),
-        "ardrone": (14, 200),
+        "feedforward": (7, 25),
+        "washout": (25, 300),
+        "entropy": (12, 190),
+        "cart-pole": (18, 110),
+        "ardrone": (28, 170),
     }
 )
 
