@@ -36,17 +36,17 @@ ITEMS = MappingProxyType(
 # About how long each takes on two cores, quick and in full: to say how long a run still takes, nothing else.
 SECONDS = MappingProxyType(
     {
-        "moments": (10, 8),
-        "moments-grid": (4, 9),
-        "higher-moments": (6, 19),
-        "complexity": (6, 39),
-        "error-time": (5, 55),
+        "moments": (5, 7),
+        "moments-grid": (4, 6),
+        "higher-moments": (5, 15),
+        "complexity": (7, 62),
+        "error-time": (4, 115),
         "error-bound": (3, 4),
-        "feedforward": (7, 25),
-        "washout": (25, 300),
-        "entropy": (12, 190),
-        "cart-pole": (18, 110),
-        "ardrone": (28, 170),
+        "feedforward": (6, 25),
+        "washout": (38, 380),
+        "entropy": (14, 185),
+        "cart-pole": (17, 110),
+        "ardrone": (30, 175),
     }
 )
 
