@@ -33,7 +33,7 @@ ITEMS = MappingProxyType(
     }
 )
 
-# About how long each takes on two cores, quick and in full: to say how long a run still takes, nothing else.
+# About how long each takes on two cores, quick and in full: to say how long all take, and how long a run still does.
 SECONDS = MappingProxyType(
     {
         "moments": (5, 7),
@@ -42,11 +42,11 @@ SECONDS = MappingProxyType(
         "complexity": (7, 62),
         "error-time": (4, 115),
         "error-bound": (3, 4),
-        "feedforward": (6, 25),
-        "washout": (38, 380),
-        "entropy": (14, 185),
-        "cart-pole": (17, 110),
-        "ardrone": (30, 175),
+        "feedforward": (7, 25),
+        "washout": (25, 300),
+        "entropy": (12, 190),
+        "cart-pole": (18, 110),
+        "ardrone": (28, 170),
     }
 )
 
