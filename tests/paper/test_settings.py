@@ -44,6 +44,7 @@ def test_every_parameter_is_a_setting_with_a_meaning(name):
         (settings.one_of("tanh", "swish"), [("swish", "swish")], ["relu", 1]),
         (settings.or_word(settings.number(0.0), "auto"), [("auto", "auto"), (1, 1.0)], ["automatic", -1]),
         (settings.several(settings.whole(1)), [([1, 2], [1, 2]), ((3,), [3]), (4, [4])], [[], [0], "12", [1.5], {"a": 1}]),
+        (settings.several(settings.whole(1), 2), [([1, 2], [1, 2])], [[1], [3, 3]]),
         (settings.ENDS, [([-1, 1], [-1.0, 1.0])], [[1, -1], [1, 1], [1], [1, 2, 3], 1, "12"]),
         (settings.MESH, [([-1, 1, 11], [-1.0, 1.0, 11])], [[-1, 1, 11.5], [-1, 1, 2]]),
     ],

@@ -114,18 +114,18 @@ def or_word(kind: Kind, word: str) -> Kind:
     return Kind(f"{kind.words}, or {word}", lambda value: word if value == word else kind.accept(value))
 
 
-def several(kind: Kind) -> Kind:
-    """A list of at least one value of a kind."""
+def several(kind: Kind, least: int = 1) -> Kind:
+    """A list of at least so many different values of a kind."""
 
     def accept(values: Any) -> list[Any]:
         if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
             values = [values]  # --set points=101 is a list of one
         accepted = [kind.accept(value) for value in values]
-        if not accepted:
+        if len(set(accepted)) < least:
             raise ValueError
         return accepted
 
-    return Kind(f"a list, each {kind.words}", accept)
+    return Kind(f"a list{f' of {least} or more' if least > 1 else ''}, each {kind.words}", accept)
 
 
 def layout(**kinds: Kind) -> Kind:
@@ -139,12 +139,13 @@ def layout(**kinds: Kind) -> Kind:
         ):
             raise ValueError
         accepted = [kind.accept(value) for kind, value in zip(kinds.values(), values, strict=True)]
-        if list(kinds)[:2] == ["low", "high"] and not accepted[0] < accepted[1]:
+        if ordered and not accepted[0] < accepted[1]:
             raise ValueError
         return accepted
 
+    ordered = list(kinds)[:2] == ["low", "high"]
     words = ", ".join(f"{name}: {kind.words}" for name, kind in kinds.items())
-    return Kind(f"a list [{', '.join(kinds)}] ({words})", accept)
+    return Kind(f"a list [{', '.join(kinds)}] ({words}{', low below high' if ordered else ''})", accept)
 
 
 POSITIVE = number(0.0, above=True)
@@ -171,11 +172,11 @@ def flat(parameters: Record) -> Record:
 def parsed(text: str) -> Any:
     """A value as it is written on a command line: JSON, numbers with commas between them, words.
 
-    >>> parsed("0.001"), parsed("1,10,20"), parsed("[1, 2]"), parsed("tanh,swish"), parsed("auto"), parsed("true")
+    >>> parsed("0.001"), parsed("1,10,20"), parsed("[1, 2]"), parsed("tanh,swish"), parsed("auto"), parsed("True")
     (0.001, [1, 10, 20], [1, 2], ['tanh', 'swish'], 'auto', True)
     """
     try:
-        return json.loads(text)
+        return json.loads(text.lower() if text in ("True", "False") else text)
     except ValueError:
         return [parsed(part.strip()) for part in text.split(",")] if "," in text else text
 

@@ -71,8 +71,8 @@ SETTINGS = {
     "mean": Setting("Input means are drawn between − and + this.", number(0.0)),
     "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0))),
     "interval": Setting("Ends of the spline's mesh.", ENDS),
-    "points": Setting("Numbers of points of the mesh.", several(whole(3))),
-    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2))),
+    "points": Setting("Numbers of points of the mesh.", several(whole(3), 3)),
+    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3)),
     "components": Setting("Numbers of components of the mixture.", several(whole(1, 8))),
 }
 

@@ -81,7 +81,7 @@ SETTINGS = {
     "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(10)),
     "mesh": GRID["mesh"],
     "functions": Setting("Functions that the spline is tried on.", several(one_of(*any_function.FUNCTIONS))),
-    "mesh_points": Setting("Numbers of points of the mesh that it is tried with, from few to many.", several(whole(3))),
+    "mesh_points": Setting("Numbers of points of the mesh that it is tried with, from few to many.", several(whole(3), 2)),
 }
 
 
@@ -138,7 +138,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     spreads = [_spread(frame, "spline-raw", threshold) for threshold in _THRESHOLDS]
     printed = _error(frame, "printed", "kurtosis")
     sensible = frame["exact variance"] > 1e-2
-    served = any_function.table(p["functions"], mean, var, p["mesh"][:2], p["mesh_points"])
+    served = any_function.table(p["functions"], mean, var, p["mesh"][:2], sorted(p["mesh_points"]))
     return Result(
         frame,
         {
