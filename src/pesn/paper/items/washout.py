@@ -97,7 +97,7 @@ SETTINGS = {
 
 def parameters(quick: bool) -> Record:
     """The paper's 50 trials of 50 samples, or few of each; ``draws`` of networks and runs, and how many are searched."""
-    small = {"trials": 8, "samples": 12, "updated_trials": 1, "run_rows": 1200} if quick else {}
+    small = {"trials": 8, "samples": 20, "updated_trials": 1, "run_rows": 1200} if quick else {}
     return {
         **work.parameters(),
         "draws": 8 if quick else 20,
