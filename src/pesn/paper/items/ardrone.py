@@ -53,7 +53,7 @@ def parameters(quick: bool) -> Record:
         run_rows=1000,
         train_rows=300,
         test_rows=480 if quick else 700,
-        segments=3 if quick else 6,
+        segments=4 if quick else 6,
         unit_std=0.0,
         origin_every=10,
         future_every=6,
