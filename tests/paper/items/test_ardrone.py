@@ -102,7 +102,8 @@ def test_a_median_between_two_steps_is_printed_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("single", "multi", "outcome"), [(1.0, 0.95, "holds"), (1.0, 0.5, "corrected"), (0.5, 0.5, "does not hold")]
+    ("single", "multi", "full", "outcome"),
+    [(1.0, 0.95, 1.0, "holds"), (1.0, 0.5, 0.5, "corrected"), (0.5, 0.5, 1.0, "corrected"), (0.5, 0.5, 0.5, "does not hold")],
 )
-def test_higher_dimensions(single, multi, outcome):
-    assert verdicts.dimensions_of(single, multi).outcome == outcome
+def test_higher_dimensions(single, multi, full, outcome):
+    assert verdicts.dimensions_of(single, multi, full).outcome == outcome

@@ -52,7 +52,7 @@ ABOUT = (
     "follows; and the paper's Algorithm 3 with its recursive least squares, which updates the weights by the outputs that it "
     "is to forecast."
 )
-ERRATA = (18,)
+ERRATA = (18, 19)
 CLAIMS = ("washout-wins", "washout-small-losses")
 
 # What the paper does not print, varied one at a time.
