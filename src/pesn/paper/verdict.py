@@ -32,10 +32,22 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run says about a claim of the paper (an id of ``claims.CLAIMS``), and why, with numbers.
+    """What a run says about a claim of the paper, and why.
 
-    ``draws`` are empty where nothing is drawn: a claim of mathematics, or of operations counted. Their values are ``measure``,
-    in words; at the ``limits`` of it the outcome changes.
+    Parameters
+    ----------
+    claim
+        An id of ``claims.CLAIMS``.
+    verdict
+        The label.
+    reason
+        Why, with numbers.
+    draws
+        What each draw says; none where nothing is drawn: a claim of mathematics, or of operations counted.
+    measure
+        What the draws' values are, in words.
+    limits
+        Values at which the outcome changes.
     """
 
     claim: str
