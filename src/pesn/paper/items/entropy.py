@@ -124,7 +124,7 @@ def parameters(quick: bool) -> Record:
         "bins": 64,
         "steps": 200,
         "varied_draws": 1 if quick else 3,
-        "candidates": 24 if quick else 300,
+        "candidates": 16 if quick else 300,
     }
 
 

@@ -64,7 +64,7 @@ def parameters(quick: bool, n_units: int, **own: Any) -> Record:
         "noise": 0.0,  # here the inputs are what is uncertain
         "steps": 20,
         "input_std": 0.1,
-        "samples": 600 if quick else 2_000,
+        "samples": 500 if quick else 2_000,
         "context": 30,
         "process_noise": 0.0 if quick else "auto",
         "calibrate": not quick,

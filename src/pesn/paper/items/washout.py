@@ -97,12 +97,12 @@ SETTINGS = {
 
 def parameters(quick: bool) -> Record:
     """The paper's 50 trials of 50 samples, or few of each; ``draws`` of networks and runs, and how many are searched."""
-    small = {"trials": 8, "samples": 20, "updated_trials": 1, "run_rows": 1200} if quick else {}
+    small = {"trials": 6, "samples": 20, "updated_trials": 1, "run_rows": 1200} if quick else {}
     return {
         **work.parameters(),
         "draws": 8 if quick else 20,
         "varied_draws": 1 if quick else 3,
-        "candidates": 24 if quick else 300,
+        "candidates": 16 if quick else 300,
         **small,
     }
 

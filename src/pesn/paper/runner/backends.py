@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -90,6 +91,9 @@ class JoblibTasks(Tasks):
             missing = [i for i in range(len(arguments)) if i not in results]
             # Arguments go as one tuple: joblib would scatter large arrays to one worker of a cluster, and they would be lost
             # with it. No memory maps: in every engine a unit may write into its arguments, which are its own.
+            # A worker that has grown by 300 MB is started anew: numba, SciPy and the tables of moments are as large, and no leak.
+            stack.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
             calls = (delayed(_unit)(function, i, arguments[i]) for i in missing)
             finished = Parallel(return_as="generator_unordered", max_nbytes=None)(calls)
             for index, result in stack.enter_context(contextlib.closing(finished)):
