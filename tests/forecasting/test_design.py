@@ -9,7 +9,8 @@ from pesn.forecasting.design import Candidate, Design, designed
 from pesn.forecasting.design.candidates import KINDS, MAPS, finalists, maps_for, shortlist
 from pesn.forecasting.design.network import Network
 from pesn.forecasting.design.problem import FOLDS, Origin, Problem
-from pesn.forecasting.training import noisy
+from pesn.forecasting.training import with_noise
+from pesn.readout.factor import Factor
 from pesn.systems import chaotic
 
 
@@ -152,20 +153,37 @@ def test_on_a_short_noisy_series_it_is_no_worse_than_an_autoregression():
     assert np.mean(ratios) < 1.1
 
 
-def test_noise_on_inputs_leads_back_to_the_rows_without_it(forecaster, lorenz):
-    dynamics = forecaster.loop().dynamics
+def test_noise_on_inputs_is_their_covariance_in_the_normal_equations(lorenz, forecaster):
+    dynamics, features = forecaster.loop().dynamics, pesn.Features(lags=2, states=False)
     z = forecaster.scaled(lorenz, np.zeros((len(lorenz), 0)))[0]
-    segment = Segment(z[:-1], dynamics.targets(z), z)
-    (with_noise,) = noisy([segment], dynamics, 0.01)
-    assert 0.005 < np.std(with_noise.z - segment.z) < 0.02
-    np.testing.assert_allclose(with_noise.z + with_noise.targets * dynamics.scale, z[1:], atol=1e-12)
-    assert noisy([segment], dynamics, 0.0) == [segment]
+    inputs, targets, scale = z[:-1], dynamics.targets(z), 0.01
+    b, b_away, targets_away = with_noise(features, inputs, dynamics, scale, np.random.default_rng(0))
+    np.testing.assert_allclose(b, features(inputs), atol=1e-12)  # of features that are linear the mean is that of the rows
+    cov = np.hstack([b_away, targets_away])[2:].T @ np.hstack([b_away, targets_away])[2:] / (len(b) - 2)
+    expected = np.zeros_like(cov)  # of the rows: independent; of the target: what leads back from the newest row
+    places = np.arange(1, 10)
+    expected[places, places] = scale**2
+    for i, s in enumerate(dynamics.scale):
+        expected[10 + i, 10 + i] = (scale / s) ** 2
+        expected[10 + i, 1 + i] = expected[1 + i, 10 + i] = -(scale**2) / s
+    np.testing.assert_allclose(cov, expected, atol=0.2 * scale**2 / dynamics.scale.min() ** 2)
+    plain = Factor(10, 3).add(b[2:], targets[2:])
+    noisy = plain.copy().add_covariance(b_away[2:], targets_away[2:])
+    assert noisy.n_samples == plain.n_samples
+    R, T = (factor.triangle() for factor in (plain, noisy))
+    np.testing.assert_allclose(T.T @ T - R.T @ R, cov * (len(b) - 2), atol=1e-9)
 
 
 def test_many_columns_have_fewer_products():
-    assert set(maps_for(3)) == set(MAPS)
-    assert max(products for _, products in maps_for(12)) == 1
-    assert max(products for _, products in maps_for(30)) == 0
+    assert set(maps_for(3, 3_000)) == set(MAPS)
+    assert max(products for _, products in maps_for(12, 3_000)) == 1
+    assert max(products for _, products in maps_for(30, 100_000)) == 0
+
+
+def test_many_rows_have_wider_features():
+    assert set(maps_for(3, 30_000)) == {*MAPS, (9, 2)}
+    assert (9, 2) in maps_for(16, 60_000)
+    assert max(products for _, products in maps_for(20, 15_000)) == 1
 
 
 def test_what_goes_on_is_near_the_best_of_many_kinds_and_the_autoregression():
@@ -174,7 +192,9 @@ def test_what_goes_on_is_near_the_best_of_many_kinds_and_the_autoregression():
     on = shortlist(scored, 300)
     expected = [("fast", 0, 300), ("fast", 4, 300), ("slow", 0, 300), ("none", 9, 0)]
     assert [(one.kind, one.lags, one.n_units) for one in on] == expected
-    assert [(one.kind, one.lags) for one in finalists(scored, 2)] == [("fast", 0), ("fast", 4), ("none", 9)]
+    assert [(one.kind, one.lags) for one in finalists(scored, 2, many=False)] == [("fast", 0), ("fast", 4), ("none", 9)]
+    wide = [*scored, (-7.5, Candidate("fast", 9, 2, 100))]
+    assert ("fast", 9, 2) in [(one.kind, one.lags, one.products) for one in finalists(wide, 2, many=True)]
 
 
 def test_what_is_no_design_is_named(lorenz, forecaster):

@@ -75,7 +75,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
             model.errors,
             self._dynamics,
             esn.unit_moments(),
-            form_of(esn.covariance, esn.reservoir_.n_units, esn.rank),
+            form_of(esn.covariance, esn.reservoir_.n_units + esn.features.n_squares(esn.reservoir_.n_inputs), esn.rank),
             esn.rank,
             process_noise(
                 model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, esn.reservoir_.n_units

@@ -23,6 +23,7 @@ __all__ = ["along_the_mean", "path_ahead"]
 _APART = 0.2  # deviations between the two means
 _WIDE = 0.1  # deviations of y in training
 _FEWER, _MORE, _LONG = 8, 2, 100  # times fewer pairs of members of each of a batch; and more over so many steps, else half
+_MOST_NUMBERS, _LEAST_PAIRS = 2**18, 32  # of all members of one forecast together, where this leaves enough of them
 _CARRIED = 100  # entries beside the units, above which a batch goes by members alone
 _CHECKED = 50  # steps after which it is asked
 _AT_ONCE = 1000  # steps whose features are held at a time
@@ -123,7 +124,7 @@ def _by_members(
     """The way of members, two by two on opposite sides of the mean, of those ``which`` of a batch are wanted."""
     batch = state.mean.shape[:-1]
     times = 1.0 / _FEWER if batch else _MORE if inputs.shape[-2] <= _LONG else 0.5
-    pairs = max(int(times * loop.n_members), 1)
+    pairs = max(min(int(times * loop.n_members), max(_MOST_NUMBERS // (2 * loop.layout.size), _LEAST_PAIRS)), 1)
     away = state.sample(pairs, np.random.default_rng(0)) - state.mean[..., None, :]
     members = state.mean[..., None, :] + np.concatenate([away, -away], axis=-2)
     given: list[Any] = [inputs, input_var, along]

@@ -14,7 +14,7 @@ from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
 from pesn.forecasting.observer import filtered_segments
-from pesn.forecasting.training import Trained, drive, noisy, one_step_errors, train
+from pesn.forecasting.training import Trained, drive, one_step_errors, train
 from pesn.learning.backtest import MOST_ORIGINS, rolling_origins
 from pesn.learning.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.learning.error_model import SHARES, measurement_var, of_process
@@ -214,7 +214,7 @@ def fit_network(
     the noise that y is measured with, "auto" where they are to be found, None where there is none. ``spread``: whether what is
     held back is spread over all rows.
     """
-    rows = _stacked(noisy(segments, dynamics, input_noise))
+    rows = _stacked(segments)
     esn.fit_in_steps(*rows, steps)
     estimate, known_var = isinstance(measurement, str), None if isinstance(measurement, str) else measurement
     auto, validation = esn.process_noise == "auto", None
@@ -224,7 +224,7 @@ def fit_network(
         esn.set_params(ridge=ridge).fit_in_steps(*rows, steps)
         validation = Validation(esn, dynamics, segments, loop_of, context_of, input_noise, known_var, spread)
     with steps.step("learning the errors"):
-        errors = one_step_errors(esn, esn.readout_, dynamics, segments)
+        errors = _noise_aware(esn, dynamics, segments, input_noise) or one_step_errors(esn, esn.readout_, dynamics, segments)
     setting, calibration = Setting(esn.ridge_, esn.process_noise_), np.ones(LEADS)
     if validation is not None and validation.origins:
         if auto:
@@ -242,11 +242,19 @@ def fit_network(
         assert esn.start_ is not None
         model = Trained(esn.readout_, errors, esn.start_).measured_with(var)
         learnt = filtered_segments(loop_of(model, esn.process_noise_), context_of(esn.start_), segments)
-        rows = _stacked(noisy(learnt, dynamics, input_noise))
         scale = esn.process_noise_
-        esn.fit_in_steps(*rows, steps)
+        esn.fit_in_steps(*_stacked(learnt), steps)
         esn.process_noise_ = scale
+        _noise_aware(esn, dynamics, learnt, input_noise)
     return Found(of_process(errors, var), var, calibration)
+
+
+def _noise_aware(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], input_noise: float) -> ErrorModel | None:
+    """Give a fitted network the readout that takes y in its inputs for uncertain, and say how it errs; None without noise."""
+    if not input_noise:
+        return None
+    esn.readout_, errors, *_ = train(esn, dynamics, drive(esn, dynamics, segments, input_noise), esn.ridge_)
+    return errors
 
 
 def _stacked(segments: list[Segment]) -> tuple[Array, Array, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import NamedTuple
 
@@ -11,16 +12,17 @@ from pesn._support.types import Array, RidgeValue, Washout
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
 from pesn.learning.error_model import learn_errors, of_process
+from pesn.linalg import symmetric
 from pesn.readout.factor import Factor
 from pesn.readout.gram import Gram
-from pesn.readout.ridge import Readout, least_squares, predict, solve
+from pesn.readout.ridge import Readout, least_squares, parameters_used, predict, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.reservoir.sequences import blocks
 
-__all__ = ["Driven", "Trained", "drive", "noisy", "one_step_errors", "to_learn_from", "train"]
+__all__ = ["Driven", "Trained", "drive", "one_step_errors", "to_learn_from", "train", "with_noise"]
 
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
 
@@ -57,16 +59,28 @@ def to_learn_from(segments: list[Segment], washout: Washout, width: Array, lags:
     return [s._replace(targets=s.targets / std) for s in kept], std
 
 
-def noisy(segments: list[Segment], dynamics: Dynamics, noise: float, seed: int = 0) -> list[Segment]:
-    """With noise on the columns of y in the inputs, in deviations, and targets that lead back to the rows without it."""
-    if not noise:
-        return segments
-    rng, d, found = np.random.default_rng(seed), dynamics.n_columns, []
-    for s in segments:
-        away = noise * rng.standard_normal((len(s.z), d))
-        targets = s.targets - away[:, dynamics.learned] / dynamics.scale if dynamics.change else s.targets
-        found.append(s._replace(z=np.hstack([s.z[:, :d] + away, s.z[:, d:]]), targets=targets))
-    return found
+class UncertainRows(NamedTuple):
+    """What noise on inputs does to features and targets: means (n, p) of the features, and rows δ with Σ δ δᵀ = Σ Cov [b, y]."""
+
+    features: Array
+    features_away: Array
+    targets_away: Array
+
+
+def with_noise(
+    features_of: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
+) -> UncertainRows:
+    """Inputs z (n, D) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
+
+    A readout that knows this does not trust what small errors of its own would change: E[b bᵀ] = b̄ b̄ᵀ + Cov b. Both are of one
+    draw of the noise and its mirror image, (b₊ ± b₋)/2: nothing is left between the mean and the noise, which is most of what
+    one draw alone would add, and over all rows one pair is as good as many.
+    """
+    d = dynamics.n_columns
+    away = noise * rng.standard_normal((len(z), d))
+    above, below = (features_of(np.hstack([z[:, :d] + side * away, z[:, d:]])) for side in (1.0, -1.0))
+    back = -away[:, dynamics.learned] / dynamics.scale
+    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back if dynamics.change else np.zeros_like(back))
 
 
 class Driven(NamedTuple):
@@ -76,35 +90,45 @@ class Driven(NamedTuple):
     features: list[Array]
     sums: Gram | Factor
     start: Start
+    input_noise: float
 
 
 def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], input_noise: float = 0.0) -> Driven:
-    """A fitted network's reservoir, driven by these rows alone; the readout learns from them with noise on y in the inputs."""
-    reservoir, d = esn.reservoir_, esn.reservoir_.n_inputs
-    penalty = esn.features.penalty(esn.ridge_, d, reservoir.n_units)
-    sums = least_squares(esn.features.size(d, reservoir.n_units), len(dynamics.learned), penalty)
+    """A fitted network's reservoir, driven by these rows alone; its readout takes y in the inputs for uncertain by the noise."""
+    reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
+    size = esn.features.size(d, reservoir.n_units), len(dynamics.learned)
+    sums = Factor(*size) if input_noise else least_squares(*size, esn.features.penalty(esn.ridge_, d, reservoir.n_units))
     kept: list[tuple[Array, Array, int]] = []
     rows = []
-    for segment, learnt in zip(segments, noisy(segments, dynamics, input_noise), strict=True):
-        states, _, _ = run(reservoir, segment.z, feedback=segment.targets)
-        b, washed = esn.features(segment.z, states), max(min(esn.washout_, len(states) // 2), esn.features.lags)
-        learnt_b = b
-        if input_noise:
-            learnt_b = esn.features(learnt.z, run(reservoir, learnt.z, feedback=learnt.targets)[0])
-        if washed < len(b):
-            sums.add(learnt_b[washed:], learnt.targets[washed:])
+    for segment in segments:
+
+        def features_of(z: Array, targets: Array = segment.targets) -> Array:
+            return esn.features(z, run(reservoir, z, feedback=targets)[0])
+
+        b = features_of(segment.z)
+        washed = max(min(esn.washout_, len(b) // 2), esn.features.lags)
+        learnt = slice(washed, None)
+        if washed < len(b) and isinstance(sums, Factor) and input_noise:
+            mean, *away = with_noise(features_of, segment.z, dynamics, input_noise, rng)
+            sums.add(mean[learnt], segment.targets[learnt]).add_covariance(*(part[learnt] for part in away))
+        elif washed < len(b):
+            sums.add(b[learnt], segment.targets[learnt])
         kept.append((segment.z, esn.features.remembered(b, d), washed))
         rows.append(b)
-    return Driven(segments, rows, sums, learn_start(kept))
+    return Driven(segments, rows, sums, learn_start(kept), input_noise)
 
 
 def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: RidgeValue) -> Trained:
     """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
-    readout = solve(driven.sums, esn.features.penalty(ridge, esn.reservoir_.n_inputs, esn.reservoir_.n_units))
-    residuals = [
-        _errors(readout, dynamics, segment, b, slice(0, len(b)))
-        for segment, b in zip(driven.segments, driven.features, strict=True)
-    ]
+    penalty = esn.features.penalty(ridge, esn.reservoir_.n_inputs, esn.reservoir_.n_units)
+    readout = solve(driven.sums, penalty)
+    pairs = list(zip(driven.segments, driven.features, strict=True))
+    if driven.input_noise:  # R is of the rows as they are
+        wrong = np.vstack([_without_washout(esn, s.targets - predict(readout, b)) for s, b in pairs])
+        used = min(parameters_used(readout, penalty), 0.9 * readout.n_samples)
+        left = len(wrong) * (1.0 - used / readout.n_samples)
+        readout = readout._replace(residual_cov=symmetric(wrong.T @ wrong) / left)
+    residuals = [_errors(readout, dynamics, segment, b, slice(0, len(b))) for segment, b in pairs]
     return Trained(readout, _learn(esn, readout, dynamics, residuals), driven.start)
 
 
@@ -130,9 +154,14 @@ def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, b: Array, bl
 
 def _learn(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, residuals: list[Array]) -> ErrorModel:
     """From residuals (n, d) of segments, their washout left out."""
-    residuals = [e[max(min(esn.washout_, len(e) - 1), esn.features.lags) :] for e in residuals]
+    residuals = [_without_washout(esn, e) for e in residuals]
     inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(dynamics.n_columns, -1))[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
     ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
     # of two columns the lower: one that is an exact function of others has residuals of rounding, and their ratio says nothing
     return learn_errors(residuals, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
+
+
+def _without_washout(esn: ProbabilisticESN, e: Array) -> Array:
+    """Errors (n, d) of a segment without those before its units have settled."""
+    return e[max(min(esn.washout_, len(e) - 1), esn.features.lags) :]

@@ -80,6 +80,26 @@ class Factor:
         self.n_samples += len(b)
         return self
 
+    def add_covariance(self, features: npt.ArrayLike, targets: npt.ArrayLike) -> Factor:
+        """Take in what rows leave open, as rows δ with Σ δ δᵀ = Σ Cov [b, y]: they add to the sums and are no samples.
+
+        With ``add`` of the means this is E[b bᵀ] = b̄ b̄ᵀ + Cov b of rows that are uncertain.
+
+        Parameters
+        ----------
+        features, targets
+            (k, p) and (k, m).
+
+        Returns
+        -------
+        Factor
+            Itself.
+        """
+        n_samples = self.n_samples
+        self.add(features, targets)
+        self.n_samples = n_samples
+        return self
+
     def merge(self, other: Factor) -> Factor:
         """Add what ``other`` has seen; returns itself. ``other`` is left as it is."""
         if (self.n_features, self.n_targets) != (other.n_features, other.n_targets):

@@ -304,8 +304,10 @@ class Features:
             for lag in range(1, self.lags + 1):
                 result[..., lag * d : (lag + 1) * d] = both[..., self.lags - lag : self.lags - lag + n, :]
         if self.products:
-            i, j = _pairs(self.products * d)
-            np.multiply(result[..., i], result[..., j], out=result[..., d + self.lags * d :])
+            n, at = self.products * d, d + self.lags * d
+            for i in range(n):  # entry i with itself and all after it, as _pairs has them
+                np.multiply(result[..., i : i + 1], result[..., i:n], out=result[..., at : at + n - i])
+                at += n - i
 
     # ---------------------------------------------------------------- a Gaussian state
 

@@ -35,6 +35,7 @@ __all__ = [
     "check_parts",
     "choose_ridge",
     "least_squares",
+    "parameters_used",
     "predict",
     "predictive_variance",
     "solve",
@@ -155,6 +156,12 @@ def penalties_of(ridge: Penalty, n_features: int) -> FloatArray:
     penalty[:] = ridge
     penalty[0] = 0.0
     return penalty
+
+
+def parameters_used(readout: Readout, ridge: Penalty) -> float:
+    """k = tr(A⁻¹ Σ b bᵀ), the parameters' worth of rows that a fit with this ridge has used."""
+    penalty = readout.n_samples * penalties_of(ridge, readout.weights.shape[1])
+    return max(readout.weights.shape[1] - float(np.sum(penalty[:, None] * readout.covariance_root**2)), 0.0)
 
 
 def _residual_cov(found: Solution, penalty: FloatArray, n: int) -> FloatArray:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pesn._support.records import check_arrays
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import QuadraticForm, outer, root_of, symmetric, times
+from pesn.linalg import QuadraticForm, mapped, outer, root_of, symmetric, times
 from pesn.statespace.cell import Cell, Noise
 
 __all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "within_reach"]
@@ -171,7 +171,7 @@ class GaussianState(ABC):
         mean, cross = self.mean.copy(), self.cross
         mean[..., rows] = np.minimum(np.maximum(times(K, self.mean) + k, -FARTHEST), FARTHEST)
         if cross.shape[-1]:
-            moved = factor[..., None] * np.minimum(np.maximum(K @ cross, -(FARTHEST**2)), FARTHEST**2)
+            moved = factor[..., None] * np.minimum(np.maximum(mapped(K, cross), -(FARTHEST**2)), FARTHEST**2)
             cross = cross.copy()
             cross[..., rows, :] = moved
         return {"mean": mean, "cross": cross}

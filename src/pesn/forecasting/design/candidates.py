@@ -36,7 +36,9 @@ KINDS: dict[str, Kind | None] = {
     "fast, weak input": Kind(0.3, 1.0, 0.05, 1.0),
 }
 MAPS = ((0, 0), (0, 1), (1, 2), (4, 0), (9, 0), (9, 1))  # earlier rows and products: (9, 0) without units is ARX(10), (1, 2) NVAR
-_MOST_FOR_TWO, _MOST_FOR_PRODUCTS = 8, 20  # columns beyond which products of two rows, and all products, are too many
+MANY_ROWS = 20_000  # from which on one more is tried, the widest
+_WIDEST, _ROWS_FOR_EACH = (9, 2), 20  # and rows for each product of two rows
+FEW_INPUTS, _MOST_FOR_PRODUCTS = 8, 20  # inputs up to which products of two rows are few, and all products not too many
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,12 @@ def _drawn(n_units: int, n_inputs: int, n_outputs: int, density: float, seed: in
     )  # fmt: skip
 
 
-def maps_for(n_inputs: int) -> list[tuple[int, int]]:
-    """The features that so many inputs allow."""
-    most = 2 if n_inputs <= _MOST_FOR_TWO else 1 if n_inputs <= _MOST_FOR_PRODUCTS else 0
-    return list(dict.fromkeys((lags, min(products, most)) for lags, products in MAPS))
+def maps_for(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
+    """The features that so many inputs and rows allow."""
+    enough = n_rows >= max(_ROWS_FOR_EACH * Features(1, 2).n_products(n_inputs), MANY_ROWS)
+    most = 0 if n_inputs > _MOST_FOR_PRODUCTS else 2 if n_inputs <= FEW_INPUTS or enough else 1
+    maps = (*MAPS, _WIDEST) if enough else MAPS
+    return list(dict.fromkeys((lags, min(products, most)) for lags, products in maps))
 
 
 @dataclass(frozen=True)
@@ -183,12 +187,16 @@ def shortlist(scored: Sequence[tuple[float, Candidate]], n_units: int) -> list[C
     return [replace(one, n_units=0 if one.kind == "none" else n_units) for one in chosen]
 
 
-def finalists(scored: Sequence[tuple[float, Candidate]], count: int) -> list[Candidate]:
-    """What goes on from the second rung: the best ``count``, as many kinds at their best, and the best ARX(10)."""
+def finalists(scored: Sequence[tuple[float, Candidate]], count: int, many: bool) -> list[Candidate]:
+    """What goes on from the second rung: the best ``count``, as many kinds at their best, and the best ARX(10).
+
+    With ``many`` more rows to come, the best with each of the products as well: wide features are better for them.
+    """
     ranked = _near_the_best(scored, 1.0)
-    of_kinds = {one.kind: one for one in reversed(ranked)}
+    of_kinds = list({one.kind: one for one in reversed(ranked)}.values())[::-1][:count]
+    of_products = list({one.products: one for one in reversed(ranked)}.values()) if many else []
     _, arx = min((one for one in scored if is_arx(one[1])), key=lambda one: one[0])
-    return list(dict.fromkeys([*ranked[:count], *list(of_kinds.values())[::-1][:count], arx]))
+    return list(dict.fromkeys([*ranked[:count], *of_kinds, *of_products, arx]))
 
 
 def _near_the_best(scored: Sequence[tuple[float, Candidate]], far: float) -> list[Candidate]:

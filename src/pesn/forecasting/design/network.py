@@ -11,7 +11,7 @@ from pesn._support.types import Array, FloatArray
 from pesn.activations import get
 from pesn.forecasting.design.candidates import Candidate
 from pesn.forecasting.design.problem import FOLDS, Origin, Piece, Problem
-from pesn.forecasting.training import noisy
+from pesn.forecasting.training import with_noise
 from pesn.readout.factor import Factor, leave_out, ridge_path
 from pesn.readout.features import Features
 from pesn.readout.ridge import Readout, penalties_of
@@ -37,13 +37,21 @@ class Network:
         self.reservoir = candidate.reservoir(problem.n_inputs, len(problem.dynamics.learned), problem.seed)
         features, n = candidate.features, self.reservoir.n_units
         self.factors = [Factor(features.size(problem.n_inputs, n), len(problem.dynamics.learned)) for _ in range(FOLDS)]
-        segments = noisy(problem.segments, problem.dynamics, candidate.input_noise, problem.seed)
+        rng = np.random.default_rng(problem.seed)
         for piece in pieces:
-            rows, segment = slice(piece.first, piece.last), segments[piece.segment]
-            b = features(segment.z[rows], self._states(segment.z[rows]))[piece.washed :]
-            targets, folds = (a[rows][piece.washed :] for a in (segment.targets, problem.folds[piece.segment]))
+            rows, segment, learnt = slice(piece.first, piece.last), problem.segments[piece.segment], slice(piece.washed, None)
+            z, targets, folds = segment.z[rows], segment.targets[rows][learnt], problem.folds[piece.segment][rows][learnt]
+            away: list[Array] = []
+            if candidate.input_noise:
+                b, *away = with_noise(self._features, z, problem.dynamics, candidate.input_noise, rng)
+            else:
+                b = self._features(z)
+            b, away = b[learnt], [part[learnt] for part in away]
             for fold in np.unique(folds):
-                self.factors[fold].add(b[folds == fold], targets[folds == fold])
+                here = folds == fold
+                self.factors[fold].add(b[here], targets[here])
+                if away:
+                    self.factors[fold].add_covariance(*(part[here] for part in away))
             self.n_rows += len(b)
 
     def factor_of(self, candidate: Candidate, fold: int) -> Factor:
@@ -68,6 +76,9 @@ class Network:
         factor = self.factor_of(candidate, fold)
         penalties = [candidate.features.penalty(ridge, self.problem.n_inputs, self.reservoir.n_units) for ridge in ridges]
         return ridge_path(factor, factor.n_samples * np.stack([penalties_of(one, factor.n_features) for one in penalties]))
+
+    def _features(self, z: Array) -> Array:
+        return self.widest.features(z, self._states(z))
 
     def _states(self, z: Array) -> Array:
         return np.asarray(run(self.reservoir, z)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.forecasting.dataset import Segment
+from pesn.forecasting.design.candidates import maps_for
 from pesn.learning.backtest import rolling_origins
 from pesn.learning.calibration import LEADS
 from pesn.reservoir.closed_loop import Dynamics
@@ -68,6 +69,11 @@ class Problem:
     def n_inputs(self) -> int:
         """Of the network: columns of y and known inputs."""
         return int(self.segments[0].z.shape[1])
+
+    @cached_property
+    def maps(self) -> list[tuple[int, int]]:
+        """The features that these rows allow: lags and products."""
+        return maps_for(self.n_inputs, self.n_rows)
 
     @cached_property
     def folds(self) -> list[npt.NDArray[np.intp]]:

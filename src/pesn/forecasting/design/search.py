@@ -15,7 +15,7 @@ import numpy as np
 
 from pesn._support.progress import Steps
 from pesn._support.types import Array, FloatArray
-from pesn.forecasting.design.candidates import KINDS, Candidate, Design, finalists, is_arx, maps_for, shortlist
+from pesn.forecasting.design.candidates import FEW_INPUTS, KINDS, MANY_ROWS, Candidate, Design, finalists, is_arx, shortlist
 from pesn.forecasting.design.network import Network, by_lead
 from pesn.forecasting.design.problem import FOLDS, Problem
 
@@ -24,15 +24,18 @@ __all__ = ["search"]
 _FEW_UNITS, _MORE_UNITS = 100, 300  # of the first two rungs, and their rows, folds held out, origins in each
 _FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
 _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
+_OF_MANY = 10_000  # rows of both, where there are many: wide features need them
 _MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
 _FEW_FOR_FOLDS = 1_000  # rows: no more, and every fold is held out
-_MANY_ROWS, _MANY_ORIGINS = 20_000, 150  # rows above which reservoirs are larger, and last rows to start from more
+_MANY_ORIGINS = 150  # of the last rung, of many rows
 # small ridges on linear features with larger ones on all others: ARX(10) with what units add to it
 _COARSE = (*((ridge, ridge) for ridge in (1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
+_LARGE = (1e-7, 1e-1)  # the same of many products
 _RIDGES = (*((ridge, ridge) for ridge in (1e-15, 1e-11, 1e-7, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
 _SMALLEST = 1e-15  # below, rounding chooses the weights: loops of few rows that look as good leave in one forecast of ten
+_SMALLER = (0.1, 0.01)  # times the ridge of the best design of many rows
 _LINEAR = tuple(10.0**k for k in (-14, -10, -7, -4))
-_NOISES, _LOUDEST = (1e-3, 1e-2), 30.0  # on inputs, in deviations, and in errors of the design that is tried with it at most
+_NOISES, _LOUDEST = (1e-3, 1e-2, 0.1), 30.0  # on inputs, in deviations, and in errors of the design that is tried with it
 _LARGEST = 3e3  # weights in units of a target's deviation: larger ones multiply what no covariance in closed form has right
 _AWAY, _FARTHEST = 3.0, 0.03  # loops start away by so many errors of their first step, and by so many deviations at most
 _LEAVING = 20.0  # what it costs if all of them leave
@@ -62,23 +65,27 @@ class Comparison:
         How many of them readouts learn from.
     folds, count
         Which are held out one by one, and from how many rows of each loops start.
+    apart
+        Whether each candidate has a network of its own, because few are compared.
     """
 
-    def __init__(self, problem: Problem, n_rows: int, folds: tuple[int, ...], count: int) -> None:
-        self.problem, self.pieces = problem, problem.pieces(n_rows)
+    def __init__(self, problem: Problem, n_rows: int, folds: tuple[int, ...], count: int, apart: bool = False) -> None:
+        self.problem, self.pieces, self.apart = problem, problem.pieces(n_rows), apart
         found = {fold: problem.origins(fold, count) for fold in range(FOLDS)}
         some = [fold for fold in folds if found[fold]] or range(FOLDS)  # gaps may leave no stretch of a fold long enough
         self.origins = {fold: found[fold] for fold in some if found[fold]}
-        self.networks: dict[tuple[str, int, float], Network] = {}
+        self.networks: dict[Candidate, Network] = {}
 
     def network(self, candidate: Candidate) -> Network:
-        """The one that has the features of this candidate; without input noise, those of all others of its kind as well."""
-        key = candidate.kind, candidate.n_units, candidate.input_noise
-        if key not in self.networks:
-            lags, products = zip(*maps_for(self.problem.n_inputs), strict=True)
-            widest = candidate if candidate.input_noise else replace(candidate, lags=max(lags), products=max(products))
-            self.networks[key] = Network(self.problem, widest, self.pieces)
-        return self.networks[key]
+        """The one that has the features of this candidate, and those of others of its kind that cost little more."""
+        widest = replace(candidate, ridge=(0.0, 0.0))
+        if not candidate.input_noise and not self.apart:
+            most = 2 if self.problem.n_inputs <= FEW_INPUTS else max(candidate.products, 1)
+            lags, products = zip(*((lags, products) for lags, products in self.problem.maps if products <= most), strict=True)
+            widest = replace(widest, lags=max(lags), products=max(products))
+        if widest not in self.networks:
+            self.networks[widest] = Network(self.problem, widest, self.pieces)
+        return self.networks[widest]
 
     def best(self, candidate: Candidate, ridges: Sequence[tuple[float, float]], stable: bool = True) -> Scored:
         """With the best of the ridges; ``stable``: loops that start a little away must not leave."""
@@ -133,19 +140,18 @@ def search(problem: Problem, steps: Steps) -> Design:
     Design
         Which, and the scores of all that were tried.
     """
-    n_units = int(np.clip(problem.n_rows / 8, 50, 300 if problem.n_rows <= _MANY_ROWS else 600))
-    maps = maps_for(problem.n_inputs)
-    with steps.step("comparing designs", len(KINDS) * len(maps), "designs") as advance:
+    n_units, many = int(np.clip(problem.n_rows / 8, 50, _MORE_UNITS)), problem.n_rows >= MANY_ROWS
+    with steps.step("comparing designs", len(KINDS) * len(problem.maps), "designs") as advance:
         first = list(_first_rung(problem, min(_FEW_UNITS, n_units), advance))
-    more = Comparison(problem, _MORE_ROWS, _SECOND, _MORE_ORIGINS)
+    more = Comparison(problem, _OF_MANY if many else _MORE_ROWS, _SECOND, _MORE_ORIGINS)
     with steps.step("comparing the best designs"):
-        second = _second_rung(more, shortlist(first, min(_MORE_UNITS, n_units)))
+        second = _second_rung(more, shortlist(first, n_units))
     folds = _THIRD if problem.n_rows > _FEW_FOR_FOLDS else tuple(range(FOLDS))
-    last = Comparison(problem, _MOST_ROWS, folds, _MOST_ORIGINS if problem.n_rows <= _MANY_ROWS else _MANY_ORIGINS)
+    last = Comparison(problem, _MOST_ROWS, folds, _MANY_ORIGINS if many else _MOST_ORIGINS, apart=many)
     if last.pieces == more.pieces:
         last.networks = more.networks
     more.networks = {}
-    chosen = [replace(one, n_units=n_units if one.n_units else 0) for one in finalists(second, 4 if last.networks else 2)]
+    chosen = finalists(second, 4 if last.networks else 2, many)
     with steps.step("comparing the last designs", len(chosen), "designs") as advance:
         third = _third_rung(last, chosen, advance)
     tried = ((rung, one.candidate, one.score) for rung, scored in enumerate((first, second, third), 1) for one in scored)
@@ -154,13 +160,15 @@ def search(problem: Problem, steps: Steps) -> Design:
 
 def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
     """Every kind of reservoir with every map, and few penalties."""
-    few = Comparison(problem, _FEW_ROWS, _FIRST, _FEW_ORIGINS)
+    few = Comparison(problem, _OF_MANY if problem.n_rows >= MANY_ROWS else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
     for kind in KINDS:
-        for lags, products in maps_for(problem.n_inputs):
+        for lags, products in problem.maps:
             candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
+            if products > 1 and problem.n_inputs > FEW_INPUTS and candidate.n_units:
+                continue  # the best features are tried with all kinds later
             size = candidate.features.size(problem.n_inputs, candidate.n_units)
             if size <= 0.7 * few.network(candidate).n_rows or is_arx(candidate):
-                yield few.best(candidate, _COARSE, stable=False)
+                yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
             advance(1)
 
 
@@ -170,20 +178,37 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
 
     def compare(candidates: Iterable[Candidate]) -> Candidate:
         seen = {(one.candidate.kind, one.candidate.lags, one.candidate.products) for one in found}
-        found.extend(more.best(one, _RIDGES) for one in candidates if (one.kind, one.lags, one.products) not in seen)
+        for one in candidates:
+            if (one.kind, one.lags, one.products) not in seen:
+                found.append(more.best(one, (*_RIDGES, _LARGE) if one.products else _RIDGES))
         return min(found, key=_score).candidate
 
     best = compare(candidates)
-    best = compare(replace(best, lags=lags, products=products) for lags, products in maps_for(more.problem.n_inputs))
-    compare(replace(one, lags=best.lags, products=best.products) for one in candidates if one.n_units)
+    best = compare(replace(best, lags=lags, products=products) for lags, products in more.problem.maps)
+    with_units = [one for one in candidates if one.n_units]
+    some = with_units[:2] if more.problem.n_rows >= MANY_ROWS else with_units
+    compare(replace(one, lags=best.lags, products=best.products) for one in some)
     for _, one in sorted(found, key=_score)[:2]:
         found.append(more.best(one, [*_near(one), *((ridge, one.ridge[1]) for ridge in _LINEAR if ridge != one.ridge[1])]))
     ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
     of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
-    for noise, tried in zip(_NOISES, (of_kinds[:2], ranked[:1]), strict=True):  # with it smaller ridges than without are best
-        quiet = [one.candidate for one in tried if noise < _LOUDEST * np.exp(one.score)]
-        found += [more.best(replace(one, input_noise=noise), [one.ridge, *_RIDGES]) for one in quiet]
+    if more.problem.n_rows < MANY_ROWS:  # many rows leave little that noise would change
+        for quiet in of_kinds[:2]:
+            found += _with_noise(more, quiet)
     return found
+
+
+def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
+    """A design with more and more noise on its inputs, while it gets better; with noise smaller ridges than without are best."""
+    before = quiet
+    for noise in _NOISES:
+        if noise > _LOUDEST * np.exp(quiet.score):
+            return
+        now = more.best(replace(quiet.candidate, input_noise=noise), [before.candidate.ridge, *_RIDGES])
+        yield now
+        if now.score > before.score and noise > _NOISES[0]:
+            return
+        before = now
 
 
 def _near(one: Candidate) -> list[tuple[float, float]]:
@@ -199,18 +224,23 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
     What it does better at any of four leads is charged, each by a quarter. A design that is not better than it by a standard
     error over the folds falls behind it.
     """
-    logs = []
-    for one in candidates:
-        logs.append(last.by_lead(one))
-        advance(1)
     at = [lead - 1 for lead in _JUDGED if lead <= last.problem.leads]
-    arx = next(errors for one, errors in zip(candidates, logs, strict=True) if is_arx(one))
-    found = []
-    for one, errors in zip(candidates, logs, strict=True):
+    arx = last.by_lead(next(one for one in candidates if is_arx(one)))
+
+    def scored(one: Candidate) -> Scored:
+        errors = last.by_lead(one)
         apart = (errors - arx).mean(axis=1)
         value = float(errors.mean() + np.mean(np.maximum((errors - arx).mean(axis=0)[at] - _ALLOWED, 0.0)))
         doubt = float(np.std(apart) / np.sqrt(max(len(apart) - 1, 1)))
         if doubt > 0.0 and apart.mean() + doubt > 0.0:
             value = max(value, float(arx.mean()) + doubt)
-        found.append(Scored(value, one))
+        return Scored(value, one)
+
+    found = []
+    for one in candidates:
+        found.append(scored(one))
+        advance(1)
+    if last.apart:  # of more rows than before, and then smaller ridges may be best
+        _, best = min(found, key=_score)
+        found += [scored(replace(best, ridge=(best.ridge[0], factor * best.ridge[1]))) for factor in _SMALLER]
     return found
