@@ -8,7 +8,7 @@ from pesn.forecasting.dataset import Segment
 from pesn.forecasting.design import Candidate, Design, designed
 from pesn.forecasting.design.candidates import KINDS, MAPS, finalists, maps_for, shortlist
 from pesn.forecasting.design.network import Network
-from pesn.forecasting.design.problem import FOLDS, Origin, Problem
+from pesn.forecasting.design.problem import FOLDS, Place, Problem
 from pesn.forecasting.training import with_noise
 from pesn.readout.factor import Factor
 from pesn.systems import chaotic
@@ -124,7 +124,7 @@ def test_units_at_an_origin_are_those_of_the_segment_driven_whole(lorenz, foreca
     one = Candidate("fast", 0, 0, 20)
     few, many = (Network(problem, one, problem.pieces(500)) for _ in range(2))
     weights = few.readouts(one, 0, [(1e-4, 1e-4)])
-    rows = [Origin(0, k) for k in range(800, 900, 10)]
+    rows = [Place(0, k) for k in range(800, 900, 10)]
     alone, together = few.loops(one, weights, rows[-1:])[0], many.loops(one, weights, rows)[0]  # by its context, by all rows
     np.testing.assert_allclose(alone[:, 0], together[:, -1], atol=1e-8)
 

@@ -48,7 +48,7 @@ from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.futures import Futures
 from pesn.forecasting.online import OnlineLearner
 from pesn.forecasting.paths import path_ahead
-from pesn.forecasting.selection import fit_network
+from pesn.forecasting.selection import Task, fit_network
 from pesn.forecasting.training import to_learn_from
 from pesn.gaussian import Gaussian
 from pesn.learning.backtest import Backtest
@@ -197,12 +197,15 @@ class Forecaster(FittedForecaster):
                 self.design_ = choose_design(segments, self._dynamics, self._bounds(widen=False), steps)
             network = designed(self.design_, self.n_columns_ + self.n_known_)
         self.esn_ = network
-        self.errors_, self.measurement_var_, self.calibration_ = fit_network(
-            network, self._dynamics, segments, self._loop, self._context_filter, steps, calibrate=self.calibrate,
-            choose_ridge=self.design_ is None and not isinstance(self.esn, ProbabilisticESN),
-            input_noise=0.0 if self.design_ is None else self.design_.candidate.input_noise,
-            measurement=self._measurement_noise(), spread=self.design_ is not None,
+        noise = 0.0 if self.design_ is None else self.design_.candidate.input_noise
+        task = Task(
+            network, self._dynamics, segments, self._loop, self._context_filter, noise, self._measurement_noise(),
+            spread=self.design_ is not None,
         )  # fmt: skip
+        given = isinstance(self.esn, ProbabilisticESN)
+        self.errors_, self.measurement_var_, self.calibration_ = fit_network(
+            task, steps, choose_ridge=self.design_ is None and not given, calibrate=self.calibrate
+        )
         y, u = rows[runs[-1]], known[runs[-1]]  # the last run, which forecasts go on from
         self._recent, self._recent_known = y[-FILTERED:], u[-FILTERED:]
         self._state = self._context_filter().filtered(self.loop(), y, u[:-1])

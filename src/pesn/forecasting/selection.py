@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
 from pesn.forecasting.observer import filtered_segments
-from pesn.forecasting.training import Trained, drive, one_step_errors, train
+from pesn.forecasting.training import Driven, Trained, drive, one_step_errors, train
 from pesn.learning.backtest import MOST_ORIGINS, rolling_origins
 from pesn.learning.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.learning.error_model import SHARES, measurement_var, of_process
@@ -22,7 +23,7 @@ from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import Start
 
-__all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Validation", "fit_network", "origins_in"]
+__all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_network", "origins_in"]
 
 LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
 _LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
@@ -59,13 +60,14 @@ class Setting(NamedTuple):
     filtered: bool = False  # whether the readout learns from rows that an observer went through
 
 
-class Validation:
-    """Forecasts into held-back rows by models of a network's reservoir that have not seen them.
+@dataclass(frozen=True)
+class Task:
+    """A network to fit, and what it is fitted for.
 
     Parameters
     ----------
     esn, dynamics
-        The fitted network and what its outputs mean.
+        The network and what its outputs mean.
     segments
         All rows to learn from.
     loop_of
@@ -73,61 +75,84 @@ class Validation:
     context_of
         Makes the filter of contexts from what was learnt about starts.
     input_noise
-        On y in the inputs that readouts learn from.
-    measurement_var
-        Variances (d,) of the noise that y is measured with, where they are known.
+        By how much y in the inputs that readouts learn from is taken for uncertain.
+    measurement
+        The variances (d,) of the noise that y is measured with, "auto" where they are to be found, None where there is none.
     spread
         Whether what is held back is spread over all rows, not the last of them.
     """
 
-    def __init__(
-        self,
-        esn: ProbabilisticESN,
-        dynamics: Dynamics,
-        segments: list[Segment],
-        loop_of: Callable[[Trained, float], ClosedLoop],
-        context_of: Callable[[Start], ContextFilter],
-        input_noise: float = 0.0,
-        measurement_var: Array | None = None,
-        spread: bool = False,
-    ) -> None:
-        seen, held = train_validation_split(segments, LEAST_HELD_BACK, spread)
+    esn: ProbabilisticESN
+    dynamics: Dynamics
+    segments: list[Segment]
+    loop_of: Callable[[Trained, float], ClosedLoop]
+    context_of: Callable[[Start], ContextFilter]
+    input_noise: float = 0.0
+    measurement: Array | Literal["auto"] | None = None
+    spread: bool = False
+
+    @property
+    def known_var(self) -> Array | None:
+        """Variances (d,) of the noise that y is measured with, where they are known."""
+        return None if isinstance(self.measurement, str) else self.measurement
+
+    def measurement_var(self, errors: ErrorModel, share: float) -> Array:
+        """The same, or what is left of the errors of one step beside the share of the process."""
+        return measurement_var(errors, share) if self.known_var is None else self.known_var
+
+    def fit_esn(self, segments: list[Segment], steps: Steps) -> None:
+        """Fit the network to rows."""
+        self.esn.fit_in_steps(*_stacked(segments), steps)
+
+    def drive(self, segments: list[Segment]) -> Driven:
+        """The reservoir of the fitted network over rows."""
+        return drive(self.esn, self.dynamics, segments, self.input_noise)
+
+    def train(self, driven: Driven, ridge: RidgeValue) -> Trained:
+        """The readout that the rows which drove the reservoir teach."""
+        return train(self.esn, self.dynamics, driven, ridge)
+
+
+class Validation:
+    """Forecasts into held-back rows by models of a network's reservoir that have not seen them."""
+
+    def __init__(self, task: Task) -> None:
+        seen, held = train_validation_split(task.segments, LEAST_HELD_BACK, task.spread)
         self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
         self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
-        every = _EVERY_LONG if spread else _EVERY
+        every = _EVERY_LONG if task.spread else _EVERY
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
-        self._esn, self._dynamics, self._loop_of, self._known_var = esn, dynamics, loop_of, measurement_var
+        self._task, self._seen = task, seen
         self._tried: dict[tuple[Setting, int], tuple[Array, Array]] = {}
         self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
         self._loops: dict[Setting, ClosedLoop] = {}
         if self.origins:
-            self._seen, self._input_noise = seen, input_noise
-            self._driven = drive(esn, dynamics, seen, input_noise)
-            self._context = context_of(self._driven.start)
+            self._driven = task.drive(seen)
+            self._context = task.context_of(self._driven.start)
 
     def choose_ridge(self, steps: Steps) -> float:
         """The ridge with the best CRPS, the network's own or a larger one."""
-        tried = [ridge for ridge in RIDGES if ridge >= np.max(self._esn.ridge_)]
+        tried = [ridge for ridge in RIDGES if ridge >= np.max(self._task.esn.ridge_)]
         with steps.step("choosing the ridge", len(tried) * len(self._few), "forecasts") as advance:
             return search(lambda ridge: self._score(Setting(ridge), _LEADS_TO_CHOOSE, advance), tried)
 
     def choose_process_noise(self, steps: Steps) -> float:
         """The scale of process noise with the best CRPS."""
-        ridge = self._esn.ridge_
+        ridge = self._task.esn.ridge_
         with steps.step("choosing process noise", len(SCALES) * len(self._few), "forecasts") as advance:
             return search(lambda scale: self._score(Setting(ridge, scale), _LEADS_TO_CHOOSE, advance), SCALES)
 
     def choose_share(self, process_noise: float, steps: Steps) -> float:
         """The share of the process in the one-step errors with the best CRPS; the rest is noise of the measurement."""
-        ridge = self._esn.ridge_
+        ridge = self._task.esn.ridge_
         with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
             return search(lambda share: self._score(Setting(ridge, process_noise, share), LEADS, advance), SHARES)
 
     def wants_filtered(self, process_noise: float, share: float, steps: Steps) -> bool:
         """Whether a readout that learns from filtered rows has the better CRPS."""
-        plain = Setting(self._esn.ridge_, process_noise, share)
+        plain = Setting(self._task.esn.ridge_, process_noise, share)
         with steps.step("learning from filtered rows", len(self._few), "forecasts") as advance:
             both = [self._score(one, LEADS, advance).mean(axis=0) for one in (plain, plain._replace(filtered=True))]
         varies = both[0] > 0.0  # a constant column has no errors
@@ -158,7 +183,7 @@ class Validation:
 
     def _errors(self, setting: Setting, origins: list[Origin], leads: int) -> tuple[Array, Array]:
         """Errors and deviations (origins, leads, d)."""
-        d, longest = self._dynamics.n_columns, FILTERED + self._context.washout
+        d, longest = self._task.dynamics.n_columns, FILTERED + self._context.washout
         known = [
             Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:]) for s, k in origins
         ]
@@ -166,17 +191,16 @@ class Validation:
         return np.stack([s.y[k + 1 : k + 1 + leads] for s, k in origins]) - mean, std
 
     def _loop(self, setting: Setting) -> ClosedLoop:
+        task = self._task
         if setting.ridge not in self._trained:
-            self._trained = {setting.ridge: train(self._esn, self._dynamics, self._driven, setting.ridge)}
+            self._trained = {setting.ridge: task.train(self._driven, setting.ridge)}
         if setting not in self._loops:
             trained = self._trained[setting.ridge]
-            var = measurement_var(trained.errors, setting.share) if self._known_var is None else self._known_var
-            loop = self._loop_of(trained.measured_with(var), setting.process_noise)
+            var = task.measurement_var(trained.errors, setting.share)
+            loop = task.loop_of(trained.measured_with(var), setting.process_noise)
             if setting.filtered:
-                rows = filtered_segments(loop, self._context, self._seen)
-                driven = drive(self._esn, self._dynamics, rows, self._input_noise)
-                readout = train(self._esn, self._dynamics, driven, setting.ridge).readout
-                loop = loop.with_readout(readout, loop.errors)
+                driven = task.drive(filtered_segments(loop, self._context, self._seen))
+                loop = loop.with_readout(task.train(driven, setting.ridge).readout, loop.errors)
             self._loops = {setting: loop}
         return self._loops[setting]
 
@@ -194,66 +218,50 @@ class Found(NamedTuple):
     calibration: Array
 
 
-def fit_network(
-    esn: ProbabilisticESN,
-    dynamics: Dynamics,
-    segments: list[Segment],
-    loop_of: Callable[[Trained, float], ClosedLoop],
-    context_of: Callable[[Start], ContextFilter],
-    steps: Steps,
-    *,
-    choose_ridge: bool,
-    calibrate: bool,
-    input_noise: float = 0.0,
-    measurement: Array | Literal["auto"] | None = None,
-    spread: bool = False,
-) -> Found:
+def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool) -> Found:
     """Fit the network and choose what is to be chosen by forecasts into held-back rows.
 
-    With ``choose_ridge``, the network is then what one that was given this ridge would be. ``measurement``: the variances (d,) of
-    the noise that y is measured with, "auto" where they are to be found, None where there is none. ``spread``: whether what is
-    held back is spread over all rows.
+    With ``choose_ridge``, the network is then what one that was given this ridge would be.
     """
-    rows = _stacked(segments)
-    esn.fit_in_steps(*rows, steps)
-    estimate, known_var = isinstance(measurement, str), None if isinstance(measurement, str) else measurement
+    esn, estimate = task.esn, isinstance(task.measurement, str)
+    task.fit_esn(task.segments, steps)
     auto, validation = esn.process_noise == "auto", None
     if choose_ridge or calibrate or auto or estimate:
-        validation = Validation(esn, dynamics, segments, loop_of, context_of, input_noise, known_var, spread)
+        validation = Validation(task)
     if choose_ridge and validation and validation.origins and (ridge := validation.choose_ridge(steps)) != esn.ridge_:
-        esn.set_params(ridge=ridge).fit_in_steps(*rows, steps)
-        validation = Validation(esn, dynamics, segments, loop_of, context_of, input_noise, known_var, spread)
+        esn.set_params(ridge=ridge)
+        task.fit_esn(task.segments, steps)
+        validation = Validation(task)
     with steps.step("learning the errors"):
-        errors = _noise_aware(esn, dynamics, segments, input_noise) or one_step_errors(esn, esn.readout_, dynamics, segments)
+        errors = _noise_aware(task, task.segments) or one_step_errors(esn, esn.readout_, task.dynamics, task.segments)
     setting, calibration = Setting(esn.ridge_, esn.process_noise_), np.ones(LEADS)
     if validation is not None and validation.origins:
         if auto:
             esn.process_noise_ = validation.choose_process_noise(steps)
         share = validation.choose_share(esn.process_noise_, steps) if estimate else 1.0
-        noisy_rows = share < 1.0 or (known_var is not None and bool(known_var.any()))
+        noisy_rows = share < 1.0 or (task.known_var is not None and bool(task.known_var.any()))
         filtered = noisy_rows and validation.wants_filtered(esn.process_noise_, share, steps)
         setting = Setting(esn.ridge_, esn.process_noise_, share, filtered)
         if calibrate:
             calibration = validation.calibrate(setting, steps)
             if validation.in_blocks and not noisy_rows:
                 calibration = _OPTIMISM * calibration
-    var = measurement_var(errors, setting.share) if known_var is None else known_var
+    var = task.measurement_var(errors, setting.share)
     if setting.filtered:
         assert esn.start_ is not None
-        model = Trained(esn.readout_, errors, esn.start_).measured_with(var)
-        learnt = filtered_segments(loop_of(model, esn.process_noise_), context_of(esn.start_), segments)
-        scale = esn.process_noise_
-        esn.fit_in_steps(*_stacked(learnt), steps)
+        model, scale = Trained(esn.readout_, errors, esn.start_).measured_with(var), esn.process_noise_
+        learnt = filtered_segments(task.loop_of(model, scale), task.context_of(esn.start_), task.segments)
+        task.fit_esn(learnt, steps)
         esn.process_noise_ = scale
-        _noise_aware(esn, dynamics, learnt, input_noise)
+        _noise_aware(task, learnt)
     return Found(of_process(errors, var), var, calibration)
 
 
-def _noise_aware(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], input_noise: float) -> ErrorModel | None:
+def _noise_aware(task: Task, segments: list[Segment]) -> ErrorModel | None:
     """Give a fitted network the readout that takes y in its inputs for uncertain, and say how it errs; None without noise."""
-    if not input_noise:
+    if not task.input_noise:
         return None
-    esn.readout_, errors, *_ = train(esn, dynamics, drive(esn, dynamics, segments, input_noise), esn.ridge_)
+    task.esn.readout_, errors, *_ = task.train(task.drive(segments), task.esn.ridge_)
     return errors
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pesn._support.types import Array, FloatArray
 from pesn.activations import get
 from pesn.forecasting.design.candidates import Candidate
-from pesn.forecasting.design.problem import FOLDS, Origin, Piece, Problem
+from pesn.forecasting.design.problem import FOLDS, Piece, Place, Problem
 from pesn.forecasting.training import with_noise
 from pesn.readout.factor import Factor, leave_out, ridge_path
 from pesn.readout.features import Features
@@ -30,7 +30,7 @@ class Network:
 
     def __init__(self, problem: Problem, candidate: Candidate, pieces: Sequence[Piece]) -> None:
         self.problem, self.widest, self.n_rows = problem, candidate, 0
-        self._units: dict[Origin, Array] = {}  # at origins
+        self._units: dict[Place, Array] = {}  # at origins
         self._others: dict[int, Factor] = {}
         self._parts: dict[tuple[Features, int], Factor] = {}
         self._loops: dict[Features, ClosedLoop] = {}  # one of each features: how cells are entered is laid out once
@@ -84,7 +84,7 @@ class Network:
         return np.asarray(run(self.reservoir, z)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))
 
     def loops(
-        self, candidate: Candidate, weights: FloatArray, origins: Sequence[Origin], away: Array | float = 0.0
+        self, candidate: Candidate, weights: FloatArray, origins: Sequence[Place], away: Array | float = 0.0
     ) -> tuple[Array, npt.NDArray[np.bool_]]:
         """Errors (readouts, origins, leads, d) of the closed loops of readouts (readouts, m, p), and which left the range of y.
 
@@ -130,9 +130,9 @@ class Network:
         )  # fmt: skip
         return self._loops.setdefault(features, loop)
 
-    def _drive(self, origins: Sequence[Origin]) -> None:
+    def _drive(self, origins: Sequence[Place]) -> None:
         """Units at origins: a segment is driven whole where this takes no more rows than the contexts of its origins."""
-        missing: dict[int, list[Origin]] = {}
+        missing: dict[int, list[Place]] = {}
         for origin in origins:
             if origin not in self._units:
                 missing.setdefault(origin.segment, []).append(origin)
@@ -144,7 +144,7 @@ class Network:
             else:
                 self._units |= {o: self._states(z[max(o.row - _CONTEXT, 0) : o.row + 1])[-1] for o in places}
 
-    def _start(self, candidate: Candidate, origin: Origin) -> tuple[Array, ...]:
+    def _start(self, candidate: Candidate, origin: Place) -> tuple[Array, ...]:
         """y, u, earlier rows and units at an origin; inputs and y after it."""
         s, k, d = self.problem.segments[origin.segment], origin.row, self.problem.dynamics.n_columns
         before = s.z[np.maximum(k - 1 - np.arange(candidate.lags), 0)]

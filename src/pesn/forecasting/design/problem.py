@@ -16,7 +16,7 @@ from pesn.learning.calibration import LEADS
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.statespace.guard import Bounds
 
-__all__ = ["FOLDS", "Origin", "Piece", "Problem"]
+__all__ = ["FOLDS", "Piece", "Place", "Problem"]
 
 LEAST_ROWS, LEAST_LEADS = 125, 5  # fewer leave nothing to choose by
 FOLDS = 5
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
     washed: int
 
 
-class Origin(NamedTuple):
+class Place(NamedTuple):
     """A row of a segment that a loop starts from."""
 
     segment: int
@@ -110,10 +110,10 @@ class Problem:
         rows = np.cumsum([found[i].last - found[i].first - found[i].washed for i in order])
         return [found[i] for i in sorted(order[: max(int(np.searchsorted(rows, most)) + 1, 5)])]
 
-    def origins(self, fold: int, count: int) -> list[Origin]:
+    def origins(self, fold: int, count: int) -> list[Place]:
         """Rows of a fold with as many of the fold after them as loops look ahead."""
         places = [
-            Origin(i, k)
+            Place(i, k)
             for i, folds in enumerate(self.folds)
             for k in range(min(20, len(folds) // 3), len(folds) - self.leads + 1)
             if folds[k] == fold and folds[k + self.leads - 1] == fold
