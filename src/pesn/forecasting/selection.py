@@ -28,7 +28,7 @@ __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_netw
 LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
 _LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
 _APPROVED = -0.01  # of the logarithm of CRPS: so much better at least, and filtered rows are learnt from
-_OPTIMISM = 1.15  # of errors that are a design's own, on rows among those learnt from, which had a say in its choice
+_OPTIMISM = 1.25  # of errors that are a design's own, on rows among those learnt from, which had a say in its choice
 _EVERY, _EVERY_LONG = 3, 4  # forecast of all is compared by, over 20 steps and over 50
 _LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
 
