@@ -39,7 +39,19 @@ DYSTS = [
     "SprottB",
     "WangSun",
 ]
-CHOSEN_ON = ("lorenz", "lorenz96", "mackey-glass", "roessler", "van-der-pol", *DYSTS[:10], "schunk", "f1tenth")
+CHOSEN_ON = (
+    "lorenz",
+    "lorenz96",
+    "mackey-glass",
+    "roessler",
+    "van-der-pol",
+    "kuramoto-sivashinsky",
+    "double-pendulum",
+    *DYSTS[:10],
+    "schunk",
+    "f1tenth",
+    "ardrone",
+)
 
 
 class Set(NamedTuple):
