@@ -88,11 +88,11 @@ def test_the_table_of_sharpness_goes_on_where_it_stopped(monkeypatch, tmp_path, 
     monkeypatch.setattr(sharp, "chaotic_set", lambda *_: walk)
     monkeypatch.setattr(sharp, "MODELS", {name: sharp.MODELS[name] for name in ("persistence", "ARX10")})
     path = tmp_path / "kept.jsonl"
-    command = ["lorenz", "double-pendulum", "--noise", "0", "--seeds", "1", "--origins", "3", "--rivals", "--keep", str(path)]
+    command = ["lorenz", "LuChen", "--noise", "0", "--seeds", "1", "--origins", "3", "--rivals", "--keep", str(path)]
     sharp.main(command)
     lines, page = path.read_text().splitlines(), capsys.readouterr().out
     assert len(lines) == 4
-    assert page.index("| lorenz | ARX10 |") < page.index("only tried on") < page.index("| double-pendulum | persistence |")
+    assert page.index("| lorenz | ARX10 |") < page.index("only tried on") < page.index("| LuChen | persistence |")
     path.write_text("\n".join([*lines[:3], lines[3][:20]]))  # cut short
     sharp.main(command)
     assert "3 of 4 results are there" in capsys.readouterr().err
