@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pesn import Forecaster, ProbabilisticESN
+from pesn import Features, Forecaster, ProbabilisticESN
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.design.candidates import KINDS, MAPS
+from pesn.statespace import Certain, Compression, Ensemble, MirroredDraws, init, rollout
+from pesn.statespace.guard import Bounds
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz, lorenz96, roessler
 
@@ -185,3 +187,42 @@ def test_parts_of_almost_no_variance_are_covariances(system):
     for k in range(520, 660, 10):
         forecast = forecaster.forecast(20, y[k - 20 : k], parts=("state",))
         assert np.isfinite(forecast.sample(3, rng=0)).all()
+
+
+@pytest.mark.parametrize("form", ["full", "diagonal", "low-rank", "none"])
+def test_kinematics_do_not_add_up_what_has_left(form):
+    """A position that moves by more than its range in one step was moved by a velocity before it was held: it stays."""
+    bounds = Bounds(np.zeros(3), np.ones(3), -np.ones(3), np.ones(3), np.array([True, True, False]))
+    mean, before = np.array([1e40, 5.5, 7.0]), np.array([4.5, 4.6, 0.5])
+    state = init(form, 3, np.zeros(0), np.zeros((1, 0)), Compression(2, np.zeros((0, 0))), 1e20 * np.ones((1, 3)))
+    state = state.affine(slice(0, 3), np.eye(3), mean)
+    held, _, left = bounds(state, before)
+    assert left.tolist() == [True, False, True]
+    assert np.abs(held.mean[0]) <= 4.5
+    assert np.abs(held.mean[1]) <= 5.5  # it goes on beyond the range, as kinematics do
+    assert np.sqrt(held.covariance_of(slice(0, 3)).diagonal()).max() <= 3.0
+
+
+def test_members_of_kinematic_columns_do_not_run_away():
+    bounds = Bounds(np.zeros(2), np.ones(2), -np.ones(2), np.ones(2), np.array([True, False]))
+    members = np.zeros((64, 2))
+    members[:, 0] = 5.0 + np.linspace(-3.0, 3.0, 64)
+    members[:4, 0] = 1e30
+    held, _, _ = bounds(Ensemble(members, 2, MirroredDraws(0)), np.array([5.0, 0.0]))
+    np.testing.assert_array_equal(held.members[4:], members[4:])
+    assert np.abs(held.members[:4, 0] - 5.0).max() < 5.0
+
+
+def test_the_compiled_loop_holds_positions_as_the_steps_do():
+    run = cart_pole.simulate(runs=1, steps=500, rng=0)[0]
+    forecaster = fitted(run.states[:400], run.inputs[:400], n=20, learn=[2, 3], kinematics=KINEMATICS, features=Features(1, 2))
+    loop = grown(forecaster, 1e5).loop().certain
+    rows, known = forecaster.scaled(run.states[400:440], run.inputs[400:440])
+    context = forecaster._context_filter()
+    state = loop.as_certain(context.moved(forecaster.loop(), rows, known))
+    state = Certain(state.mean, state.carried, np.zeros((*state.mean.shape, 0)))
+    ahead = np.repeat(known[-1:], 60, axis=0)
+    quick, slow = (rollout(model, state, ahead, moved=True) for model in (loop.model, replace(loop.model, fast=None)))
+    assert quick.left[:, :2].any()
+    np.testing.assert_array_equal(quick.left, slow.left)
+    np.testing.assert_allclose(quick.mean, slow.mean, rtol=1e-6, atol=1e-6)

@@ -58,7 +58,7 @@ def test_a_mean_that_leaves_is_brought_back_to_where_single_steps_bring_it(kinem
     path = _assert_same(model, state, rng.normal(size=(4, 20, 5, 1)))
     assert path.left[..., 0].any()
     assert not path.left.all()
-    assert path.left[..., 1].any() != kinematic
+    assert path.left[..., 1].any()  # a kinematic column where it moves by more than its range
 
 
 def test_a_loop_that_diverges_stops_where_single_steps_do():

@@ -26,7 +26,8 @@ def roll_means(
     """States x (R, S, n) of R readouts through all rows, in place; y of each row in ``mean`` (R, S, T, d), and where it had left.
 
     ``cells`` (c, 3): the first row of each cell in x, how many, and whether it squares; their matrices stand one under another.
-    ``edges`` (4, d): least and largest mean, and between which one is brought back that is beyond these and the one before.
+    ``edges`` (5, d): least and largest mean, between which one is brought back that is beyond these and the one before, and the
+    largest step, beyond which it stays where it was.
     """
     _, states, n = x.shape
     steps, d = mean.shape[2:]
@@ -70,6 +71,9 @@ def roll_means(
                         value, before = new[i, s], here[i, s]
                         if value < min(edges[0, i], before) or value > max(edges[1, i], before):
                             new[i, s] = value = min(max(value, edges[2, i]), edges[3, i])
+                            left[r, first + s, t, i] = True
+                        elif abs(value - before) > edges[4, i]:
+                            new[i, s] = value = before
                             left[r, first + s, t, i] = True
                         mean[r, first + s, t, i] = value
                 for i in range(p):

@@ -93,10 +93,10 @@ class CertainPath:
 
     @cached_property
     def _edges(self) -> Array:
-        """Beyond which a mean of y has left, and between which it is then brought back: (4, d)."""
+        """Beyond which a mean of y has left, and between which it is then brought back, and its largest step: (5, d)."""
         if isinstance(self.guard, Bounds):
             return np.stack(self.guard.edges_of_means())
-        return np.repeat([[-np.inf], [np.inf], [-np.inf], [np.inf]], self.outputs.stop, axis=1)
+        return np.repeat([[-np.inf], [np.inf], [-np.inf], [np.inf], [np.inf]], self.outputs.stop, axis=1)
 
 
 def _is_square(cell: Cell) -> bool:

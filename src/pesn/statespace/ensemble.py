@@ -192,7 +192,8 @@ class Ensemble(GaussianState):
         if not left.any():
             return self, 0.0
         z, draws = self._normal(self.draws, values.shape[-1])
-        held = self._with_rows(rows, np.where(left, np.clip(values, *back) + std * z, values), draws)
+        inside = np.clip(values, *(end[..., None, :] for end in back))
+        held = self._with_rows(rows, np.where(left, inside + std * z, values), draws)
         return held, np.asarray(left.mean(axis=-2))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Ensemble:  # noqa: D102

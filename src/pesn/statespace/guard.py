@@ -15,6 +15,7 @@ __all__ = ["Bounds"]
 
 _MOST_GONE = 0.5  # of the members: beyond, y has left
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
+_FARTHER = 10.0  # times as far members of kinematic columns may be from their mean: what they add up may be wide
 _PACE = 0.95  # of how far out a mean was before a step, which it may be after it: what was observed far away comes back
 
 
@@ -29,11 +30,12 @@ class Bounds:
 
     Kinematics are known everywhere, and what they add up goes on beyond every range: the mean of a ``kinematic`` column (d,)
     follows them, and its deviation may be half its distance from the mean in training. So may those of every column in a row
-    that will be observed: it says more than the range does.
+    that will be observed: it says more than the range does. A kinematic column that moves by more than the range's own width in
+    one step was moved by what has itself left, and stays where it was.
 
     Members of an ensemble are held first, one by one: a single one that runs away would take the deviation of all with it. One
-    that is a width of the range beyond the range, and beyond the mean before the step, is brought back to the range; y has left
-    where most of them had.
+    that is a width of the range beyond the range, and beyond the mean before the step, is brought back to the range; a kinematic
+    one that is ten widths away, to the mean before the step. y has left where most of them had.
     """
 
     center: Array
@@ -46,19 +48,23 @@ class Bounds:
     @cached_property
     def _edges(self) -> tuple[Array, Array, Array]:
         """The least and the largest mean, and the largest deviation, of which nothing need be said."""
-        reach = np.maximum(self.high - self.low, _WIDEST * self.width)
-        return self.low - reach, self.high + reach, _WIDEST * self.width
+        return self.low - self._reach, self.high + self._reach, _WIDEST * self.width
+
+    @cached_property
+    def _reach(self) -> Array:
+        """How far beyond the range a mean may be, and how far a kinematic one may move in a step."""
+        return np.maximum(self.high - self.low, _WIDEST * self.width)
 
     def widest(self) -> Array:
         """The largest deviation (d,) of y that is forecast; infinite for kinematic columns, which add up what they are given."""
         return np.where(self.kinematic, np.inf, _WIDEST * self.width)
 
-    def edges_of_means(self) -> tuple[Array, Array, Array, Array]:
-        """Of y without a deviation: least and largest mean, beyond which it has left, and between which it is brought back."""
+    def edges_of_means(self) -> tuple[Array, Array, Array, Array, Array]:
+        """Of y without a deviation: least and largest mean, between which one that has left is brought back, the largest step."""
         least, most, _ = self._edges
         added = self.widen * self.width
         least, most = np.where(self.kinematic, -np.inf, least), np.where(self.kinematic, np.inf, most)
-        return least, most, self.low - added, self.high + added
+        return least, most, self.low - added, self.high + added, np.where(self.kinematic, self._reach, np.inf)
 
     def __call__(
         self, state: GaussianState, before: Array, observed: bool = False
@@ -74,14 +80,15 @@ class Bounds:
         least, most, widest = self._edges
         if ((std <= widest) & (mean >= least) & (mean <= most)).all():
             return state, np.ones(mean.shape), np.zeros(mean.shape, bool) | (gone > _MOST_GONE)
-        away = mean - self.center
+        jumped = self.kinematic & (np.abs(mean - before) > self._reach) & (not observed)
+        away = np.where(jumped, before, mean) - self.center
         anywhere = self.kinematic | observed
         widest = np.where(anywhere, np.maximum(widest, 0.5 * np.abs(away)), widest)
         factor = np.minimum(1.0, widest / np.maximum(std, self.width))
         outside = (mean < least + _PACE * np.minimum(before - least, 0.0)) | (
             mean > most + _PACE * np.maximum(before - most, 0.0)
         )
-        left = outside & ~anywhere
+        left = (outside & ~anywhere) | jumped
         if np.all(factor == 1.0) and not left.any():
             return state, factor, left | (gone > _MOST_GONE)
         drawn = self.center + factor**2 * away
@@ -95,6 +102,7 @@ class Bounds:
         return state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root), factor, left | (gone > _MOST_GONE)
 
     def _hold_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
-        reach = np.where(self.kinematic, np.inf, np.maximum(self.high - self.low, _WIDEST * self.width))
+        reach = np.where(self.kinematic, _FARTHER, 1.0) * self._reach
         low, high = np.minimum(self.low, before) - reach, np.maximum(self.high, before) + reach
-        return state.hold(rows, low, high, (self.low, self.high), self.widen * self.width)
+        back = np.where(self.kinematic, before, self.low), np.where(self.kinematic, before, self.high)
+        return state.hold(rows, low, high, back, self.widen * self.width)

@@ -142,7 +142,7 @@ class GaussianState(ABC):
     def hold(
         self, rows: slice, low: Array, high: Array, back: tuple[Array, Array], std: Array
     ) -> tuple[Self, Array | float]:  # fmt: skip
-        """Members whose x[rows] left [low, high] (…, r), brought to the nearer end of ``back``, plus noise of ``std`` (r,).
+        """Members whose x[rows] left [low, high] (…, r), brought to the nearer end of ``back`` (…, r), plus noise of ``std``.
 
         And their share (…, r). A Gaussian has no members: it stays as it is.
         """
