@@ -100,7 +100,7 @@ def test_a_mean_that_stays_far_out_has_left(kit):
 @pytest.mark.parametrize("form", FORMS)
 def test_kinematics_go_on_beyond_every_range(kit, form):
     state = state_of(kit, form, (30.0, 30.0), (14.0, 20.0))
-    bound, factor, left = bounds((True, True))(state, CENTER)
+    bound, factor, left = bounds((True, True))(state, CENTER + 29.0 * WIDTH)
     mean, std = of(bound)
     assert not left.any()
     kit.close(std, np.array([14.0, 15.0]), 1e-12)  # half the distance
@@ -153,7 +153,7 @@ def test_members_are_not_held_where_the_mean_was_or_kinematics_lead(kit, away):
     same, _, left = bounds()(members, CENTER + np.array([away + 1.0, 0.0]) * WIDTH)  # on its way back
     assert same is members
     assert not left.any()
-    assert bounds((True, False))(members, CENTER)[0] is members
+    assert bounds((True, False))(members, CENTER + np.array([away - 1.0, 0.0]) * WIDTH)[0] is members
     held, _, left = bounds()(members, CENTER)
     assert left[0] == (held is not members) == (away > 4.5)
 
