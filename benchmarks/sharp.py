@@ -183,14 +183,13 @@ def page(found: dict[Job, Judged]) -> str:
     tables: dict[bool, list[list[str]]] = {True: [], False: []}
     group_of = {name: group for group, names in GROUPS.items() for name in names}
     grouped: dict[tuple[str, float, str], dict[int, list[float]]] = {}
-    sets: dict[tuple[str, float], dict[str, list[Judged]]] = {}
+    sets = _by_set(found)
     for job, result in found.items():
-        sets.setdefault((job.name, job.noise), {}).setdefault(job.model, []).append(result)
         if job.name in group_of:
             grouped.setdefault((group_of[job.name], job.noise, job.model), {}).setdefault(job.seed, []).append(result.valid)
     for (name, noise), models in sets.items():
         words = Job(name, noise, 0, "", 0).words
-        tables[name in CHOSEN_ON] += [_row(words, model, results) for model, results in models.items()]
+        tables[name in CHOSEN_ON] += [_row(words, model, list(results.values())) for model, results in models.items()]
     for (group, noise, model), by_seed in grouped.items():
         words = f"{group}, mean of {len(next(iter(by_seed.values())))}" + (f", {noise:.0%} noise" if noise else "")
         mean = _spread([float(np.mean(values)) for values in by_seed.values()], ".2f")
@@ -204,13 +203,11 @@ def page(found: dict[Job, Judged]) -> str:
 
 def short(found: dict[Job, Judged]) -> str:
     """For the README: valid times and CRPS at 20 steps beside the strongest rival that was run, and coverage."""
-    sets: dict[tuple[str, float], dict[str, list[Judged]]] = {}
-    for job, result in found.items():
-        sets.setdefault((job.name, job.noise), {}).setdefault(job.model, []).append(result)
     rows = []
-    for (name, noise), models in sets.items():
-        if "pesn" not in models or name in DYSTS:
+    for (name, noise), seeds in _by_set(found).items():
+        if "pesn" not in seeds or name in DYSTS:
             continue
+        models = {model: list(results.values()) for model, results in seeds.items()}
         ours, rivals = models.pop("pesn"), models
         cells = [Job(name, noise, 0, "", 0).words]
         for digits, better, values in (
@@ -229,20 +226,32 @@ def short(found: dict[Job, Judged]) -> str:
     return table(head, rows)
 
 
-def _shortfalls(sets: dict[tuple[str, float], dict[str, list[Judged]]]) -> list[str]:
-    """Where a rival is better than pesn, and where coverage or width is not what is promised."""
-    mine = {key: models["pesn"] for key, models in sets.items() if "pesn" in models}
+def _by_set(found: dict[Job, Judged]) -> dict[tuple[str, float], dict[str, dict[int, Judged]]]:
+    """Set and noise → model → seed → result."""
+    sets: dict[tuple[str, float], dict[str, dict[int, Judged]]] = {}
+    for job, result in found.items():
+        sets.setdefault((job.name, job.noise), {}).setdefault(job.model, {})[job.seed] = result
+    return sets
+
+
+def _shortfalls(sets: dict[tuple[str, float], dict[str, dict[int, Judged]]]) -> list[str]:
+    """Where a rival is better than pesn on the same draws, and where coverage or width is not what is promised."""
     worse, late, wide = [], [], []
-    for (name, noise), ours in mine.items():
-        words = Job(name, noise, 0, "", 0).words
-        for model in ("GP, 500 rows", "NVAR", "ReservoirPy"):
-            theirs = sets[name, noise].get(model, [])
-            if theirs and name not in ROBOTS and _mean(theirs, "valid") > _mean(ours, "valid"):
-                worse.append(f"{words}: {model} {_mean(theirs, 'valid'):.2f}, pesn {_mean(ours, 'valid'):.2f}")
-        arx = sets[name, noise].get("ARX10", [])
-        if arx and name in ROBOTS:
-            ratio = _mean(ours, "crps") / _mean(arx, "crps")
-            late += [f"{words} at {lead}: {r:.2f}" for lead, r in zip(LEADS, ratio, strict=True) if r > 1.03]
+    for (name, noise), models in sets.items():
+        own = models.get("pesn", {})
+        if not own:
+            continue
+        words, ours = Job(name, noise, 0, "", 0).words, list(own.values())
+        for model in ("GP, 500 rows", "NVAR", "ReservoirPy", "ARX10"):
+            shared = [seed for seed in models.get(model, {}) if seed in own]
+            mine, theirs = ([results[seed] for seed in shared] for results in (own, models.get(model, {})))
+            if not shared:
+                continue
+            if name not in ROBOTS and _mean(theirs, "valid") > _mean(mine, "valid"):
+                worse.append(f"{words}: {model} {_mean(theirs, 'valid'):.2f}, pesn {_mean(mine, 'valid'):.2f}")
+            if name in ROBOTS and model == "ARX10":
+                ratio = _mean(mine, "crps") / _mean(theirs, "crps")
+                late += [f"{words} at {lead}: {r:.2f}" for lead, r in zip(LEADS, ratio, strict=True) if r > 1.03]
         inside = zip(LEADS, _mean(ours, "inside"), strict=True)
         wide += [f"{words} at {lead}: {value:.2f}" for lead, value in inside if not 0.9 <= value <= 0.98]
         widest = max(j.widest for j in ours)
