@@ -122,14 +122,16 @@ def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridg
     """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
     penalty = esn.features.penalty(ridge, esn.reservoir_.n_inputs, esn.reservoir_.n_units)
     readout = solve(driven.sums, penalty)
-    pairs = list(zip(driven.segments, driven.features, strict=True))
+    residuals = [
+        _without_washout(esn, _errors(readout, dynamics, segment, b, slice(0, len(b))))
+        for segment, b in zip(driven.segments, driven.features, strict=True)
+    ]
     if driven.input_noise:  # R is of the rows as they are
-        wrong = np.vstack([_without_washout(esn, s.targets - predict(readout, b)) for s, b in pairs])
+        wrong = np.vstack(residuals)[:, dynamics.learned] / dynamics.scale
         used = min(parameters_used(readout, penalty), 0.9 * readout.n_samples)
         left = len(wrong) * (1.0 - used / readout.n_samples)
         readout = readout._replace(residual_cov=symmetric(wrong.T @ wrong) / left)
-    residuals = [_errors(readout, dynamics, segment, b, slice(0, len(b))) for segment, b in pairs]
-    return Trained(readout, _learn(esn, readout, dynamics, residuals), driven.start)
+    return Trained(readout, _learn(readout, dynamics, residuals), driven.start)
 
 
 def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: list[Segment]) -> ErrorModel:
@@ -142,8 +144,8 @@ def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics,
             states, _, state = run(esn.reservoir_, z, state, feedback=segment.targets[block])
             parts.append(_errors(readout, dynamics, segment, esn.features(z, states, before), block))
             before = esn.features.after(z, before)
-        residuals.append(np.concatenate(parts))
-    return _learn(esn, readout, dynamics, residuals)
+        residuals.append(_without_washout(esn, np.concatenate(parts)))
+    return _learn(readout, dynamics, residuals)
 
 
 def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:
@@ -152,9 +154,8 @@ def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, b: Array, bl
     return dynamics.errors(wrong, segment.y[block.start : block.stop + 1])
 
 
-def _learn(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, residuals: list[Array]) -> ErrorModel:
-    """From residuals (n, d) of segments, their washout left out."""
-    residuals = [_without_washout(esn, e) for e in residuals]
+def _learn(readout: Readout, dynamics: Dynamics, residuals: list[Array]) -> ErrorModel:
+    """From residuals (n, d) of segments, without their washout."""
     inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(dynamics.n_columns, -1))[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
     ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio

@@ -160,14 +160,19 @@ def penalties_of(ridge: Penalty, n_features: int) -> FloatArray:
 
 def parameters_used(readout: Readout, ridge: Penalty) -> float:
     """k = tr(A⁻¹ Σ b bᵀ), the parameters' worth of rows that a fit with this ridge has used."""
-    penalty = readout.n_samples * penalties_of(ridge, readout.weights.shape[1])
-    return max(readout.weights.shape[1] - float(np.sum(penalty[:, None] * readout.covariance_root**2)), 0.0)
+    n_features = readout.weights.shape[1]
+    return _parameters(n_features, readout.n_samples * penalties_of(ridge, n_features), readout.covariance_root)
+
+
+def _parameters(rank: int, penalty: FloatArray, root: FloatArray) -> float:
+    """tr(A⁻¹ Σ b bᵀ) of so many features that say something new, root rootᵀ = A⁻¹."""
+    return max(rank - float(np.sum(penalty[:, None] * root**2)), 0.0)
 
 
 def _residual_cov(found: Solution, penalty: FloatArray, n: int) -> FloatArray:
     """R (m, m), as :func:`solve` says."""
     # tr(A⁻¹ Σ b bᵀ) parameters' worth of the data went into the fit; what is left of the rows tells of the noise.
-    known = max(found.rank - float(np.sum(penalty[:, None] * found.root**2)), 0.0)
+    known = _parameters(found.rank, penalty, found.root)
     left, targets = n - known, found.targets
     shrunk, most = symmetric((found.weights * penalty) @ found.weights.T), float(np.trace(targets))
     if np.trace(shrunk) > most:  # beyond the loss without weights: rounding under an enormous ridge

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.forecasting.dataset import Segment
-from pesn.forecasting.design.candidates import maps_for
+from pesn.forecasting.design.candidates import MANY_ROWS, maps_for
 from pesn.learning.backtest import rolling_origins
 from pesn.learning.calibration import LEADS
 from pesn.reservoir.closed_loop import Dynamics
@@ -64,6 +64,11 @@ class Problem:
     def n_rows(self) -> int:
         """Of all segments."""
         return sum(len(s.z) for s in self.segments)
+
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether wide features are tried, and compared on more rows."""
+        return self.n_rows >= MANY_ROWS
 
     @property
     def n_inputs(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pesn._support.progress import Steps
 from pesn._support.types import Array, FloatArray
-from pesn.forecasting.design.candidates import FEW_INPUTS, KINDS, MANY_ROWS, Candidate, Design, finalists, is_arx, shortlist
+from pesn.forecasting.design.candidates import FEW_INPUTS, KINDS, Candidate, Design, finalists, is_arx, shortlist
 from pesn.forecasting.design.network import Network, by_lead
 from pesn.forecasting.design.problem import FOLDS, Problem
 
@@ -140,7 +140,7 @@ def search(problem: Problem, steps: Steps) -> Design:
     Design
         Which, and the scores of all that were tried.
     """
-    n_units, many = int(np.clip(problem.n_rows / 8, 50, _MORE_UNITS)), problem.n_rows >= MANY_ROWS
+    n_units, many = int(np.clip(problem.n_rows / 8, 50, _MORE_UNITS)), problem.has_many_rows
     with steps.step("comparing designs", len(KINDS) * len(problem.maps), "designs") as advance:
         first = list(_first_rung(problem, min(_FEW_UNITS, n_units), advance))
     more = Comparison(problem, _OF_MANY if many else _MORE_ROWS, _SECOND, _MORE_ORIGINS)
@@ -160,7 +160,7 @@ def search(problem: Problem, steps: Steps) -> Design:
 
 def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
     """Every kind of reservoir with every map, and few penalties."""
-    few = Comparison(problem, _OF_MANY if problem.n_rows >= MANY_ROWS else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
+    few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
     for kind in KINDS:
         for lags, products in problem.maps:
             candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
@@ -186,13 +186,13 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
     best = compare(candidates)
     best = compare(replace(best, lags=lags, products=products) for lags, products in more.problem.maps)
     with_units = [one for one in candidates if one.n_units]
-    some = with_units[:2] if more.problem.n_rows >= MANY_ROWS else with_units
+    some = with_units[:2] if more.problem.has_many_rows else with_units
     compare(replace(one, lags=best.lags, products=best.products) for one in some)
     for _, one in sorted(found, key=_score)[:2]:
         found.append(more.best(one, [*_near(one), *((ridge, one.ridge[1]) for ridge in _LINEAR if ridge != one.ridge[1])]))
     ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
     of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
-    if more.problem.n_rows < MANY_ROWS:  # many rows leave little that noise would change
+    if not more.problem.has_many_rows:  # many rows leave little that noise would change
         for quiet in of_kinds[:2]:
             found += _with_noise(more, quiet)
     return found
