@@ -14,11 +14,22 @@ import numpy as np
 
 from pesn.paper.items.sensitivity import SYMBOLS
 from pesn.paper.result import Record, Tasks
+from pesn.paper.settings import Setting, whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["candidate", "search", "settings_text"]
+__all__ = ["SETTINGS", "candidate", "parameters", "search", "settings_text"]
+
+
+SETTINGS = {
+    "candidates": Setting("Draws of the settings that are not printed, in the search for the closest match.", whole(1)),
+}
+
+
+def parameters(quick: bool) -> Record:
+    """The default of :data:`SETTINGS`."""
+    return {"candidates": 16 if quick else 300}
 
 
 def candidate(choices: Mapping[str, Sequence[Any]], p: Record, rng: np.random.Generator) -> Record:

@@ -18,7 +18,7 @@ from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
 from pesn.paper.items import closest, colours, robots, sensitivity
 from pesn.paper.items.plain_network import PlainNetwork
-from pesn.paper.items.washout_study import origins
+from pesn.paper.items.washout_study import LENGTHS, origins
 from pesn.paper.items.washout_verdicts import span
 from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import Setting, number, several, whole
@@ -56,7 +56,6 @@ ABOUT = (
 )
 ERRATA = (15,)
 CLAIMS = ("entropy-lower", "echo-state-sooner")
-LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATISTICS = ("mean", "min", "max")
 METHODS = ("P", "MC", "zero start")
 CURVES = ("P", "MC", "zero start", "learned start", "spread", "PESN's own deviation")
@@ -84,9 +83,8 @@ SETTINGS = {
     "start_std": Setting("Deviation of the Gaussian that a network starts from; the paper prints none.", number(0.0)),
     "bins": Setting("Bins of the histogram on [−1, 1]; the paper prints none.", whole(2)),
     "steps": Setting("Steps over which distances between starts are followed.", whole(2)),
-    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1)),
-    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1)),
-    "candidates": Setting("Draws of the settings that are not printed, in the search for the closest match.", whole(1)),
+    **robots.DRAWS,
+    **closest.SETTINGS,
     **robots.SETTINGS,
 }
 
@@ -116,15 +114,14 @@ def parameters(quick: bool) -> Record:
         **robots.parameters(),
         "runs": 5,
         "run_rows": 1200 if quick else 2500,
-        "draws": 8 if quick else 20,
+        **robots.draws(quick),
         "lengths": list(LENGTHS),
         "trials": 6 if quick else 50,
         "samples": 12 if quick else 50,
         "start_std": 0.5,
         "bins": 64,
         "steps": 200,
-        "varied_draws": 1 if quick else 3,
-        "candidates": 16 if quick else 300,
+        **closest.parameters(quick),
     }
 
 

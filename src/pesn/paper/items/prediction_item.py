@@ -40,8 +40,7 @@ SETTINGS = {
     "origin_every": Setting("Rows between the origins at which errors of forecasts are taken.", whole(1)),
     "future_every": Setting("Of those origins, each so-manieth has weights updated inside the forecast, too.", whole(1)),
     "fair_every": Setting("Of those origins, each so-manieth is one of a fair forecast.", whole(1)),
-    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1)),
-    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1)),
+    **robots.DRAWS,
 }
 # What the paper does not print, varied one at a time.
 VARIED: dict[str, list[float]] = {
@@ -68,8 +67,7 @@ def parameters(quick: bool, n_units: int, **own: Any) -> Record:
         "context": 30,
         "process_noise": 0.0 if quick else "auto",
         "calibrate": not quick,
-        "draws": 8 if quick else 20,
-        "varied_draws": 1 if quick else 3,
+        **robots.draws(quick),
         **own,
     }
 

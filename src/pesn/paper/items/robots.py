@@ -25,7 +25,19 @@ from pesn.paper.result import Record
 from pesn.paper.settings import POSITIVE, Setting, number, whole
 from pesn.systems import Trajectories
 
-__all__ = ["ARDRONE", "CART_POLE", "SETTINGS", "Robot", "fed_back", "kinematics", "learn", "network", "parameters"]
+__all__ = [
+    "ARDRONE",
+    "CART_POLE",
+    "DRAWS",
+    "SETTINGS",
+    "Robot",
+    "draws",
+    "fed_back",
+    "kinematics",
+    "learn",
+    "network",
+    "parameters",
+]
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,18 @@ SETTINGS = {
     "run_rows": Setting("Rows of a run.", whole(300)),
     "train_rows": Setting("Rows of the last run that are learnt from, too.", whole(0)),
 }
+
+
+# How many draws the claims of an item are judged by, and its figure of sensitivities is made of.
+DRAWS = {
+    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1)),
+    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1)),
+}
+
+
+def draws(quick: bool) -> Record:
+    """The defaults of :data:`DRAWS`."""
+    return {"draws": 8 if quick else 20, "varied_draws": 1 if quick else 3}
 
 
 def parameters() -> Record:

@@ -88,9 +88,8 @@ SETTINGS = {
     "start_std": Setting("Deviation of the Gaussian that a network starts from; the paper prints none.", number(0.0)),
     "most_filtered": Setting("Rows that the filtered start looks at, at most.", whole(1)),
     "updated_trials": Setting("Of the trials, those whose weights are also updated inside the forecast.", whole(0)),
-    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1)),
-    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1)),
-    "candidates": Setting("Draws of the settings that are not printed, in the search for the closest match.", whole(1)),
+    **robots.DRAWS,
+    **closest.SETTINGS,
     **robots.SETTINGS,
 }
 
@@ -100,9 +99,8 @@ def parameters(quick: bool) -> Record:
     small = {"trials": 6, "samples": 20, "updated_trials": 1, "run_rows": 1200} if quick else {}
     return {
         **work.parameters(),
-        "draws": 8 if quick else 20,
-        "varied_draws": 1 if quick else 3,
-        "candidates": 16 if quick else 300,
+        **robots.draws(quick),
+        **closest.parameters(quick),
         **small,
     }
 
