@@ -373,7 +373,7 @@ class Rollout:
         assert self.names is not None  # filled in above
         return self.names
 
-    def _column(self, column: int | str) -> int:
+    def _column(self, column: object) -> int:
         names = self._names
         if isinstance(column, str):
             if column in names:
