@@ -265,7 +265,8 @@ class Rollout:
             ``"bound"``: the sum over the steps, at most 1. An upper bound (Boole's), whatever goes on between the steps; a path
             that stays long near a level is counted again and again. ``"markov"``: an estimate,
             1 − P(A_1) Π P(A_{t+1} | A_t), A_t: step t is within. The correlation of successive rows is taken from ``lagged``, so
-            each factor is exact; what step t − 1 says beyond step t is left out. Never above the bound.
+            each factor is exact; that a path was within before step t, too, is left out, which makes the estimate a little too
+            high where paths are rough, as random walks are. Never above the bound.
 
         Returns
         -------

@@ -70,15 +70,17 @@ class ChanceConstraint:
             raise ValueError(f"method must be 'bound' or 'markov', got {self.method!r}")
 
     def excess(self, rollout: Rollout) -> Array:
-        """How far each plan's probability is above what is allowed, (B,), of its worst step or of its path; 0 where it is kept.
+        """How far each plan's probabilities are above what is allowed, (B,), summed over the steps; 0 where it is kept.
 
         >>> ChanceConstraint("force", above=1.0).excess(Rollout([[[0.0]]], [[[0.0]]], [[[[1.0]]]]))
         Traceback (most recent call last):
         ValueError: column must be one of y0, or its position, got 'force'
         """
-        found = (
-            rollout.probability(self.column, above=self.above, below=self.below).max(axis=1)
-            if self.over == "step"
-            else rollout.path_probability(self.column, above=self.above, below=self.below, method=self.method)
-        )
-        return np.maximum(found - float(self.probability), 0.0)
+        levels = {"above": self.above, "below": self.below}
+        each = rollout.probability(self.column, **levels)
+        excess: Array = np.maximum(each - self.probability, 0.0).sum(
+            axis=1
+        )  # the sum tells how bad plans are whose paths all fail
+        if self.over == "path":
+            excess += np.maximum(rollout.path_probability(self.column, **levels, method=self.method) - self.probability, 0.0)
+        return excess

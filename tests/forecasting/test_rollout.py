@@ -1,0 +1,261 @@
+"""Claim: what a roll-out says of its Gaussians in closed form is what samples of them say; what is wrong is refused by name."""
+
+import mpmath
+import numpy as np
+import pandas as pd
+import pytest
+
+from pesn.forecasting.crossing import Band, bivariate_cdf
+from pesn.forecasting.rollout import Rollout
+
+B, H, D = 3, 6, 2
+NAMES = ("x", "theta")
+N = 200_000
+
+
+def chain(rng, drift=0.1):
+    """A Gaussian Markov chain y' = A y + b + noise, B of them: mean, cov, lagged, and what draws whole paths."""
+    A = np.array([[0.95, 0.2], [-0.3, 0.9]])
+    start, root = rng.normal(0, 0.3, (B, D)), np.array([[0.2, 0.0], [0.1, 0.15]])
+    push = drift * rng.normal(size=(B, H, D))
+    mean, cov, lagged = np.empty((B, H, D)), np.empty((B, H, D, D)), np.empty((B, H - 1, D, D))
+    m, c = start, np.broadcast_to(0.01 * np.eye(D), (B, D, D))
+    for t in range(H):
+        if t:
+            lagged[:, t - 1] = A @ c
+        m, c = m @ A.T + push[:, t], A @ c @ A.T + root @ root.T
+        mean[:, t], cov[:, t] = m, c
+    lagged = np.stack([A @ cov[:, t] for t in range(H - 1)], axis=1)
+
+    def draw(n):
+        y = start[:, None] + 0.1 * rng.standard_normal((B, n, D))
+        paths = np.empty((B, n, H, D))
+        for t in range(H):
+            y = y @ A.T + push[:, t][:, None] + rng.standard_normal((B, n, D)) @ root.T
+            paths[:, :, t] = y
+        return paths
+
+    return mean, cov, lagged, draw
+
+
+@pytest.fixture(scope="module")
+def case():
+    rng = np.random.default_rng(0)
+    mean, cov, lagged, draw = chain(rng)
+    return Rollout(mean, rng.normal(size=(B, H, 1)), cov, lagged, NAMES), draw(N)
+
+
+def near(found, samples, axis=-1):
+    """Equal to the mean of samples within five of its standard errors."""
+    error = samples.std(axis=axis) / np.sqrt(samples.shape[axis])
+    np.testing.assert_array_less(np.abs(found - samples.mean(axis=axis)), 5 * error + 1e-12)
+
+
+# ---------------------------------------------------------------- costs
+
+
+def test_expected_cost_is_the_mean_over_samples(case):
+    rollout, paths = case
+    Q, R = np.array([[2.0, 0.3], [0.3, 0.5]]), np.array([[0.7]])
+    goal = np.linspace(0, 1, H)[:, None] * [1.0, -0.5]
+    away = paths - goal
+    found = rollout.expected_cost(Q, goal, R)
+    near(found - 0.7 * np.square(rollout.controls).sum((1, 2)), np.einsum("bnti,ij,bntj->bn", away, Q, away))
+
+
+def test_saturating_cost_is_the_mean_over_samples(case):
+    rollout, paths = case
+    for Q in (np.array([[2.0, 0.9], [0.9, 0.5]]), np.diag([4.0, 0.0])):
+        away = paths - [0.5, 0.2]
+        samples = (1 - np.exp(-0.5 * np.einsum("bnti,ij,bntj->bnt", away, Q, away))).sum(axis=2)
+        near(rollout.saturating_cost(Q, [0.5, 0.2]), samples)
+    assert rollout.saturating_cost(1e12).max() <= H
+    np.testing.assert_allclose(rollout.saturating_cost(0.0), 0.0)
+
+
+def test_angle_cost_is_the_mean_over_samples_and_the_same_a_turn_further(case):
+    rollout, paths = case
+    near(rollout.angle_cost("theta", 0.7), (1 - np.cos(paths[..., 1] - 0.7)).sum(axis=2))
+    np.testing.assert_allclose(rollout.angle_cost(1, np.full(H, 0.7 + 2 * np.pi)), rollout.angle_cost(1, 0.7))
+
+
+def test_means_alone_cost_as_a_gaussian_without_variance(case):
+    rollout, _ = case
+    means = Rollout(rollout.mean, rollout.controls, names=NAMES)
+    certain = Rollout(rollout.mean, rollout.controls, np.zeros((B, H, D, D)), names=NAMES)
+    for cost in (
+        lambda r: r.expected_cost([1.0, 2.0], 0.3, 0.1),
+        lambda r: r.saturating_cost([1.0, 2.0], 0.3),
+        lambda r: r.angle_cost("theta"),
+    ):
+        np.testing.assert_allclose(cost(means), cost(certain), rtol=1e-12)
+    assert means.var is None
+    assert means.std is None
+    for question in (lambda: means.interval(), lambda: means.probability("x", above=1.0)):
+        with pytest.raises(ValueError, match="means alone were rolled out"):
+            question()
+
+
+def test_weights_and_goals_go_by_name(case):
+    rollout, _ = case
+    expected = rollout.expected_cost(np.diag([0.0, 2.0]), [0.0, 1.0])
+    np.testing.assert_allclose(rollout.expected_cost({"theta": 2.0}, {"theta": 1.0}), expected)
+    np.testing.assert_allclose(rollout.expected_cost(pd.Series({"theta": 2.0, "x": 0.0}), pd.Series({"theta": 1.0})), expected)
+    path = pd.DataFrame({"theta": np.ones(H)})
+    np.testing.assert_allclose(rollout.expected_cost([0.0, 2.0], path), expected)
+    np.testing.assert_allclose(rollout.expected_cost(2.0, 1.0), rollout.expected_cost(2.0 * np.eye(2), [1.0, 1.0]))
+
+
+# ---------------------------------------------------------------- probabilities
+
+
+def test_probability_of_each_step_is_the_share_of_samples(case):
+    rollout, paths = case
+    x = np.swapaxes(paths[..., 0], 1, 2)
+    near(rollout.probability("x", above=0.3), x > 0.3)
+    near(rollout.probability(0, below=-0.2), x < -0.2)
+    near(rollout.probability("x", above=0.3, below=-0.2), (x > 0.3) | (x < -0.2))
+
+
+def test_path_probability_is_bounded_and_estimated(case):
+    """The column of a chain that is Markov with the other column only: the estimate is near, and never above the bound."""
+    rollout, paths = case
+    for levels in ({"above": 0.4}, {"above": 0.5, "below": -0.5}):
+        out = np.zeros(paths.shape[:3], bool)
+        if "above" in levels:
+            out |= paths[..., 0] > levels["above"]
+        if "below" in levels:
+            out |= paths[..., 0] < levels["below"]
+        truth = out.any(axis=2).mean(axis=1)
+        bound, markov = (rollout.path_probability("x", **levels, method=method) for method in ("bound", "markov"))
+        assert (bound >= truth - 0.005).all()
+        assert (markov <= bound).all()
+        assert (markov >= rollout.probability("x", **levels).max(axis=1)).all()
+        assert np.abs(markov - truth).max() < 0.05
+        assert np.abs(markov - truth).max() < 0.5 * np.abs(bound - truth).max()
+
+
+def test_markov_is_exact_of_two_steps_near_on_smooth_paths_and_too_high_on_rough_ones():
+    rng = np.random.default_rng(1)
+    t = np.arange(1.0, 21.0)
+    walk = np.cumsum(rng.standard_normal((N, 20)), axis=1)
+    two = Band(np.zeros(2), np.sqrt(t[:2]), -1.5, 2.0)
+    near(two.ever_left_markov(t[:1]), ((walk[:, :2] > 2.0) | (walk[:, :2] < -1.5)).any(axis=1))
+    rough = Band(np.zeros(20), np.sqrt(t), -np.inf, 8.0)
+    truth = (walk > 8.0).any(axis=1).mean()
+    assert truth < float(rough.ever_left_markov(t[:-1])) < 1.4 * truth < 0.4 * float(rough.ever_left_bound())
+    position = np.cumsum(walk, axis=1)  # of a velocity that walks: smooth, as positions are
+    cov = np.cov(position.T)
+    smooth = Band(np.zeros(20), np.sqrt(np.diag(cov)), -np.inf, 60.0)
+    truth = (position > 60.0).any(axis=1).mean()
+    assert (
+        abs(float(smooth.ever_left_markov(np.diag(cov, 1))) / truth - 1.0) < 0.05 < float(smooth.ever_left_bound()) / truth - 1.0
+    )
+
+
+def test_bivariate_cdf_beside_quadrature():
+    for h, k, rho in [
+        (0.3, -1.2, 0.5),
+        (0.0, 0.0, -0.7),
+        (0.0, 1.0, 0.9),
+        (2.5, 2.4, 0.999),
+        (-1.0, 1.0, -0.99),
+        (6.0, -7.0, 0.2),
+    ]:
+        away = mpmath.sqrt(1 - mpmath.mpf(rho) ** 2)
+        inner = lambda x, k=k, rho=rho, away=away: mpmath.npdf(x) * mpmath.ncdf((k - rho * x) / away)  # noqa: E731
+        points = sorted({-mpmath.inf, *(p for p in (k / rho - 0.2, k / rho, k / rho + 0.2, -8.0) if p < h), h})
+        expected = float(mpmath.quad(inner, points))
+        assert abs(float(bivariate_cdf(h, k, rho)) - expected) < 1e-12, (h, k, rho)
+    h = np.linspace(-3, 3, 7)
+    np.testing.assert_allclose(bivariate_cdf(h, h, 1.0), bivariate_cdf(h, np.full(7, 38.0), 0.3), atol=1e-7)  # min of one number
+
+
+def test_what_is_certain_is_in_or_out():
+    rollout = Rollout(np.array([[[1.0], [3.0], [1.0]]]), np.zeros((1, 3, 1)), np.zeros((1, 3, 1, 1)), np.zeros((1, 2, 1, 1)))
+    np.testing.assert_array_equal(rollout.probability(0, above=2.0), [[0.0, 1.0, 0.0]])
+    np.testing.assert_array_equal(rollout.probability(0, above=3.0), [[0.0, 0.0, 0.0]])  # at the level is not above it
+    for method in ("bound", "markov"):
+        assert rollout.path_probability(0, above=2.0, method=method) == 1.0
+        assert rollout.path_probability(0, above=3.0, method=method) == 0.0
+
+
+def test_interval_holds_as_many_as_it_says(case):
+    rollout, paths = case
+    low, high = rollout.interval(0.9)
+    inside = (paths >= low[:, None]) & (paths <= high[:, None])
+    assert abs(inside.mean() - 0.9) < 0.002
+
+
+# ---------------------------------------------------------------- parts of it, and pictures
+
+
+def test_parts_of_a_rollout_are_its_plans_and_steps(case):
+    rollout, _ = case
+    costs = rollout.expected_cost(1.0, 0.2)
+    for i in range(B):
+        np.testing.assert_allclose(rollout[i].expected_cost(1.0, 0.2), costs[[i]])
+    np.testing.assert_allclose(rollout[[2, 0]].expected_cost(1.0, 0.2), costs[[2, 0]])
+    np.testing.assert_allclose(rollout[costs < np.median(costs)].expected_cost(1.0, 0.2), costs[costs < np.median(costs)])
+    early, late = rollout[:, :2], rollout[:, 2:]
+    np.testing.assert_allclose(early.expected_cost(1.0, 0.2) + late.expected_cost(1.0, 0.2), costs)
+    np.testing.assert_array_equal(late.lagged, rollout.lagged[:, 2:])
+    assert early.lagged.shape == (B, 1, D, D)
+    assert len(rollout) == B
+    assert rollout[-1].horizon == H
+    for wrong in (7, [0, 5]):
+        with pytest.raises(IndexError, match="plans must be among the 3"):
+            rollout[wrong]
+    with pytest.raises(TypeError, match="slice without gaps"):
+        rollout[:, ::2]
+    with pytest.raises(IndexError, match="no part"):
+        rollout[:, 9:]
+
+
+def test_a_plan_as_a_table_and_as_a_picture(case):
+    rollout, paths = case
+    frame = rollout.to_frame(1, level=0.9)
+    np.testing.assert_allclose(frame["x"], rollout.mean[1, :, 0])
+    np.testing.assert_allclose(frame["theta_upper"], rollout.interval(0.9)[1][1, :, 1])
+    [ax] = rollout.plot(1, columns="x", truth=paths[1, 0])
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose(band.max(), (rollout.mean + 2 * rollout.std)[1, :, 0].max())
+    assert len(rollout.plot(history=paths[1, 1])) == D
+    assert Rollout(rollout.mean, rollout.controls).to_frame()["y0_std"].max() == 0.0
+
+
+# ---------------------------------------------------------------- refusals
+
+PLAIN = Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.broadcast_to(np.eye(2), (2, 3, 2, 2)), names=NAMES)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Rollout(np.zeros((3, 2)), np.zeros((3, 2))), "mean must have shape"),
+        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 4, 1))), "controls must have shape"),
+        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3))), "controls must have shape"),
+        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.zeros((2, 3, 2))), "cov must have shape"),
+        (lambda: Rollout(np.full((2, 3, 2), np.nan), np.zeros((2, 3, 1))), "mean must be finite"),
+        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), names=("x",)), "names must be 2 different strings"),
+        (lambda: PLAIN.expected_cost(np.eye(3)), r"Q must be a number, \(2,\) or \(2, 2\), got shape \(3, 3\)"),
+        (lambda: PLAIN.expected_cost(1.0, [1.0, 2.0, 3.0]), "goal must have shape"),
+        (lambda: PLAIN.expected_cost({"y": 1.0}), "Q must name columns among x, theta, got 'y'"),
+        (lambda: PLAIN.expected_cost(1.0, R=np.ones(2)), "R must be a number"),
+        (lambda: PLAIN.expected_cost(1.0, np.nan), "goal must be finite"),
+        (lambda: PLAIN.saturating_cost([1.0, -1.0]), "Q must be positive semi-definite"),
+        (lambda: PLAIN.angle_cost("phi"), "column must be one of x, theta"),
+        (lambda: PLAIN.angle_cost("theta", [0.0, 1.0]), "goal must be an angle or a path of 3 angles"),
+        (lambda: PLAIN.probability("x"), "above or below must be given"),
+        (lambda: PLAIN.probability(2, above=1.0), "column must be one of"),
+        (lambda: PLAIN.probability("x", above=-1.0, below=1.0), "below must not lie above"),
+        (lambda: PLAIN.probability("x", above=np.nan), "above must lie in"),
+        (lambda: PLAIN.path_probability("x", above=1.0, method="exact"), "method must be 'bound' or 'markov'"),
+        (lambda: PLAIN.path_probability("x", above=1.0, method="markov"), "needs lagged"),
+        (lambda: PLAIN.interval(1.0), "level must lie in"),
+        (lambda: PLAIN.forecast(slice(None)), "plan must be one plan"),
+    ],
+)
+def test_what_is_wrong_is_named(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()

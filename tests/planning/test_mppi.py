@@ -1,0 +1,225 @@
+"""Claim: plans stay within limits, find what a slow search finds and keep chance constraints; what is wrong is refused by name."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from pesn.forecasting.rollout import Rollout
+from pesn.planning import MPPI, ChanceConstraint
+
+DT, NAMES = 0.1, ("x", "v")
+
+
+class Point:
+    """A point on a line that a force moves, with a noise of its own: x and v are Gaussian, exactly."""
+
+    def __init__(self, noise=0.0):
+        self.noise, self.asked = noise, []
+
+    def step(self, state, force):
+        v = state[..., 1] + DT * force
+        return np.stack([state[..., 0] + DT * v, v], axis=-1)
+
+    def rollout(self, controls, start=None, covariance="low-rank"):
+        self.asked.append((len(controls), covariance))
+        plans, steps, _ = controls.shape
+        A = np.array([[1.0, DT], [0.0, 1.0]])
+        new = self.noise**2 * np.outer([DT, 1.0], [DT, 1.0])
+        state = np.broadcast_to(np.zeros(2) if start is None else start, (plans, 2))
+        mean, cov, c = np.empty((plans, steps, 2)), np.empty((steps, 2, 2)), np.zeros((2, 2))
+        for t in range(steps):
+            state = mean[:, t] = self.step(state, controls[:, t, 0])
+            c = cov[t] = A @ c @ A.T + new
+        if covariance == "none":
+            return Rollout(mean, controls, names=NAMES)
+        lagged = A @ cov[:-1]
+        each = (np.broadcast_to(part, (plans, *part.shape)) for part in (cov, lagged))
+        return Rollout(mean, controls, *each, names=NAMES)
+
+
+def to(goal):
+    return lambda rollout: rollout.expected_cost({"x": 1.0, "v": 0.1}, {"x": goal}, R=1e-3)
+
+
+def flown(planner, model, steps, rng=None, noise=0.0):
+    """States and forces of ``steps`` steps, each the first of a new plan."""
+    states, forces = [np.zeros(2)], []
+    for _ in range(steps):
+        forces.append(planner.plan(states[-1])[0, 0])
+        push = 0.0 if rng is None else noise * rng.standard_normal()
+        states.append(model.step(states[-1], forces[-1]) + push * np.array([DT, 1.0]))
+    return np.array(states), np.array(forces)
+
+
+def test_a_plan_comes_near_the_best_that_a_slow_search_finds():
+    """The quadratic cost of a linear system: its minimum within limits by finite differences."""
+    model, cost = Point(), to(0.3)
+    planner = MPPI(model, 15, (-1.0, 1.0), cost, covariance="none", iterations=40, random_state=0)
+    plan = planner.plan()
+    assert plan.shape == (15, 1)
+    zero = cost(model.rollout(np.zeros((1, 15, 1))))[0]
+    found = minimize(lambda u: cost(model.rollout(u[None, :, None]))[0], np.zeros(15), bounds=[(-1.0, 1.0)] * 15)
+    least = found.fun
+    assert least - 1e-6 <= cost(model.rollout(plan[None]))[0] < least + 0.03 * (zero - least)
+
+
+def test_limits_are_kept_by_every_plan_that_is_rolled_out():
+    model = Point()
+    seen = []
+    judge = to(100.0)
+
+    def cost(rollout):
+        seen.append(rollout.controls)
+        return judge(rollout)
+
+    planner = MPPI(model, 5, ([-1.0], [3.0]), cost, spread=2.0, covariance="none", random_state=0)
+    plan = planner.plan()
+    assert min(np.min(one) for one in seen) == -1.0
+    assert max(np.max(one) for one in seen) == 3.0
+    assert (plan > 2.5).all()  # far away: as hard as it can
+
+
+def test_the_same_seed_gives_the_same_plans_and_a_reset_forgets():
+    states = [np.zeros(2), np.array([0.1, 0.2])]
+    one, other = (MPPI(Point(), 10, (-1.0, 1.0), to(1.0), covariance="none", random_state=3) for _ in range(2))
+    for state in states:
+        np.testing.assert_array_equal(one.plan(state), other.plan(state))
+    nothing = MPPI(Point(), 10, (-1.0, 1.0), lambda r: np.zeros(len(r)), n_plans=1, covariance="none", temperature=0)
+    nothing.reset(np.arange(10)[:, None] / 10)
+    nothing._rng = None
+    nothing._draw = lambda plan: plan[None]  # nothing else to choose from: what is left is the warm start
+    np.testing.assert_allclose(nothing.plan()[:, 0], np.arange(10) / 10)
+    np.testing.assert_allclose(nothing.plan()[:, 0], [*np.arange(1, 10) / 10, 0.9])  # a step later, the last held
+    nothing.reset()
+    np.testing.assert_array_equal(nothing.plan(), 0.0)
+
+
+def test_means_for_all_covariances_for_the_elite():
+    model = Point(0.05)
+    MPPI(model, 8, (-1.0, 1.0), to(1.0), n_plans=50, n_elite=7, random_state=0).plan()
+    assert model.asked == [(1, "low-rank"), (50, "none"), (7, "low-rank"), (3, "low-rank")]
+    model.asked.clear()
+    MPPI(model, 8, (-1.0, 1.0), to(1.0), n_plans=50, n_elite=7, covariance="none", random_state=0).plan()
+    assert {kind for _, kind in model.asked} == {"none"}
+
+
+def test_perturbations_are_as_smooth_and_as_wide_as_told():
+    planner = MPPI(Point(), 30, ([-1.0, -4.0], [1.0, 4.0]), len, n_plans=20_000, spread=[0.1, 0.05], smoothness=4.0, fresh=0.0)
+    noise = planner._draw(np.zeros((30, 2)))
+    np.testing.assert_allclose(noise.std(axis=0), np.tile([0.1, 0.2], (30, 1)), rtol=0.05)
+    for lag in (1, 4, 8):
+        found = np.mean(noise[:, lag:, 0] * noise[:, :-lag, 0]) / 0.01
+        assert abs(found - np.exp(-0.5 * (lag / 4.0) ** 2)) < 0.03
+    white = MPPI(Point(), 30, (-1.0, 1.0), len, n_plans=20_000, spread=0.1, smoothness=0.0, fresh=0.0)._draw(np.zeros((30, 1)))
+    assert abs(np.mean(white[:, 1:] * white[:, :-1])) < 1e-4
+
+
+@pytest.mark.parametrize("over", ["step", "path"])
+def test_chance_constraints_are_kept_as_often_as_told(over):
+    """The goal is the end itself: judged by means half of the runs are beyond it, judged by probabilities few are."""
+    noise, end = 0.03, 0.5
+    model = Point(noise)
+    wall = ChanceConstraint("x", above=end, probability=0.1, over=over, method="markov")
+    planner = MPPI(model, 12, (-2.0, 2.0), to(end), constraints=[wall], iterations=4, random_state=0)
+    state = np.array([0.25, 0.3])
+    plan = planner.plan(state)
+    rollout = model.rollout(plan[None], state)
+    assert wall.excess(rollout)[0] <= 1e-9
+    assert rollout.mean[0, -1, 0] > 0.35  # and it goes as near as it may
+    rng = np.random.default_rng(0)
+    states = np.tile(state, (20_000, 1))
+    paths = []
+    for force in plan[:, 0]:
+        states = model.step(states, force) + noise * rng.standard_normal((len(states), 1)) * [DT, 1.0]
+        paths.append(states[:, 0])
+    beyond = np.array(paths) > end
+    share = beyond.any(axis=0).mean() if over == "path" else beyond.mean(axis=1).max()
+    assert share < 0.11
+    mean_only = MPPI(model, 12, (-2.0, 2.0), to(end), constraints=[wall], covariance="none", iterations=4, random_state=0)
+    careless = model.rollout(mean_only.plan(state)[None], state)
+    assert careless.path_probability("x", above=end, method="markov")[0] > 0.3
+
+
+def test_where_no_plan_keeps_the_constraint_the_nearest_is_taken():
+    model = Point(0.02)
+    wall = ChanceConstraint("x", above=0.0, probability=0.01)
+    planner = MPPI(model, 5, (-1.0, 1.0), to(1.0), constraints=[wall], random_state=0, iterations=3)
+    assert planner.plan(np.array([0.05, 0.0]))[0, 0] < -0.5  # back, although the goal is ahead
+
+
+def test_the_planner_reaches_the_goal_step_by_step():
+    model = Point(0.01)
+    planner = MPPI(model, 20, (-1.0, 1.0), to(1.0), random_state=0)
+    states, forces = flown(planner, model, 50, np.random.default_rng(0), 0.01)
+    assert np.abs(states[-5:, 0] - 1.0).max() < 0.1
+    assert np.abs(forces).max() <= 1.0
+
+
+GOOD = {"model": Point(), "horizon": 5, "limits": (-1.0, 1.0), "cost": to(1.0)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizon": 0}, "horizon must be 1 or more, got 0"),
+        ({"horizon": 2.5}, "horizon must be a whole number"),
+        ({"limits": (1.0, -1.0)}, "limits must be .* low below high"),
+        ({"limits": (1.0, np.nan)}, "limits must be finite"),
+        ({"limits": ([0.0, 0.0], [1.0])}, "limits must be two numbers or two arrays"),
+        ({"limits": 3.0}, "limits must be two"),
+        ({"cost": 1.0}, "cost must be a function"),
+        ({"n_plans": 0}, "n_plans must be 1 or more"),
+        ({"n_elite": 0}, "n_elite must be 1 or more"),
+        ({"iterations": 0}, "iterations must be 1 or more"),
+        ({"spread": 0.0}, "spread must be above 0"),
+        ({"spread": [0.1, 0.1]}, "spread must be above 0, a number or one for each of 1 inputs"),
+        ({"smoothness": -1.0}, "smoothness must lie in"),
+        ({"fresh": 1.5}, "fresh must lie in"),
+        ({"temperature": np.nan}, "temperature must lie in"),
+        ({"covariance": "some"}, "covariance must be one of none, diagonal, low-rank, full"),
+        ({"constraints": ["x < 1"]}, "constraints must be ChanceConstraint"),
+        ({"random_state": "x"}, "random_state must be"),
+    ],
+)
+def test_wrong_arguments_are_named(change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        MPPI(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cost": lambda r: r.mean}, r"cost must give a number a plan, shape \(300,\), got shape \(300, 5, 2\)"),
+        ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must give finite numbers, got nan"),
+        ({"constraints": [ChanceConstraint("height", above=1.0)]}, "column must be one of x, v, or its position, got 'height'"),
+    ],
+)
+def test_what_goes_wrong_in_a_plan_is_named_and_leaves_the_last_plan(change, message):
+    planner = MPPI(**{**GOOD, **change})
+    before = planner._next.copy()
+    with pytest.raises(ValueError, match=message):
+        planner.plan()
+    np.testing.assert_array_equal(planner._next, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"column": "x"}, "above or below must be given"),
+        ({"column": 1.5, "above": 1.0}, "column must be a name or a position"),
+        ({"column": "x", "above": np.nan}, "above must lie in"),
+        ({"column": "x", "above": 0.0, "below": 1.0}, "below must not exceed above"),
+        ({"column": "x", "above": 1.0, "probability": 1.0}, "probability must lie in"),
+        ({"column": "x", "above": 1.0, "probability": 0.0}, "probability must lie in"),
+        ({"column": "x", "above": 1.0, "over": "all"}, "over must be 'step' or 'path'"),
+        ({"column": "x", "above": 1.0, "method": "exact"}, "method must be 'bound' or 'markov'"),
+    ],
+)
+def test_wrong_constraints_are_named(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ChanceConstraint(**arguments)
+
+
+def test_a_warm_start_of_the_wrong_shape_is_refused():
+    with pytest.raises(ValueError, match=r"plan must have shape \(5, 1\), steps and inputs, got \(4, 1\)"):
+        MPPI(**GOOD).reset(np.zeros((4, 1)))
