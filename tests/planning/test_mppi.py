@@ -1,4 +1,4 @@
-"""Claim: plans stay within limits, find what a slow search finds and keep chance constraints; what is wrong is refused by name."""
+"""Claim: plans keep limits and chance constraints and find what a slow search finds; what is wrong is refused by name."""
 
 import numpy as np
 import pytest
