@@ -418,3 +418,28 @@ def test_divergence_names_time_and_state():
 def test_a_short_flight_compiles_nothing():
     code = "import sys; from pesn.systems import ardrone; ardrone.simulate(steps=5); assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# A function of time and state
+
+
+def test_a_function_flies_as_the_commands_that_it_gives_and_sees_what_is_recorded():
+    commands = 0.05 * np.cumsum(np.random.default_rng(0).normal(size=(2, 250, 4)), axis=1) + [0.0, 0.0, 0.0, 1.9]
+    seen = []
+
+    def pilot(t, states):
+        seen.append(states)
+        return commands[:, round(100 * t)]
+
+    flown, given = simulate(pilot, runs=2, steps=250, rng=0), simulate(commands, runs=2, rng=0)
+    np.testing.assert_array_equal(flown.states, given.states)
+    np.testing.assert_array_equal(flown.inputs, given.inputs)
+    np.testing.assert_allclose(np.swapaxes(seen, 0, 1).reshape(-1, 12), flown.states, atol=1e-12)
+    assert flown.states[:, 8].max() > np.pi  # whole turns of yaw are counted for it, too
+
+
+def test_a_function_that_gives_the_wrong_shape_or_nan_is_refused():
+    with pytest.raises(ValueError, match=r"commands\(t, states\) must return shape \(1, 4\), got \(4,\)"):
+        simulate(lambda t, states: np.zeros(4), steps=5)
+    with pytest.raises(ValueError, match="must be finite"):
+        simulate(lambda t, states: np.full((1, 4), np.nan), steps=5)

@@ -16,6 +16,7 @@ array([0., 1.])
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -24,12 +25,14 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real
 from pesn._support.checks import flag, number, whole_number
 from pesn._support.types import Array, FloatArray
-from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly
+from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly, observe
 from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
 
+
+Commands = npt.ArrayLike | Callable[[float, Array], npt.ArrayLike]
 
 _STATES = ("x", "y", "z", "vx", "vy", "vz", "roll", "pitch", "yaw", "roll_rate", "pitch_rate", "yaw_rate")
 NAMES = (*_STATES, "command_vx", "command_vy", "command_vz", "command_yaw_rate")
@@ -46,7 +49,7 @@ _MANY_STEPS = 5_000  # from here on it pays to compile, which takes some seconds
 
 
 def simulate(
-    commands: npt.ArrayLike | None = None,
+    commands: Commands | None = None,
     *,
     runs: int = 1,
     steps: int | None = None,
@@ -68,12 +71,13 @@ def simulate(
     ----------
     commands
         [forward, left, up, yaw rate] in m/s and rad/s, held from each row to the next: (steps, 4) for all runs alike or
-        (runs, steps, 4). Forward and left go by the heading. None is a pilot that holds velocities up to 1.6 m/s (0.4 up)
-        and 1.2 rad/s for 0.6 to 3 s with a slow hand, and turns back 8 m from where it began, or 2.5 m above or below.
+        (runs, steps, 4). Or a function (t, states (runs, 12)) -> (runs, 4), called at each row. Forward and left go by the
+        heading. None is a pilot that holds velocities up to 1.6 m/s (0.4 up) and 1.2 rad/s for 0.6 to 3 s with a slow hand,
+        and turns back 8 m from where it began, or 2.5 m above or below.
     runs
         How many flights.
     steps
-        Rows of each run. None is as many as ``commands`` has, 1,000 without.
+        Rows of each run. None is as many as ``commands`` has, 1,000 where it has none.
     mode
         "gazebo" is Gazebo 11 with tum_simulator's controllers, which get the forces that they ask for. Its climb rate
         chatters by some 0.05 m/s from row to row: the controllers see the acceleration of the sample before.
@@ -109,11 +113,14 @@ def simulate(
     drone = Parameters() if parameters is None else parameters
     if not isinstance(drone, Parameters):
         raise TypeError(f"parameters must be ardrone.Parameters or None, got {parameters!r}")
-    array = None if commands is None else as_real("commands", commands)
+    array = None if commands is None or callable(commands) else as_real("commands", commands)
     runs, steps = sizes(runs, _rows(array, steps), 12, progress)
     given = None if array is None else for_each_run("commands", array, runs, (steps, 4))
+    if callable(commands):
+        given = np.zeros((runs, steps, 4))  # filled in as it flies
     initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
     _check_pitch(initial)
+    pilot = _pilot(commands, initial) if callable(commands) else None
     strength = _wind_strength(wind, mode)
     children = [child.spawn(4) for child in generators(rng, runs)]
     with np.errstate(all="ignore"):  # a state that overflows is refused below, by its name
@@ -123,8 +130,11 @@ def simulate(
     engine = compiled() if many else fly
     flights = [Flight(*one) for one in zip(*flight, strict=True)] if many else [Flight(*(np.moveaxis(a, 0, -1) for a in flight))]
     every = math.ceil(steps / 100)
-    for start in range(0, steps, every):
-        stop = min(start + every, steps)
+    chunk = every if pilot is None else 1
+    for start in range(0, steps, chunk):
+        stop = min(start + chunk, steps)
+        if pilot is not None:
+            flight.commands[:, start] = pilot(start * SAMPLE_STEP, flight)
         with np.errstate(all="ignore"):
             for one in flights:
                 engine(one, drone, start, stop, mode == "rotors", given is None)
@@ -133,7 +143,7 @@ def simulate(
             k = start + int(np.argmin(finite))
             before = flight.states[:, k - 1] if k > 0 else initial
             check_divergence("AR.Drone", before, flight.states[:, k], _STATES, k * SAMPLE_STEP)
-        if progress is not None:
+        if progress is not None and (stop % every == 0 or stop == steps):
             progress(stop * runs, steps * runs)
     flight.states[:, 0] = initial
     flight.states[:, :, 8] = np.unwrap(flight.states[:, :, 8], axis=1)
@@ -189,6 +199,23 @@ def message_noise(runs: int, steps: int, rng: Seed = None) -> Array:
     """
     runs, steps = sizes(runs, steps, 4)
     return np.array([_noise(child.spawn(4), steps) for child in generators(rng, runs)])
+
+
+def _pilot(function: Callable[[float, Array], npt.ArrayLike], initial: Array) -> Callable[[float, Flight], Array]:
+    """What ``function`` commands, (runs, 4), at the state that a flight has come to, with whole turns of yaw in it."""
+    runs, yaw = len(initial), initial[:, 8]
+
+    def asked(t: float, flight: Flight) -> Array:
+        nonlocal yaw
+        states = np.empty((12, runs))
+        observe(flight.body.T, states)
+        yaw = states[8] = np.unwrap([yaw, states[8]], axis=0)[1]
+        answer = as_real("commands(t, states)", function(t, states.T.copy()))
+        if answer.shape != (runs, 4):
+            raise ValueError(f"commands(t, states) must return shape ({runs}, 4), got {answer.shape}")
+        return np.asarray(answer, np.float64)
+
+    return asked
 
 
 def _rows(commands: FloatArray | None, steps: int | None) -> int:
