@@ -348,7 +348,7 @@ def test_what_cannot_be_learnt_from_is_named(rows, options, error, message):
         learn(rows, **options)
 
 
-@pytest.mark.parametrize("z", [np.zeros(2), np.zeros((3, 1)), np.zeros((1, 3, 2))])
+@pytest.mark.parametrize("z", [np.zeros(2), np.zeros((3, 1)), np.zeros((1, 3, 1))])
 def test_rows_of_another_width_are_refused(z):
     with pytest.raises(ValueError, match=r"z must have shape \(l, 2\), got"):
         learn([(Z, H, 0)]).given(z)

@@ -16,9 +16,9 @@ from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.sequences import blocks
-from pesn.statespace import GaussianState, rollout
+from pesn.statespace import GaussianState, rollout, stack
 
-__all__ = ["FILTERED", "ContextFilter", "Uncertainty"]
+__all__ = ["FILTERED", "Begun", "ContextFilter", "Uncertainty"]
 
 FILTERED = 20  # rows at the end of a long context that are filtered; the ones before only drive the units
 
@@ -52,6 +52,19 @@ class Uncertainty(NamedTuple):
         return self.y_cov if measurement_cov is None else np.where(given, self.y_cov, measurement_cov)
 
 
+class Begun(NamedTuple):
+    """A context before the input that acts on its last row is known: ``state`` has seen all rows, its units all but the last.
+
+    None where the regression of the start takes the last row, and that input, with the others: ``y`` (…, T, d), ``u``
+    (…, T − 1, m) and their ``uncertainty`` are then what it takes.
+    """
+
+    state: GaussianState | None
+    y: Array | None = None
+    u: Array | None = None
+    uncertainty: Uncertainty | None = None
+
+
 class ContextFilter(NamedTuple):
     """How a context is filtered: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
     ``washout`` the rows that the units remember, ``prior`` where y and the known inputs lie when they are missing.
@@ -63,23 +76,59 @@ class ContextFilter(NamedTuple):
     prior: Scale
 
     def moved(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
-        """Units that have moved by the last row of y (…, T, d) with u (…, T, m), each row having corrected the state before it.
+        """Units that have moved by the last row of y (…, T, d) with u (…, T, m), each row having corrected what came before."""
+        uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
+        return self.with_input(loop, self.begin(loop, y, u[..., :-1, :], uncertain), u[..., -1, :], uncertain.u_var[-1])
+
+    def begin(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
+        """What the rows y (…, T, d) with u (…, T − 1, m) say, before the input that acts on the last of them is known.
 
         Two starts compete while rows are few: from the first row alone, with all the others to correct it, and from as many
         rows as the regression of the start takes at once. The one with the smaller state variance in the next y is taken.
         Of uncertain rows the first is as it says, and those after it were measured with noise of their covariance.
+        ``uncertainty`` is of as many rows as y has.
         """
-        uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
-        if not self.few(y.shape[-2]):
-            state = self.filtered(loop, y, u[..., :-1, :], uncertain)
-            return self.move(loop, state, u[..., -1, :], uncertain.u_var[-1])
-        complete = not (np.isnan(y).any() or np.isnan(u).any() or uncertain.exists)
-        at_once = min(len(y), self.given.lags) if complete else 1
-        states = []
-        for n in {1, max(at_once, 1)}:
-            first = self._first(loop, y[:n], u[:n], uncertain.rows(slice(0, n)))
-            states.append(self._corrected(loop, first, y[n - 1 :], u[n - 1 :], uncertain.rows(slice(n - 1, None))))
-        return min(states, key=lambda state: _state_variance(loop, state)) if len(states) > 1 else states[0]
+        rows = y.shape[-2]
+        if not self.few(rows):
+            return Begun(self.filtered(loop, y, u, uncertainty))
+        complete = not (np.isnan(y).any() or np.isnan(u).any() or uncertainty.exists)
+        at_once = min(rows, self.given.lags) if complete else 1
+        starts = [self._begin_with(n, loop, y, u, uncertainty) for n in sorted({1, max(at_once, 1)})]
+        if len(starts) == 1:
+            return starts[0]
+        usual = np.broadcast_to(self.prior.x_mean, (*y.shape[:-2], len(self.prior.x_mean)))
+        return min(starts, key=lambda start: _state_variance(loop, self.with_input(loop, start, usual)))
+
+    def _begin_with(self, n: int, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
+        """From the first ``n`` rows at once, the others having corrected them."""
+        if n == y.shape[-2]:
+            return Begun(None, y, u, uncertainty)
+        first = self._first(loop, y[..., :n, :], u[..., :n, :], uncertainty.rows(slice(0, n)))
+        mean, var = self.impute_inputs(u[..., n - 1 :, :], uncertainty.u_var[n - 1 : y.shape[-2] - 1])
+        noise = uncertainty.rows(slice(n, None)).noise(loop.measurement_cov)
+        path = rollout(loop.model, first, mean, var, observations=y[..., n:, :], observation_cov=noise, moved=True)
+        return Begun(path.state)
+
+    def with_input(self, loop: ClosedLoop, begun: Begun, u: Array, u_var: Array | float = 0.0) -> GaussianState:
+        """Units that have moved by the last row together with u (…, m), of variances ``u_var``.
+
+        Inputs (B, m) of one context make a batch of states.
+        """
+        if begun.state is not None:
+            state, batch = begun.state, u.shape[:-1]
+            return self.move(loop, state if state.mean.shape[:-1] == batch else state.broadcast(batch), u, u_var)
+        y, before, uncertain = begun.y, begun.u, begun.uncertainty
+        assert y is not None
+        assert before is not None
+        assert uncertain is not None
+        batch, last = u.shape[:-1], uncertain.u_var.copy()
+        last[-1] = u_var
+        if batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists):  # each of them has a start of its own
+            ys, us = np.broadcast_to(y, (*batch, *y.shape[-2:])), np.broadcast_to(before, (*batch, *before.shape[-2:]))
+            alone = [self.with_input(loop, Begun(None, a, b, uncertain), one) for a, b, one in zip(ys, us, u, strict=True)]
+            return stack(alone)
+        y, before = np.broadcast_to(y, (*batch, *y.shape[-2:])), np.broadcast_to(before, (*batch, *before.shape[-2:]))
+        return self._first(loop, y, np.concatenate([before, u[..., None, :]], axis=-2), uncertain._replace(u_var=last))
 
     def filtered(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
         """The last row of y (…, T, d) known and the units before it, each row having corrected what came before; u (…, T − 1, m).
@@ -141,9 +190,7 @@ class ContextFilter(NamedTuple):
                 return loop.init_row(np.concatenate([z, units]), both)
             if np.isnan(rows).any():
                 return loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
-            means, roots = zip(*(self.given.given(one) for one in _flat(rows)), strict=True)
-            mean = np.reshape(means, (*batch, means[0].size))
-            mean, root = loop.features.with_known(mean, roots[0], rows)  # which depends on how many rows there are alone
+            mean, root = loop.features.with_known(*self.given.given(rows), rows)
             return loop.init(mean, root, y_now, u_now, moved=True)
         mean, root = self.given.stationary()
         if kind != "stationary" or not isinstance(kind, str):  # of earlier rows alone
@@ -203,15 +250,6 @@ class ContextFilter(NamedTuple):
         if not len(enough):
             return 0, 0
         return int(gaps[enough[-1]] + 1), int(gaps[enough[-1] + 1] - 1)
-
-    def _corrected(self, loop: ClosedLoop, state: GaussianState, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
-        """From units that have moved by y[0]: by each further row of y (T, d) with u (T, m), which has corrected them first."""
-        if len(y) == 1:
-            return state
-        mean, var = self.impute_inputs(u[:-1], uncertainty.u_var[:-1])
-        noise = uncertainty.rows(slice(1, None)).noise(loop.measurement_cov)
-        state = rollout(loop.model, state, mean, var, observations=y[1:], observation_cov=noise, moved=True).state
-        return self.move(loop, state, u[-1], uncertainty.u_var[-1])
 
 
 def _measured_root(loop: ClosedLoop, lags: int, size: int) -> Array:

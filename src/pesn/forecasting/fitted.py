@@ -15,8 +15,8 @@ from pesn._support.arguments import check_not_negative
 from pesn._support.records import check_arrays, check_counts, check_names
 from pesn._support.types import Array
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.forecasting.arguments import Columns, Rows
-from pesn.forecasting.context import ContextFilter, Uncertainty
+from pesn.forecasting.arguments import Columns
+from pesn.forecasting.context import ContextFilter
 from pesn.forecasting.dataset import Scale
 from pesn.forecasting.design import Design
 from pesn.forecasting.time_index import TimeIndex
@@ -136,16 +136,6 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         given = self.esn_.start_
         assert given is not None  # it is learnt in fit
         return given
-
-    def _begun(self, loop: ClosedLoop, rows: Rows, uncertainty: Uncertainty, seen: bool) -> GaussianState:
-        """Units that have moved by the last of ``rows``, X with one for each; ``seen``: they are the last rows seen.
-
-        Of these the state is kept. While they are few, the regression of the start may want the last row, and X, with the others.
-        """
-        context = self._context_filter()
-        if seen and not context.few(len(rows.y)):
-            return context.move(loop, self._state, rows.known[-1], uncertainty.u_var[-1])
-        return context.moved(loop, rows.y, rows.known, uncertainty)
 
     # ---------------------------------------------------------------- files
 

@@ -30,7 +30,7 @@ from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align
 from pesn.forecasting.arguments import Rows, check_size
 from pesn.forecasting.backtest import backtest
-from pesn.forecasting.context import FILTERED, Uncertainty
+from pesn.forecasting.context import FILTERED
 from pesn.forecasting.dataset import (
     as_columns,
     as_kinematics,
@@ -43,7 +43,8 @@ from pesn.forecasting.dataset import (
     unscaled,
 )
 from pesn.forecasting.design import Design, choose_design, designed
-from pesn.forecasting.fitted import FittedForecaster
+from pesn.forecasting.dynamics_model import DynamicsModel
+from pesn.forecasting.filtered import FilteredContext
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.futures import Futures
 from pesn.forecasting.online import OnlineLearner
@@ -63,7 +64,7 @@ _NOISIEST = 2.0  # deviations of y: rows that are noisier say nothing
 
 
 @final
-class Forecaster(FittedForecaster):
+class Forecaster(DynamicsModel):
     """Forecasts y from its own past and from known inputs X, as a Gaussian jointly over time.
 
     Parameters
@@ -234,7 +235,7 @@ class Forecaster(FittedForecaster):
     def forecast(
         self,
         horizon: int,
-        context: TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None = None,
+        context: TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | FilteredContext | None = None,
         X: TableLike | Gaussian | None = None,
         *,
         parts: Collection[str] = PARTS,
@@ -250,7 +251,8 @@ class Forecaster(FittedForecaster):
             Recent y (n, d), or (y, X) with X (n − 1, u) one row shorter; one row is enough. NaN is missing: it is conditioned on
             what is there. y may be a :class:`pesn.Gaussian`, over one row, mean (d,), or a row a step, mean (n, d), with any
             covariances within a row: the first row is then as uncertain as it says, those after it were measured with noise of
-            their covariance, and what the last one leaves open goes on into the forecast. X may be one with variances.
+            their covariance, and what the last one leaves open goes on into the forecast. X may be one with variances. Or what
+            :meth:`start` gave for one context, which is not filtered again.
         X
             What is known ahead, (horizon, u), its first row acting on the last row of the context. NaN is as uncertain as X was
             in training; a :class:`pesn.Gaussian` of mean (horizon, u), with variances, as uncertain as it says, each row on its
@@ -311,28 +313,26 @@ class Forecaster(FittedForecaster):
 
     def _futures(self, horizon: int, context: Any, X: Any, parts: tuple[str, ...]) -> tuple[Futures, Rows]:
         """Where the loop stands after the context, with what is known ahead; and the rows of the context."""
-        loop, columns = self.loop(), self._columns
-        if context is None:
-            rows = Rows(self._recent, self._recent_known[:-1], self._time)
-            given = Uncertainty.none(rows.y, rows.known)
-        else:
-            rows, given = columns.context(context, self._time)
-        u, u_var = columns.ahead(X, horizon, rows.time)
-        with_next = rows._replace(known=np.vstack([rows.known, u[:1]]))
-        given = Uncertainty(given.y_cov, np.vstack([given.u_var, u_var[:1]]))
-        state, own = self._begun(loop, with_next, given, context is None), None
-        if (given.exists or u_var.any()) and set(parts) == set(PARTS):  # calibration is of what the model says by itself
-            plain = self._begun(loop, with_next, Uncertainty.none(rows.y, with_next.known), context is None)
-            own = path_ahead(loop, plain, *self._context_filter().impute_inputs(u)).cov
+        loop, columns, context_filter = self.loop(), self._columns, self._context_filter()
+        start = self._started(context) if isinstance(context, FilteredContext) else self.start(context)
+        if start.batch:
+            raise ValueError(f"context must be one, got a start of {start.batch[0]}; rollout takes as many")
+        u, u_var = columns.ahead(X, horizon, start.rows.time)
+        state, own = context_filter.with_input(loop, start.begun, u[0], u_var[0]), None
+        if (start.plain is not None or u_var.any()) and set(parts) == set(
+            PARTS
+        ):  # calibration is of what the model says by itself
+            plain = context_filter.with_input(loop, start.plain or start.begun, u[0])
+            own = path_ahead(loop, plain, *context_filter.impute_inputs(u)).cov
         if "state" not in parts:
             state = loop.as_certain(state)
         elif "noise" not in parts:
             state = loop.without_errors(state)
-        u, u_var = self._context_filter().impute_inputs(u, u_var)
+        u, u_var = context_filter.impute_inputs(u, u_var)
         u_var *= "state" in parts
         if set(parts) != set(PARTS):
             loop = self.loop(parts)
-        return Futures(loop, state, u, u_var, columns, own), rows
+        return Futures(loop, state, u, u_var, columns, own), start.rows
 
     def backtest(
         self, y: TableLike, X: TableLike | None = None, horizon: int = _HORIZON, origins: int | Sequence[int] = 20

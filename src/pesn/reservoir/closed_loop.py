@@ -45,6 +45,7 @@ from pesn.statespace import (
     Noise,
     StateSpaceModel,
     UnitMoments,
+    fewer,
     init,
 )
 from pesn.statespace.guard import Bounds
@@ -113,7 +114,7 @@ class ClosedLoop:
     units
         How moments pass the units.
     form, rank
-        Of the covariance: one of :data:`pesn.statespace.FORMS`; columns of a low-rank factor.
+        Of the covariance: a form that :func:`pesn.statespace.init` knows; columns of a factor.
     process_noise
         Added to the units at each step; None: nothing.
     parts
@@ -221,8 +222,9 @@ class ClosedLoop:
 
     @cached_property
     def compression(self) -> Compression | None:
-        """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
-        return compression_of(self.moves, self.readout.weights, self.rank) if self.form == "low-rank" else None
+        """What a factor must not lose: all that the readout sees of what cells move; None in forms without one."""
+        factored = self.form in ("low-rank", "first-order")
+        return compression_of(self.moves, self.readout.weights, self.rank) if factored else None
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:
@@ -287,6 +289,9 @@ class ClosedLoop:
         h, columns = laid_out(at, mean, root)
         if row_columns is not None:
             columns[..., self.moves.row] = row_columns.T
+        if self.form == "first-order":  # of all of a batch at once
+            assert self.compression is not None
+            columns = fewer(columns.mT, p, self.compression).mT
         columns = np.broadcast_to(columns, (*h.shape[:-1], *columns.shape[-2:]))
         state = init(
             self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self.draws
@@ -304,7 +309,7 @@ class ClosedLoop:
             noise[at["error"], at["error"]] = root_of(self.errors.cov)
         if u_var is not None:
             noise[at["inputs"], at["inputs"]] = np.diag(np.sqrt(u_var))
-        state = state.affine(slice(0, p), K, k, noise)
+        state = state.affine(slice(0, p), K, k, noise[:, noise.any(axis=0)])
         for cell in self.squares if moved else ():
             state = state.move(cell)
         return state

@@ -85,7 +85,7 @@ class Start(NamedTuple):
         return len(self.low) - self.n_states
 
     def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
-        """Mean (N,) and root (r, N) of the state that has just taken in the last row of ``z`` (l, d): cov = rootᵀ root.
+        """Mean (…, N) and root (r, N) of the state that has just taken in the last row of ``z`` (…, l, d): cov = rootᵀ root.
 
         The last ``lags`` rows are used, or all where there are fewer; with none this is :meth:`stationary`. Squares explode
         outside the training range, and rows that jump as no training rows did are far outside, too: each feature, and then
@@ -98,19 +98,20 @@ class Start(NamedTuple):
         (array([4.]), True)
         """
         rows = as_real("z", z)
-        if rows.ndim != 2 or rows.shape[1] != self.n_inputs:
+        if rows.ndim < 2 or rows.shape[-1] != self.n_inputs:
             raise ValueError(f"z must have shape (l, {self.n_inputs}), got {rows.shape}")
-        lags = min(len(rows), self.lags)
+        *batch, count, _ = rows.shape
+        lags = min(count, self.lags)
         F, f = self.n_features, min(self.n_features, _n_features(self.n_inputs, lags))
         # No entry was beyond 1 spread in training, so none passes 3 below: cut there first, and no product overflows.
-        near = np.clip(rows[len(rows) - lags :], self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
-        recent = _standard(near, self.center, self.spread)[::-1]
-        features = _features(recent.reshape(1, -1), self.n_inputs, lags, f)[0]
+        near = np.clip(rows[..., count - lags :, :], self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
+        recent = _standard(near, self.center, self.spread)[..., ::-1, :]
+        features = _features(recent.reshape(math.prod(batch), lags * self.n_inputs), self.n_inputs, lags, f)
         width = self.high - self.low
         low, high = self.low - width, self.high + width
         features = np.clip(features, low[:f], high[:f])
-        weights = solve_triangular(self.root[:f, :f], features, trans="T")
-        mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:])
+        weights = solve_triangular(self.root[:f, :f], features.T, trans="T").T
+        mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:]).reshape(*batch, self.n_states)
         return mean, self.root[f:, F:] / math.sqrt(max(self.n_samples - f, 1))
 
     def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:

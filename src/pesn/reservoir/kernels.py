@@ -33,6 +33,7 @@ __all__ = [
     "TEACHER",
     "Rules",
     "Weights",
+    "directions_of",
     "drive",
     "drive_gaussian",
     "fill_moments",
@@ -313,3 +314,42 @@ def drive_gaussian(
             for o in range(y.shape[1]):
                 y[0, o] = outputs[0, k, o]
                 y[1, o] = outputs[1, k, o]
+
+
+@jit(fastmath={"contract", "nsz", "reassoc"})
+def directions_of(v: Array, new: float, found: Array) -> None:
+    """Places (B, T, r) of rows v (B, T, p) along orthonormal directions that come one after the other, as rows need them.
+
+    A row makes a new direction of what it has beside those so far, where this is more than a share ``new`` of its square and
+    there are fewer than r; what is then still beside them is shared out among them.
+    """
+    batch, steps, p = v.shape
+    most = found.shape[2]
+    basis, beside = np.empty((most, p)), np.empty(p)
+    for b in range(batch):
+        count = 0
+        for k in range(steps):
+            row, into = v[b, k], found[b, k]
+            size = own = kept = 0.0
+            for j in range(p):
+                size += row[j] * row[j]
+                beside[j] = row[j]
+            for i in range(count):
+                total = 0.0
+                for j in range(p):
+                    total += basis[i, j] * row[j]
+                into[i] = total
+                for j in range(p):
+                    beside[j] -= total * basis[i, j]
+            for j in range(p):
+                own += beside[j] * beside[j]
+            if count < most and own > new * size and size > 0.0:
+                into[count] = np.sqrt(own)
+                for j in range(p):
+                    basis[count, j] = beside[j] / into[count]
+                count += 1
+            for i in range(count):
+                kept += into[i] * into[i]
+            scale = np.sqrt(size / kept) if kept > 0.0 else 0.0
+            for i in range(count):
+                into[i] *= scale

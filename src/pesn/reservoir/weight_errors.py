@@ -58,20 +58,12 @@ class WeightErrors:
         Directions come one after the other, so that those of a step do not depend on the steps after it. What a step has beside
         all of them is shared out among them.
         """
+        from pesn.reservoir.kernels import directions_of  # here, not above: it brings numba
+
         *batch, steps, _ = features.shape
         v = (features @ self.root).reshape(-1, steps, self.root.shape[1])
         found = np.zeros((len(v), steps, self.directions))
-        for one, into in zip(v, found, strict=True):
-            basis, count = np.zeros((self.directions, one.shape[1])), 0
-            for k, row in enumerate(one):
-                size = float(row @ row)
-                into[k, :count] = basis[:count] @ row
-                beside = row - into[k, :count] @ basis[:count]
-                own = float(beside @ beside)
-                if count < self.directions and own > _NEW * size > 0.0:
-                    basis[count], into[k, count], count = beside / np.sqrt(own), np.sqrt(own), count + 1
-                kept = float(into[k] @ into[k])
-                into[k] *= np.sqrt(size / kept) if kept > 0.0 else 0.0
+        directions_of(np.ascontiguousarray(v, float), _NEW, found)
         return found.reshape(*batch, steps, self.directions)
 
 

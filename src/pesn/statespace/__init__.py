@@ -24,12 +24,13 @@ from pesn.statespace.certain_path import CertainPath
 from pesn.statespace.dense import Dense
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
+from pesn.statespace.first_order import FirstOrder, fewer
 from pesn.statespace.layout import Layout
 from pesn.statespace.low_rank import LowRank, truncate
 from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
 from pesn.statespace.scan import Path, concatenate, rollout
 from pesn.statespace.stacking import StackedMoments, stacked
-from pesn.statespace.state import GaussianState
+from pesn.statespace.state import GaussianState, stack
 from pesn.statespace.units import ActivationMoments, SquareMoments, UnitMoments
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Draws",
     "Emission",
     "Ensemble",
+    "FirstOrder",
     "GaussianState",
     "Layout",
     "LowRank",
@@ -57,8 +59,10 @@ __all__ = [
     "StepInfo",
     "UnitMoments",
     "concatenate",
+    "fewer",
     "init",
     "rollout",
+    "stack",
     "stacked",
 ]
 
@@ -72,12 +76,12 @@ def init(
 ) -> GaussianState:  # fmt: skip
     """A state whose first ``carried`` entries have mean 0, the others ``mean`` (…, N), and Cov(h) = rootᵀ root, root (…, r, N).
 
-    ``form`` is one of :data:`FORMS` or "none", means alone; "low-rank" needs ``compression``, "ensemble" takes so many
-    ``members``, drawn by ``draws``; None: by those of seed 0. ``carried_root`` (…, r, carried) is the share of c in the columns
-    of the root; None: c is certain.
+    ``form`` is one of :data:`FORMS`, "first-order", or "none", means alone; "low-rank" needs ``compression``,
+    "ensemble" takes so many ``members``, drawn by ``draws``; None: by those of seed 0. ``carried_root`` (…, r, carried) is the
+    share of c in the columns of the root; None: c is certain.
     """
-    if form not in (*FORMS, "none"):
-        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))} or 'none', got {form!r}")
+    if form not in (known := (*FORMS, "first-order", "none")):
+        raise ValueError(f"form must be one of {', '.join(map(repr, known))}, got {form!r}")
     *batch, n = mean.shape
     total = carried + n
     whole = np.zeros((*batch, total))
@@ -95,6 +99,8 @@ def init(
         return Dense(**shared, cov=outer(columns))
     if form == "diagonal":
         return Diagonal(**shared, var=np.sum(np.square(columns), axis=-1))
+    if form == "first-order":
+        return FirstOrder(**shared, factor=columns)
     assert compression is not None
     (tied,) = np.nonzero(columns[..., :carried, :].any(axis=(*range(len(batch)), -1)))  # entries of c that lose nothing
     rows = np.concatenate([tied, np.arange(carried, total)])

@@ -44,7 +44,7 @@ class Certain(GaussianState):
         return True
 
     def move(self, cell: Cell, noise: Noise | None = None) -> Certain:  # noqa: D102
-        return self._replaced(mean=cell(self.mean))
+        return self.with_arrays(mean=cell(self.mean))
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Certain:  # noqa: D102
         if K.ndim > 2 and K.shape[-3] == 1:  # one map for all states of the last axis of a batch: a matrix product
@@ -60,7 +60,7 @@ class Certain(GaussianState):
         told = observed(rows, values, None)
         mean = self.mean.copy()
         mean[..., told.seen] = np.where(told.here, told.values, mean[..., told.seen])
-        return self._replaced(mean=mean)
+        return self.with_arrays(mean=mean)
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         raise AssertionError("means move by the cell itself")
@@ -68,4 +68,4 @@ class Certain(GaussianState):
     def _with_rows(self, rows: slice, new: Array) -> Certain:
         mean = self.mean.copy()
         mean[..., rows] = new
-        return self._replaced(mean=mean)
+        return self.with_arrays(mean=mean)

@@ -75,7 +75,7 @@ class Dense(GaussianState):
             flat(values, 1), flat(new), flat(cross),
         )  # fmt: skip
         mean[..., rows] = values
-        return self._replaced(mean=mean, cov=new, cross=cross)
+        return self.with_arrays(mean=mean, cov=new, cross=cross)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Dense:  # noqa: D102
         new = self.cov.copy()
@@ -83,7 +83,7 @@ class Dense(GaussianState):
         if var is not None:
             places = np.arange(rows.start, rows.stop)
             new[..., places, places] = var
-        return self._replaced(cov=new, **self._assigned_mean_and_cross(rows, values))
+        return self.with_arrays(cov=new, **self._assigned_mean_and_cross(rows, values))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Dense:  # noqa: D102
         told = observed(rows, values, noise_cov)
@@ -102,7 +102,7 @@ class Dense(GaussianState):
         known = told.exact[..., None]
         cov[..., told.seen, :] = np.where(known, 0.0, cov[..., told.seen, :])
         cov[..., :, told.seen] = np.where(transpose(known), 0.0, cov[..., :, told.seen])
-        return self._replaced(cov=cov, **self._conditioned_mean_and_cross(told, gain))
+        return self.with_arrays(cov=cov, **self._conditioned_mean_and_cross(told, gain))
 
 
 def _mended(cov: Array) -> tuple[Array, Array]:

@@ -72,12 +72,12 @@ class Diagonal(GaussianState):
         factor = within_reach(np.sqrt(own))
         var = self.var.copy()
         var[..., rows] = own * np.square(factor)
-        return self._replaced(var=var, **self._affine_mean_and_cross(rows, K, k, factor))
+        return self.with_arrays(var=var, **self._affine_mean_and_cross(rows, K, k, factor))
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Diagonal:  # noqa: D102
         new = self.var.copy()
         new[..., rows] = 0.0 if var is None else var
-        return self._replaced(var=new, **self._assigned_mean_and_cross(rows, values))
+        return self.with_arrays(var=new, **self._assigned_mean_and_cross(rows, values))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Diagonal:  # noqa: D102
         told = observed(rows, values, noise_cov)
@@ -89,4 +89,4 @@ class Diagonal(GaussianState):
         gain[..., told.seen, np.arange(len(told.seen))] = share
         new = self.var.copy()
         new[..., told.seen] = np.where(told.here, share * noise, var)
-        return self._replaced(var=new, **self._conditioned_mean_and_cross(told, gain))
+        return self.with_arrays(var=new, **self._conditioned_mean_and_cross(told, gain))

@@ -102,12 +102,19 @@ class Ensemble(GaussianState):
         return {name: vars(self)[name] for name in ("members", "carried", "draws", "past")}
 
     def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
-        if set(vars(self)) != set(self.__getstate__()) or self.carried != carried or type(self.draws) is not Draws:
+        if (
+            set(vars(self)) - {"mean", "cross"} != set(self.__getstate__())
+            or self.carried != carried
+            or type(self.draws) is not Draws
+        ):
             raise ValueError(f"{name} is not about these columns and units")
         count = np.shape(np.atleast_1d(self.members))[0]
         check_arrays(name, {"members": (self.members, (count, carried + n_units)), "past": (self.past, (count, 0))})
         check_counts(name, {"members": (count, 2)})
         self.draws.check(f"{name}.draws")
+
+    def with_arrays(self, **parts: Any) -> Ensemble:  # noqa: D102
+        return Ensemble(parts.get("members", self.members), self.carried, self.draws, parts.get("past", self.past))
 
     @classmethod
     def of(cls, mean: Array, root: Array, carried: int, members: int, draws: Draws) -> Ensemble:

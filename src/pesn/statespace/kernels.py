@@ -25,6 +25,7 @@ __all__ = [
     "move_cross",
     "move_dense",
     "move_members",
+    "pivoted_cholesky",
     "row_times_16",
     "second_order",
     "sparse_times",
@@ -350,3 +351,46 @@ def affine_dense(
                 value = factor[i] * min(max(value, -most), most) * factor[j]
                 new[b, row, first + j] = value
                 new[b, first + j, row] = value
+
+
+@jit(fastmath={"contract", "nsz", "reassoc"})
+def pivoted_cholesky(rows: Array, first: int, factor: Array) -> None:
+    """Columns (B, n, r) with factor factorᵀ ≈ rows rowsᵀ of rows (B, n, k): exact in the entries that were pivots.
+
+    The ``first`` entries are pivots in their order, where they have a variance of their own, then those that have most left.
+    """
+    batch, n, k = rows.shape
+    left, whole = np.empty(n), np.empty(n)
+    for b in range(batch):
+        F, L = rows[b], factor[b]
+        for i in range(n):
+            total = 0.0
+            for j in range(k):
+                total += F[i, j] * F[i, j]
+            left[i] = whole[i] = total
+        column, pivot = 0, 0
+        for turn in range(first + L.shape[1]):
+            if column == L.shape[1]:
+                break
+            pivot = turn
+            if turn >= first:
+                pivot = first
+                for i in range(first, n):
+                    if left[i] > left[pivot]:
+                        pivot = i
+            if pivot >= n or left[pivot] <= 1e-12 * whole[pivot]:
+                if turn >= first:
+                    break
+                continue
+            scale = 1.0 / np.sqrt(left[pivot])
+            for i in range(n):
+                total = 0.0
+                for j in range(k):
+                    total += F[i, j] * F[pivot, j]
+                for j in range(column):
+                    total -= L[i, j] * L[pivot, j]
+                total *= scale
+                L[i, column] = total
+                left[i] = max(left[i] - total * total, 0.0)
+            left[pivot] = 0.0
+            column += 1

@@ -166,7 +166,7 @@ class LowRank(GaussianState):
         F = np.zeros((*self.mean.shape, own.shape[-1]))
         F[..., : self.factor.shape[-1]] = self.factor
         F[..., rows, :] = factor[..., None] * own
-        return self._replaced(factor=_packed(F), own=self._without_own(rows), **parts)
+        return self.with_arrays(factor=_packed(F), own=self._without_own(rows), **parts)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> LowRank:  # noqa: D102
         F = self.factor.copy()
@@ -176,7 +176,7 @@ class LowRank(GaussianState):
             fresh = np.zeros((*self.mean.shape, len(places)))
             fresh[..., places, np.arange(len(places))] = np.sqrt(var)
             F = np.concatenate([F, fresh], axis=-1)
-        return self._replaced(factor=_packed(F), own=self._without_own(rows), **self._assigned_mean_and_cross(rows, values))
+        return self.with_arrays(factor=_packed(F), own=self._without_own(rows), **self._assigned_mean_and_cross(rows, values))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> LowRank:  # noqa: D102
         if self.mean.ndim == 1:
@@ -217,12 +217,12 @@ class LowRank(GaussianState):
         gain, factor = condition_root(seen, F)
         factor = np.ascontiguousarray(factor)
         factor[..., told.seen, :] = np.where(told.exact[..., None], 0.0, factor[..., told.seen, :])
-        return self._replaced(factor=_packed(factor), own=own, **self._conditioned_mean_and_cross(told, gain))
+        return self.with_arrays(factor=_packed(factor), own=own, **self._conditioned_mean_and_cross(told, gain))
 
     def _with(self, change: Callable[[Array], Array], factor: Array | None = None) -> LowRank:
         """With another batch of all arrays."""
         factor = _packed(change(self.factor)) if factor is None else factor
-        return self._replaced(mean=change(self.mean), cross=change(self.cross), own=change(self.own), factor=factor)
+        return self.with_arrays(mean=change(self.mean), cross=change(self.cross), own=change(self.own), factor=factor)
 
     def _without_own(self, rows: slice) -> Array:
         """``own`` where x[rows] is something new, all of which is in the factor."""

@@ -21,7 +21,7 @@ class Path(NamedTuple):
 
     ``left`` (…, T, d): where a mean had left the bounds and was brought back. ``joint`` (…, T, d, T, d), where it was asked for,
     holds the covariances of y between any two rows; ``probed`` what the model's probe has found; ``members`` (…, T, M, d), where
-    they were asked for, y of each member of an ensemble.
+    they were asked for, y of each member of an ensemble; ``lagged`` (…, T − 1, d, d), where it was asked for, Cov(y_{k+1}, y_k).
     """
 
     mean: Array
@@ -32,6 +32,7 @@ class Path(NamedTuple):
     joint: Array | None
     probed: dict[str, Array]
     members: Array | None = None
+    lagged: Array | None = None
 
 
 def rollout(
@@ -47,6 +48,7 @@ def rollout(
     joint: bool = False,
     members: bool = False,
     along: Array | None = None,
+    lagged: bool = False,
 ) -> Path:
     """Predict T rows, one after the other.
 
@@ -75,10 +77,12 @@ def rollout(
     along
         (…, T, r): by how much each of r directions of the readout's weights, unknown and the same at every step, moves an output
         (:attr:`StateSpaceModel.staying_root`).
+    lagged
+        Keep the covariances between each row and the next.
     """
     paths: list[Path] = []
     row, steps = 0, inputs.shape[-2]
-    fast = None if joint or observations is not None or along is not None else model.fast
+    fast = None if joint or lagged or observations is not None or along is not None else model.fast
     if along is not None and model.staying_root is not None and not state.cross.shape[-1]:  # else a run goes on
         state = state.with_unknowns(along.shape[-1] * model.staying_root.shape[-1])
     while row < steps or not paths:
@@ -88,7 +92,8 @@ def rollout(
         if path is None:
             path = _steps(
                 model, state, left[0], left[1], observations=left[2], observation_cov=noise, clamp=left[3], moved=moved,
-                joint=joint, members=members, along=None if along is None else along[..., row:, :], stops=fast is not None,
+                joint=joint, members=members, along=None if along is None else along[..., row:, :], lagged=lagged,
+                stops=fast is not None,
             )  # fmt: skip
         paths.append(path)
         row, state, moved = row + path.mean.shape[-2], path.state, False
@@ -98,13 +103,14 @@ def rollout(
 def _steps(
     model: StateSpaceModel, state: GaussianState, inputs: AnyArray, input_var: Array | None, *,
     observations: Array | None, observation_cov: Array | None, clamp: Array | None, moved: bool, joint: bool, members: bool,
-    along: Array | None, stops: bool,
+    along: Array | None, lagged: bool, stops: bool,
 ) -> Path:  # fmt: skip
     """One after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop to go on."""
     steps, (d, y) = inputs.shape[-2], (model.outputs.stop - model.outputs.start, model.outputs)
     batch, older = state.mean.shape[:-1], state.cross.shape[-1]
     mean, cov, left = np.empty((*batch, steps, d)), np.empty((*batch, steps, d, d)), np.zeros((*batch, steps, d), bool)
     between, std = np.zeros((*batch, steps, d, steps, d)) if joint else None, np.empty((*batch, steps, d))
+    after = np.empty((*batch, steps - 1, d, d)) if lagged else None
     unknown = np.empty((*batch, steps if joint and along is not None else 0, d, older))  # Cov(y, unknowns) at each step
     parts: dict[str, Array] = {}
     probed: dict[str, Array] = {}
@@ -115,7 +121,10 @@ def _steps(
         if k or not moved:
             state = model.set_inputs(state, inputs[..., k, :], None if input_var is None else input_var[..., k, :])
             state = model.move(state)
+        before = state
         state, info = model.emit(state, observations is not None, None if along is None else along[..., k, :])
+        if after is not None and k:
+            after[..., k - 1, :, :] = _between(model, before, state, cov[..., k - 1, :, :], info.cov, older)
         mean[..., k, :], cov[..., k, :, :], left[..., k, :] = info.mean, info.cov, info.left
         if members and isinstance(state, Ensemble):
             futures.append(state.members[..., y].copy())  # a view would keep all of x
@@ -153,7 +162,17 @@ def _steps(
     done = (*all_of, slice(0, k + 1 if steps else 0))
     parts, probed = ({name: value[done] for name, value in found.items()} for found in (parts, probed))
     kept = np.stack(futures, axis=len(batch)) if futures else None
-    return Path(mean[done], cov[done], parts, left[done], state, between, probed, kept)
+    return Path(mean[done], cov[done], parts, left[done], state, between, probed, kept, after)
+
+
+def _between(model: StateSpaceModel, before: GaussianState, state: GaussianState, cov: Array, new: Array, unknowns: int) -> Array:
+    """Cov(next y, y) (…, d, d) of a step from ``before``; no more than covariances ``cov`` and ``new`` of the two rows allow."""
+    y = model.outputs
+    found = model.K[..., y, :] @ before.covariance_with(y)
+    if unknowns and not state.has_members:
+        found += state.cross[..., y, :unknowns] @ before.cross[..., y, :unknowns].mT
+    most = np.sqrt(np.maximum(_diagonal(new), 0.0))[..., :, None] * np.sqrt(np.maximum(_diagonal(cov), 0.0))[..., None, :]
+    return np.minimum(np.maximum(found, -most), most)
 
 
 def _diagonal(a: Array) -> Array:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -19,7 +20,7 @@ from pesn.gaussian import Gaussian
 from pesn.linalg import QuadraticForm, mapped, outer, root_of, symmetric, times
 from pesn.statespace.cell import Cell, Noise
 
-__all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "within_reach"]
+__all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "stack", "within_reach"]
 
 FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
 
@@ -112,11 +113,11 @@ class GaussianState(ABC):
 
             cross = np.empty(cross.shape)
             move_cross(*cell.enter.rows, flat(self.cross), flat(gain, 1), rows.start, L, flat(cross))
-        return self._replaced(mean=mean, cross=cross, **parts)
+        return self.with_arrays(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
         """Keep the covariances with what x[rows] is now."""
-        return self._replaced(cross=np.concatenate([self.cross, self.covariance_with(rows)], axis=-1))
+        return self.with_arrays(cross=np.concatenate([self.cross, self.covariance_with(rows)], axis=-1))
 
     def covariance_with_past(self, rows: slice) -> Array:
         """Cov(x[rows], what was remembered), (…, r, s)."""
@@ -124,20 +125,20 @@ class GaussianState(ABC):
 
     def without_memory(self) -> Self:
         """The state without the covariances that :meth:`remember` has kept."""
-        return self._replaced(cross=self.cross[..., :0])
+        return self.with_arrays(cross=self.cross[..., :0])
 
     def with_unknowns(self, count: int) -> Self:
         """With ``count`` standard normal unknowns that :meth:`add_unknowns` adds to x, in the place of what was remembered.
 
         ``cross`` holds Cov(x, unknowns), and Cov(x) is that of x without them: all of it adds cross crossᵀ.
         """
-        return self._replaced(cross=np.zeros((*self.mean.shape, count)))
+        return self.with_arrays(cross=np.zeros((*self.mean.shape, count)))
 
     def add_unknowns(self, rows: slice, B: Array) -> Self:
         """x[rows] ← x[rows] + B · unknowns, B (…, r, count)."""
         cross = self.cross.copy()
         cross[..., rows, : B.shape[-1]] += B
-        return self._replaced(cross=cross)
+        return self.with_arrays(cross=cross)
 
     def hold(
         self, rows: slice, low: Array, high: Array, back: tuple[Array, Array], std: Array
@@ -152,11 +153,20 @@ class GaussianState(ABC):
         """The mean, as if it were known."""
         return self.assign(slice(0, self.mean.shape[-1]), self.mean)
 
+    def broadcast(self, batch: tuple[int, ...]) -> Self:
+        """A batch of so many times the same state."""
+        arrays = {name: part for name, part in vars(self).items() if isinstance(part, np.ndarray)}
+        return self.with_arrays(**{name: np.broadcast_to(part, (*batch, *part.shape)) for name, part in arrays.items()})
+
+    def part(self, which: Any) -> Self:
+        """Some of a batch, by an index of its first axis."""
+        return self.with_arrays(**{name: part[which] for name, part in vars(self).items() if isinstance(part, np.ndarray)})
+
     def is_certain(self) -> bool:
         """Whether nothing in x has a variance."""
         return not self.variances().any()
 
-    def _replaced(self, **parts: Any) -> Self:
+    def with_arrays(self, **parts: Any) -> Self:
         """With other arrays; dataclasses.replace checks what need not be checked at every step."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, **parts)
@@ -192,6 +202,17 @@ class GaussianState(ABC):
         mean[..., seen] = np.where(told.exact, told.values, mean[..., seen])
         cross[..., seen, :] = np.where(told.exact[..., None], 0.0, cross[..., seen, :])
         return {"mean": mean, "cross": cross}
+
+
+def stack(states: Sequence[GaussianState]) -> GaussianState:
+    """A batch of states of one form; where factors have different numbers of columns, with columns of zeros behind them."""
+    first = states[0]
+    parts = {}
+    for name in (name for name, part in vars(first).items() if isinstance(part, np.ndarray)):
+        arrays = [vars(state)[name] for state in states]
+        most = max(array.shape[-1] for array in arrays)
+        parts[name] = np.stack([np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, most - a.shape[-1])]) for a in arrays])
+    return first.with_arrays(**parts)
 
 
 def flat(a: Array, axes: int = 2) -> Array:

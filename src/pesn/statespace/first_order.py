@@ -1,0 +1,135 @@
+"""The covariances that columns of independent sources make, to first order: the cheapest closed form of a large batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pesn._support.types import Array
+from pesn.linalg import QuadraticForm, condition_root, mapped, outer, root_of, transpose
+from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.low_rank import LowRank
+from pesn.statespace.state import GaussianState, flat, observed, within_reach
+
+__all__ = ["FirstOrder", "fewer"]
+
+_GROWTH = 32  # columns that new noise may add before they are made fewer
+
+
+@dataclass(frozen=True, eq=False)
+class FirstOrder(GaussianState):
+    """With Cov(x) = F Fᵀ: ``factor`` F (…, n, k), a column for each independent source of uncertainty.
+
+    A move takes E[f] and E[f′] with the variances of a, and each column by E[f′] alone: what is left of Cov f(a) beside that, of
+    the second order in Cov(a), is dropped. Where columns have become many, a pivoted Cholesky factor takes their place: c, what
+    is read out and the widest of the other entries keep all of their covariances.
+    """
+
+    factor: Array
+
+    @classmethod
+    def of(cls, state: GaussianState, compression: Compression) -> FirstOrder:
+        """The same Gaussian as that of another form."""
+        if isinstance(state, LowRank):
+            own = np.zeros((*state.mean.shape, state.own.shape[-1]))
+            own[..., state.carried :, :] = np.sqrt(state.own)[..., None] * np.eye(state.own.shape[-1])
+            factor = np.concatenate([state.factor, own[..., state.own.reshape(-1, state.own.shape[-1]).any(axis=0)]], axis=-1)
+        else:
+            factor = root_of(state.covariance_with(slice(0, state.mean.shape[-1])))
+        return cls(state.mean, state.carried, state.cross, fewer(factor, state.carried, compression))
+
+    def variances(self) -> Array:  # noqa: D102
+        return np.asarray(np.vecdot(self.factor, self.factor))
+
+    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+        return np.asarray(self.factor @ transpose(self.factor[..., rows, :]))
+
+    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+        return outer(self.factor[..., rows, :])
+
+    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+        return outer(K @ self.factor)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        sources = rng.standard_normal((*self.mean.shape[:-1], n, self.factor.shape[-1]))
+        return np.asarray(self.mean[..., None, :] + sources @ transpose(self.factor))
+
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
+        return np.maximum(np.einsum("...ij,...ij->...", A.matrix @ self.factor, self.factor), 0.0)
+
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
+        p, L, rows, F = self.carried, cell.leak, cell.rows, self.factor
+        into = cell.enter @ F
+        mean, var = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias, np.vecdot(into, into)
+        unit, _ = cell.units.moments(mean, var)
+        gain = cell.units.gain(mean, var)
+        into *= (L * gain)[..., None]
+        if L < 1.0:
+            into += (1.0 - L) * F[..., rows, :]
+        fresh = 0 if noise is None else len(noise.root) + (rows.stop - rows.start) * bool(noise.diagonal.any())
+        new = np.zeros((*F.shape[:-1], F.shape[-1] + fresh)) if fresh else F.copy()
+        new[..., : F.shape[-1]] = F
+        new[..., rows, : F.shape[-1]] = into
+        if noise is not None:
+            k = F.shape[-1] + len(noise.root)
+            new[..., rows, F.shape[-1] : k] = noise.root.T
+            if noise.diagonal.any():
+                new[..., rows, k:] = np.diag(np.sqrt(noise.diagonal))
+        if cell.compression is not None:
+            new = fewer(new, p, cell.compression)
+        return unit, gain, {"factor": new}
+
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> FirstOrder:  # noqa: D102
+        F, own = self.factor, mapped(K, self.factor)
+        if noise_root is not None:
+            own = np.concatenate([own, np.broadcast_to(noise_root, (*own.shape[:-1], noise_root.shape[-1]))], axis=-1)
+        factor = within_reach(np.sqrt(np.vecdot(own, own)))
+        parts = self._affine_mean_and_cross(rows, K, k, factor)
+        new = np.zeros((*F.shape[:-1], own.shape[-1]))
+        new[..., : F.shape[-1]] = F
+        new[..., rows, :] = factor[..., None] * own
+        return self.with_arrays(factor=new, **parts)
+
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> FirstOrder:  # noqa: D102
+        F = self.factor.copy()
+        F[..., rows, :] = 0.0
+        if var is not None and np.any(var):
+            places = np.arange(rows.stop - rows.start)
+            fresh = np.zeros((*self.mean.shape, len(places)))
+            fresh[..., rows.start + places, places] = np.sqrt(var)
+            F = np.concatenate([F, fresh], axis=-1)
+        return self.with_arrays(factor=F, **self._assigned_mean_and_cross(rows, values))
+
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> FirstOrder:  # noqa: D102
+        told = observed(rows, values, noise_cov)
+        F = self.factor
+        seen = np.where(told.here[..., None], F[..., told.seen, :], 0.0)
+        if noise_cov is not None:  # columns of the noise, which x has no part in
+            noise = told.noise_root()
+            noise = np.where(told.here[..., None], np.broadcast_to(noise, (*seen.shape[:-1], noise.shape[-1])), 0.0)
+            seen = np.concatenate([seen, noise], axis=-1)
+            F = np.concatenate([F, np.zeros((*F.shape[:-1], noise.shape[-1]))], axis=-1)
+        gain, factor = condition_root(seen, F)
+        factor = np.ascontiguousarray(factor)
+        factor[..., told.seen, :] = np.where(told.exact[..., None], 0.0, factor[..., told.seen, :])
+        return self.with_arrays(factor=factor, **self._conditioned_mean_and_cross(told, gain))
+
+
+def fewer(F: Array, p: int, compression: Compression) -> Array:
+    """F (…, n, k), by a pivoted Cholesky factor of F Fᵀ where it has many more columns than the rank says.
+
+    The p entries of c, what is read out of the others (the basis of ``compression``), and as many single entries as the rank, the
+    widest first, keep their covariances with all entries.
+    """
+    from pesn.statespace.kernels import pivoted_cholesky  # here, not above: it brings numba
+
+    basis = compression.basis
+    first = p + basis.shape[-1]
+    if F.shape[-1] <= first + compression.rank + _GROWTH:
+        return F
+    rows = np.concatenate([F[..., :p, :], basis.T @ F[..., p:, :], F[..., p:, :]], axis=-2)
+    factor = np.zeros((*rows.shape[:-1], min(first + compression.rank, rows.shape[-2])))
+    pivoted_cholesky(flat(rows), first, flat(factor))
+    return np.concatenate([factor[..., :p, :], factor[..., first:, :]], axis=-2)
