@@ -231,7 +231,9 @@ def test_a_start_keeps_variances_outputs_and_what_is_carried(kit, rank):
 
 
 def test_an_unknown_form_is_refused(kit):
-    with pytest.raises(ValueError, match="form must be one of 'diagonal', 'full', 'low-rank', 'ensemble', 'first-order', 'none', got 'fulll'"):
+    with pytest.raises(
+        ValueError, match="form must be one of 'diagonal', 'full', 'low-rank', 'ensemble', 'first-order', 'none', got 'fulll'"
+    ):
         init("fulll", 0, np.zeros(2), np.zeros((0, 2)))
 
 

@@ -1,0 +1,215 @@
+"""Claim: B control sequences at once lead to what each of them alone does, in every form; from a start that was filtered once, or
+from B of them; with the deviations that a forecast has, and the covariances of each row with the next."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pesn import Forecaster, Gaussian, ProbabilisticESN
+from pesn.forecasting.design import Candidate, Design
+from pesn.systems import cart_pole
+
+DT = 0.02
+KINEMATICS = np.array([[1, 0, DT / 2, 0], [0, 1, 0, DT / 2]]), DT / 2 * np.eye(2), np.zeros(2)
+RUNS = cart_pole.simulate(runs=3, steps=300, rng=0)
+CONTEXTS = {rows: (RUNS.states[100 : 100 + rows], RUNS.inputs[100 : 99 + rows]) for rows in (1, 5, 80)}
+
+
+def fitted(candidate=None, covariance="auto", **more):
+    design = None if candidate is None else Design(candidate)
+    network = ProbabilisticESN(25, washout="auto", random_state=0, covariance=covariance, **more) if candidate is None else "auto"
+    model = Forecaster(network, design=design, learn=[2, 3], kinematics=KINEMATICS)
+    return model.fit(RUNS.states, RUNS.inputs, lengths=RUNS.lengths)
+
+
+MODELS = {
+    "given": lambda: fitted(),
+    "low-rank": lambda: fitted(covariance="low-rank", rank=10),
+    "process noise": lambda: fitted(process_noise=1e-4),
+    "fast": lambda: fitted(Candidate("fast", 0, 1, 40, (1e-8, 1e-7))),
+    "lags": lambda: fitted(Candidate("memory", 2, 0, 30, (1e-7, 1e-6))),
+    "no units": lambda: fitted(Candidate("none", 1, 2, 0, (1e-7, 1e-6))),
+}
+_made = {}
+
+
+def made(name):
+    if name not in _made:
+        _made[name] = MODELS[name]()
+    return _made[name]
+
+
+def controls(B=4, H=12, seed=0):
+    return np.cumsum(np.random.default_rng(seed).normal(size=(B, H, 1)), axis=1)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 80])
+@pytest.mark.parametrize("name", ["fast", "lags", "no units"])
+def test_a_roll_out_has_the_mean_and_the_deviations_of_a_forecast(name, rows):
+    model, U = made(name), controls()
+    start = model.start(CONTEXTS[rows])
+    for covariance in ("low-rank", "full"):
+        result = model.rollout(U, start, covariance)
+        for i, one in enumerate(U):
+            forecast = model.forecast(len(one), CONTEXTS[rows], one)
+            assert np.abs((result.mean[i] - forecast.mean) / forecast.std).max() < 0.01
+            np.testing.assert_allclose(result.std[i], forecast.std, rtol=0.01)
+
+
+@pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
+@pytest.mark.parametrize("name", ["given", "fast", "lags"])
+def test_many_are_what_each_of_them_is_alone(name, covariance):
+    model, U = made(name), controls(B=50)
+    start = model.start(CONTEXTS[80])
+    many = model.rollout(U, start, covariance)
+    assert many.mean.shape == (50, 12, 4)
+    for i in (0, 17, 49):
+        alone = model.rollout(U[i], start, covariance)
+        np.testing.assert_allclose(many.mean[i], alone.mean[0], rtol=1e-8, atol=1e-10)
+        if covariance != "none":
+            np.testing.assert_allclose(many.cov[i], alone.cov[0], rtol=1e-6, atol=1e-12)
+    if covariance == "none":
+        assert many.cov is None
+        assert many.lagged is None
+
+
+@pytest.mark.parametrize("rows", [1, 5, 80])
+def test_from_b_starts_each_goes_its_own_way(rows):
+    model, U = made("fast"), controls(B=3)
+    y = np.stack([RUNS.states[k : k + rows] for k in (20, 90, 150)])
+    X = np.stack([RUNS.inputs[k : k + rows - 1] for k in (20, 90, 150)])
+    many = model.rollout(U, model.start((y, X)))
+    same = model.rollout(U[0], model.start((y, X)))  # one sequence for all
+    for i in range(3):
+        alone = model.rollout(U[i], model.start((y[i], X[i])))
+        np.testing.assert_allclose(many.mean[i], alone.mean[0], rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(many.std[i], alone.std[0], rtol=1e-4)
+    np.testing.assert_allclose(same.mean[0], many.mean[0], rtol=1e-7, atol=1e-9)
+    assert np.abs(same.mean[1] - many.mean[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("rows", [1, 5, 80])
+def test_a_start_is_its_context(rows):
+    model, X = made("given"), controls()[0]
+    start = model.start(CONTEXTS[rows])
+    for _ in range(2):  # as often as it is asked
+        one, other = (model.forecast(12, context, X) for context in (start, CONTEXTS[rows]))
+        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
+        np.testing.assert_allclose(one.joint, other.joint, rtol=1e-9, atol=1e-15)
+
+
+def test_after_the_last_row_seen_without_a_start():
+    model, U = made("given"), controls()
+    np.testing.assert_allclose(model.rollout(U).mean[0], model.forecast(12, X=U[0]).mean, atol=1e-4)
+
+
+def test_the_covariances_with_the_next_row_are_those_of_the_joint_gaussian():
+    model, U = made("fast"), controls()
+    result = model.rollout(U, model.start(CONTEXTS[80]))
+    joint = model.forecast(12, CONTEXTS[80], U[1], joint=True).joint.reshape(12, 4, 12, 4)
+    std = result.std[1]
+    for k in range(11):
+        scale = np.outer(std[k + 1], std[k])
+        np.testing.assert_allclose(result.lagged[1, k] / scale, joint[k + 1, :, k] / scale, atol=0.01)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_what_is_uncertain_in_the_context_goes_on(rows):
+    model, U = made("fast"), controls(B=3)
+    y, X = CONTEXTS[rows]
+    uncertain = Gaussian(y, var=np.broadcast_to([1e-4, 1e-4, 1e-3, 1e-3], y.shape))
+    result = model.rollout(U, model.start((uncertain, X)))
+    certain = model.rollout(U, model.start((y, X)))
+    assert (result.std[:, 0] > 1.5 * certain.std[:, 0]).all()
+    forecast = model.forecast(12, (uncertain, X), U[2])
+    np.testing.assert_allclose(result.std[2], forecast.std, rtol=0.01)
+    assert np.abs((result.mean[2] - forecast.mean) / forecast.std).max() < 0.01
+
+
+def test_a_gap_in_the_context_is_as_in_a_forecast():
+    model, U = made("fast"), controls(B=2)
+    y, X = (part.copy() for part in CONTEXTS[5])
+    y[2, 1], y[-1, 2] = np.nan, np.nan
+    forecast = model.forecast(12, (y, X), U[1])
+    result = model.rollout(U, model.start((y, X)))
+    np.testing.assert_allclose(result.std[1], forecast.std, rtol=0.05)
+    assert np.abs((result.mean[1] - forecast.mean) / forecast.std).max() < 0.05
+
+
+@pytest.mark.parametrize("name", ["given", "fast", "lags", "no units"])
+def test_a_step_is_a_forecast_of_one_row_from_one_row(name):
+    model = made(name)
+    states, U = RUNS.states[50:60], RUNS.inputs[50:60]
+    after = model.step(states, U)
+    assert after.shape == (10, 4)
+    for i in (0, 9):
+        forecast = model.forecast(1, states[i : i + 1], U[i : i + 1])
+        assert np.abs((after[i] - forecast.mean[0]) / forecast.std[0]).max() < 0.01
+    assert np.abs(after - RUNS.states[51:61]).max() < 0.05
+
+
+def test_names_of_columns_are_those_of_y():
+    names = list(cart_pole.NAMES[:4])
+    frame = pd.DataFrame(RUNS.states, columns=names)
+    model = Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(frame, RUNS.inputs)
+    assert model.rollout(controls()).names == tuple(names)
+
+
+def test_a_system_without_controls_is_rolled_out_too():
+    y = np.sin(0.2 * np.arange(400.0))[:, None]
+    model = Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(y)
+    result = model.rollout(np.zeros((1, 5, 0)))
+    np.testing.assert_allclose(result.mean[0], model.forecast(5).mean, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda m: m.rollout(np.zeros((3, 5, 2))), ValueError, r"controls must have shape \(sequences, steps, 1\)"),
+        (lambda m: m.rollout(np.zeros((3, 0, 1))), ValueError, r"controls must have shape .* got \(3, 0, 1\)"),
+        (lambda m: m.rollout(np.zeros(5)), ValueError, r"controls must have shape .* got \(5,\)"),
+        (lambda m: m.rollout(np.full((3, 5, 1), np.nan)), ValueError, "controls must be finite"),
+        (lambda m: m.rollout(np.full((3, 5, 1), 1e200)), ValueError, "controls must lie within"),
+        (lambda m: m.rollout([["a"]]), TypeError, "controls must be"),
+        (lambda m: m.rollout(controls(), covariance="dense"), ValueError, "covariance must be one of .* got 'dense'"),
+        (lambda m: m.rollout(controls(), rank=0), ValueError, "rank must be 1 or more, got 0"),
+        (lambda m: m.rollout(controls(), RUNS.states[:3]), TypeError, r"start must be what start\(context\) gave, .* ndarray"),
+        (
+            lambda m: m.rollout(controls(), made("fast").start()),
+            ValueError,
+            r"start must be what start\(\) of this forecaster",
+        ),
+        (lambda m: m.forecast(5, made("fast").start(), np.zeros((5, 1))), ValueError, r"start must be what start\(\) of this"),
+        (lambda m: m.rollout(controls(B=2), m.start(np.zeros((3, 1, 4)))), ValueError, "controls must be as many as start has"),
+        (
+            lambda m: m.forecast(5, m.start(np.zeros((3, 1, 4))), np.zeros((5, 1))),
+            ValueError,
+            "context must be one, got a start of 3",
+        ),
+        (lambda m: m.start(np.zeros((3, 1, 5))), ValueError, r"context must have shape \(contexts, rows, 4\), got"),
+        (lambda m: m.start((np.zeros((3, 4, 4)), np.zeros((3, 2, 1)))), ValueError, r"X of context must have shape \(3, 3, 1\)"),
+        (lambda m: m.start(np.full((3, 1, 4), np.nan)), ValueError, "context must be finite"),
+        (lambda m: m.step(np.zeros(4), np.zeros(1)), ValueError, r"states must have shape \(states, 4\), got \(4,\)"),
+        (lambda m: m.step(np.zeros((3, 4)), np.zeros((2, 1))), ValueError, r"controls must have shape \(3, 1\)"),
+        (lambda m: m.step(np.full((1, 4), np.inf), np.zeros((1, 1))), ValueError, "states must be finite"),
+    ],
+)
+def test_what_cannot_be_rolled_out_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call(made("given"))
+
+
+def test_a_start_does_not_outlive_an_update():
+    model = fitted()
+    start = model.start(CONTEXTS[5])
+    model.update(RUNS.states[:3], RUNS.inputs[:3])
+    with pytest.raises(ValueError, match="since its last fit or update"):
+        model.rollout(controls(), start)
+
+
+def test_errors_of_the_weights_stay_along_a_roll_out():
+    model = made("given")
+    loop = replace(model.loop(), long_range=True)
+    assert loop.ahead.staying_root is not None
