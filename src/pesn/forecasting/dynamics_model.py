@@ -78,7 +78,7 @@ class DynamicsModel(FittedForecaster):
         y, known = self.scaled(y, known)
         prior = self.prior_scale_
         check_within_reach("context", y.reshape(-1, y.shape[-1]), prior.y_mean, prior.y_std)
-        check_within_reach("X of context", known.reshape(-1, m), prior.x_mean, prior.x_std)
+        check_within_reach("X of context", known.reshape(known.shape[0] * known.shape[1], m), prior.x_mean, prior.x_std)
         none = Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
         return Rows(y, known, None), none
 
@@ -152,7 +152,7 @@ class DynamicsModel(FittedForecaster):
         if given.ndim != 3 or given.shape[2] != m or 0 in given.shape[:2]:
             raise ValueError(f"controls must have shape (sequences, steps, {m}) or (steps, {m}), got {np.shape(controls)}")
         u = (given - self.scale_.x_mean) / self.scale_.x_std
-        check_within_reach("controls", u.reshape(-1, m), self.prior_scale_.x_mean, self.prior_scale_.x_std)
+        check_within_reach("controls", u.reshape(u.shape[0] * u.shape[1], m), self.prior_scale_.x_mean, self.prior_scale_.x_std)
         return given, u
 
     def _in_units(self, rolled: Rolled, plain: Rolled | None, controls: Array) -> Rollout:
