@@ -151,6 +151,15 @@ class Noise:
         """The same noise of entries that come after ``quiet`` others, which have none."""
         return Noise(np.pad(self.root, ((0, 0), (quiet, 0))), np.pad(self.diagonal, (quiet, 0))) if quiet else self
 
+    def columns(self) -> Array:
+        """A root (r, q) of Q."""
+        return self._columns
+
+    @cached_property
+    def _columns(self) -> Array:
+        own = np.diag(np.sqrt(self.diagonal))[:, self.diagonal > 0.0]
+        return np.hstack([self.root.T, own])
+
     def cov(self) -> Array:
         """Q (r, r)."""
         return self._cov

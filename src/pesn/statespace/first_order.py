@@ -11,7 +11,7 @@ from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, condition_root, mapped, outer, root_of, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.low_rank import LowRank
-from pesn.statespace.state import GaussianState, flat, observed, within_reach
+from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
 
 __all__ = ["FirstOrder", "fewer"]
 
@@ -38,6 +38,7 @@ class FirstOrder(GaussianState):
             factor = np.concatenate([state.factor, own[..., state.own.reshape(-1, state.own.shape[-1]).any(axis=0)]], axis=-1)
         else:
             factor = root_of(state.covariance_with(slice(0, state.mean.shape[-1])))
+        factor = factor[..., factor.reshape(-1, factor.shape[-1]).any(axis=0)]  # what is certain needs no column
         return cls(state.mean, state.carried, state.cross, fewer(factor, state.carried, compression))
 
     def variances(self) -> Array:  # noqa: D102
@@ -60,37 +61,34 @@ class FirstOrder(GaussianState):
         return np.maximum(np.einsum("...ij,...ij->...", A.matrix @ self.factor, self.factor), 0.0)
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        p, L, rows, F = self.carried, cell.leak, cell.rows, self.factor
-        into = cell.enter @ F
-        mean, var = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias, np.vecdot(into, into)
+        from pesn.statespace.kernels import enter_columns, move_columns  # here, not above: it brings numba
+
+        F, rows, r = flat(self.factor), cell.rows, len(cell.bias)
+        count, _, k = F.shape
+        mean, into, var = np.empty((count, r)), np.empty((count, r, k)), np.empty((count, r))
+        enter_columns(*cell.enter.rows, cell.bias, flat(self.mean, 1), F, mean, into, var)
         unit, _ = cell.units.moments(mean, var)
-        gain = cell.units.gain(mean, var)
-        into *= (L * gain)[..., None]
-        if L < 1.0:
-            into += (1.0 - L) * F[..., rows, :]
-        fresh = 0 if noise is None else len(noise.root) + (rows.stop - rows.start) * bool(noise.diagonal.any())
-        new = np.zeros((*F.shape[:-1], F.shape[-1] + fresh)) if fresh else F.copy()
-        new[..., : F.shape[-1]] = F
-        new[..., rows, : F.shape[-1]] = into
-        if noise is not None:
-            k = F.shape[-1] + len(noise.root)
-            new[..., rows, F.shape[-1] : k] = noise.root.T
-            if noise.diagonal.any():
-                new[..., rows, k:] = np.diag(np.sqrt(noise.diagonal))
+        gain = np.ascontiguousarray(cell.units.gain(mean, var))
+        fresh = np.zeros((r, 0)) if noise is None else noise.columns()
+        new = np.zeros((*F.shape[:-1], k + fresh.shape[1]))
+        move_columns(F, into, gain, rows.start, float(cell.leak), new)
+        new[:, rows, k:] = fresh
+        new = new.reshape(*self.factor.shape[:-1], new.shape[-1])
         if cell.compression is not None:
-            new = fewer(new, p, cell.compression)
-        return unit, gain, {"factor": new}
+            new = fewer(new, self.carried, cell.compression)
+        batch = self.mean.shape[:-1]
+        return unit.reshape(*batch, r), gain.reshape(*batch, r), {"factor": new}
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> FirstOrder:  # noqa: D102
+        from pesn.statespace.kernels import affine_columns  # here, not above: it brings numba
+
         F, own = self.factor, mapped(K, self.factor)
-        if noise_root is not None:
-            own = np.concatenate([own, np.broadcast_to(noise_root, (*own.shape[:-1], noise_root.shape[-1]))], axis=-1)
-        factor = within_reach(np.sqrt(np.vecdot(own, own)))
-        parts = self._affine_mean_and_cross(rows, K, k, factor)
-        new = np.zeros((*F.shape[:-1], own.shape[-1]))
-        new[..., : F.shape[-1]] = F
-        new[..., rows, :] = factor[..., None] * own
-        return self.with_arrays(factor=new, **parts)
+        fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
+        noise = flat(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1])))
+        new, factor = np.empty((len(noise), F.shape[-2], F.shape[-1] + fresh.shape[-1])), np.empty(noise.shape[:2])
+        affine_columns(flat(F), flat(own), noise, rows.start, FARTHEST, new, factor)
+        parts = self._affine_mean_and_cross(rows, K, k, factor.reshape(own.shape[:-1]))
+        return self.with_arrays(factor=new.reshape(*F.shape[:-1], new.shape[-1]), **parts)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> FirstOrder:  # noqa: D102
         F = self.factor.copy()

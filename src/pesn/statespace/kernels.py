@@ -18,10 +18,13 @@ from pesn.moments.special import tanh
 
 __all__ = [
     "SIDE_BY_SIDE",
+    "affine_columns",
     "affine_dense",
+    "enter_columns",
     "enter_dense",
     "enter_members",
     "live_columns",
+    "move_columns",
     "move_cross",
     "move_dense",
     "move_members",
@@ -351,6 +354,67 @@ def affine_dense(
                 value = factor[i] * min(max(value, -most), most) * factor[j]
                 new[b, row, first + j] = value
                 new[b, first + j, row] = value
+
+
+@jit(fastmath={"contract", "nsz", "reassoc"})
+def enter_columns(
+    indptr: Array, indices: Array, data: Array, bias: Array, mean: Array, F: Array, a: Array, into: Array, var: Array
+) -> None:
+    """Of a = A x + b, x of mean (B, n) and columns F (B, n, k): its mean (B, r), its columns A F (B, r, k) and its variances."""
+    for b in range(len(F)):
+        _rows_times(indptr, indices, data, F[b], into[b], False)
+        for i in range(len(bias)):
+            total, square = bias[i], 0.0
+            for j in range(indptr[i], indptr[i + 1]):
+                total += data[j] * mean[b, indices[j]]
+            for value in into[b, i]:
+                square += value * value
+            a[b, i], var[b, i] = total, square
+
+
+@jit()
+def move_columns(F: Array, into: Array, gain: Array, first: int, leak: float, new: Array) -> None:
+    """Columns F (B, n, k) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``; ``into`` are those of a.
+
+    ``new`` (B, n, k + q) has room for more columns, which it leaves as they are.
+    """
+    n, k = F.shape[1:]
+    size, keep = gain.shape[1], 1.0 - leak
+    for b in range(len(F)):
+        for i in range(n):
+            for j in range(k):
+                new[b, i, j] = F[b, i, j]
+        for i in range(size):
+            slope = leak * gain[b, i]
+            for j in range(k):
+                new[b, first + i, j] = keep * F[b, first + i, j] + slope * into[b, i, j]
+
+
+@jit()
+def affine_columns(F: Array, own: Array, noise: Array, first: int, farthest: float, new: Array, factor: Array) -> None:
+    """Columns (B, n, k + q) after x[rows] ← K x + noise, rows from ``first``: ``own`` = K F (B, r, k) and ``noise`` (B, r, q).
+
+    ``factor`` (B, r): by which deviations beyond ``farthest`` are brought back to it.
+    """
+    n, k = F.shape[1:]
+    size, q = noise.shape[1:]
+    for b in range(len(F)):
+        for i in range(n):
+            for j in range(k):
+                new[b, i, j] = F[b, i, j]
+            for j in range(q):
+                new[b, i, k + j] = 0.0
+        for i in range(size):
+            total = 0.0
+            for j in range(k):
+                total += own[b, i, j] * own[b, i, j]
+            for j in range(q):
+                total += noise[b, i, j] * noise[b, i, j]
+            factor[b, i] = scale = min(1.0, farthest / max(np.sqrt(total), 1.0))
+            for j in range(k):
+                new[b, first + i, j] = scale * own[b, i, j]
+            for j in range(q):
+                new[b, first + i, k + j] = scale * noise[b, i, j]
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
