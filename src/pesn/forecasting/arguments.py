@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.checks import flag, whole_number
 from pesn._support.types import Array, TableLike
 from pesn.forecasting.alignment import align, index_of, rows_ahead
 from pesn.forecasting.context import Uncertainty
-from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of
+from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of, unwrapped
 from pesn.forecasting.time_index import TimeIndex
 from pesn.gaussian import Gaussian
 
@@ -38,13 +39,14 @@ class Rows(NamedTuple):
 
 class Columns(NamedTuple):
     """The columns of y (d) and X (u) in training: their names, None where they had none, the scale that the network works in,
-    and where they lay in it (``prior``).
+    where they lay in it (``prior``), and which of y are ``angles``.
     """
 
     names: list[str] | None
     known_names: list[str] | None
     scale: Scale
     prior: Scale
+    angles: npt.NDArray[np.intp] = np.zeros(0, np.intp)
 
     @property
     def n_known(self) -> int:
@@ -56,11 +58,14 @@ class Columns(NamedTuple):
         rows = self.more(y, X, None, learnt=time)
         return rows, None if rows.time is None else rows.time.at(index_of(y)[0]).onwards(len(rows.y))
 
-    def more(self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None) -> Rows:
-        """Rows that go on ``after`` those seen, with X (T, u); None: anywhere."""
+    def more(
+        self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,
+        seen: Array | None = None,
+    ) -> Rows:  # fmt: skip
+        """Rows that go on ``after`` those seen, with X (T, u); None: anywhere. ``seen`` (n, d): the last of those, scaled."""
         self._check_names("y", y)
         self._check_names("X", X, "X")
-        rows = as_matrix("y", y, None, len(self.scale.y_mean))
+        rows = self._unwrapped(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
         if X is None and self.n_known:
             raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
         layout = align(y, X, [slice(0, len(rows))], after=after, learnt=learnt)
@@ -76,7 +81,7 @@ class Columns(NamedTuple):
         self._check_names("context", given[0])
         d = len(self.scale.y_mean)
         mean, cov = as_gaussian_rows("context", given[0], None, d)
-        y = as_matrix("context", mean, None, d)
+        y = self._unwrapped(as_matrix("context", mean, None, d))
         layout = align(mean, given[1], [slice(0, len(y))], learnt=time, names=("context", "X of context"), shorter=1)
         if given[1] is None:
             if self.n_known and len(y) > 1:
@@ -123,6 +128,16 @@ class Columns(NamedTuple):
         scaled = cov / scale[:, None] / scale
         check_within_reach(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), prior_std)
         return scaled
+
+    def _unwrapped(self, rows: Array, seen: Array | None = None) -> Array:
+        """Rows (n, d) whose angles go on from one to the next, and from the last that was ``seen`` (k, d), scaled."""
+        if not len(self.angles):
+            return rows
+        last = None
+        if seen is not None:
+            there = len(seen) - 1 - np.argmax(~np.isnan(seen[::-1]), axis=0)  # of each column the last that is no gap
+            last = self.scale.undo(seen[there, np.arange(seen.shape[1])])
+        return unwrapped(rows, self.angles, last)
 
     def _near(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
         """Scaled; refused where they are too far from all that was learnt from: nothing could be said about them."""

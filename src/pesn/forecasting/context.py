@@ -179,15 +179,17 @@ class ContextFilter(NamedTuple):
 
         Only one row may be uncertain.
         """
+        y, uncertainty = self._impute_encoded(loop, y, uncertainty)
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
         batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
-        rows = np.concatenate([y, u], axis=-1)
+        rows = loop.dynamics.network_rows(np.concatenate([y, u], axis=-1))
         if isinstance(kind, str) and kind == "learned":
             if uncertainty.exists:
-                z, root = self._uncertain_row(np.concatenate([y_now, u[-1]]), y_cov, uncertainty.u_var[-1])
-                units, both = self.given.given_gaussian(z, root)
-                return loop.init_row(np.concatenate([z, units]), both)
+                row, root, seen = self._uncertain_row(loop, y_now, u[-1], y_cov, uncertainty.u_var[-1])
+                units, both = self.given.given_gaussian(row[seen], root[seen])
+                all_of = np.pad(root, ((0, 0), (0, both.shape[1] - root.shape[1])))
+                return loop.init_row(np.concatenate([row, units]), np.vstack([all_of, both[len(seen) :]]))
             if np.isnan(rows).any():
                 return loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
             mean, root = loop.features.with_known(*self.given.given(rows), rows)
@@ -208,33 +210,60 @@ class ContextFilter(NamedTuple):
         known = np.where(missing, self.prior.y_mean, y_now)
         return loop.model.move(loop.init(mean, root, known, u_now, y_root=y_root, u_var=u_var if u_var.any() else None))
 
-    def _uncertain_row(self, z: Array, y_cov: Array, u_var: Array) -> tuple[Array, Array]:
-        """Mean (d + m,) and root of z = [y, u]: as it says, and where it is missing, by its regression on what is there."""
-        n, d = len(z), len(y_cov)
-        cov, missing = np.zeros((n, n)), np.isnan(z)
-        cov[:d, :d], cov[d:, d:] = y_cov, np.diag(u_var)
+    def _impute_encoded(self, loop: ClosedLoop, y: Array, uncertainty: Uncertainty) -> tuple[Array, Uncertainty]:
+        """A last row of which no angle and no unseen column is missing: they are as they were in training.
+
+        No regression on the network's rows says what they are.
+        """
+        encoding, missing = loop.dynamics.encoding, np.isnan(y[..., -1, :])
+        missing = missing & ~np.isin(np.arange(missing.shape[-1]), encoding.kept(missing.shape[-1]))
         if not missing.any():
-            return z, root_of(cov)
+            return y, uncertainty
+        filled, y_cov = y.copy(), np.array(uncertainty.y_cov)
+        filled[..., -1, :] = np.where(missing, self.prior.y_mean, y[..., -1, :])
+        y_cov[-1, missing], y_cov[-1, :, missing] = 0.0, 0.0
+        y_cov[-1, missing, missing] = np.square(self.prior.y_std[missing])
+        return filled, uncertainty._replace(y_cov=y_cov)
+
+    def _uncertain_row(
+        self, loop: ClosedLoop, y: Array, u: Array, y_cov: Array, u_var: Array
+    ) -> tuple[Array, Array, npt.NDArray[np.intp]]:  # fmt: skip
+        """Mean and root of [y, sines and cosines, u]: as it says, and where it is missing, by its regression on what is there.
+
+        And which of these entries enter the network: of them alone a regression is known.
+        """
+        encoding, d, n = loop.dynamics.encoding, len(y), loop.reservoir.n_inputs
+        row, row_cov = encoding.with_encoded(y, y_cov)
+        a = len(row)
+        row, cov = np.concatenate([row, u]), np.zeros((a + len(u), a + len(u)))
+        cov[:a, :a], cov[a:, a:] = row_cov, np.diag(u_var)
+        seen = np.concatenate([encoding.kept(d), np.arange(d, len(row))])
+        missing = np.isnan(row)
+        if not missing.any():
+            return row, root_of(cov), seen
         mean, prior_root = (part[..., :n] for part in self.given.joint())
-        gain, left = condition_root(prior_root.T[~missing], prior_root.T[missing])
+        here = ~missing[seen]
+        gain, left = condition_root(prior_root.T[here], prior_root.T[~here])
         own = root_of(cov[np.ix_(~missing, ~missing)])
-        mean[~missing], mean[missing] = z[~missing], mean[missing] + gain @ (z - mean)[~missing]
-        root = np.zeros((n, n))
-        root[~missing, : len(own)], root[missing, : len(own)] = own, gain @ own
+        root = np.zeros(cov.shape)
+        root[~missing, : len(own)] = own
+        root[missing, : len(own)] = gain @ root[seen[here], : len(own)]
         root[missing, len(own) :] = root_of(left @ left.T)
-        return mean, root
+        row[missing] = mean[~here] + gain @ (row[seen] - mean)[here]
+        return row, root, seen
 
     def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Units that have moved by rows without a gap, more than they remember: certain, and much faster than filtered ones."""
         batch, lags = y.shape[:-2], loop.features.lags
         units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
-        rows = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :].reshape(*batch, -1)
+        earlier = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :]
+        rows = loop.dynamics.network_rows(earlier).reshape(*batch, -1)
         mean = np.concatenate([rows, np.reshape(units, (*batch, loop.reservoir.n_units))], axis=-1)
-        root = _measured_root(loop, lags, mean.shape[-1])
+        root = _measured_root(loop, earlier, mean.shape[-1])
         return loop.init(mean, root, y[..., -1, :], u[..., -1, :], moved=True)
 
     def _last_units(self, loop: ClosedLoop, y: Array, u: Array) -> Array:
-        z, targets = np.hstack([y, u]), loop.dynamics.targets(y)
+        z, targets = loop.dynamics.network_rows(np.hstack([y, u])), loop.dynamics.targets(y)
         n = loop.reservoir.n_units
         state = State(self.given.given(z[:1])[0][self.given.n_states - n :], None, targets[0])
         fed = np.vstack([targets[1:], targets[-1:]])  # beside a row, the target that led to it; the last has no row to go with
@@ -252,15 +281,17 @@ class ContextFilter(NamedTuple):
         return int(gaps[enough[-1]] + 1), int(gaps[enough[-1] + 1] - 1)
 
 
-def _measured_root(loop: ClosedLoop, lags: int, size: int) -> Array:
-    """A root (r, size) of what measurement leaves open in [earlier rows, units], of earlier rows that are known."""
+def _measured_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
+    """A root (…, r, size) of what measurement leaves open in [earlier rows, units], of earlier rows [y, u] (…, lags, d + m)."""
+    *batch, lags, _ = earlier.shape
     if loop.measurement_cov is None or not lags:
         return np.zeros((0, size))
-    own, d = root_of(loop.measurement_cov).T, loop.dynamics.n_columns
-    n, root = loop.reservoir.n_inputs, np.zeros((lags, len(own), size))
+    own, (d, encoding) = root_of(loop.measurement_cov).T, (loop.dynamics.n_columns, loop.dynamics.encoding)
+    batch = [] if encoding.is_plain else batch  # it is then the same wherever they are
+    n, root = loop.reservoir.n_inputs, np.zeros((*batch, lags, len(own), size))
     for k in range(lags):
-        root[k, :, k * n : k * n + d] = own
-    return root.reshape(-1, size)
+        root[..., k, :, k * n : k * n + encoding.size(d)] = encoding.tangent(earlier[..., k, :d], own)
+    return root.reshape(*batch, lags * len(own), size)
 
 
 def _flat(rows: Array) -> Array:

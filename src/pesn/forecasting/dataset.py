@@ -23,6 +23,7 @@ __all__ = [
     "Scale",
     "Segment",
     "as_columns",
+    "as_encoded",
     "as_gaussian_rows",
     "as_kinematics",
     "as_matrix",
@@ -35,6 +36,7 @@ __all__ = [
     "segments_of",
     "train_validation_split",
     "unscaled",
+    "unwrapped",
 ]
 
 _LARGEST = 1e100  # squares and sums of them are still numbers
@@ -73,7 +75,7 @@ _KNOWN = 150  # rows before it that forecasts into it know
 
 
 class Segment(NamedTuple):
-    """A stretch of training rows without gaps, scaled: network inputs (n, d + u), targets (n, m), y of rows 0 … n."""
+    """A stretch of training rows without gaps, scaled: rows [y, u] (n, d + u), targets (n, m), y of rows 0 … n."""
 
     z: Array
     targets: Array
@@ -166,30 +168,74 @@ def as_columns(learn: Any, d: int, names: list[str] | None = None) -> tuple[npt.
     """
     if learn is None:
         return np.arange(d), np.arange(0)
-    numbered = _numbered(learn, names)
+    columns = _columns_of("learn", learn, d, names)
+    return columns, np.setdiff1d(np.arange(d), columns)
+
+
+def as_encoded(
+    angles: Any, unseen: Any, d: int, n_known: int, names: list[str] | None = None
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The columns of y that are angles and those that the network does not see, of d, beside so many columns of X.
+
+    >>> as_encoded("angle", (), 2, 0, ["angle", "speed"])
+    (array([0]), array([], dtype=int64))
+    """
+    found = [
+        np.zeros(0, np.intp) if _is_empty(given) else _columns_of(name, given, d, names)
+        for name, given in (("angles", angles), ("unseen", unseen))
+    ]
+    if both := sorted(set(found[0].tolist()) & set(found[1].tolist())):
+        which = ", ".join(str(k) if names is None else repr(names[k]) for k in both)
+        raise ValueError(f"angles and unseen must not have a column in common, got {which} in both")
+    if len(found[1]) == d and not n_known:
+        raise ValueError(f"unseen must leave a column of y for the network to see, where there is no X, got all {d} of them")
+    return found[0], found[1]
+
+
+def _is_empty(given: Any) -> bool:
+    return given is None or (not isinstance(given, str) and hasattr(given, "__len__") and np.size(given) == 0)
+
+
+def _columns_of(argument: str, wanted: Any, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
+    """Columns of y, of d, at least one."""
+    numbered = _numbered(argument, wanted, names)
     try:
         given = np.asarray(numbered)
     except ValueError:  # ragged
         given = np.zeros((0, 0))
-    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given) or len(set(given.tolist())) != len(given):
+    mixed = any(isinstance(one, (bool, np.bool_)) for one in numbered)
+    if mixed or given.ndim != 1 or given.dtype.kind not in "iu" or not len(given) or len(set(given.tolist())) != len(given):
         how = "by number" if names is None else "by number or name"
-        raise ValueError(f"learn must be a list of different columns of y, {how}, got {learn!r}")
+        raise ValueError(f"{argument} must be a list of different columns of y, {how}, got {wanted!r}")
     if given.min() < 0 or given.max() >= d:
-        raise ValueError(f"learn must name columns 0 … {d - 1} of y, got {learn!r}")
-    columns = given.astype(np.intp)
-    return columns, np.setdiff1d(np.arange(d), columns)
+        raise ValueError(f"{argument} must name columns 0 … {d - 1} of y, got {wanted!r}")
+    return given.astype(np.intp)
 
 
-def _numbered(learn: Any, names: list[str] | None) -> Any:
-    """``learn`` with numbers in the places of names."""
-    single = isinstance(learn, str) or not hasattr(learn, "__len__") or np.shape(getattr(learn, "shape", (1,))) == (0,)
-    given = [learn] if single else list(learn)
+def _numbered(argument: str, wanted: Any, names: list[str] | None) -> Any:
+    """What is ``wanted`` with numbers in the places of names."""
+    single = isinstance(wanted, str) or not hasattr(wanted, "__len__") or np.shape(getattr(wanted, "shape", (1,))) == (0,)
+    given = [wanted] if single else list(wanted)
     unknown = [str(name) for name in given if isinstance(name, str) and name not in (names or ())]
     if unknown and names is not None:
-        raise ValueError(f"learn must name columns of y, which are {', '.join(names)}, got {', '.join(map(repr, unknown))}")
+        raise ValueError(f"{argument} must name columns of y, which are {', '.join(names)}, got {', '.join(map(repr, unknown))}")
     if unknown:
-        raise ValueError(f"learn must be a list of different columns of y, by number, as y has no names, got {learn!r}")
+        raise ValueError(f"{argument} must be a list of different columns of y, by number, as y has no names, got {wanted!r}")
     return [(names or []).index(name) if isinstance(name, str) else name for name in given]
+
+
+def unwrapped(rows: Array, angles: npt.NDArray[np.intp], before: Array | None = None) -> Array:
+    """Rows (n, d) whose ``angles`` are within half a turn of the row before, of ``before`` (d,) the first; NaN is passed over.
+
+    >>> unwrapped(np.array([[3.0], [np.nan], [-3.0]]), np.array([0])).round(4).ravel()
+    array([3.    ,    nan, 3.2832])
+    """
+    result = rows.copy()
+    for column in angles:
+        seen = ~np.isnan(rows[:, column])
+        known = [] if before is None or np.isnan(before[column]) else [before[column]]
+        result[seen, column] = np.unwrap(np.concatenate([known, rows[seen, column]]))[len(known) :]
+    return result
 
 
 def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]:

@@ -25,6 +25,7 @@ from pesn.learning.calibration import LEADS
 from pesn.learning.process_noise import form_of, process_noise
 from pesn.readout.ridge import PARTS
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
+from pesn.reservoir.encoding import Encoding
 from pesn.reservoir.initial_state import Start
 from pesn.statespace import GaussianState
 from pesn.statespace.guard import Bounds
@@ -51,6 +52,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     n_known_: int
     learned_columns_: npt.NDArray[np.intp]
     kinematic_columns_: npt.NDArray[np.intp]
+    angle_columns_: npt.NDArray[np.intp]
+    unseen_columns_: npt.NDArray[np.intp]
     output_std_: Array
     calibration_: Array
     _time: TimeIndex | None  # at the last row seen
@@ -100,13 +103,25 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
 
     def _bounds(self, widen: bool) -> Bounds:
         prior, kinematic = self.prior_scale_, np.isin(np.arange(self.n_columns_), self.kinematic_columns_)
-        return Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen=widen)
+        free = np.isin(np.arange(self.n_columns_), np.concatenate([self.angle_columns_, self.unseen_columns_]))
+        return Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen, free if free.any() else None)
+
+    @property
+    def _encoding(self) -> Encoding:
+        angles, scale = self.angle_columns_, self.scale_
+        return Encoding(angles, self.unseen_columns_, scale.y_mean[angles], scale.y_std[angles])
+
+    @property
+    def _n_inputs(self) -> int:
+        """Of the network."""
+        return self._encoding.size(self.n_columns_) + self.n_known_
 
     @property
     def _dynamics(self) -> Dynamics:
         return Dynamics(
-            self.learned_columns_, self.kinematic_columns_, self.kinematics_, self.output_std_, self.target_ == "change"
-        )
+            self.learned_columns_, self.kinematic_columns_, self.kinematics_, self.output_std_, self.target_ == "change",
+            self._encoding,
+        )  # fmt: skip
 
     def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
         """y and X in the units that the network works in.
@@ -125,7 +140,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _columns(self) -> Columns:
-        return Columns(self.names_, self.known_names_, self.scale_, self.prior_scale_)
+        return Columns(self.names_, self.known_names_, self.scale_, self.prior_scale_, self.angle_columns_)
 
     def _context_filter(self, start: Start | None = None) -> ContextFilter:
         """How contexts are filtered; ``start`` takes the place of what all training rows say about starts."""
@@ -152,7 +167,15 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         columns = self.learned_columns_, self.kinematic_columns_
         if any(part.dtype != np.intp or part.ndim != 1 for part in columns) or sorted(np.concatenate(columns)) != list(range(d)):
             raise ValueError(f"learned_columns_ and kinematic_columns_ are not the {d} columns")
-        if not esn.__sklearn_is_fitted__() or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != (d + u, m):
+        encoded = self.angle_columns_, self.unseen_columns_
+        if any(part.dtype != np.intp or part.ndim != 1 for part in encoded):
+            raise ValueError("angle_columns_ and unseen_columns_ are not columns")
+        both = np.concatenate(encoded)
+        if len(set(both.tolist())) < len(both) or not np.isin(both, np.arange(d)).all():
+            raise ValueError(f"angle_columns_ and unseen_columns_ are not different ones of the {d} columns")
+        self.scale_.check("scale_", d, u)
+        of = self._n_inputs, m
+        if not esn.__sklearn_is_fitted__() or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != of:
             raise ValueError("esn_ is not a network of these columns")
         if len(self.kinematics_) != 3 or self.target_ not in ("change", "level"):
             raise ValueError(f"kinematics_ has {len(self.kinematics_)} parts and target_ is {self.target_!r}")
@@ -166,7 +189,6 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         for name, part in (("output_std_", self.output_std_), ("calibration_", self.calibration_)):
             if (part <= 0.0).any():
                 raise ValueError(f"{name} is not positive")
-        self.scale_.check("scale_", d, u)
         if self.design_ is not None:
             self.design_.check("design_")
         self.prior_scale_.check("prior_scale_", d, u)

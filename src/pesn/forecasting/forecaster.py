@@ -33,6 +33,7 @@ from pesn.forecasting.backtest import backtest
 from pesn.forecasting.context import FILTERED
 from pesn.forecasting.dataset import (
     as_columns,
+    as_encoded,
     as_kinematics,
     as_matrix,
     by_names,
@@ -41,6 +42,7 @@ from pesn.forecasting.dataset import (
     scale_of,
     segments_of,
     unscaled,
+    unwrapped,
 )
 from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.dynamics_model import DynamicsModel
@@ -86,6 +88,14 @@ class Forecaster(DynamicsModel):
         Compare forecasts with held-back rows, step by step ahead, and widen or narrow their deviations to match.
     design
         The ``design_`` of another forecaster, taken as it is, without a search.
+    angles
+        Columns of y that are angles in radians, by number, or by name where y is a frame. The network sees their sine and
+        cosine, so that whole turns make no difference to it; y itself goes on with the angle. Rows are taken to be less than half
+        a turn apart: where an angle jumps by more, as one between −π and π does, it is unwrapped.
+    unseen
+        Columns of y that the dynamics does not depend on, as a position on a track: the network does not see them. They are
+        forecast as all others, learnt or kinematic. Bounds that keep other columns near their training range do not hold for
+        these, nor for angles.
     measurement_noise
         Deviation of the noise that y is measured with, in its units, or one for each column (d,); 0: none. Such noise is in every
         row that is observed, and does not go on: rows of a context correct the state by as much as they are worth. ``"auto"``:
@@ -122,6 +132,8 @@ class Forecaster(DynamicsModel):
         scale: bool = True,
         calibrate: bool = True,
         design: Design | None = None,
+        angles: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
+        unseen: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
         measurement_noise: npt.ArrayLike | Literal["auto"] | None = None,
         verbose: bool = False,
     ) -> None:
@@ -132,6 +144,8 @@ class Forecaster(DynamicsModel):
         self.scale = scale
         self.calibrate = calibrate
         self.design = design
+        self.angles = angles
+        self.unseen = unseen
         self.measurement_noise = measurement_noise
         self.verbose = verbose
 
@@ -183,6 +197,13 @@ class Forecaster(DynamicsModel):
         self.target_ = self.target
         self.learned_columns_, self.kinematic_columns_ = as_columns(self.learn, self.n_columns_, self.names_)
         kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learned_columns_))
+        self.angle_columns_, self.unseen_columns_ = as_encoded(
+            self.angles, self.unseen, self.n_columns_, self.n_known_, self.names_
+        )
+        if self.target == "level" and np.isin(self.angle_columns_, self.learned_columns_).any():
+            raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
+        for run in layout.runs if len(self.angle_columns_) else ():
+            rows[run] = unwrapped(rows[run], self.angle_columns_)
         self.scale_ = scale_of(rows, known) if self.scale else unscaled(self.n_columns_, self.n_known_)
         self.kinematics_ = in_scale(kinematics, self.scale_, self.learned_columns_, self.kinematic_columns_)
         rows, known = self.scaled(rows, known)
@@ -196,7 +217,7 @@ class Forecaster(DynamicsModel):
         if network is None:
             if self.design_ is None:
                 self.design_ = choose_design(segments, self._dynamics, self._bounds(widen=False), steps)
-            network = designed(self.design_, self.n_columns_ + self.n_known_)
+            network = designed(self.design_, self._n_inputs)
         self.esn_ = network
         noise = 0.0 if self.design_ is None else self.design_.candidate.input_noise
         task = Task(
@@ -402,7 +423,7 @@ class Forecaster(DynamicsModel):
             A failed update changes nothing.
         """
         check_is_fitted(self, "esn_")
-        rows, known, time = self._columns.more(y, X, self._time)
+        rows, known, time = self._columns.more(y, X, self._time, seen=self._recent)
         esn = self.esn_
         learner = OnlineLearner(self.loop(), self._context_filter(), esn.rls_, esn.rls_delta, esn.forgetting)
         state = learner.learn(self._state, (self._recent[-1], self._recent_known[-1]), rows, known)

@@ -65,15 +65,16 @@ def _filtered(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
     settled = min(_BEFORE, n // 4)  # units that start from 0 are lost before
     size = min(_BEFORE + _WINDOW + lag, n - settled)
     firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
-    states = np.asarray(run(loop.reservoir, s.z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
-    at, loop_of_means = loop.layout, loop.certain
-    oldest = slice(at["earlier"].start + (lag - 1) * s.z.shape[1], at["earlier"].start + (lag - 1) * s.z.shape[1] + d)
+    z = loop.dynamics.network_rows(s.z)
+    states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
+    at, loop_of_means, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # the first entries of an earlier row
+    oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
 
     def rows_of(now: GaussianState) -> dict[str, Array]:
-        return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else at["y"]]}
+        return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
 
     before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
-    start = np.concatenate([s.z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
+    start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
     state = loop_of_means.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
     model = replace(loop_of_means.model, fast=None, gain=gain, probe=rows_of)
     places = firsts[:, None] + np.arange(size)
@@ -83,6 +84,6 @@ def _filtered(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
         if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # it has lost the series
             continue
         y[first + _BEFORE : first + size] = now[_BEFORE:]
-        y[first + _BEFORE : first + size - lag] = late[_BEFORE + lag :]
+        y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
     targets = loop.dynamics.targets(y)
     return Segment(np.hstack([y[:-1], s.z[:, d:]]), targets, s.y)

@@ -102,7 +102,7 @@ class Task:
 
     def fit_esn(self, segments: list[Segment], steps: Steps) -> None:
         """Fit the network to rows."""
-        self.esn.fit_in_steps(*_stacked(segments), steps)
+        self.esn.fit_in_steps(self.dynamics.network_rows(np.vstack([s.z for s in segments])), *_stacked(segments), steps)
 
     def drive(self, segments: list[Segment]) -> Driven:
         """The reservoir of the fitted network over rows."""
@@ -265,6 +265,6 @@ def _noise_aware(task: Task, segments: list[Segment]) -> ErrorModel | None:
     return errors
 
 
-def _stacked(segments: list[Segment]) -> tuple[Array, Array, list[int]]:
-    """Inputs, targets and lengths of all."""
-    return np.vstack([s.z for s in segments]), np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]
+def _stacked(segments: list[Segment]) -> tuple[Array, list[int]]:
+    """Targets and lengths of all."""
+    return np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]

@@ -70,7 +70,7 @@ class UncertainRows(NamedTuple):
 def with_noise(
     features_of: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
 ) -> UncertainRows:
-    """Inputs z (n, D) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
+    """Rows z (n, d + u) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
 
     A readout that knows this does not trust what small errors of its own would change: E[b bᵀ] = b̄ b̄ᵀ + Cov b. Both are of one
     draw of the noise and its mirror image, (b₊ ± b₋)/2: nothing is left between the mean and the noise, which is most of what
@@ -103,6 +103,7 @@ def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], in
     for segment in segments:
 
         def features_of(z: Array, targets: Array = segment.targets) -> Array:
+            z = dynamics.network_rows(z)
             return esn.features(z, run(reservoir, z, feedback=targets)[0])
 
         b = features_of(segment.z)
@@ -113,7 +114,7 @@ def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], in
             sums.add(mean[learnt], segment.targets[learnt]).add_covariance(*(part[learnt] for part in away))
         elif washed < len(b):
             sums.add(b[learnt], segment.targets[learnt])
-        kept.append((segment.z, esn.features.remembered(b, d), washed))
+        kept.append((dynamics.network_rows(segment.z), esn.features.remembered(b, d), washed))
         rows.append(b)
     return Driven(segments, rows, sums, learn_start(kept), input_noise)
 
@@ -140,7 +141,7 @@ def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics,
     for segment in segments:
         state, before, parts = None, None, []
         for block in blocks(slice(0, len(segment.z))):
-            z = segment.z[block]
+            z = dynamics.network_rows(segment.z[block])
             states, _, state = run(esn.reservoir_, z, state, feedback=segment.targets[block])
             parts.append(_errors(readout, dynamics, segment, esn.features(z, states, before), block))
             before = esn.features.after(z, before)

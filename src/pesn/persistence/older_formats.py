@@ -36,7 +36,10 @@ _MOVED = {  # classes by the names that older formats have for them
 }
 _RENAMED = {"usual_": "prior_scale_", "learn_": "learned_columns_", "rest_": "kinematic_columns_"}  # of a forecaster
 # Parameters by the first format that has them: a file of an older one stands for the constructor's default.
-_SINCE = {"verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6, "design": 6, "measurement_noise": 7}
+_SINCE = {
+    "verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6, "design": 6, "measurement_noise": 7,
+    "angles": 8, "unseen": 8,
+}  # fmt: skip
 
 
 def rename(schema: Any) -> bool:
@@ -53,7 +56,8 @@ def complete(model: Any, found: int) -> None:
     In format 1 networks started from zero or a Gaussian, without process noise. Up to format 2 forecasters knew neither X's names
     nor dates, and took their target from the parameter. Up to format 3 a frame's own numbering was not told from numbers that
     somebody chose; of X only the last row was kept, and of y no range. Up to format 4 a forecaster's state went by another name,
-    and its columns and their long-run scale did in some files of format 5. Up to format 6 rows were measured exactly.
+    and its columns and their long-run scale did in some files of format 5. Up to format 6 rows were measured exactly, up to
+    format 7 networks saw all columns of y as they are.
     """
     own = model.__dict__
     for name, parameter in inspect.signature(type(model)).parameters.items():
@@ -90,3 +94,5 @@ def complete(model: Any, found: int) -> None:
         own["calibration_"] = by_lead(own["calibration_"], LEADS)
     if found < 7:
         own["measurement_var_"] = np.zeros(own["n_columns_"])
+    if found < 8:
+        own["angle_columns_"], own["unseen_columns_"] = np.zeros(0, np.intp), np.zeros(0, np.intp)

@@ -311,22 +311,24 @@ class Features:
 
     # ---------------------------------------------------------------- a Gaussian state
 
-    def moves(self, layout: Layout, differences: bool = False) -> Moves:
+    def moves(self, layout: Layout, differences: bool = False, kept: Places | None = None) -> Moves:
         """The same map on a state x whose ``layout`` has the blocks "inputs", "earlier", "squares" and "units".
 
         Parameters
         ----------
         layout
-            Of x; where it has a block "y", a row is [y, inputs].
+            Of x; where it has a block "y", a row is [y, inputs], with a block "encoded" between them where there is one.
         differences
             Squares of sums and of differences, more of them, for states that know no covariances, where (z_i + z_j)² and z_i²
             would pass for independent.
+        kept
+            The entries of y that a row has; None: all.
 
         Returns
         -------
         Moves
         """
-        return Moves(self, layout, differences)
+        return Moves(self, layout, differences, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,11 +338,13 @@ class Moves:
     features: Features
     layout: Layout
     differences: bool
+    kept: Places | None = None
 
     @cached_property
     def row(self) -> Places:
         """Where the row z is in x, (d,)."""
-        return np.concatenate([_places(self.layout, name) for name in ("y", "inputs")])
+        y, encoded, inputs = (_places(self.layout, name) for name in ("y", "encoded", "inputs"))
+        return np.concatenate([y if self.kept is None else y[self.kept], encoded, inputs])
 
     @cached_property
     def _blocks(self) -> tuple[slice, slice, slice, slice]:

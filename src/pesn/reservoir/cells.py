@@ -18,8 +18,11 @@ __all__ = ["compression_of", "laid_out", "squares_of", "with_units"]
 
 def compression_of(moves: Moves, weights: FloatArray, rank: int) -> Compression:
     """What a factor of so many columns must not lose: all that a readout of weights (m, p) sees of what cells move."""
-    seen = moves.weights(np.asarray(weights, float))[:, moves.layout["squares"].start :]
-    return Compression(rank, orthonormal(seen.T), squared=moves.squared)
+    basis = orthonormal(moves.weights(np.asarray(weights, float))[:, moves.layout["squares"].start :].T)
+    encoded = moves.layout.blocks.get("encoded", slice(0, 0))
+    if (few := encoded.stop - encoded.start) > 0:  # each by itself: they move before the others, and earlier rows keep them
+        basis = np.block([[np.eye(few), np.zeros((few, basis.shape[1]))], [np.zeros((len(basis), few)), basis]])
+    return Compression(rank, basis, squared=moves.squared)
 
 
 def squares_of(moves: Moves, kept: Compression | None) -> tuple[Cell, ...]:
@@ -39,8 +42,8 @@ def with_units(
 
 
 def laid_out(at: Layout, mean: Array, root: Array) -> tuple[Array, Array]:
-    """Of mean (…, E + N) and root (…, r, E + N) of [earlier rows, units]: h (…, q) with squares of 0, and the root over x."""
-    earlier, units, carried = at["earlier"], at["units"], at["squares"].start
+    """Of mean (…, E + N) and root (…, r, E + N) of [earlier rows, units]: h (…, q), 0 but for the units, and the root over x."""
+    earlier, units, carried = at["earlier"], at["units"], at["earlier"].stop
     E = earlier.stop - earlier.start
     h, columns = np.zeros((*mean.shape[:-1], at.size - carried)), np.zeros((*root.shape[:-1], at.size))
     h[..., units.start - carried :], columns[..., units], columns[..., earlier] = mean[..., E:], root[..., E:], root[..., :E]

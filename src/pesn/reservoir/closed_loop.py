@@ -2,15 +2,15 @@
 
 Beside the units h the loop carries c = [y, e, u, o] as one Gaussian:
 
-- y (d,), the states of the system, of which z = [y, u] enters the network;
+- y (d,), the states of the system, of which z = [y, u] enters the network, or what it sees of y (:class:`Encoding`);
 - e (d,), the model's error of the last step. Errors of a learnt model are not white: e_k = ρ e_{k−1} + η_k with ρ and
   Cov η from the training residuals. An error just seen goes on for a while, and the forecast knows it;
 - u, the known inputs, uncertain where they are missing;
 - o, the network's last output, where it is fed back;
 - earlier rows z, where the readout sees them: a shift register.
 
-One step: h_k by the units, and beside them the squares that products of entries are made of; then, with o_k = W_out b_k of the
-readout's features b_k (:class:`pesn.Features`), [1, y_k, u_k, h_k] unless they are more,
+One step: sines and cosines of angles; then h_k by the units, and beside them the squares that products of entries are made of;
+then, with o_k = W_out b_k of the readout's features b_k (:class:`pesn.Features`), [1, y_k, u_k, h_k] unless they are more,
 
     y_{k+1}[learned] = (y_k[learned] +) s o_k + e_k[learned]
     y_{k+1}[kinematic] = A y_k + B y_{k+1}[learned] + c + e_k[kinematic]
@@ -34,6 +34,7 @@ from pesn.linalg import condition_root, root_of
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
+from pesn.reservoir.encoding import Encoding
 from pesn.reservoir.weight_errors import LeverageNoise, WeightErrors
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
@@ -75,7 +76,7 @@ class ErrorModel(NamedTuple):
 class Dynamics(NamedTuple):
     """How the columns of y move: those that the network predicts and those of the kinematics A (r, d), B (r, m), c (r,).
 
-    ``scale`` (m,): outputs are in units of it. ``change``: they are added to y.
+    ``scale`` (m,): outputs are in units of it. ``change``: they are added to y. ``encoding``: what the network sees of y.
     """
 
     learned: npt.NDArray[np.intp]
@@ -83,11 +84,17 @@ class Dynamics(NamedTuple):
     kinematics: tuple[Array, Array, Array]
     scale: Array
     change: bool
+    encoding: Encoding = Encoding()
 
     @property
     def n_columns(self) -> int:
         """d."""
         return len(self.learned) + len(self.kinematic)
+
+    def network_rows(self, rows: Array) -> Array:
+        """What enters the network of rows [y, u] (…, d + m): (…, n_inputs)."""
+        d = self.n_columns
+        return rows if self.encoding.is_plain else np.concatenate([self.encoding(rows[..., :d]), rows[..., d:]], axis=-1)
 
     def targets(self, y: Array) -> Array:
         """What the network should put out, (T − 1, m), between the rows of y (T, d)."""
@@ -152,18 +159,19 @@ class ClosedLoop:
     @cached_property
     def layout(self) -> Layout:
         """Of x."""
-        d, r, f = self.dynamics.n_columns, self.reservoir, self.features
+        d, r, f, encoding = self.dynamics.n_columns, self.reservoir, self.features, self.dynamics.encoding
         fed_back = len(self.dynamics.learned) if np.any(r.W_fb) else 0
         z = r.n_inputs
         squares = f.n_squares(z, self.form == "diagonal")
         return Layout.of(
-            y=d, error=d, inputs=z - d, output=fed_back, earlier=f.n_earlier(z), squares=squares, units=r.n_units
+            y=d, error=d, inputs=z - encoding.size(d), output=fed_back, earlier=f.n_earlier(z),
+            encoded=encoding.n_encoded, squares=squares, units=r.n_units,
         )  # fmt: skip
 
     @property
     def carried(self) -> int:
         """p, the length of c."""
-        return int(self.layout["squares"].start)
+        return int(self.layout["earlier"].stop)
 
     @cached_property
     def model(self) -> StateSpaceModel:
@@ -176,7 +184,7 @@ class ClosedLoop:
             fast = CertainPath(self.cells, K, k, at["inputs"], at["y"], self.guard)
         return StateSpaceModel(
             self.cells, K, k, at["inputs"], at["y"],
-            None if process is None else process.after(at["units"].start - self.carried), noise, self.guard,
+            None if process is None else process.after(at["units"].start - at["squares"].start), noise, self.guard,
             measurement_cov=self.measurement_cov if "noise" in self.parts else None, fast=fast,
         )  # fmt: skip
 
@@ -201,19 +209,26 @@ class ClosedLoop:
     @cached_property
     def moves(self) -> Moves:
         """How the features come into x."""
-        return self.features.moves(self.layout, differences=self.form == "diagonal")
+        kept = self.dynamics.encoding.kept(self.dynamics.n_columns)
+        return self.features.moves(self.layout, differences=self.form == "diagonal", kept=kept)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """What moves h: the units, with the squares that products are made of."""
-        r, at, d = self.reservoir, self.layout, self.dynamics.n_columns
+        """What moves h: sines and cosines of angles, then the units, with the squares that products are made of."""
+        r, at = self.reservoir, self.layout
         C = np.zeros((r.n_units, at["units"].start))
-        C[:, at["y"]], C[:, at["inputs"]] = r.W_in[:, :d], r.W_in[:, d:]
+        C[:, self.moves.row] = r.W_in
         if at["output"].stop > at["output"].start:
             C[:, at["output"]] = r.W_fb
         if self.form == "none":  # nothing between the two to keep: one after the other, the units by their own kernel
-            return (*self.squares, *with_units((), r, C, at["units"], self.units, None))
-        return with_units(self.squares, r, C, at["units"], self.units, self.compression)
+            return (*self.encoders, *self.squares, *with_units((), r, C, at["units"], self.units, None))
+        return (*self.encoders, *with_units(self.squares, r, C, at["units"], self.units, self.compression))
+
+    @cached_property
+    def encoders(self) -> tuple[Cell, ...]:
+        """What moves the sines and cosines of angles."""
+        at = self.layout
+        return self.dynamics.encoding.cells(self.dynamics.n_columns, at["encoded"], at.size, self.compression)
 
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
@@ -228,7 +243,7 @@ class ClosedLoop:
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:
-        """K, k and J of [c, squares] ← K x + k + J η: squares are made anew, from nothing, when the cells move."""
+        """K, k and J of [c, encoded, squares] ← K x + k + J η: what is not c is made anew, from nothing, when the cells move."""
         at, dyn = self.layout, self.dynamics
         p = at["squares"].stop
         d, learned, kinematic = dyn.n_columns, dyn.learned, dyn.kinematic
@@ -260,8 +275,9 @@ class ClosedLoop:
         loop = replace(self, readout=readout, errors=errors)
         kept = vars(loop)  # where cached_property keeps it
         kept["layout"], kept["moves"] = self.layout, self.moves
-        kept["cells"], kept["squares"] = (tuple(copy.copy(cell) for cell in cells) for cells in (self.cells, self.squares))
-        for cell in (*loop.cells, *loop.squares):
+        for name in ("cells", "encoders", "squares"):
+            kept[name] = tuple(copy.copy(cell) for cell in getattr(self, name))
+        for cell in (*loop.cells, *loop.encoders, *loop.squares):
             vars(cell)["compression"] = loop.compression
         return loop
 
@@ -269,7 +285,7 @@ class ClosedLoop:
 
     def init(
         self, mean: Array, root: Array, y: Array, u: Array, *, y_root: Array | None = None, u_var: Array | None = None,
-        row_columns: Array | None = None, moved: bool = False,
+        row_columns: Array | None = None, encoded: Array | None = None, moved: bool = False,
     ) -> GaussianState:  # fmt: skip
         """Earlier rows and units beside y (…, d), u, and errors as they are on average.
 
@@ -280,15 +296,20 @@ class ClosedLoop:
         y_root, u_var
             What is not known of y, (d, q), and of u, (m,). None: of y the noise that it is measured with, of u nothing.
         row_columns
-            (n_inputs, r): the share that [y, u] has in the columns of ``root``, where it is not known either.
+            (d + a + m, r): the share that [y, sines and cosines, u] have in the columns of ``root``, where they are not known
+            either.
+        encoded
+            Means of sines and cosines, (a,), beside ``row_columns``.
         moved
             Whether these are units that y and u have moved; else they are those before.
         """
         at, p, n = self.layout, self.carried, self.layout.size
         E = at["earlier"].stop - at["earlier"].start
         h, columns = laid_out(at, mean, root)
+        row = np.r_[at["y"], at["encoded"], at["inputs"]]
         if row_columns is not None:
-            columns[..., self.moves.row] = row_columns.T
+            columns[..., row] = row_columns.T
+            h[..., at["encoded"].start - p : at["encoded"].stop - p] = encoded
         if self.form == "first-order":  # of all of a batch at once
             assert self.compression is not None
             columns = fewer(columns.mT, p, self.compression).mT
@@ -299,7 +320,7 @@ class ClosedLoop:
         k, K, noise = np.zeros((*mean.shape[:-1], p)), np.zeros((p, n)), np.zeros((p, p))
         k[..., at["y"]], k[..., at["inputs"]], k[..., at["earlier"]] = y, u, mean[..., :E]
         tied = np.arange(p)[at["earlier"]]
-        tied = tied if row_columns is None else np.concatenate([self.moves.row, tied])
+        tied = tied if row_columns is None else np.concatenate([row[row < p], tied])
         K[tied, tied] = 1.0  # what they share with h stays
         if y_root is None and row_columns is None and self.measurement_cov is not None:
             y_root = root_of(self.measurement_cov)
@@ -310,7 +331,8 @@ class ClosedLoop:
         if u_var is not None:
             noise[at["inputs"], at["inputs"]] = np.diag(np.sqrt(u_var))
         state = state.affine(slice(0, p), K, k, noise[:, noise.any(axis=0)])
-        for cell in self.squares if moved else ():
+        made = () if not moved else self.squares if row_columns is not None else (*self.encoders, *self.squares)
+        for cell in made:
             state = state.move(cell)
         return state
 
@@ -319,18 +341,21 @@ class ClosedLoop:
         return state.assign(self.layout["error"], state.mean[..., self.layout["error"]])
 
     def init_row(self, mean: Array, root: Array) -> GaussianState:
-        """From an uncertain first row: [y, u], the earlier rows and the units after it, n_inputs + E + N entries with a root."""
-        d, n = self.dynamics.n_columns, self.reservoir.n_inputs
-        return self.init(mean[n:], root[n:].T, mean[:d], mean[d:n], row_columns=root[:n], moved=True)
+        """From an uncertain first row: [y, sines and cosines, u], the earlier rows and the units after it, with a root of all."""
+        d, a = self.dynamics.n_columns, self.dynamics.encoding.n_encoded
+        n = d + a + self.layout["inputs"].stop - self.layout["inputs"].start
+        y, encoded, u = mean[:d], mean[d : d + a], mean[d + a : n]
+        return self.init(mean[n:], root[n:].T, y, u, row_columns=root[:n], encoded=encoded, moved=True)
 
     def init_joint(self, mean: Array, root: Array, y: Array, u: Array, u_var: Array) -> GaussianState:
         """From a first row of which entries are missing: y and h as they are in the long run, given what is there.
 
         ``mean`` (n_inputs + E + N,) and ``root`` (r, n_inputs + E + N) are of an input row stacked on the earlier rows and on the
-        units that it leads to.
+        units that it leads to. Of y only what enters the network as it is may be missing.
         """
-        d, n = self.dynamics.n_columns, self.reservoir.n_inputs
-        z = np.concatenate([y, np.where(u_var > 0.0, np.nan, u)])
+        d, n, kept = self.dynamics.n_columns, self.reservoir.n_inputs, self.moves.row[self.moves.row < self.dynamics.n_columns]
+        k, a = len(kept), self.dynamics.encoding.n_encoded
+        z = self.dynamics.network_rows(np.concatenate([y, np.where(u_var > 0.0, np.nan, u)]))
         (seen,) = np.nonzero(~np.isnan(z))
         columns = root.T
         gain, left = condition_root(columns[seen], columns)
@@ -338,12 +363,16 @@ class ClosedLoop:
         mean[seen] = z[seen]
         left = np.ascontiguousarray(left)
         left[seen] = 0.0
-        left[d:n] = 0.0  # u as it was in training, whatever y and h say of it
-        return self.init(mean[n:], left[n:].T, mean[:d], u, u_var=u_var, row_columns=left[:n], moved=True)
+        left[k + a : n] = 0.0  # u as it was in training, whatever y and h say of it
+        row, full = np.zeros((d + a + len(u), left.shape[1])), y.copy()
+        row[kept], full[kept] = left[:k], mean[:k]
+        return self.init(
+            mean[n:], left[n:].T, full, u, u_var=u_var, row_columns=row, encoded=mean[k : k + a], moved=True
+        )  # fmt: skip
 
     def as_certain(self, state: GaussianState) -> GaussianState:
-        """The mean of a state whose cells have moved, as if it were known: squares are then those of the means."""
+        """The mean of a state whose cells have moved, as if it were known: sines and squares are then those of the means."""
         state = state.as_certain()
-        for cell in self.squares:
+        for cell in (*self.encoders, *self.squares):
             state = state.assign(cell.rows, state.mean[..., cell.rows]).move(cell)
         return state

@@ -31,7 +31,7 @@ from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
 from pesn.statespace.scan import Path, concatenate, rollout
 from pesn.statespace.stacking import StackedMoments, stacked
 from pesn.statespace.state import GaussianState, stack
-from pesn.statespace.units import ActivationMoments, SquareMoments, UnitMoments
+from pesn.statespace.units import ActivationMoments, SineMoments, SquareMoments, UnitMoments
 
 __all__ = [
     "CLOSED_FORMS",
@@ -53,6 +53,7 @@ __all__ = [
     "MirroredDraws",
     "Noise",
     "Path",
+    "SineMoments",
     "SquareMoments",
     "StackedMoments",
     "StateSpaceModel",

@@ -75,6 +75,8 @@ class Cell:
         f, and how means and variances pass it.
     compression
         How the factor of a low-rank state is kept small; other forms need none.
+    whole
+        Whether a low-rank state keeps all covariances that f makes among these entries: they are few, and each is in the basis.
     """
 
     rows: slice
@@ -83,6 +85,7 @@ class Cell:
     leak: float
     units: UnitMoments
     compression: Compression | None = None
+    whole: bool = False
 
     @cached_property
     def enter(self) -> SparseRows:

@@ -25,7 +25,8 @@ def roll_means(
 ) -> None:  # fmt: skip
     """States x (R, S, n) of R readouts through all rows, in place; y of each row in ``mean`` (R, S, T, d), and where it had left.
 
-    ``cells`` (c, 3): the first row of each cell in x, how many, and whether it squares; their matrices stand one under another.
+    ``cells`` (c, 3): the first row of each cell in x, how many, and what it does, 0 tanh, 1 square, 2 sine; their matrices stand
+    one under another.
     ``edges`` (5, d): least and largest mean, between which one is brought back that is beyond these and the one before, and the
     largest step, beyond which it stays where it was.
     """
@@ -48,16 +49,19 @@ def roll_means(
                             here[first_input + j, s] = inputs[r, min(first + s, states - 1), t, j]
                     row = 0
                     for c in range(cells.shape[0]):
-                        start, rows, squares = cells[c]
+                        start, rows, kind = cells[c]
                         keep, leak = 1.0 - leaks[c], leaks[c]
                         for i in range(rows):
                             row_times_16(indices, data, indptr[row + i], indptr[row + i + 1], here, 0, new, i)
                         for i in range(rows):
                             now, unit, b = here[start + i], new[i], bias[row + i]
-                            if squares:
+                            if kind == 1:
                                 for s in range(SIDE_BY_SIDE):
                                     a = min(max(unit[s] + b, -REACH), REACH)
                                     now[s] = keep * now[s] + leak * (a * a)
+                            elif kind == 2:
+                                for s in range(SIDE_BY_SIDE):
+                                    now[s] = keep * now[s] + leak * np.sin(unit[s] + b)
                             else:
                                 for s in range(SIDE_BY_SIDE):
                                     now[s] = keep * now[s] + leak * tanh(unit[s] + b)

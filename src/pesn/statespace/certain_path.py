@@ -16,7 +16,7 @@ from pesn.statespace.guard import Bounds
 from pesn.statespace.model import Guard
 from pesn.statespace.scan import Path
 from pesn.statespace.state import GaussianState
-from pesn.statespace.units import ActivationMoments, SquareMoments
+from pesn.statespace.units import ActivationMoments, SineMoments, SquareMoments
 
 __all__ = ["CertainPath"]
 
@@ -25,7 +25,7 @@ __all__ = ["CertainPath"]
 class CertainPath:
     """Rows of a :class:`pesn.statespace.Certain` state, by the same cells, K, k and bounds as those of a model.
 
-    Serves cells of tanh and of squares, and bounds of y, the first entries of x; other states and models go step by step.
+    Serves cells of tanh, squares and sines, and bounds of y, the first entries of x; other states and models go step by step.
     K (…, p, n) may be one for each readout of a batch (readouts, 1, p, n): the states of one readout stand side by side.
     """
 
@@ -63,14 +63,14 @@ class CertainPath:
 
     @cached_property
     def _serves(self) -> bool:
-        known = all(_is_square(cell) or _is_tanh(cell) for cell in self.cells)
+        known = all(_kind(cell) is not None for cell in self.cells)
         known = known and self.k.shape == self.K.shape[:-1]
         return known and self.outputs.start == 0 and (self.guard is None or isinstance(self.guard, Bounds))
 
     @cached_property
     def _cells(self) -> tuple[AnyArray, ...]:
-        """Of each cell its first row in x, its number of rows and whether it squares; leaks; rows of all A; biases."""
-        which = [(cell.rows.start, len(cell.bias), _is_square(cell)) for cell in self.cells]
+        """Of each cell its first row in x, its number of rows and what it does; leaks; rows of all A; biases."""
+        which = [(cell.rows.start, len(cell.bias), _kind(cell)) for cell in self.cells]
         indptr, indices, data = [np.zeros(1, np.uint32)], [np.zeros(0, np.uint32)], [np.zeros(0)]
         for cell in self.cells:
             first, columns, values = cell.enter.rows
@@ -99,9 +99,8 @@ class CertainPath:
         return np.repeat([[-np.inf], [np.inf], [-np.inf], [np.inf], [np.inf]], self.outputs.stop, axis=1)
 
 
-def _is_square(cell: Cell) -> bool:
-    return isinstance(cell.units, SquareMoments)
-
-
-def _is_tanh(cell: Cell) -> bool:
-    return isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh")
+def _kind(cell: Cell) -> int | None:
+    """As the compiled loop numbers what cells do; None: it does not know this one."""
+    if isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh"):
+        return 0
+    return 1 if isinstance(cell.units, SquareMoments) else 2 if isinstance(cell.units, SineMoments) else None

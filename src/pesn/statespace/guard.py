@@ -36,6 +36,9 @@ class Bounds:
     Members of an ensemble are held first, one by one: a single one that runs away would take the deviation of all with it. One
     that is a width of the range beyond the range, and beyond the mean before the step, is brought back to the range; a kinematic
     one that is ten widths away, to the mean before the step. y has left where most of them had.
+
+    What moves does not depend on where a ``free`` column (d,) stands: it goes on as a kinematic one does, and is as wide as it
+    is. None: no column is free.
     """
 
     center: Array
@@ -44,6 +47,16 @@ class Bounds:
     high: Array
     kinematic: npt.NDArray[np.bool_]
     widen: bool = True
+    free: npt.NDArray[np.bool_] | None = None
+
+    @cached_property
+    def _free(self) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(self.center), bool) if self.free is None else self.free
+
+    @cached_property
+    def _goes_on(self) -> npt.NDArray[np.bool_]:
+        """Columns whose mean may go on beyond every range."""
+        return self.kinematic | self._free
 
     @cached_property
     def _edges(self) -> tuple[Array, Array, Array]:
@@ -56,15 +69,15 @@ class Bounds:
         return np.maximum(self.high - self.low, _WIDEST * self.width)
 
     def widest(self) -> Array:
-        """The largest deviation (d,) of y that is forecast; infinite for kinematic columns, which add up what they are given."""
-        return np.where(self.kinematic, np.inf, _WIDEST * self.width)
+        """The largest deviation (d,) of y that is forecast; infinite where it goes on: it adds up what it is given."""
+        return np.where(self._goes_on, np.inf, _WIDEST * self.width)
 
     def edges_of_means(self) -> tuple[Array, Array, Array, Array, Array]:
         """Of y without a deviation: least and largest mean, between which one that has left is brought back, the largest step."""
         least, most, _ = self._edges
         added = self.widen * self.width
-        least, most = np.where(self.kinematic, -np.inf, least), np.where(self.kinematic, np.inf, most)
-        return least, most, self.low - added, self.high + added, np.where(self.kinematic, self._reach, np.inf)
+        least, most = np.where(self._goes_on, -np.inf, least), np.where(self._goes_on, np.inf, most)
+        return least, most, self.low - added, self.high + added, np.where(self._goes_on, self._reach, np.inf)
 
     def __call__(
         self, state: GaussianState, before: Array, observed: bool = False
@@ -78,11 +91,14 @@ class Bounds:
         state, gone = self._hold_members(state, rows, before) if state.has_members and not observed else (state, 0.0)
         mean, std = state.mean[..., rows], np.sqrt(np.maximum(state.covariance_of(rows).diagonal(0, -2, -1), 0.0))
         least, most, widest = self._edges
+        if self.free is not None:
+            least, most = np.where(self.free, before - self._reach, least), np.where(self.free, before + self._reach, most)
+            widest = np.where(self.free, np.inf, widest)
         if ((std <= widest) & (mean >= least) & (mean <= most)).all():
             return state, np.ones(mean.shape), np.zeros(mean.shape, bool) | (gone > _MOST_GONE)
-        jumped = self.kinematic & (np.abs(mean - before) > self._reach) & (not observed)
+        jumped = self._goes_on & (np.abs(mean - before) > self._reach) & (not observed)
         away = np.where(jumped, before, mean) - self.center
-        anywhere = self.kinematic | observed
+        anywhere = self._goes_on | observed
         widest = np.where(anywhere, np.maximum(widest, 0.5 * np.abs(away)), widest)
         factor = np.minimum(1.0, widest / np.maximum(std, self.width))
         outside = (mean < least + _PACE * np.minimum(before - least, 0.0)) | (
@@ -102,7 +118,8 @@ class Bounds:
         return state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root), factor, left | (gone > _MOST_GONE)
 
     def _hold_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
-        reach = np.where(self.kinematic, _FARTHER, 1.0) * self._reach
+        reach = np.where(self._goes_on, _FARTHER, 1.0) * self._reach
         low, high = np.minimum(self.low, before) - reach, np.maximum(self.high, before) + reach
-        back = np.where(self.kinematic, before, self.low), np.where(self.kinematic, before, self.high)
+        low, high = np.where(self._free, before - reach, low), np.where(self._free, before + reach, high)
+        back = np.where(self._goes_on, before, self.low), np.where(self._goes_on, before, self.high)
         return state.hold(rows, low, high, back, self.widen * self.width)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, condition_root, inverse_root, mapped, outer, symmetric, transpose
+from pesn.linalg import QuadraticForm, condition_root, inverse_root, mapped, outer, root_of, symmetric, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, flat, observed, within_reach
 
@@ -110,7 +110,9 @@ class LowRank(GaussianState):
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
         large = total.sum(axis=-1) > 1e-4 * L * L * unit_var.sum(axis=-1)
-        if len(compression.squared) and F.shape[-1]:
+        if cell.whole:
+            second, rest = L * root_of(cell.units.linear_and_rest(mean, outer(into) + _diagonal(spread))[1]), np.zeros_like(rest)
+        elif len(compression.squared) and F.shape[-1]:
             wide = _turned(into, F[..., compression.squared, :], compression.products)
             second, rest = _second_order(wide, rest, L * curvature)
         elif compression.products and large.any():
@@ -232,6 +234,10 @@ class LowRank(GaussianState):
         own = self.own.copy()
         own[..., max(rows.start - p, 0) : rows.stop - p] = 0.0
         return own
+
+
+def _diagonal(values: Array) -> Array:
+    return values[..., None] * np.eye(values.shape[-1])
 
 
 def _packed(F: Array) -> Array:

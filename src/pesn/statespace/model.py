@@ -83,7 +83,7 @@ class StateSpaceModel:
     Parameters
     ----------
     cells
-        The moves of h, in their order; process noise is added by the first.
+        The moves of h, in their order; process noise is added by the last.
     K, k
         (…, p, n) and (…, p): what is carried, from all of x; leading axes go with those of a batch.
     inputs, outputs
@@ -127,8 +127,8 @@ class StateSpaceModel:
 
     def move(self, state: GaussianState) -> GaussianState:
         """The cells, in their order."""
-        for i, cell in enumerate(self.cells):
-            state = state.move(cell, None if i else self.process_noise)
+        for i, cell in enumerate(self.cells, 1):
+            state = state.move(cell, self.process_noise if i == len(self.cells) else None)
         return state
 
     def emit(

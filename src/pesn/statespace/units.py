@@ -1,4 +1,4 @@
-"""How mean and variance pass a nonlinearity, entry by entry: an activation with its method, resolved once; and the square."""
+"""How mean and variance pass a nonlinearity, entry by entry: an activation with its method, resolved once; square and sine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pesn.activations import Activation
 from pesn.moments import MomentMethod
 from pesn.moments.spline import Mesh
 
-__all__ = ["REACH", "ActivationMoments", "SquareMoments", "UnitMoments"]
+__all__ = ["REACH", "ActivationMoments", "SineMoments", "SquareMoments", "UnitMoments"]
 
 
 class UnitMoments(Protocol):
@@ -94,6 +94,51 @@ class SquareMoments:
 
     def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
         return 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(REACH**2), REACH**2))
+
+
+class SineMoments:
+    """f(a) = sin a, of angles: E = e^{−v/2} sin m, gain e^{−v/2} cos m, and with s = (v_i + v_j)/2 and c = S_ij
+
+    Cov(sin a_i, sin a_j) − g_i c g_j = e^{−s} ((cosh c − 1) sin m_i sin m_j + (sinh c − c) cos m_i cos m_j).
+
+    Sine and cosine of one angle are wholly dependent, and as certain as it is: no difference here loses the digits of a small c,
+    which the general closed form of :func:`pesn.moments` does.
+    """
+
+    exact = smooth = True
+
+    def activation(self, x: Array) -> Array:  # noqa: D102
+        return np.sin(x)
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        lost = -np.expm1(-var)  # Var = ½ (1 − e^{−v}) (1 + e^{−v} cos 2m)
+        return np.exp(-0.5 * var) * np.sin(mean), 0.5 * lost * (2.0 * np.exp(-var) * np.square(np.cos(mean)) + lost)
+
+    def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
+        return np.asarray(np.exp(-0.5 * var) * np.cos(mean))
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        return self.gain(mean, var), -np.exp(-0.5 * var) * np.sin(mean)
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+        var = np.diagonal(cov, axis1=-2, axis2=-1)
+        s = 0.5 * (var[..., :, None] + var[..., None, :])
+        c = np.clip(cov, -s, s)
+        above, below, shrunk = np.exp(c - s), np.exp(-c - s), np.exp(-s)
+        near = np.clip(c, -1.0, 1.0)
+        even = np.where(np.abs(c) < 1.0, 2.0 * np.square(np.sinh(0.5 * near)) * shrunk, 0.5 * (above + below) - shrunk)
+        odd = np.where(np.abs(c) < 1.0, _sinh_less(near) * shrunk, 0.5 * (above - below) - c * shrunk)
+        sin, cos = np.sin(mean), np.cos(mean)
+        rest = even * sin[..., :, None] * sin[..., None, :] + odd * cos[..., :, None] * cos[..., None, :]
+        return self.gain(mean, var), rest
+
+
+def _sinh_less(x: Array) -> Array:
+    """sinh x − x for |x| ≤ 1: x³/6 (1 + x²/20 (1 + x²/42 (1 + …)))."""
+    square, series = np.square(x), np.ones_like(x)
+    for k in range(16, 2, -2):
+        series = 1.0 + series * square / (k * (k + 1))
+    return x * square / 6.0 * series
 
 
 def _near(x: Array) -> Array:

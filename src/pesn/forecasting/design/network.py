@@ -78,10 +78,11 @@ class Network:
         return ridge_path(factor, factor.n_samples * np.stack([penalties_of(one, factor.n_features) for one in penalties]))
 
     def _features(self, z: Array) -> Array:
-        return self.widest.features(z, self._states(z))
+        return self.widest.features(self.problem.dynamics.network_rows(z), self._states(z))
 
     def _states(self, z: Array) -> Array:
-        return np.asarray(run(self.reservoir, z)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))
+        rows = self.problem.dynamics.network_rows(z)
+        return np.asarray(run(self.reservoir, rows)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))
 
     def loops(
         self, candidate: Candidate, weights: FloatArray, origins: Sequence[Place], away: Array | float = 0.0
@@ -95,13 +96,10 @@ class Network:
         starts = [self._start(candidate, origin) for origin in origins]
         y, u, earlier, units, ahead, after = (np.stack(part) for part in zip(*starts, strict=True))
         if np.any(away):
-            rng, rows = (
-                np.random.default_rng(problem.seed),
-                earlier.reshape(len(origins), candidate.lags, problem.n_inputs).copy(),
-            )
+            rng, earlier = np.random.default_rng(problem.seed), earlier.copy()
             y = y + away * rng.standard_normal(y.shape)
-            rows[..., :d] += away * rng.standard_normal(rows[..., :d].shape)
-            earlier = rows.reshape(earlier.shape)
+            earlier[..., :d] += away * rng.standard_normal(earlier[..., :d].shape)
+        earlier = problem.dynamics.network_rows(earlier).reshape(len(origins), -1)
         loop = self._loop(candidate, np.asarray(weights[:, None], float))
         shape = len(weights), len(origins)
         mean = np.broadcast_to(np.concatenate([earlier, units], axis=-1), (*shape, earlier.shape[1] + units.shape[1]))
@@ -149,7 +147,7 @@ class Network:
         s, k, d = self.problem.segments[origin.segment], origin.row, self.problem.dynamics.n_columns
         before = s.z[np.maximum(k - 1 - np.arange(candidate.lags), 0)]
         leads = self.problem.leads
-        return s.y[k], s.z[k, d:], before.ravel(), self._units[origin], s.z[k : k + leads, d:], s.y[k + 1 : k + 1 + leads]
+        return s.y[k], s.z[k, d:], before, self._units[origin], s.z[k : k + leads, d:], s.y[k + 1 : k + 1 + leads]
 
 
 def by_lead(errors: Array) -> Array:

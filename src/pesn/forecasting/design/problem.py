@@ -72,8 +72,9 @@ class Problem:
 
     @property
     def n_inputs(self) -> int:
-        """Of the network: columns of y and known inputs."""
-        return int(self.segments[0].z.shape[1])
+        """Of the network: what it sees of y, and known inputs."""
+        d = self.dynamics.n_columns
+        return int(self.segments[0].z.shape[1]) - d + self.dynamics.encoding.size(d)
 
     @cached_property
     def maps(self) -> list[tuple[int, int]]:
