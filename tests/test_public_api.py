@@ -51,7 +51,7 @@ def test_all_is_what_is_there():
         (
             "Forecaster",
             "esn='auto', *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, "
-            "design=None, measurement_noise=None, verbose=False",
+            "design=None, angles=(), unseen=(), measurement_noise=None, verbose=False",
         ),
         ("Features", "lags=0, products=0, states=True"),
         ("load", "path"),

@@ -163,3 +163,31 @@ def test_members_too_wide_are_drawn_in_together(kit):
     bound, factor, _ = bounds()(members, CENTER)
     assert factor[0] < 1.0
     np.testing.assert_allclose(of(bound)[1], [2.0, 1.0], rtol=0.01)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "ensemble"])
+def test_where_a_free_column_stands_makes_no_difference(kit, form):
+    """However wide it is: the bound does to it, and to all that goes with it, the same wherever it is."""
+    free = bounds(free=np.array([False, True]))
+    away, far = np.array([0.0, 3.0]), np.array([0.0, 500.0])
+    if form == "ensemble":
+        members = CENTER + WIDTH * np.random.default_rng(0).normal(size=(400, 2)) * np.array([0.5, 5.0])
+        near, there = (Ensemble(np.hstack([members + by, np.zeros((400, 2))]), 2, Draws(0)) for by in (away, far))
+    else:
+        near, there = (state_of(kit, form, by / WIDTH, (1.0, 9.0)) for by in (away, far))
+    (one, factor, left), (other, *rest) = (free(state, CENTER + by) for state, by in ((near, away), (there, far)))
+    kit.close(other.mean[..., :2] - far, one.mean[..., :2] - away, 1e-10)
+    kit.close(other.variances(), one.variances(), 1e-10)
+    np.testing.assert_array_equal(rest, [factor, left])
+    np.testing.assert_array_equal(factor, 1.0)
+    assert not left.any()
+    np.testing.assert_array_equal(free.widest(), [2.0 * WIDTH[0], np.inf])
+
+
+def test_a_free_column_that_jumps_stays_where_it_was(kit):
+    free = bounds(free=np.array([False, True]))
+    for place in (0.0, 300.0):
+        state = state_of(kit, "full", (0.0, place), (0.5, 0.5))
+        bound, _, left = free(state, CENTER + WIDTH * np.array([0.0, place - 10.0]))
+        np.testing.assert_array_equal(left, [False, True])
+        kit.close(of(bound)[0], np.array([0.0, place - 10.0]), 1e-9)

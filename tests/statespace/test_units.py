@@ -1,11 +1,11 @@
-"""Claim: the moments that the moves need are those of f(a), for every activation and for the square."""
+"""Claim: the moments that the moves need are those of f(a), for every activation, for the square and for the sine of angles."""
 
 import numpy as np
 import pytest
 
 from pesn.activations import get
 from pesn.moments.covariance import covariance
-from pesn.statespace import ActivationMoments, SquareMoments
+from pesn.statespace import ActivationMoments, SineMoments, SquareMoments
 
 
 def gaussian(n=4, seed=0, spread=0.7):
@@ -32,10 +32,11 @@ def test_squares_are_isserlis(kit):
     kit.close(rest, 0.5 * np.square(units.slopes(mean, np.diag(cov))[1][:, None] * cov), 1e-14)
 
 
-@pytest.mark.parametrize("name", ["square", "tanh", "relu", "gelu", "sine", "elu"])
+@pytest.mark.parametrize("name", ["square", "angles", "tanh", "relu", "gelu", "sine", "elu"])
 def test_all_moments_against_samples(kit, name):
     mean, cov = gaussian()
-    units = SquareMoments() if name == "square" else ActivationMoments(get(name))
+    own = {"square": SquareMoments, "angles": SineMoments}
+    units = own[name]() if name in own else ActivationMoments(get(name))
     x = mean + np.random.default_rng(1).standard_normal((400_000, 4)) @ np.linalg.cholesky(cov).T
     f = units.activation(x)
     unit, var = units.moments(mean, np.diag(cov))
@@ -46,6 +47,37 @@ def test_all_moments_against_samples(kit, name):
     kit.close(units.gain(mean, np.diag(cov)), g, 1e-6)
     product = (f - f.mean(axis=0)) * (x - mean)  # Stein: Cov(a, f(a)) = v g
     assert np.all(np.abs(product.mean(axis=0) - np.diag(cov) * g) < 5.0 * product.std(axis=0) / np.sqrt(len(x)))
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-300, 1e-150, 1e-20, 1e-8, 1e-3, 0.5, 0.999, 1.001, 5.0])
+def test_sines_are_mehlers_series(variance):
+    """Sine and cosine of one angle, and of one that goes half with it: Σ cⁿ/n! E f⁽ⁿ⁾ E f⁽ⁿ⁾, in all digits of any c."""
+    share = np.array([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
+    mean, cov = np.array([0.3, 0.3 + 0.5 * np.pi, -1.1]), variance * share
+    shrunk, orders = np.exp(-0.5 * variance), np.arange(1, 40)
+    slopes = shrunk * np.sin(mean[:, None] + 0.5 * np.pi * orders)
+    terms = np.power(cov[..., None], orders) / np.array([np.prod(np.arange(1.0, n + 1.0)) for n in orders])
+    terms = terms * slopes[:, None] * slopes
+    units = SineMoments()
+    g, rest = units.linear_and_rest(mean, cov)
+    np.testing.assert_allclose(rest, terms[..., 1:].sum(axis=-1), rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(g, slopes[:, 0], rtol=1e-12)
+    unit, var = units.moments(mean, np.diag(cov))
+    np.testing.assert_allclose(unit, shrunk * np.sin(mean), rtol=1e-14)
+    np.testing.assert_allclose(var, np.diagonal(terms.sum(axis=-1)), rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(units.slopes(mean, np.diag(cov))[1], slopes[:, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("variance", [40.0, 1e5, 1e300])
+def test_a_wide_angle_is_anywhere(variance):
+    """Sine and cosine have variance ½, and nothing to do with each other."""
+    mean, units = np.array([0.3, 0.3 + 0.5 * np.pi]), SineMoments()
+    unit, var = units.moments(mean, np.full(2, variance))
+    g, rest = units.linear_and_rest(mean, np.full((2, 2), variance))
+    np.testing.assert_allclose(unit, 0.0, atol=1e-8)
+    np.testing.assert_allclose(g, 0.0, atol=1e-8)
+    np.testing.assert_allclose(var, 0.5, rtol=1e-8)
+    np.testing.assert_allclose(rest, 0.5 * np.eye(2), atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["tanh", "gelu", "sigmoid", "relu", "hard_tanh", "elu"])
