@@ -209,6 +209,46 @@ def test_sample_paths_have_the_deviations_of_the_forecast(model):
     np.testing.assert_allclose((found.mean(axis=0) - expected.mean) / expected.std, 0.0, atol=0.25)
 
 
+# ---------------------------------------------------------------- roll-outs
+
+
+@pytest.mark.parametrize("features", [Features(), Features(1, 1)], ids=["plain", "lags and products"])
+def test_roll_outs_are_forecasts_of_angles_too(features):
+    """From one row and from many, with wrapped angles and whole turns: means as ``forecast`` has them."""
+    model = forecaster(features=features).fit(Y, U)
+    controls = np.stack([LATER_U[30:40], LATER_U[60:70], 0.0 * LATER_U[:10]])
+    for y, u in ((LATER[30:31], None), (LATER[:31], LATER_U[:30])):
+        alone = [model.forecast(10, (y, u) if u is not None else y, X) for X in controls]
+        start = model.start((y, u) if u is not None else y)
+        turned = np.stack([y + np.array([place, turn * TURN, 0.0]) for place, turn in ((0.0, 0), (7.0, 3), (-5.0, -40))])
+        wrapped = turned[:1].copy()
+        wrapped[..., 1] = np.angle(np.exp(1j * wrapped[..., 1]))
+        batch = np.concatenate([wrapped, turned[1:]])
+        many = model.start(batch if u is None else (batch, np.stack([u, u, u])))
+        whole = model.rollout(controls, start, "full")
+        for covariance in ("none", "low-rank", "full"):
+            one, other = model.rollout(controls, start, covariance), model.rollout(controls, many, covariance)
+            shift = other.mean[:, :1] - one.mean[:, :1]
+            np.testing.assert_allclose(shift[..., 2], 0.0, atol=1e-6)
+            np.testing.assert_allclose(shift[..., 1] / TURN, np.round(shift[..., 1] / TURN), atol=1e-6)
+            size = np.stack([ahead.std for ahead in alone])
+            np.testing.assert_allclose((other.mean - shift - one.mean) / size, 0.0, atol=1e-4)
+            expected = np.stack([ahead.mean for ahead in alone])
+            np.testing.assert_allclose((one.mean - expected) / size, 0.0, atol=0.05)
+            if covariance != "none":
+                np.testing.assert_allclose(other.std, one.std, rtol=1e-5)
+                np.testing.assert_allclose(one.std, whole.std, rtol=0.03)
+
+
+def test_one_step_from_a_state_knows_no_turns(model):
+    states = LATER[20:40]
+    next_states = model.step(states, LATER_U[20:40])
+    np.testing.assert_allclose(
+        model.step(states + np.array([3.0, TURN, 0.0]), LATER_U[20:40]) - next_states - [3.0, TURN, 0.0], 0.0, atol=1e-8
+    )
+    assert np.abs(next_states - LATER[21:41])[:, 1].max() < 0.05
+
+
 # ---------------------------------------------------------------- the rest of a forecaster
 
 

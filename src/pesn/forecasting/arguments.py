@@ -65,7 +65,7 @@ class Columns(NamedTuple):
         """Rows that go on ``after`` those seen, with X (T, u); None: anywhere. ``seen`` (n, d): the last of those, scaled."""
         self._check_names("y", y)
         self._check_names("X", X, "X")
-        rows = self._unwrapped(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
+        rows = self.unwrapped(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
         if X is None and self.n_known:
             raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
         layout = align(y, X, [slice(0, len(rows))], after=after, learnt=learnt)
@@ -81,7 +81,7 @@ class Columns(NamedTuple):
         self._check_names("context", given[0])
         d = len(self.scale.y_mean)
         mean, cov = as_gaussian_rows("context", given[0], None, d)
-        y = self._unwrapped(as_matrix("context", mean, None, d))
+        y = self.unwrapped(as_matrix("context", mean, None, d))
         layout = align(mean, given[1], [slice(0, len(y))], learnt=time, names=("context", "X of context"), shorter=1)
         if given[1] is None:
             if self.n_known and len(y) > 1:
@@ -129,7 +129,7 @@ class Columns(NamedTuple):
         check_within_reach(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), prior_std)
         return scaled
 
-    def _unwrapped(self, rows: Array, seen: Array | None = None) -> Array:
+    def unwrapped(self, rows: Array, seen: Array | None = None) -> Array:
         """Rows (n, d) whose angles go on from one to the next, and from the last that was ``seen`` (k, d), scaled."""
         if not len(self.angles):
             return rows

@@ -75,7 +75,7 @@ class DynamicsModel(FittedForecaster):
             raise ValueError(f"context must have shape (contexts, rows, {self.n_columns_}), got {y.shape}")
         if known.shape != (len(y), y.shape[1] - 1, m):
             raise ValueError(f"X of context must have shape {(len(y), y.shape[1] - 1, m)}, got {known.shape}")
-        y, known = self.scaled(y, known)
+        y, known = self.scaled(np.stack([self._columns.unwrapped(one) for one in y]), known)
         prior = self.prior_scale_
         check_within_reach("context", y.reshape(-1, y.shape[-1]), prior.y_mean, prior.y_std)
         check_within_reach("X of context", known.reshape(known.shape[0] * known.shape[1], m), prior.x_mean, prior.x_std)
