@@ -352,3 +352,15 @@ def test_what_cannot_be_learnt_from_is_named(rows, options, error, message):
 def test_rows_of_another_width_are_refused(z):
     with pytest.raises(ValueError, match=r"z must have shape \(l, 2\), got"):
         learn([(Z, H, 0)]).given(z)
+
+
+def test_many_contexts_at_once_are_each_alone():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(300, 2))
+    start = learn([(z, np.tanh(z @ rng.normal(size=(2, 3))) + 0.1 * z[:, :1] ** 2, 0)], max_lags=2)
+    for count in (1, 2, 50):  # fewer and more than there are states
+        rows = rng.normal(size=(count, 2, 2))
+        many, root = start.given(rows)
+        for one, mean in zip(rows, many, strict=True):
+            np.testing.assert_allclose(start.given(one)[0], mean, rtol=1e-9, atol=1e-12)
+            np.testing.assert_array_equal(start.given(one)[1], root)

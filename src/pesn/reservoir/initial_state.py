@@ -110,8 +110,12 @@ class Start(NamedTuple):
         width = self.high - self.low
         low, high = self.low - width, self.high + width
         features = np.clip(features, low[:f], high[:f])
-        weights = solve_triangular(self.root[:f, :f], features.T, trans="T").T
-        mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:]).reshape(*batch, self.n_states)
+        R, H = self.root[:f, :f], self.root[:f, F:]
+        if len(features) < self.n_states:  # features R⁻¹ H: what there is less of is solved for
+            mean = solve_triangular(R, features.T, trans="T").T @ H
+        else:
+            mean = features @ solve_triangular(R, H)
+        mean = np.clip(mean, low[F:], high[F:]).reshape(*batch, self.n_states)
         return mean, self.root[f:, F:] / math.sqrt(max(self.n_samples - f, 1))
 
     def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
