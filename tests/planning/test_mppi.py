@@ -96,9 +96,12 @@ def test_the_same_seed_gives_the_same_plans_and_a_reset_forgets():
 
 def test_means_for_all_covariances_for_the_elite():
     model = Point(0.05)
-    MPPI(model, 8, (-1.0, 1.0), to(1.0), n_plans=50, n_elite=7, random_state=0).plan()
-    assert model.asked == [(1, "low-rank"), (50, "none"), (7, "low-rank"), (3, "low-rank")]
-    model.asked.clear()
+    planner = MPPI(model, 8, (-1.0, 1.0), to(1.0), n_plans=50, n_elite=7, random_state=0)
+    every = [(50, "none"), (8, "low-rank"), (1, "none")]
+    for asked in ([(1, "low-rank"), *every], every):  # the second plan knows the covariances of the first
+        planner.plan()
+        assert model.asked == asked
+        model.asked.clear()
     MPPI(model, 8, (-1.0, 1.0), to(1.0), n_plans=50, n_elite=7, covariance="none", random_state=0).plan()
     assert {kind for _, kind in model.asked} == {"none"}
 

@@ -52,9 +52,9 @@ class Model(Protocol):
 class MPPI:
     """Plans of ``horizon`` controls within limits, by drawing, rolling out and averaging.
 
-    All plans are rolled out as means, and judged as if each had the covariances of the plan that they were drawn around. The best
-    ``n_elite`` are then rolled out with covariances of their own, and averaged. The average is the new plan unless the best of
-    them, or the plan before, does better: between a way to the left and one to the right lies nothing good.
+    All draws are rolled out as means, and judged as if each had the covariances of the best plan before. The best ``n_elite`` and
+    the plan that they were drawn around are then rolled out with covariances of their own, and averaged. The average is the new
+    plan unless the best of them does better: between a way to the left and one to the right lies nothing good.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class MPPI:
         *,
         constraints: Sequence[ChanceConstraint] = (),
         n_plans: int = 300,
-        n_elite: int = 16,
+        n_elite: int = 8,
         iterations: int = 1,
         spread: npt.ArrayLike = 0.3,
         smoothness: float = 3.0,
@@ -148,6 +148,7 @@ class MPPI:
         if start.shape != middle.shape:
             raise ValueError(f"plan must have shape {middle.shape}, steps and inputs, got {start.shape}")
         self._next = np.clip(start, self.low, self.high)
+        self._near: Rollout | None = None  # a plan like the next one, with covariances
 
     def plan(self, start: Any = None) -> Array:
         """The controls of the next ``horizon`` steps, (horizon, m).
@@ -164,24 +165,28 @@ class MPPI:
         array
             (horizon, m).
         """
-        chosen = self._next
+        chosen, near = self._next, self._near
         for _ in range(self.iterations):
-            chosen = self._improved(chosen, start)
-        self._next = np.concatenate([chosen[1:], chosen[-1:]])  # what comes last is held
+            chosen, near = self._improved(chosen, near, start)
+        self._next, self._near = np.concatenate([chosen[1:], chosen[-1:]]), near  # the last control is held
         return chosen.copy()
 
-    def _improved(self, plan: Array, start: Any) -> Array:
-        before = self._rollout(plan[None], start, self.covariance)
+    def _improved(self, plan: Array, near: Rollout | None, start: Any) -> tuple[Array, Rollout]:
+        """The best of ``plan``, of the elite drawn around it, and of their average; with a roll-out that has its covariances."""
+        if near is None:
+            near = self.model.rollout(plan[None], start, covariance=self.covariance)
         drawn = self._draw(plan)
-        means = self._rollout(drawn, start, "none")
-        elite = _best(*self._judge(_with_covariances_of(before, means)), self.n_elite)
-        rollout = self._rollout(drawn[elite], start, self.covariance)
-        cost, excess = self._judge(_with_covariances_of(before, rollout))
-        average = np.einsum("b,bhm->hm", _shares(cost, excess, self.temperature), drawn[elite])
-        best = drawn[elite][_best(cost, excess, 1)[0]]
-        candidates = np.stack([average, best, plan])
-        last = self._rollout(candidates, start, self.covariance)
-        return candidates[_best(*self._judge(_with_covariances_of(before, last)), 1)[0]]
+        means = self.model.rollout(drawn, start, covariance="none")
+        elite = _best(*self._judge(means, near), self.n_elite)
+        drawn = np.concatenate([plan[None], drawn[elite]])
+        rollout = self.model.rollout(drawn, start, covariance=self.covariance)
+        cost, excess = self._judge(rollout, rollout)
+        average = np.einsum("b,bhm->hm", _shares(cost, excess, self.temperature), drawn)
+        first = _best(cost, excess, 1)
+        near = rollout[first]
+        between = self._judge(self.model.rollout(average[None], start, covariance="none"), near)
+        costs, excesses = (np.append(a, b[first]) for a, b in zip(between, (cost, excess), strict=True))
+        return (average if _best(costs, excesses, 1)[0] == 0 else drawn[first[0]]), near
 
     def _draw(self, plan: Array) -> Array:
         """Smooth perturbations of ``plan``, and of the middle of the limits, (n_plans, horizon, m)."""
@@ -190,11 +195,12 @@ class MPPI:
         drawn: Array = np.clip(centre + np.swapaxes(noise, 1, 2) * self._widths[:, None, :], self.low, self.high)
         return drawn
 
-    def _rollout(self, controls: Array, start: Any, covariance: str) -> Rollout:
-        return self.model.rollout(controls, start, covariance=covariance)
+    def _judge(self, rollout: Rollout, near: Rollout) -> tuple[Array, Array]:
+        """What plans cost, (B,), and how far they exceed what the constraints allow, (B,).
 
-    def _judge(self, rollout: Rollout) -> tuple[Array, Array]:
-        """What plans cost, (B,), and how far they are above what the constraints allow, (B,)."""
+        Where there are means alone, they borrow the covariances of the plan ``near``; without any, a mean that keeps them does.
+        """
+        rollout = rollout if rollout.cov is not None else _borrowing(rollout, near)
         cost = np.asarray(self.cost(rollout), np.float64)
         if cost.shape != (len(rollout),):
             raise ValueError(f"cost must give a number a plan, shape ({len(rollout)},), got shape {cost.shape}")
@@ -203,17 +209,18 @@ class MPPI:
         return cost, np.sum([constraint.excess(rollout) for constraint in self.constraints], axis=0) + np.zeros(len(cost))
 
 
-def _with_covariances_of(nominal: Rollout, rollout: Rollout) -> Rollout:
-    """``rollout``; where it has means alone, with the covariances of the one plan ``nominal``: none, where that has none."""
-    if rollout.cov is not None:
-        return rollout
+def _borrowing(rollout: Rollout, near: Rollout) -> Rollout:
     b, h, d = rollout.mean.shape
-    cov = np.zeros((1, h, d, d)) if nominal.cov is None else nominal.cov
-    lagged = np.zeros((1, h - 1, d, d)) if nominal.cov is None else nominal.lagged
+    cov, lagged = np.zeros((1, h, d, d)), np.zeros((1, h - 1, d, d))
+    if near.cov is not None:
+        cov, lagged = near.cov, lagged if near.lagged is None else near.lagged
     return Rollout(
-        rollout.mean, rollout.controls, np.broadcast_to(cov, (b, h, d, d)),
-        None if lagged is None else np.broadcast_to(lagged, (b, h - 1, d, d)), rollout.names,
-    )  # fmt: skip
+        rollout.mean,
+        rollout.controls,
+        np.broadcast_to(cov, (b, h, d, d)),
+        np.broadcast_to(lagged, (b, h - 1, d, d)),
+        rollout.names,
+    )
 
 
 def _best(cost: Array, excess: Array, n: int) -> npt.NDArray[np.intp]:
