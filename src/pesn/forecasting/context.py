@@ -182,9 +182,8 @@ class ContextFilter(NamedTuple):
         y, uncertainty = self._impute_encoded(loop, y, uncertainty)
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
-        batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
         rows = loop.dynamics.network_rows(np.concatenate([y, u], axis=-1))
-        if isinstance(kind, str) and kind == "learned":
+        if self.regresses:
             if uncertainty.exists:
                 row, root, seen = self._uncertain_row(loop, y_now, u[-1], y_cov, uncertainty.u_var[-1])
                 units, both = self.given.given_gaussian(row[seen], root[seen])
@@ -194,6 +193,14 @@ class ContextFilter(NamedTuple):
                 return loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
             mean, root = loop.features.with_known(*self.given.given(rows), rows)
             return loop.init(mean, root, y_now, u_now, moved=True)
+        return loop.model.move(self.unmoved(loop, y, u, uncertainty))
+
+    def unmoved(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
+        """Units before the last of the first rows y (…, l, d) with u (…, l, m), where ``initial_state`` says what they are."""
+        y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
+        u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
+        batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
+        rows = loop.dynamics.network_rows(np.concatenate([y, u], axis=-1))
         mean, root = self.given.stationary()
         if kind != "stationary" or not isinstance(kind, str):  # of earlier rows alone
             E, (known, own) = len(mean) - n, (np.zeros(n), np.zeros((0, n)))
@@ -208,7 +215,12 @@ class ContextFilter(NamedTuple):
         if y_cov.any():
             y_root = root_of(y_cov) if y_root is None else root_of(y_cov + np.square(y_root))
         known = np.where(missing, self.prior.y_mean, y_now)
-        return loop.model.move(loop.init(mean, root, known, u_now, y_root=y_root, u_var=u_var if u_var.any() else None))
+        return loop.init(mean, root, known, u_now, y_root=y_root, u_var=u_var if u_var.any() else None)
+
+    @property
+    def regresses(self) -> bool:
+        """Whether units are learnt from the first rows; else ``initial_state`` says what they are before these."""
+        return isinstance(self.initial_state, str) and self.initial_state == "learned"
 
     def _impute_encoded(self, loop: ClosedLoop, y: Array, uncertainty: Uncertainty) -> tuple[Array, Uncertainty]:
         """A last row of which no angle and no unseen column is missing: they are as they were in training.

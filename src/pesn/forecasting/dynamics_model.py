@@ -17,6 +17,7 @@ from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.filtered import FilteredContext
 from pesn.forecasting.fitted import FittedForecaster
 from pesn.forecasting.futures import calibration_factors
+from pesn.forecasting.linearized import linear_step
 from pesn.forecasting.rollout import Rollout
 from pesn.gaussian import Gaussian
 
@@ -184,13 +185,56 @@ class DynamicsModel(FittedForecaster):
         array
             (K, d), in the units of y.
         """
-        check_is_fitted(self, "esn_")
-        rows = as_real("states", states)
-        if rows.ndim != 2 or rows.shape[1] != self.n_columns_ or not len(rows):
-            raise ValueError(f"states must have shape (states, {self.n_columns_}), got {rows.shape}")
-        u = as_real("controls", controls)
-        if u.shape != (len(rows), self.n_known_):
-            raise ValueError(
-                f"controls must have shape {(len(rows), self.n_known_)}, a row for each of the states, got {u.shape}"
-            )
+        rows, u = self._pairs(states, controls)
         return self.rollout(u[:, None], self.start(rows[:, None]), "none").mean[:, 0]
+
+    def linearize(self, state: Any, control: Any) -> tuple[Array, Array]:
+        """How the next state changes with a state and a control: the derivatives of :meth:`step`, for LQR and iLQR.
+
+        In closed form, by the chain rule: step(y + δ, u + ε) ≈ step(y, u) + A δ + B ε.
+
+        Parameters
+        ----------
+        state, control
+            (d,) and (m,), or many of them, (K, d) and (K, m).
+
+        Returns
+        -------
+        A, B
+            (d, d) and (d, m), or (K, d, d) and (K, d, m), in the units of y and X.
+
+        Examples
+        --------
+        >>> import pesn
+        >>> runs = pesn.systems.cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
+        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
+        >>> A, B = model.linearize([0.0, 3.14, 0.0, 0.0], [0.0])
+        >>> A.shape, B.shape, A[0, 2].round(2)                            # x′ = x + 0.02 v
+        ((4, 4), (4, 1), np.float64(0.02))
+        """
+        one = np.ndim(state) == 1
+        if one:
+            state, control = np.asarray(state)[None], np.asarray(control)[None]
+        rows, u = self._pairs(state, control, ("state", "control"))
+        y, known = self.scaled(rows, u)
+        prior = self.prior_scale_
+        check_within_reach("state", y, prior.y_mean, prior.y_std)
+        check_within_reach("control", known, prior.x_mean, prior.x_std)
+        by_state, by_control = linear_step(self.loop().certain, self._context_filter(), y, known)
+        scale = self.scale_
+        A = scale.y_std[:, None] * by_state / scale.y_std
+        B = scale.y_std[:, None] * by_control / scale.x_std
+        return (A[0], B[0]) if one else (A, B)
+
+    def _pairs(self, states: Any, controls: Any, names: tuple[str, str] = ("states", "controls")) -> tuple[Array, Array]:
+        """States (K, d) with controls (K, m)."""
+        check_is_fitted(self, "esn_")
+        rows = as_real(names[0], states)
+        if rows.ndim != 2 or rows.shape[1] != self.n_columns_ or not len(rows):
+            raise ValueError(f"{names[0]} must have shape (states, {self.n_columns_}), got {rows.shape}")
+        u = as_real(names[1], controls)
+        if u.shape != (len(rows), self.n_known_):
+            expected = f"{(len(rows), self.n_known_)}, a row for each of the states"
+            raise ValueError(f"{names[1]} must have shape {expected}, got {u.shape}")
+        return rows.astype(np.float64), u.astype(np.float64)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from pesn._support.checks import whole_number
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
 
-__all__ = ["MOST_FEATURES", "Start", "learn"]
+__all__ = ["MOST_FEATURES", "Start", "factors_of_features", "learn"]
 
 
 _RIDGE = 1e-6  # as a share of each feature's own square sum
@@ -117,6 +118,35 @@ class Start(NamedTuple):
             mean = features @ solve_triangular(R, H)
         mean = np.clip(mean, low[F:], high[F:]).reshape(*batch, self.n_states)
         return mean, self.root[f:, F:] / math.sqrt(max(self.n_samples - f, 1))
+
+    def slope(self, z: Array) -> Array:
+        """The derivative (…, N, d) of the mean of :meth:`given` by the one row z (…, d) that it is given; 0 where it is held.
+
+        >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
+        >>> learn([(z, z * z, 0)], max_lags=1).slope(np.array([2.0])).round(3)
+        array([[4.]])
+        """
+        d, F = self.n_inputs, self.n_features
+        lags = min(self.lags, 1)
+        f = min(F, _n_features(d, lags))
+        i, j = factors_of_features(d, lags, f)
+        rows = z.reshape(math.prod(z.shape[:-1]), d)
+        live = (np.abs(rows - self.center) <= 3.0 * self.spread) & (self.spread > 0.0)
+        near = np.clip(rows, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
+        recent = _standard(near, self.center, self.spread)[:, : lags * d]
+        both, slopes = np.concatenate([np.ones((len(rows), 1)), recent], axis=1), np.zeros((len(rows), f, d))
+        for one, other in ((i, j), (j, i)):  # of a product of two entries
+            (of,) = np.nonzero(one)
+            slopes[:, of, one[of] - 1] += both[:, other[of]]
+        slopes *= (live / np.where(self.spread > 0.0, self.spread, 1.0))[:, None]
+        width = self.high - self.low
+        low, high = self.low - width, self.high + width
+        features = _features(recent, d, lags, f)
+        slopes *= ((features >= low[:f]) & (features <= high[:f]))[..., None]
+        weights = solve_triangular(self.root[:f, :f], self.root[:f, F:])
+        states = np.clip(features, low[:f], high[:f]) @ weights
+        result = (weights.T @ slopes) * ((states >= low[F:]) & (states <= high[F:]))[..., None]
+        return result.reshape(*z.shape[:-1], self.n_states, d)
 
     def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
         """Mean (N,) of the state h after one row z ~ N(mean, root rootᵀ), ``root`` (d, q); and a root (d + N, r) of [z, h].
@@ -261,12 +291,26 @@ def _features(recent: Array, d: int, lags: int, count: int) -> Array:
 
     1, and for each lag: its d entries, then each of them times all entries before it and itself.
     """
-    parts = [np.ones((len(recent), 1))]
+    i, j = factors_of_features(d, lags, count)
+    both = np.concatenate([np.ones((len(recent), 1)), recent], axis=1)
+    result: Array = both[:, i]
+    result *= both[:, j]
+    return result
+
+
+@lru_cache(maxsize=64)
+def factors_of_features(d: int, lags: int, count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Each of the first ``count`` features as a product of two entries of [1, recent rows]: which, (count,) and (count,)."""
+    pairs = [(0, 0)]
     for j in range(lags):
-        parts.append(recent[:, j * d : (j + 1) * d])
-        if sum(part.shape[1] for part in parts) < count:
-            parts.extend(recent[:, a : a + 1] * recent[:, : a + 1] for a in range(j * d, (j + 1) * d))
-    return np.concatenate(parts, axis=1)[:, :count]
+        mine = range(1 + j * d, 1 + (j + 1) * d)
+        pairs += [(a, 0) for a in mine]
+        if len(pairs) < count:
+            pairs += [(a, b) for a in mine for b in range(1, a + 1)]
+    i, j = np.array(pairs[:count]).T
+    i.setflags(write=False)
+    j.setflags(write=False)
+    return i, j
 
 
 def _standard(z: Any, center: Array, spread: Array) -> Array:
