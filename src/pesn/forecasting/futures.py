@@ -21,12 +21,12 @@ from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import Draws, Ensemble, GaussianState, rollout
 
-__all__ = ["Futures", "Samples", "calibration_factors"]
+__all__ = ["WIDEST", "Futures", "Samples", "calibration_factors"]
 
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
 _AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
 _MOST_NUMBERS = 400_000_000  # of all futures: 3.2 GB, a few times
-_WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
+WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
 
 
 def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
@@ -37,7 +37,7 @@ def calibration_factors(std: Array, calibration: Array, training_std: Array, sha
     factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
     if share is not None:
         factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
-    most = np.divide(_WIDEST * training_std, std, out=np.ones_like(std), where=std > 0.0)
+    most = np.divide(WIDEST * training_std, std, out=np.ones_like(std), where=std > 0.0)
     return np.minimum(factor, np.maximum(most, 1.0))
 
 

@@ -58,13 +58,16 @@ class WeightErrors:
         Directions come one after the other, so that those of a step do not depend on the steps after it. What a step has beside
         all of them is shared out among them.
         """
+        return self.places(features @ self.root)
+
+    def places(self, v: Array) -> Array:
+        """The same (…, T, r) of v = Sᵀ b (…, T, p): their places along directions that come as they are needed."""
         from pesn.reservoir.kernels import directions_of  # here, not above: it brings numba
 
-        *batch, steps, _ = features.shape
-        v = (features @ self.root).reshape(-1, steps, self.root.shape[1])
-        found = np.zeros((len(v), steps, self.directions))
-        directions_of(np.ascontiguousarray(v, float), _NEW, found)
-        return found.reshape(*batch, steps, self.directions)
+        found = np.zeros((*v.shape[:-1], self.directions))
+        rows = np.ascontiguousarray(v, float)
+        directions_of(rows.reshape(-1, *rows.shape[-2:]), _NEW, found.reshape(-1, *found.shape[-2:]))
+        return found
 
 
 class LeverageNoise:

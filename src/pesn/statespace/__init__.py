@@ -24,7 +24,7 @@ from pesn.statespace.certain_path import CertainPath
 from pesn.statespace.dense import Dense
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
-from pesn.statespace.first_order import FirstOrder, fewer
+from pesn.statespace.first_order import FirstOrder, are_many, fewer, kept_entries
 from pesn.statespace.layout import Layout
 from pesn.statespace.low_rank import LowRank, truncate
 from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
@@ -59,9 +59,11 @@ __all__ = [
     "StateSpaceModel",
     "StepInfo",
     "UnitMoments",
+    "are_many",
     "concatenate",
     "fewer",
     "init",
+    "kept_entries",
     "rollout",
     "stack",
     "stacked",

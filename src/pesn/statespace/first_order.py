@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, condition_root, mapped, outer, root_of, transpose
@@ -13,7 +14,7 @@ from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.low_rank import LowRank
 from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
 
-__all__ = ["FirstOrder", "fewer"]
+__all__ = ["FirstOrder", "are_many", "fewer", "kept_entries"]
 
 _GROWTH = 32  # columns that new noise may add before they are made fewer
 
@@ -121,13 +122,24 @@ def fewer(F: Array, p: int, compression: Compression) -> Array:
     The p entries of c, what is read out of the others (the basis of ``compression``), and as many single entries as the rank, the
     widest first, keep their covariances with all entries.
     """
+    if not are_many(F.shape[-1], p, compression):
+        return F
+    rows = np.concatenate([F[..., :p, :], compression.basis.T @ F[..., p:, :], F[..., p:, :]], axis=-2)
+    factor, _ = kept_entries(rows, p, compression)
+    return np.concatenate([factor[..., :p, :], factor[..., p + compression.basis.shape[-1] :, :]], axis=-2)
+
+
+def are_many(columns: int, p: int, compression: Compression) -> bool:
+    """Whether so many columns are made fewer."""
+    return columns > p + compression.basis.shape[-1] + compression.rank + _GROWTH
+
+
+def kept_entries(rows: Array, p: int, compression: Compression) -> tuple[Array, npt.NDArray[np.intp]]:
+    """The pivoted Cholesky factor (…, e, r) of rows (…, e, k) of [c, what is read out, h], and its pivots (…, r), −1: no more."""
     from pesn.statespace.kernels import pivoted_cholesky  # here, not above: it brings numba
 
-    basis = compression.basis
-    first = p + basis.shape[-1]
-    if F.shape[-1] <= first + compression.rank + _GROWTH:
-        return F
-    rows = np.concatenate([F[..., :p, :], basis.T @ F[..., p:, :], F[..., p:, :]], axis=-2)
-    factor = np.zeros((*rows.shape[:-1], min(first + compression.rank, rows.shape[-2])))
-    pivoted_cholesky(flat(rows), first, flat(factor))
-    return np.concatenate([factor[..., :p, :], factor[..., first:, :]], axis=-2)
+    first = p + compression.basis.shape[-1]
+    size = min(first + compression.rank, rows.shape[-2])
+    factor, pivots = np.zeros((*rows.shape[:-1], size)), np.full((*rows.shape[:-2], size), -1, np.intp)
+    pivoted_cholesky(flat(rows), first, flat(factor), flat(pivots, 1))
+    return factor, pivots

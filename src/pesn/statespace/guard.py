@@ -11,12 +11,12 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.statespace.state import GaussianState
 
-__all__ = ["Bounds"]
+__all__ = ["PACE", "Bounds"]
 
 _MOST_GONE = 0.5  # of the members: beyond, y has left
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
 _FARTHER = 10.0  # times as far members of kinematic columns may be from their mean: what they add up may be wide
-_PACE = 0.95  # of how far out a mean was before a step, which it may be after it: what was observed far away comes back
+PACE = 0.95  # of how far out a mean was before a step, which it may be after it: what was observed far away comes back
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,30 +54,30 @@ class Bounds:
         return np.zeros(len(self.center), bool) if self.free is None else self.free
 
     @cached_property
-    def _goes_on(self) -> npt.NDArray[np.bool_]:
+    def goes_on(self) -> npt.NDArray[np.bool_]:
         """Columns whose mean may go on beyond every range."""
         return self.kinematic | self._free
 
     @cached_property
-    def _edges(self) -> tuple[Array, Array, Array]:
+    def edges(self) -> tuple[Array, Array, Array]:
         """The least and the largest mean, and the largest deviation, of which nothing need be said."""
-        return self.low - self._reach, self.high + self._reach, _WIDEST * self.width
+        return self.low - self.reach, self.high + self.reach, _WIDEST * self.width
 
     @cached_property
-    def _reach(self) -> Array:
+    def reach(self) -> Array:
         """How far beyond the range a mean may be, and how far a kinematic one may move in a step."""
         return np.maximum(self.high - self.low, _WIDEST * self.width)
 
     def widest(self) -> Array:
         """The largest deviation (d,) of y that is forecast; infinite where it goes on: it adds up what it is given."""
-        return np.where(self._goes_on, np.inf, _WIDEST * self.width)
+        return np.where(self.goes_on, np.inf, _WIDEST * self.width)
 
     def edges_of_means(self) -> tuple[Array, Array, Array, Array, Array]:
         """Of y without a deviation: least and largest mean, between which one that has left is brought back, the largest step."""
-        least, most, _ = self._edges
+        least, most, _ = self.edges
         added = self.widen * self.width
-        least, most = np.where(self._goes_on, -np.inf, least), np.where(self._goes_on, np.inf, most)
-        return least, most, self.low - added, self.high + added, np.where(self._goes_on, self._reach, np.inf)
+        least, most = np.where(self.goes_on, -np.inf, least), np.where(self.goes_on, np.inf, most)
+        return least, most, self.low - added, self.high + added, np.where(self.goes_on, self.reach, np.inf)
 
     def __call__(
         self, state: GaussianState, before: Array, observed: bool = False
@@ -90,20 +90,18 @@ class Bounds:
         rows = slice(0, d)
         state, gone = self._hold_members(state, rows, before) if state.has_members and not observed else (state, 0.0)
         mean, std = state.mean[..., rows], np.sqrt(np.maximum(state.covariance_of(rows).diagonal(0, -2, -1), 0.0))
-        least, most, widest = self._edges
+        least, most, widest = self.edges
         if self.free is not None:
-            least, most = np.where(self.free, before - self._reach, least), np.where(self.free, before + self._reach, most)
+            least, most = np.where(self.free, before - self.reach, least), np.where(self.free, before + self.reach, most)
             widest = np.where(self.free, np.inf, widest)
         if ((std <= widest) & (mean >= least) & (mean <= most)).all():
             return state, np.ones(mean.shape), np.zeros(mean.shape, bool) | (gone > _MOST_GONE)
-        jumped = self._goes_on & (np.abs(mean - before) > self._reach) & (not observed)
+        jumped = self.goes_on & (np.abs(mean - before) > self.reach) & (not observed)
         away = np.where(jumped, before, mean) - self.center
-        anywhere = self._goes_on | observed
+        anywhere = self.goes_on | observed
         widest = np.where(anywhere, np.maximum(widest, 0.5 * np.abs(away)), widest)
         factor = np.minimum(1.0, widest / np.maximum(std, self.width))
-        outside = (mean < least + _PACE * np.minimum(before - least, 0.0)) | (
-            mean > most + _PACE * np.maximum(before - most, 0.0)
-        )
+        outside = (mean < least + PACE * np.minimum(before - least, 0.0)) | (mean > most + PACE * np.maximum(before - most, 0.0))
         left = (outside & ~anywhere) | jumped
         if np.all(factor == 1.0) and not left.any():
             return state, factor, left | (gone > _MOST_GONE)
@@ -118,8 +116,8 @@ class Bounds:
         return state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root), factor, left | (gone > _MOST_GONE)
 
     def _hold_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
-        reach = np.where(self._goes_on, _FARTHER, 1.0) * self._reach
+        reach = np.where(self.goes_on, _FARTHER, 1.0) * self.reach
         low, high = np.minimum(self.low, before) - reach, np.maximum(self.high, before) + reach
         low, high = np.where(self._free, before - reach, low), np.where(self._free, before + reach, high)
-        back = np.where(self._goes_on, before, self.low), np.where(self._goes_on, before, self.high)
+        back = np.where(self.goes_on, before, self.low), np.where(self.goes_on, before, self.high)
         return state.hold(rows, low, high, back, self.widen * self.width)

@@ -418,10 +418,11 @@ def affine_columns(F: Array, own: Array, noise: Array, first: int, farthest: flo
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
-def pivoted_cholesky(rows: Array, first: int, factor: Array) -> None:
-    """Columns (B, n, r) with factor factorᵀ ≈ rows rowsᵀ of rows (B, n, k): exact in the entries that were pivots.
+def pivoted_cholesky(rows: Array, first: int, factor: Array, pivots: Array) -> None:
+    """Columns (B, n, r) with factor factorᵀ ≈ rows rowsᵀ of rows (B, n, k): exact in the entries that were ``pivots`` (B, r).
 
-    The ``first`` entries are pivots in their order, where they have a variance of their own, then those that have most left.
+    The ``first`` entries are pivots in their order, where they have a variance of their own, then those that have most left;
+    where there are fewer than r, the others of ``pivots`` stay as they are.
     """
     batch, n, k = rows.shape
     left, whole = np.empty(n), np.empty(n)
@@ -457,4 +458,5 @@ def pivoted_cholesky(rows: Array, first: int, factor: Array) -> None:
                 L[i, column] = total
                 left[i] = max(left[i] - total * total, 0.0)
             left[pivot] = 0.0
+            pivots[b, column] = pivot
             column += 1

@@ -15,6 +15,7 @@ A network with a NumPy Gaussian goes the NumPy way, as a list of :class:`pesn.De
 
 from pesn.adapters.torch.gaussian import TensorGaussian, to_distribution
 from pesn.adapters.torch.network import as_layers, propagate
+from pesn.adapters.torch.rollout import rollout
 from pesn.adapters.torch.tanh_normal import TanhNormal
 
-__all__ = ["TanhNormal", "TensorGaussian", "as_layers", "propagate", "to_distribution"]
+__all__ = ["TanhNormal", "TensorGaussian", "as_layers", "propagate", "rollout", "to_distribution"]

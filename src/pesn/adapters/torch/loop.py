@@ -1,0 +1,336 @@
+"""A closed loop on tensors: the mean of its state and columns of independent standard normal sources, step by step.
+
+What :class:`pesn.statespace.FirstOrder` is on arrays, with its derivatives. x is the state of the loop without the known inputs,
+which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay, and all other columns,
+(R, B, n) of B plans: one product of matrices moves them all. The way back is written out, for autograd would keep a hundred small
+operations a step; it is left to autograd where columns are made fewer and where y is brought back into its bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
+
+from pesn._support.types import Array
+from pesn.adapters.torch.bounds import TensorBounds
+from pesn.adapters.torch.gains import Expectations, expectations_of
+from pesn.linalg import root_of
+from pesn.reservoir.closed_loop import ClosedLoop
+from pesn.statespace import Cell, are_many, kept_entries
+
+__all__ = ["Drive", "TensorLoop"]
+
+
+class _TensorCell(NamedTuple):
+    """x[rows] ← (1 − L) x[rows] + L f(A x[: width] + A_u u + b); ``matrix`` is A (r, width)."""
+
+    rows: slice
+    matrix: Tensor
+    transposed: Tensor
+    inputs: Tensor
+    bias: Tensor
+    leak: float
+    is_units: bool
+    expectations: Expectations
+
+
+class Drive(NamedTuple):
+    """What known inputs and constants add to the mean in each of H steps: before each cell (H, B, r), and to c (H, B, q)."""
+
+    cells: tuple[Tensor, ...]
+    carried: Tensor
+
+
+class TensorLoop:
+    """The constants of a loop on one device.
+
+    Parameters
+    ----------
+    loop
+        Of first order.
+    dtype, device
+        Of the tensors.
+    """
+
+    def __init__(self, loop: ClosedLoop, dtype: torch.dtype, device: torch.device) -> None:
+        self.loop, self.dtype, self.device = loop, dtype, device
+        certain, tensor = loop.certain, self.tensor
+        at, p, size = certain.layout, certain.carried, certain.layout.size
+        inputs = at["inputs"]
+        m = inputs.stop - inputs.start
+        self.kept = kept = np.delete(np.arange(size), inputs)  # where x is in the state of the loop
+        self.d, self.n, self.q = loop.dynamics.n_columns, len(kept), p - m
+        self.units = slice(at["units"].start - m, at["units"].stop - m)
+        self.cells = tuple(self._cell(cell, inputs) for cell in certain.cells)
+        K, k, J = certain.step
+        carried = kept[: self.q]
+        self.K, self.K_inputs, self.k = tensor(K[carried][:, kept]), tensor(K[carried, inputs]), tensor(k[carried])
+        self.K_transposed = self.K.mT
+        self.fresh = tensor(np.pad(J[carried] @ root_of(loop.errors.innovation), ((0, self.n - self.q), (0, 0))).T)
+        noise = np.zeros((0, 0)) if loop.process_noise is None else loop.process_noise.columns().T
+        self.process = tensor(np.pad(noise, ((0, 0), (self.n - noise.shape[1], 0))))
+        assert loop.compression is not None
+        self.compression, self.carried = loop.compression, p
+        basis, one = loop.compression.basis, np.eye(size)
+        self.entries = tensor(np.vstack([one[:p], basis.T @ one[p:], one[p:]])[:, kept])  # [c, what is read out, h]
+        self.bounds = None if loop.guard is None else TensorBounds(loop.guard, tensor)
+        self.measurement_cov = None if loop.measurement_cov is None else tensor(loop.measurement_cov)
+        errors = loop.weight_errors
+        S = np.vstack([errors.root[:1], certain.moves.weights(errors.root.T).T])  # laid out over [1, x]
+        self.S, self.S_inputs, self.S_1 = tensor(S[1:][kept].T), tensor(S[1:][inputs].T), tensor(S[0])
+        self.staying = tensor(np.pad(errors.output_root.T, ((0, 0), (0, self.q - self.d))))
+
+    def tensor(self, values: Array) -> Tensor:
+        """On the loop's device."""
+        return torch.tensor(np.ascontiguousarray(values, float), dtype=self.dtype, device=self.device)
+
+    def _cell(self, cell: Cell, inputs: slice) -> _TensorCell:
+        A, m = sparse.csr_array(cell.matrix).toarray(), inputs.stop - inputs.start
+        rows = slice(cell.rows.start - m, cell.rows.stop - m)
+        is_units = rows.start >= self.units.start
+        matrix = self.tensor(np.delete(A, inputs, axis=1)[:, : self.n if is_units else rows.start])
+        bias, expectations = self.tensor(cell.bias), expectations_of(cell.units)
+        return _TensorCell(rows, matrix, matrix.mT, self.tensor(A[:, inputs]), bias, float(cell.leak), is_units, expectations)
+
+    def drive(self, u: Tensor) -> Drive:
+        """By known inputs u (H, B, m), scaled."""
+        return Drive(tuple(linear(u, cell.inputs, cell.bias) for cell in self.cells), linear(u, self.K_inputs, self.k))
+
+    # ---------------------------------------------------------------- steps
+
+    def move(self, x: Tensor, drive: Drive) -> Tensor:
+        """Rows x (R, B, n), none of which is of the weights, after the cells have moved by the first inputs."""
+        cells = tuple(part[:1] for part in drive.cells)
+        return _Steps.apply(self, x, None, False, True, False, *cells)[0][0]  # type: ignore[no-untyped-call]
+
+    def roll(self, x: Tensor, drive: Drive, staying: Tensor | None = None, bounded: bool = False) -> tuple[Tensor, Tensor]:
+        """Rows x (R, B, n), whose units have moved, through H steps: y (H, R′, B, d), and means (H, B, n) that it was read from.
+
+        ``staying`` (H, s, B, q): by what each step moves s columns of the weights, which come after the mean; None: means alone.
+        Rows that there are not at a step are 0.
+        """
+        add = drive.carried[:, None]
+        if staying is not None:
+            add, nothing = torch.cat([add, staying], dim=1), x.new_zeros(staying.shape[1], *x.shape[1:])
+            x = torch.cat([x[:1], nothing, x[1:]])
+        return _Steps.apply(self, x, add, True, staying is not None, bounded, *drive.cells)  # type: ignore[no-untyped-call]
+
+    def holds(self, x: Tensor, alone: Tensor, rows: Tensor, n_staying: int) -> bool:
+        """Whether bounds say nothing to y of :meth:`roll`: of means ``alone``, and of ``rows``, from a mean x (B, n)."""
+        if self.bounds is None:
+            return True
+        with torch.no_grad():
+            before, square = x[None, :, : self.d], rows[:, 1:].square()
+            first, second = (torch.cat([before, part[:-1, 0]]) for part in (alone, rows))
+            columns, staying = square[:, n_staying:].sum(1), square[:, :n_staying].sum(1)
+            certain = self.bounds.hold(alone[:, 0], first, torch.zeros_like(columns))
+            return certain and self.bounds.hold(rows[:, 0], second, columns, staying)
+
+    def along(self, means: Tensor, u: Tensor) -> Tensor:
+        """How each step moves the columns of the weights, (H, s, B, q), by means (H, B, n) with inputs (H, B, m).
+
+        Which steps make a new direction is a choice; places along these directions follow from the products of any two rows.
+        """
+        v = (linear(means, self.S) + linear(u, self.S_inputs, self.S_1)).transpose(0, 1)
+        gram = v @ v.mT
+        B, H, _ = gram.shape
+        found = self.loop.weight_errors.places(v.detach().cpu().double().numpy())
+        some = np.any(found, axis=1)
+        r = max(int(some.sum(axis=1).max()), 1)
+        first, live = (torch.tensor(part[:, :r], device=self.device) for part in ((found != 0.0).argmax(axis=1), some))
+        onto = gram.gather(2, first[:, None].expand(B, H, r))
+        between = onto.gather(1, first[..., None].expand(B, r, r))
+        unit = torch.eye(r, dtype=self.dtype, device=self.device)
+        L = torch.linalg.cholesky(torch.where(live[:, :, None] & live[:, None], between, unit))
+        places = torch.linalg.solve_triangular(L, onto.mT, upper=False).mT
+        there = live[:, None] & (first[:, None] <= torch.arange(H, device=self.device)[:, None])
+        places = torch.where(there, places, torch.zeros_like(places))
+        kept, size = places.square().sum(-1), gram.diagonal(dim1=1, dim2=2)
+        any_kept = kept > 0.0
+        ratio = torch.where(any_kept, size, torch.zeros_like(size)) / torch.where(any_kept, kept, torch.ones_like(kept))
+        places = places * torch.where(any_kept, ratio, torch.ones_like(ratio)).sqrt()[..., None]
+        return (places.permute(1, 2, 0)[:, :, None, :, None] * self.staying[:, None]).reshape(H, -1, B, self.q)
+
+    def fewer(self, columns: Tensor) -> Tensor:
+        """Columns (C, B, n) as fewer of them, which keep the covariances of c, of what is read out and of the widest entries."""
+        entries = linear(columns, self.entries)
+        arrays = entries.detach().movedim(0, 2).cpu().double().numpy()
+        pivots = kept_entries(arrays, self.carried, self.compression)[1]
+        counts = (pivots >= 0).sum(axis=-1)
+        result = columns.new_zeros(int(counts.max()), *columns.shape[1:])
+        for count in np.unique(counts):
+            which = torch.tensor(np.flatnonzero(counts == count), device=self.device)
+            chosen = torch.tensor(pivots[counts == count][:, :count], device=self.device)
+            mine = entries[:, which].gather(2, chosen[None].expand(len(entries), *chosen.shape)).movedim(0, 1)  # (B, C, count)
+            turned = torch.linalg.qr(mine)[0].mT @ columns[:, which].movedim(0, 1)
+            if len(counts) == len(which):
+                return turned.movedim(0, 1)
+            result = result.index_copy(1, which, torch.cat([turned.movedim(0, 1), result[count:, which]]))
+        return result
+
+
+class _Step(NamedTuple):
+    """What the way back must know of a step.
+
+    Of each cell that has moved its number, what entered it, and E[f′], E[f″], E[f‴]; how many rows there were once they had, and
+    at the end; where autograd goes on, the tensors that went in and what came out.
+    """
+
+    cells: list[tuple[int, Tensor, list[Tensor]]]
+    rows: int
+    end: int
+    fewer: tuple[Tensor, Tensor] | None
+    bounds: tuple[Tensor, Tensor, Tensor] | None
+
+
+class _Steps(torch.autograd.Function):
+    """Steps and their way back; without ``add`` the move of one step alone.
+
+    ``moved``: the units have moved by the first inputs; ``noisy``: there are columns, to which each step adds. Rows of a plan
+    stand B rows apart; ``s`` of each, the mean and those of the weights, come first. Parts of tensors are taken by ``narrow``:
+    there are so many that an index, twice as slow, would be seen.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, loop: TensorLoop, x: Tensor, add: Tensor | None, moved: bool, noisy: bool, bounded: bool, *drives: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        B, n, d, q = x.shape[1], loop.n, loop.d, loop.q
+        H, s = (1, 1) if add is None else add.shape[:2]
+        steps = (None,) if add is None else add.reshape(H, s * B, q).unbind(0)
+        by_step = list(zip(*(drive.unbind(0) for drive in drives), strict=True)) if drives else [()] * H
+        fresh = loop.fresh[:, None].expand(-1, B, -1).reshape(-1, n)
+        wanted = any(ctx.needs_input_grad)
+        tape, ys, means = [], [], []
+        x = x.reshape(-1, n).clone()
+        for t in range(H):
+            cells, fewer, bounds = [], None, None
+            for i, cell in enumerate(loop.cells):
+                if cell.is_units and moved and not t:
+                    continue
+                r, width = cell.matrix.shape
+                a = torch.mm(x if width == n else x.narrow(1, 0, width), cell.transposed)
+                into = a.view(-1, B, r)
+                var = into.narrow(0, s, into.shape[0] - s).square().sum(0) if noisy else None
+                f, *slopes = cell.expectations(into[0] + by_step[t][i], var)
+                moves = into * slopes[0]
+                moves[0] = f
+                rows = x.narrow(1, cell.rows.start, r)
+                rows.copy_(moves.view(-1, r)) if cell.leak == 1.0 else rows.lerp_(moves.view(-1, r), cell.leak)
+                cells.append((i, into, slopes))
+            if noisy and (t or not moved):
+                x, fewer = _with_process_noise(loop, x, B, s)
+            means.append(x.narrow(0, 0, B).clone())
+            count, now = x.shape[0], steps[t]
+            if now is None:
+                ys.append(x.view(-1, B, n))
+            else:
+                c = torch.mm(x, loop.K_transposed)
+                c.narrow(0, 0, s * B).add_(now)
+                x.narrow(1, 0, q).copy_(c)
+                if noisy:
+                    x = torch.cat([x, fresh])
+                if bounded and loop.bounds is not None:
+                    x, bounds = _bounded(loop.bounds, x.view(-1, B, n), means[t].narrow(1, 0, d), s, noisy)
+                ys.append(x.view(-1, B, n).narrow(2, 0, d).clone())  # x goes on in place
+            if wanted:
+                tape.append(_Step(cells, count, x.shape[0], fewer, bounds))
+        ctx.loop, ctx.tape, ctx.sizes = loop, tape, (H, s, B)
+        ctx.set_materialize_grads(False)
+        return torch.stack(ys) if add is None else torch.nn.utils.rnn.pad_sequence(ys, batch_first=True), torch.stack(means)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_y: Tensor | None, by_means: Tensor | None) -> Any:
+        loop, tape, (H, s, B) = ctx.loop, ctx.tape, ctx.sizes
+        d, n, q, units = loop.d, loop.n, loop.q, loop.units
+        n_units, alone = units.stop - units.start, not ctx.needs_input_grad[2]
+        given = by_y if by_y is not None else by_means
+        if given is None:
+            return (None,) * (6 + len(loop.cells))
+        by_steps = None if by_y is None else by_y.reshape(H, -1, by_y.shape[-1]).unbind(0)
+        by_adds = []
+        by_drives = [given.new_zeros(H, B, cell.matrix.shape[0]) for cell in loop.cells]
+        back = by_steps[0].clone() if alone and by_steps is not None else given.new_zeros(tape[-1].end, n)
+        for t in range(H - 1, -1, -1):
+            step, by_before = tape[t], None
+            if not alone:
+                if by_steps is not None:
+                    back.narrow(1, 0, d).add_(by_steps[t].narrow(0, 0, back.shape[0]))
+                if step.bounds is not None:
+                    back, by_before = _back_through_bounds(back, step.bounds, B)
+                by_c = back[: step.rows, :q]
+                by_adds.append(by_c.narrow(0, 0, s * B))
+                here = torch.mm(by_c, loop.K)
+                here.narrow(1, units.start, n_units).add_(back[: step.rows, units])
+                back = here
+            if by_means is not None:
+                back.narrow(0, 0, B).add_(by_means[t])
+            if step.fewer is not None:
+                columns, after = step.fewer
+                (by_columns,) = torch.autograd.grad(after, columns, back[s * B :].view(after.shape), retain_graph=True)
+                back = torch.cat([back[: s * B], by_columns.reshape(-1, n)])
+            for i, into, (gain, *more) in reversed(step.cells):
+                cell, (R, _, r) = loop.cells[i], into.shape
+                width = cell.matrix.shape[1]
+                back = back.narrow(0, 0, R * B)
+                rows = back.narrow(1, cell.rows.start, r)
+                moves = (cell.leak * rows).view(R, B, r)
+                rows.mul_(1.0 - cell.leak)
+                by_a = gain * moves
+                if R > 1:
+                    second, third = more
+                    by_gain = (moves.narrow(0, 1, R - 1) * into.narrow(0, 1, R - 1)).sum(0)
+                    by_var = torch.addcmul(moves[0] * second, by_gain, third)  # twice
+                    by_a.narrow(0, s, R - s).addcmul_(into.narrow(0, s, R - s), by_var)
+                    by_a[0].addcmul_(by_gain, second)
+                by_drives[i][t] = by_a[0]
+                (back if width == n else back.narrow(1, 0, width)).addmm_(by_a.view(-1, r), cell.matrix)
+            if by_before is not None:
+                back[:B, :d] += by_before
+        by_add = torch.stack(by_adds[::-1]).view(H, s, B, q) if by_adds else None
+        return None, back.view(-1, B, n), by_add, None, None, None, *by_drives
+
+
+def _with_process_noise(loop: TensorLoop, x: Tensor, B: int, s: int) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    """Rows x (R B, n) with those of the noise of the units, made fewer where there are many after the first s of each plan."""
+    n = loop.n
+    if loop.process.shape[0]:
+        x = torch.cat([x, loop.process[:, None].expand(-1, B, -1).reshape(-1, n)])
+    if not are_many(x.shape[0] // B - s, loop.carried, loop.compression):
+        return x, None
+    with torch.enable_grad():
+        columns = x[s * B :].view(-1, B, n).detach().requires_grad_()
+        after = loop.fewer(columns)
+    return torch.cat([x[: s * B], after.detach().reshape(-1, n)]), (columns, after)
+
+
+def _bounded(
+    bounds: TensorBounds, x: Tensor, before: Tensor, s: int, noisy: bool
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:  # fmt: skip
+    """Rows x (R, B, n) with y within its bounds, (R′ B, n); and, where that changes it, what went in and what came out."""
+    n, d = x.shape[2], before.shape[1]
+    if bounds.hold(x[0, :, :d], before, x[s:, :, :d].square().sum(0), x[1:s, :, :d].square().sum(0)):
+        return x.view(-1, n), None
+    with torch.enable_grad():
+        y, before = x[..., :d].detach().requires_grad_(), before.detach().requires_grad_()
+        after = bounds(y, before, s - 1)[: None if noisy else 1]
+    x = torch.cat([x, x.new_zeros(len(after) - len(x), *x.shape[1:])])
+    x[..., :d] = after.detach()
+    return x.view(-1, n), (y, before, after)
+
+
+def _back_through_bounds(back: Tensor, bounds: tuple[Tensor, Tensor, Tensor], B: int) -> tuple[Tensor, Tensor]:
+    """The gradient by the rows that :func:`_bounded` was given, and by the mean before the step."""
+    y, before, after = bounds
+    d = y.shape[2]
+    by_y, by_before = torch.autograd.grad(after, (y, before), back.view(-1, B, back.shape[1])[..., :d], retain_graph=True)
+    back = back[: y.shape[0] * B]
+    back[:, :d] = by_y.reshape(-1, d)
+    return back, by_before

@@ -1,0 +1,232 @@
+"""Roll-outs of a fitted forecaster on tensors: what controls lead to, with gradients back to them and to the start.
+
+>>> import numpy as np, pesn, torch
+>>> from pesn.systems import cart_pole
+>>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
+>>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
+>>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
+>>> controls = torch.zeros(20, 1, dtype=torch.float64, requires_grad=True)
+>>> mean, cov = rollout(model, controls, torch.tensor([0.0, np.pi, 0.0, 0.0]))
+>>> cost = (mean[:, 0] - 0.2).square().sum() + cov[:, 0, 0].sum()           # E Σ (x − 0.2)²
+>>> cost.backward()
+>>> mean.shape, cov.shape, controls.grad.shape
+(torch.Size([20, 4]), torch.Size([20, 4, 4]), torch.Size([20, 1]))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from pesn._support.checks import whole_number
+from pesn.adapters.torch.arguments import check_no_vmap
+from pesn.adapters.torch.loop import TensorLoop
+from pesn.adapters.torch.start import TensorStart
+from pesn.forecasting.batched import in_form, loop_for
+from pesn.forecasting.context import Begun, Uncertainty
+from pesn.forecasting.dataset import check_within_reach
+from pesn.forecasting.filtered import FilteredContext
+from pesn.forecasting.futures import WIDEST
+from pesn.learning.calibration import by_lead
+
+if TYPE_CHECKING:
+    from pesn.forecasting.forecaster import Forecaster
+
+__all__ = ["rollout"]
+
+
+def rollout(
+    forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None, *, rank: int = 20
+) -> tuple[Tensor, Tensor]:
+    """Means and covariances of the rows that controls lead to, differentiable in the controls and in the start.
+
+    The same numbers as :meth:`pesn.Forecaster.rollout` with ``covariance="low-rank"``, calibrated as those are. First derivatives
+    only. On the device and in the precision of the controls; what is constant is kept there until the forecaster is fitted or
+    updated.
+
+    Parameters
+    ----------
+    forecaster
+        A fitted :class:`pesn.Forecaster`, of units with one of the activations that the adapter knows.
+    controls
+        (H, m), or (B, H, m), B sequences at once; the first row acts on the last row of the context.
+    start
+        What ``forecaster.start`` gave, for one context or for B of them; or a single known state y (d,), or (B, d), that
+        gradients flow into; None: after the last row that ``fit`` or ``update`` has seen.
+    rank
+        As in :meth:`pesn.Forecaster.rollout`.
+
+    Returns
+    -------
+    mean, cov
+        (…, H, d) and (…, H, d, d), in the units of y; with a leading axis where the controls or the start have one.
+    """
+    whole_number("rank", rank, 1)
+    u = _scaled_controls(forecaster, controls)
+    model = _model(forecaster, int(rank))
+    if isinstance(start, Tensor):
+        y = _scaled_state(forecaster, start, u)
+        begun, plain, batch = model.one_row(forecaster), None, len(y) if start.ndim > 1 else 0
+    else:
+        context = model.context_of(forecaster, start)
+        (begun, plain), y, batch = model.begun(context), None, context.batch[0] if context.batch else 0
+    if batch and len(u) not in (1, batch):
+        raise ValueError(f"controls must be as many as start has states, {batch}, or one for all, got {len(u)}")
+    B = max(len(u), batch)
+    u = u.expand(B, -1, -1).transpose(0, 1)
+    y = None if y is None else y.expand(B, -1)
+    tensors = model.on(u.dtype, u.device)
+    mean, cov = _rolled(tensors, begun, u, y)
+    share = None
+    if plain is not None:  # what is given is not calibrated
+        own = _rolled(tensors, plain, u, y)[1].diagonal(dim1=-2, dim2=-1)
+        share = (own / cov.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(own.dtype).tiny)).clamp(0.0, 1.0)
+    mean, cov = (part.transpose(0, 1) for part in _in_units(forecaster, tensors.loop, mean, cov, share))
+    return (mean, cov) if batch or controls.ndim > 2 else (mean[0], cov[0])
+
+
+def _rolled(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Scaled means (H, B, d) and covariances (H, B, d, d); bounds are asked after all steps, and kept where they are touched."""
+    loop = start.loop
+    drive = loop.drive(u)
+    x, moved = start.after(begun, u[0], y)
+    if not moved:
+        x = loop.move(x, drive)
+    for bounded in (False, True):
+        alone, means = loop.roll(x[:1], drive, bounded=bounded)
+        rows, _ = loop.roll(x, drive, staying := loop.along(means, u), bounded=bounded)
+        if bounded or loop.holds(x[0], alone, rows, staying.shape[1]):
+            break
+    columns = rows[:, 1:].transpose(1, 2)
+    cov = columns.mT @ columns
+    if loop.measurement_cov is not None:
+        cov = cov + loop.measurement_cov
+    return rows[:, 0], cov
+
+
+def _in_units(forecaster: Forecaster, loop: TensorLoop, mean: Tensor, cov: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Calibrated and in the units of y, as :func:`pesn.forecasting.futures.calibration_factors` has it."""
+    scale, training = forecaster.scale_, loop.tensor(forecaster.prior_scale_.y_std)
+    lead = loop.tensor(by_lead(forecaster.calibration_, len(mean)))[:, None, None]
+    var = cov.diagonal(dim1=-2, dim2=-1)
+    factor = lead.square().expand_as(var)
+    if share is not None:
+        factor = 1.0 + (factor - 1.0) * share
+    live = var > 0.0
+    most = (WIDEST * training).square() / torch.where(live, var, torch.ones_like(var))
+    factor = torch.minimum(factor, torch.where(live, most.clamp(min=1.0), torch.ones_like(var)))
+    std = loop.tensor(scale.y_std)
+    factor = factor.sqrt() * std
+    return mean * std + loop.tensor(scale.y_mean), cov * factor[..., :, None] * factor[..., None, :]
+
+
+# ---------------------------------------------------------------- what is given
+
+
+def _scaled_controls(forecaster: Forecaster, controls: Tensor) -> Tensor:
+    """(B, H, m), scaled."""
+    from pesn.forecasting.forecaster import Forecaster  # here, not above: torch networks do without it
+
+    if not isinstance(forecaster, Forecaster):
+        raise TypeError(f"forecaster must be a pesn.Forecaster, got {type(forecaster).__name__}")
+    check_is_fitted(forecaster, "esn_")
+    _check("controls", controls)
+    m = forecaster.n_known_
+    u = controls if controls.ndim == 3 else controls[None]
+    if u.ndim != 3 or u.shape[2] != m or 0 in u.shape[:2]:
+        raise ValueError(f"controls must have shape (sequences, steps, {m}) or (steps, {m}), got {tuple(controls.shape)}")
+    scale, prior = forecaster.scale_, forecaster.prior_scale_
+    u = (u - u.new_tensor(scale.x_mean)) / u.new_tensor(scale.x_std)
+    check_within_reach(
+        "controls", u.detach().cpu().double().numpy().reshape(-1, m) if m else np.zeros((1, 0)), prior.x_mean, prior.x_std
+    )
+    return u
+
+
+def _scaled_state(forecaster: Forecaster, start: Tensor, like: Tensor) -> Tensor:
+    """(B, d), scaled."""
+    _check("start", start)
+    d = forecaster.n_columns_
+    if start.ndim not in (1, 2) or start.shape[-1] != d or not len(start):
+        raise ValueError(f"start must have shape ({d},) or (states, {d}), got {tuple(start.shape)}")
+    if start.device != like.device:
+        raise ValueError(f"start must lie on {like.device}, as the controls do, got {start.device}; move it with .to(...)")
+    scale, prior = forecaster.scale_, forecaster.prior_scale_
+    y = start.to(like.dtype).reshape(-1, d)
+    y = (y - like.new_tensor(scale.y_mean)) / like.new_tensor(scale.y_std)
+    check_within_reach("start", y.detach().cpu().double().numpy(), prior.y_mean, prior.y_std)
+    return y
+
+
+def _check(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+    check_no_vmap(name, value)
+    if value.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} must be of dtype float32 or float64, got {value.dtype}")
+    if not torch.isfinite(value).all():
+        raise ValueError(f"{name} must be finite, got {value[~torch.isfinite(value)][0].item()}")
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+class _Model:
+    """A forecaster's loop of first order, as it was when it was last fitted or updated."""
+
+    def __init__(self, forecaster: Forecaster, rank: int) -> None:
+        self.made_of = _made_of(forecaster)
+        self.own = forecaster.loop()
+        self.loop, self.filter = loop_for(self.own, "low-rank", rank), forecaster._context_filter()
+        self._tensors: dict[tuple[torch.dtype, torch.device], TensorStart] = {}
+        self._begun: WeakKeyDictionary[FilteredContext, tuple[Begun, Begun | None]] = WeakKeyDictionary()
+        self._last: FilteredContext | None = None
+
+    def on(self, dtype: torch.dtype, device: torch.device) -> TensorStart:
+        """Its constants on a device."""
+        if (dtype, device) not in self._tensors:
+            with torch.inference_mode(False):  # what is kept must serve autograd later
+                self._tensors[dtype, device] = TensorStart(TensorLoop(self.loop, dtype, device), self.filter)
+        return self._tensors[dtype, device]
+
+    def one_row(self, forecaster: Forecaster) -> Begun:
+        """A context of one row."""
+        y, u = np.zeros((1, forecaster.n_columns_)), np.zeros((1, forecaster.n_known_))
+        return Begun(None, y, u[:-1], Uncertainty.none(y, u))
+
+    def context_of(self, forecaster: Forecaster, start: Any) -> FilteredContext:
+        """What ``start`` gave; None: after the last row seen."""
+        if start is not None:
+            return forecaster._started(start)
+        if self._last is None:
+            self._last = forecaster.start()
+        return self._last
+
+    def begun(self, context: FilteredContext) -> tuple[Begun, Begun | None]:
+        """What a context says, and as if it were certain, where it is not."""
+        if context not in self._begun:
+            plain = None if context.plain is None else in_form(context.plain, self.own, self.loop)
+            self._begun[context] = in_form(context.begun, self.own, self.loop), plain
+        return self._begun[context]
+
+
+def _made_of(forecaster: Forecaster) -> tuple[Any, ...]:
+    """What fit and update replace."""
+    f = forecaster
+    return f.esn_, f.esn_.readout_, f.errors_, f.measurement_var_, f.range_, f.calibration_, f._state
+
+
+_models: WeakKeyDictionary[Forecaster, dict[int, _Model]] = WeakKeyDictionary()
+
+
+def _model(forecaster: Forecaster, rank: int) -> _Model:
+    models = _models.setdefault(forecaster, {})
+    kept = models.get(rank)
+    if kept is None or any(a is not b for a, b in zip(kept.made_of, _made_of(forecaster), strict=True)):
+        kept = models[rank] = _Model(forecaster, rank)
+    return kept

@@ -1,0 +1,265 @@
+"""Claim: a roll-out of tensors is the roll-out of arrays, wherever it starts and whatever the network is made of; its gradients
+are right, also where bounds are touched and columns made fewer; it goes in single precision and in batches; what it cannot serve
+is refused by name."""
+
+import numpy as np
+import pytest
+import torch
+
+import pesn
+from pesn import activations
+from pesn.adapters.torch import rollout
+from pesn.adapters.torch.gains import expectations_of
+from pesn.statespace import ActivationMoments, SineMoments, SquareMoments
+from pesn.systems import cart_pole
+
+F64 = torch.float64
+RUNS = cart_pole.simulate(runs=3, steps=200, rng=0)
+CONTROLS = np.random.default_rng(1).normal(size=(3, 12, 1))
+
+NETWORKS = {
+    "plain": {},
+    "lags and products": {"features": pesn.Features(lags=1, products=1)},
+    "feedback": {"feedback_scaling": 0.3},
+    "noise of the units": {"process_noise": 1e-3, "noise": 1e-3},
+    "units that start at 0": {"initial_state": "zero"},
+    "sigmoid": {"activation": "sigmoid"},
+    "no units": {"features": pesn.Features(lags=1, products=1, states=False)},
+}
+OPTIONS = {"angles": {"angles": [1], "unseen": [0]}, "noise on y": {"measurement_noise": 0.02}, "level": {"target": "level"}}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """The tensors are small: threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def fitted(n_units=12, network=None, **options):
+    esn = pesn.ProbabilisticESN(n_units, random_state=0, **(network or {}))
+    return pesn.Forecaster(esn, calibrate=False, **options).fit(RUNS.states, RUNS.inputs, lengths=RUNS.lengths)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted()
+
+
+@pytest.fixture(scope="module")
+def kinematic():
+    """Positions follow from velocities, and deviations are calibrated."""
+    dt = RUNS.dt
+    kinematics = np.array([[1, 0, dt / 2, 0], [0, 1, 0, dt / 2]]), dt / 2 * np.eye(2), np.zeros(2)
+    esn = pesn.ProbabilisticESN(12, random_state=0)
+    return pesn.Forecaster(esn, learn=[2, 3], kinematics=kinematics).fit(RUNS.states, RUNS.inputs, lengths=RUNS.lengths)
+
+
+def agree(model, controls, start=None, given=None, **options):
+    """Tensors and arrays, mean and covariance, from ``start`` on arrays and ``given`` on tensors, where this is another."""
+    ours = rollout(model, torch.tensor(controls), start if given is None else given, **options)
+    theirs = model.rollout(controls, start, **options)
+    for one, other in zip(ours, (theirs.mean, theirs.cov), strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-8, atol=1e-8 * np.abs(other).max())
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+def test_tensors_are_rolled_out_as_arrays_are(network):
+    model = fitted(network=network)
+    agree(model, CONTROLS)
+    agree(model, CONTROLS, model.start(RUNS.states[:1]), torch.tensor(RUNS.states[0]))
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_so_are_those_of_other_forecasters(options):
+    model = fitted(**options)
+    agree(model, CONTROLS)
+    agree(model, CONTROLS, model.start(RUNS.states[:1]), torch.tensor(RUNS.states[0]))
+
+
+def test_from_any_start(kinematic):
+    for rows in (1, 4, 40):
+        agree(kinematic, CONTROLS, kinematic.start((RUNS.states[:rows], RUNS.inputs[: rows - 1])))
+    three = RUNS.states[[[5], [60], [150]]]
+    agree(kinematic, CONTROLS, kinematic.start(three))
+    agree(kinematic, CONTROLS[:1], kinematic.start(three), torch.tensor(three[:, 0]))
+    uncertain = pesn.Gaussian(RUNS.states[:30], var=np.full((30, 4), 1e-4))
+    agree(kinematic, CONTROLS, kinematic.start((uncertain, RUNS.inputs[:29])))
+
+
+def test_where_columns_are_made_fewer_and_bounds_are_touched(kinematic, model):
+    long = np.random.default_rng(2).normal(size=(2, 40, 1))
+    agree(kinematic, long, rank=3)
+    agree(kinematic, 60.0 * long)
+    agree(model, 60.0 * long)
+    assert not np.allclose(model.rollout(60.0 * long).mean, model.rollout(6.0 * long).mean)
+
+
+def test_one_sequence_is_a_batch_of_one(model):
+    mean, cov = rollout(model, torch.tensor(CONTROLS))
+    for i in range(3):
+        one = rollout(model, torch.tensor(CONTROLS[i]))
+        assert one[0].shape == (12, 4)
+        assert one[1].shape == (12, 4, 4)
+        torch.testing.assert_close(one, (mean[i], cov[i]))
+    state = torch.tensor(RUNS.states[0])
+    many = rollout(model, torch.tensor(CONTROLS[0]), state.expand(2, 4))
+    torch.testing.assert_close(many[0][1], rollout(model, torch.tensor(CONTROLS[0]), state)[0])
+
+
+def test_in_single_precision(model):
+    double = rollout(model, torch.tensor(CONTROLS), torch.tensor(RUNS.states[0]))
+    single = rollout(model, torch.tensor(CONTROLS, dtype=torch.float32), torch.tensor(RUNS.states[0]))
+    for one, other in zip(single, double, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-4)
+
+
+def test_an_update_is_seen():
+    model = fitted()
+    agree(model, CONTROLS)
+    model.update(RUNS.states[100:110], RUNS.inputs[100:110])
+    agree(model, CONTROLS)
+    model.fit(RUNS.states[:150], RUNS.inputs[:150])
+    agree(model, CONTROLS)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("options", [{}, {"angles": [1]}, {"network": {"features": pesn.Features(lags=1, products=2)}}], ids=str)
+def test_gradients_are_right_in_controls_and_start(options):
+    model = fitted(10, **options)
+    controls = torch.tensor(CONTROLS[:2, :4], requires_grad=True)
+    state = torch.tensor(RUNS.states[[3, 50]], requires_grad=True)
+    assert torch.autograd.gradcheck(lambda u, y: rollout(model, u, y), (controls, state), fast_mode=True)
+    start = model.start((RUNS.states[:30], RUNS.inputs[:29]))
+    assert torch.autograd.gradcheck(lambda u: rollout(model, u, start), (controls,), fast_mode=True)
+
+
+def test_gradients_are_right_within_bounds_and_where_columns_are_made_fewer(kinematic):
+    pushed = torch.tensor(60.0 * CONTROLS[:1, :6], requires_grad=True)
+    assert torch.autograd.gradcheck(lambda u: rollout(kinematic, u), (pushed,), fast_mode=True)
+    long = torch.tensor(np.full((14, 1), 0.5), requires_grad=True)
+    noisy = fitted(10, {"process_noise": 1e-2})
+    start = noisy.start((RUNS.states[:30], RUNS.inputs[:29]))
+    assert torch.autograd.gradcheck(lambda u: rollout(noisy, u, start, rank=2), (long,), fast_mode=True)
+
+
+def test_a_second_derivative_is_refused(model):
+    controls = torch.tensor(CONTROLS[0], requires_grad=True)
+    (gradient,) = torch.autograd.grad(rollout(model, controls)[0].sum(), controls, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
+def test_the_expected_cost_is_descended(model):
+    """A few steps of plain gradient descent find a cheaper plan, as the roll-out of arrays says, too."""
+    start, goal = model.start(RUNS.states[:1]), torch.tensor([0.3, np.pi, 0.0, 0.0])
+    controls = torch.zeros(12, 1, dtype=F64, requires_grad=True)
+    optimizer = torch.optim.Adam([controls], lr=0.3)
+    for _ in range(30):
+        optimizer.zero_grad()
+        mean, cov = rollout(model, controls, start)
+        ((mean - goal).square().sum() + cov.diagonal(dim1=-2, dim2=-1).sum()).backward()
+        optimizer.step()
+    before, after = (
+        model.rollout(u, start).expected_cost(1.0, goal.numpy())[0] for u in (np.zeros((12, 1)), controls.detach().numpy())
+    )
+    assert after < 0.95 * before
+
+
+# ---------------------------------------------------------------- one step
+
+
+@pytest.mark.parametrize("network", [{}, {"initial_state": "zero"}, {"features": pesn.Features(lags=1, products=2)}], ids=str)
+def test_linearize_is_the_derivative_of_step_and_what_autograd_says(network):
+    model = fitted(10, network, angles=[1])
+    states, controls = RUNS.states[20:80:20], RUNS.inputs[20:80:20]
+    A, B = model.linearize(states, controls)
+    h = 1e-5
+    slow = [(model.step(states + h * e, controls) - model.step(states - h * e, controls)) / (2 * h) for e in np.eye(4)]
+    np.testing.assert_allclose(A, np.stack(slow, axis=-1), atol=1e-7)
+    slow = (model.step(states, controls + h) - model.step(states, controls - h)) / (2 * h)
+    np.testing.assert_allclose(B[..., 0], slow, atol=1e-7)
+    one = model.linearize(states[1], controls[1])
+    np.testing.assert_allclose(one[0], A[1])
+    if not network:  # without products the mean of a row does not depend on any variance
+        by = torch.autograd.functional.jacobian(
+            lambda y, u: rollout(model, u[None], y)[0][0], (torch.tensor(states[1]), torch.tensor(controls[1]))
+        )
+        np.testing.assert_allclose(by[0], A[1], atol=1e-9)
+        np.testing.assert_allclose(by[1], B[1], atol=1e-9)
+
+
+def test_linearize_refuses_by_name(model):
+    with pytest.raises(ValueError, match="state must have shape"):
+        model.linearize(np.zeros(3), np.zeros(1))
+    with pytest.raises(ValueError, match="control must have shape"):
+        model.linearize(np.zeros(4), np.zeros(2))
+    with pytest.raises(ValueError, match="state must be finite"):
+        model.linearize(np.full(4, np.nan), np.zeros(1))
+
+
+# ---------------------------------------------------------------- expectations
+
+
+@pytest.mark.parametrize("moments", [ActivationMoments(activations.get("tanh")), SineMoments(), SquareMoments()], ids=str)
+def test_expectations_are_moments_and_their_derivatives(moments):
+    mean = np.repeat(np.linspace(-3.0, 3.0, 13), 6)
+    var = np.tile([0.0, 1e-6, 0.003, 0.03, 0.4, 4.0], 13)
+    expectations, h = expectations_of(moments), 1e-4
+
+    def at(m):
+        return [one.numpy() for one in expectations(torch.tensor(m), torch.tensor(var))]
+
+    here, above, below = at(mean), at(mean + h), at(mean - h)
+    np.testing.assert_allclose(here[0], moments.moments(mean, var)[0], atol=1e-9)
+    np.testing.assert_allclose(here[1], moments.gain(mean, var), atol=1e-9)
+    for k in (1, 2, 3):
+        np.testing.assert_allclose(here[k], (above[k - 1] - below[k - 1]) / (2 * h), atol=1e-6)
+    single = expectations(torch.tensor(mean, dtype=torch.float32), torch.tensor(var, dtype=torch.float32))
+    for one, other in zip(single, here, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_what_cannot_be_rolled_out_is_refused(model):
+    u = torch.zeros(5, 1, dtype=F64)
+    with pytest.raises(TypeError, match="controls must be a tensor, got ndarray"):
+        rollout(model, np.zeros((5, 1)))
+    with pytest.raises(TypeError, match=r"forecaster must be a pesn\.Forecaster"):
+        rollout(object(), u)
+    for shape in ((5, 2), (0, 1), (5,), (1, 1, 5, 1)):
+        with pytest.raises(ValueError, match="controls must have shape"):
+            rollout(model, torch.zeros(*shape))
+    with pytest.raises(ValueError, match="controls must be finite, got nan"):
+        rollout(model, u * torch.nan)
+    with pytest.raises(TypeError, match=r"controls must be of dtype float32 or float64, got torch\.int64"):
+        rollout(model, torch.zeros(5, 1, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"start must have shape \(4,\)"):
+        rollout(model, u, torch.zeros(3))
+    with pytest.raises(TypeError, match="start must be what start"):
+        rollout(model, u, np.zeros(4))
+    with pytest.raises(ValueError, match="controls must be as many as start has states, 3"):
+        rollout(model, u.expand(2, 5, 1), torch.tensor(RUNS.states[:3]))
+    with pytest.raises(ValueError, match="since its last fit or update"):
+        rollout(model, u, fitted(10).start())
+    with pytest.raises(ValueError, match="without gaps"):
+        rollout(model, u, model.start([[0.0, np.nan, 0.0, 0.0]]))
+    with pytest.raises(ValueError, match="rank"):
+        rollout(model, u, rank=0)
+
+
+def test_activations_without_moments_on_tensors_are_refused_by_name():
+    with pytest.raises(ValueError, match="to be rolled out on tensors, got erf"):
+        rollout(fitted(network={"activation": "erf"}), torch.zeros(5, 1))
+    with pytest.raises(ValueError, match="moments='surface' or 'exact'"):
+        rollout(fitted(network={"moments": "mixture"}), torch.zeros(5, 1))
