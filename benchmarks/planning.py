@@ -1,9 +1,12 @@
 """A learnt model to plan with: how fast roll-outs are, and how near forecasts.
 
 python benchmarks/planning.py speed [--quick]
+python benchmarks/planning.py compare [--quick]
 
 speed: 1,000 sequences of 20 controls of the cart pole at 100 units, on one thread, by each form of the covariance, and how far
 their means and deviations are from those of ``forecast``, one sequence at a time.
+
+compare: the same planner judged by means, by Gaussians and by samples of the network, on a swing-up and beside the end of a rail.
 """
 
 import timing  # isort: skip  (before NumPy: one thread)
@@ -17,6 +20,7 @@ import numpy as np
 import pesn
 from pesn.forecasting.design import Candidate, Design
 from pesn.systems import cart_pole
+from plans import compare
 
 DT = 0.02
 KINEMATICS = np.array([[1, 0, DT / 2, 0], [0, 1, 0, DT / 2]]), DT / 2 * np.eye(2), np.zeros(2)
@@ -55,7 +59,7 @@ def speed(quick: bool) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed"])
+    parser.add_argument("what", choices=["speed", "compare"])
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    {"speed": speed}[given.what](given.quick)
+    {"speed": speed, "compare": compare}[given.what](given.quick)

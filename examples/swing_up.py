@@ -91,7 +91,7 @@ def run(step: Step, state: Array, seconds: float, control: Callable[[Array], flo
     return np.array(states), np.array([*forces, 0.0])[:, None]
 
 
-def planned(model: pesn.Forecaster, seed: int, covariance: Any, taken: list[float], plans: list[Any]) -> Callable[[Array], float]:
+def planned(model: Any, seed: int, covariance: Any, taken: list[float], plans: list[Any]) -> Callable[[Array], float]:
     """A control by plans; how long each took and the roll-outs of what was planned are noted."""
     rail = ChanceConstraint("x", above=RAIL, below=-RAIL, probability=0.05)
     planner = MPPI(model, HORIZON, (-FORCE, FORCE), cost, constraints=[rail], covariance=covariance, random_state=seed)
@@ -130,7 +130,13 @@ def hanging(rng: np.random.Generator) -> Array:
 
 
 def learn_to_swing_up(
-    step: Step, seed: int, *, trials: int = 3, covariance: Any = "none", say: Callable[[str], None] = print
+    step: Step,
+    seed: int,
+    *,
+    trials: int = 3,
+    covariance: Any = "none",
+    learner: Callable[..., Any] = learn,
+    say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """A random trial, ``trials`` planned ones with a model that is learnt anew after each, and the test."""
     rng = np.random.default_rng(seed)
@@ -138,7 +144,7 @@ def learn_to_swing_up(
     taken: list[float] = []
     plans: list[Any] = []
     for k in range(trials + 1):
-        model = learn(seen, seed)
+        model = learner(seen, seed)
         test = k == trials
         plans.clear()
         seen.append(run(step, hanging(rng), TEST if test else TRIAL, planned(model, seed + k, covariance, taken, plans)))

@@ -1,0 +1,31 @@
+"""Claim: the samples that the planner is compared with are judged as the Gaussian that they come from, up to their number."""
+
+import numpy as np
+import pytest
+
+import plans
+from pesn.forecasting.rollout import Rollout
+
+
+def test_samples_cost_as_the_gaussian_that_they_come_from():
+    rng = np.random.default_rng(0)
+    mean, root = rng.normal(size=(2, 4, 2)), np.array([[0.3, 0.0], [0.1, 0.2]])
+    controls = rng.normal(size=(2, 4, 1))
+    paths = mean[:, None] + rng.standard_normal((2, 40_000, 4, 2)) @ root.T
+    gaussian = Rollout(mean, controls, np.broadcast_to(root @ root.T, (2, 4, 2, 2)), names=("x", "theta"))
+    sampled = plans.SampledRollout(paths, controls, ("x", "theta"))
+    for judged in (
+        lambda r: r.expected_cost({"x": 1.0, "theta": 0.5}, {"x": 0.3}, R=0.1),
+        lambda r: r.angle_cost("theta", 0.2),
+        lambda r: r.probability("x", above=0.5, below=-0.5),
+        lambda r: r[1].cov,
+    ):
+        np.testing.assert_allclose(judged(sampled), judged(gaussian), rtol=0.02, atol=0.01)
+
+
+@pytest.mark.parametrize("kind", ["mean", "Gaussian", "50 samples"])
+def test_every_kind_drives_the_cart(kind, monkeypatch):
+    monkeypatch.setattr(plans, "DRIVEN", 0.1)
+    found = plans.beside_the_end(kind, 0, 1.5)
+    assert found["ran into the end"] == 0.0  # after 0.1 s it is not there
+    assert found["ms a plan"] > 0.0
