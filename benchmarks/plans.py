@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pesn.forecasting.rollout import Rollout
+from pesn.forecasting.row_labels import column_position
 from pesn.planning import MPPI, ChanceConstraint
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -68,7 +69,7 @@ class SampledRollout(Rollout):
         return self._over_paths(self._each().angle_cost(column, goal))
 
     def probability(self, column: Any, *, above: float | None = None, below: float | None = None) -> Array:
-        value = self._each().mean[..., self._column(column)]
+        value = self._each().mean[..., column_position("column", column, self._names)]
         out = (value > (np.inf if above is None else above)) | (value < (-np.inf if below is None else below))
         return self._over_paths(out.astype(float))
 

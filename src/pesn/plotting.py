@@ -13,7 +13,6 @@ import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ import numpy.typing as npt
 from pesn._support.checks import whole_number
 from pesn._support.files import replacing
 from pesn._support.types import AnyArray
+from pesn.forecasting.row_labels import column_position
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,15 +201,8 @@ def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] 
     """Columns by name or by position, one or several, as positions."""
     if columns is None:
         return list(range(len(names)))
-    chosen = []
     several: Iterable[object] = columns if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
-    for column in several:
-        if isinstance(column, str) and column in names:
-            chosen.append(names.index(column))
-        elif type(column) is not bool and isinstance(column, Integral) and -len(names) <= int(column) < len(names):
-            chosen.append(range(len(names))[int(column)])
-        else:
-            raise ValueError(f"columns must be among {', '.join(names)}, or positions, got {column!r}")
+    chosen = [column_position("columns", column, names) for column in several]
     if not chosen:
         raise ValueError("columns must name at least one column, got none")
     return chosen

@@ -194,7 +194,7 @@ def test_wrong_arguments_are_named(change, message):
     [
         ({"cost": lambda r: r.mean}, r"cost must give a number a plan, shape \(300,\), got shape \(300, 5, 2\)"),
         ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must give finite numbers, got nan"),
-        ({"constraints": [ChanceConstraint("height", above=1.0)]}, "column must be one of x, v, or its position, got 'height'"),
+        ({"constraints": [ChanceConstraint("height", above=1.0)]}, "column must be among x, v, or positions, got 'height'"),
     ],
 )
 def test_what_goes_wrong_in_a_plan_is_named_and_leaves_the_last_plan(change, message):

@@ -22,10 +22,9 @@ step
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -35,17 +34,17 @@ from scipy import special
 from pesn._support.arguments import as_real
 from pesn._support.checks import number
 from pesn._support.types import Array
+from pesn.forecasting.cost_weights import Weights, as_goal, by_name, square
 from pesn.forecasting.crossing import Band
 from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.row_labels import check_names, counted
+from pesn.forecasting.row_labels import check_names, column_position, counted
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PathMethod", "Rollout", "Weights"]
+__all__ = ["PathMethod", "Rollout"]
 
-Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 PathMethod = Literal["bound", "markov"]
 _TWO_DEVIATIONS = 0.9544997361036416  # the probability within 2σ
 _ROUNDING = 1e-9  # of the largest eigenvalue: what a semi-definite matrix may fall below 0 by
@@ -166,13 +165,13 @@ class Rollout:
         array
             (B,). Costs of some steps alone are those of a part: ``rollout[:, -10:].expected_cost(…)``.
         """
-        weights = self._weights("Q", Q)
-        away = self.mean - self._goal(goal)
+        weights = square("Q", by_name("Q", Q, self._names), self.mean.shape[2])
+        away = self.mean - as_goal(goal, self._names, self.horizon)
         cost: Array = np.einsum("bhi,bhi->b", away @ weights, away)
         if self.cov is not None:
             cost += np.einsum("ij,bhij->b", weights, self.cov)
         if R is not None:
-            cost += np.einsum("bhi,bhi->b", self.controls @ _square("R", R, self.controls.shape[2]), self.controls)
+            cost += np.einsum("bhi,bhi->b", self.controls @ square("R", R, self.controls.shape[2]), self.controls)
         return cost
 
     def saturating_cost(self, Q: Weights, goal: Weights = 0.0) -> Array:
@@ -192,12 +191,12 @@ class Rollout:
         array
             (B,), the sum over the steps, in [0, H].
         """
-        values, vectors = np.linalg.eigh(self._weights("Q", Q))
+        values, vectors = np.linalg.eigh(square("Q", by_name("Q", Q, self._names), self.mean.shape[2]))
         if values[0] < -_ROUNDING * max(values[-1], 1.0):
             raise ValueError(f"Q must be positive semi-definite, got an eigenvalue of {values[0]:.3g}")
         kept = values > _ROUNDING * values[-1]
         root = vectors[:, kept] * np.sqrt(values[kept])  # Q = L Lᵀ: |I + ΣQ| = |I + Lᵀ Σ L|, which is symmetric
-        away = (self.mean - self._goal(goal)) @ root
+        away = (self.mean - as_goal(goal, self._names, self.horizon)) @ root
         log = np.zeros(self.mean.shape[:2])
         if self.cov is not None:
             lower = np.linalg.cholesky(np.eye(root.shape[1]) + root.T @ self.cov @ root)
@@ -221,7 +220,7 @@ class Rollout:
         array
             (B,).
         """
-        i = self._column(column)
+        i = column_position("column", column, self._names)
         wanted = as_real("goal", goal)
         if wanted.shape not in ((), (self.horizon,)):
             raise ValueError(f"goal must be an angle or a path of {counted(self.horizon, 'angle')}, got shape {wanted.shape}")
@@ -282,7 +281,7 @@ class Rollout:
             raise ValueError(
                 "method 'markov' needs lagged, the covariances of successive rows; roll out with 'low-rank' or 'full'"
             )
-        i = self._column(column)
+        i = column_position("column", column, self._names)
         return band.ever_left_markov(self.lagged[..., i, i])
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
@@ -374,17 +373,8 @@ class Rollout:
         assert self.names is not None  # filled in above
         return self.names
 
-    def _column(self, column: object) -> int:
-        names = self._names
-        if isinstance(column, str):
-            if column in names:
-                return names.index(column)
-        elif not isinstance(column, bool) and isinstance(column, Integral) and -len(names) <= int(column) < len(names):
-            return range(len(names))[int(column)]
-        raise ValueError(f"column must be one of {', '.join(self._names)}, or its position, got {column!r}")
-
     def _band(self, column: int | str, above: float | None, below: float | None) -> Band:
-        i = self._column(column)
+        i = column_position("column", column, self._names)
         if above is None and below is None:
             raise ValueError("above or below must be given, got neither")
         for name, level in (("above", above), ("below", below)):
@@ -397,39 +387,5 @@ class Rollout:
             raise ValueError(_NO_COVARIANCE.format("a probability"))
         return Band(self.mean[..., i], self.std[..., i], low, high)
 
-    def _by_name(self, argument: str, values: Any) -> Any:
-        """Numbers by name, of a mapping or a Series, in the order of the columns; 0 for those that are not named."""
-        if not isinstance(values, Mapping) and not (hasattr(values, "index") and hasattr(values, "items")):
-            return values
-        if getattr(values, "ndim", 1) == 2:  # a frame: a path by name
-            named = {str(name): np.asarray(column) for name, column in values.items()}
-            zero: Any = np.zeros(len(values))
-        else:
-            named, zero = {str(name): value for name, value in values.items()}, 0.0
-        unknown = [name for name in named if name not in self._names]
-        if unknown:
-            raise ValueError(f"{argument} must name columns among {', '.join(self._names)}, got {unknown[0]!r}")
-        return np.stack([np.asarray(named.get(name, zero)) for name in self._names], axis=-1)
-
-    def _weights(self, argument: str, values: Weights) -> Array:
-        return _square(argument, self._by_name(argument, values), self.mean.shape[2])
-
-    def _goal(self, goal: Weights) -> Array:
-        wanted = as_real("goal", self._by_name("goal", goal))
-        _, h, d = self.mean.shape
-        if wanted.shape not in ((), (d,), (h, d)):
-            raise ValueError(f"goal must have shape ({d},), a number a column, or ({h}, {d}), a path, got {wanted.shape}")
-        return np.asarray(wanted, np.float64)
-
 
 _NO_COVARIANCE = "{} needs covariances, and means alone were rolled out; take covariance='low-rank'"
-
-
-def _square(argument: str, values: npt.ArrayLike, size: int) -> Array:
-    """Weights (size, size), symmetric, from those, from a diagonal or from one number."""
-    weights = np.asarray(as_real(argument, values), np.float64)
-    if weights.shape in ((), (size,)):
-        return np.diag(np.broadcast_to(weights, size))
-    if weights.shape != (size, size):
-        raise ValueError(f"{argument} must be a number, ({size},) or ({size}, {size}), got shape {weights.shape}")
-    return 0.5 * (weights + weights.T)  # all that a square sees

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from pesn._support.types import AnyArray, Array
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check_history", "check_index", "check_names", "counted"]
+__all__ = ["check_history", "check_index", "check_names", "column_position", "counted"]
 
 
 def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
@@ -27,6 +28,19 @@ def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
     if len(given) != d or len(set(given)) != d:
         raise ValueError(f"names must be {counted(d, 'different string')}, one for each column of mean, got {list(given)!r}")
     return tuple(str(name) for name in given)
+
+
+def column_position(argument: str, column: object, names: tuple[str, ...]) -> int:
+    """Where a column stands that is given by its name or its position.
+
+    >>> column_position("column", "theta", ("x", "theta")), column_position("column", -1, ("x", "theta"))
+    (1, 1)
+    """
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    if not isinstance(column, bool) and isinstance(column, Integral) and -len(names) <= int(column) < len(names):
+        return range(len(names))[int(column)]
+    raise ValueError(f"{argument} must be among {', '.join(names)}, or positions, got {column!r}")
 
 
 def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:

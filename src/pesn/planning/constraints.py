@@ -74,7 +74,7 @@ class ChanceConstraint:
 
         >>> ChanceConstraint("force", above=1.0).excess(Rollout([[[0.0]]], [[[0.0]]], [[[[1.0]]]]))
         Traceback (most recent call last):
-        ValueError: column must be one of y0, or its position, got 'force'
+        ValueError: column must be among y0, or positions, got 'force'
         """
         levels = {"above": self.above, "below": self.below}
         each = rollout.probability(self.column, **levels)
