@@ -1,10 +1,12 @@
 """Claim: to go on after the rows that fit has seen is to be given all of them as a context, whatever the washout, the gaps, the
 known inputs, what is fed back; rows long ago drive the units and are not filtered, with the same result."""
 
+import copy
+
 import numpy as np
 import pytest
 
-from pesn import Forecaster, ProbabilisticESN
+from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz, mackey_glass
 
@@ -123,3 +125,27 @@ def test_a_long_washout_is_not_cut_short():
     same(ahead, model.forecast(30, y[:1400]))
     short = model.forecast(30, y[1340:1400])
     assert np.abs(ahead.mean - short.mean).max() > 1e-4
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank"])
+@pytest.mark.parametrize("context", ["a row", "an uncertain row", "a missing entry", "three rows"])
+def test_units_without_memory_are_a_function_of_the_row(form, context, rows):
+    """No regression has a say: the learnt start is the one from zero, which the first row makes no difference to."""
+    y, X = rows[:400], np.sin(0.1 * np.arange(400.0))[:, None]
+    model = fitted(y, X, washout=0, spectral_radius=1e-9, leak_rate=1.0, input_scaling=0.3, covariance=form, rank=20)
+    assert model.esn_.reservoir_.is_static
+    other = copy.deepcopy(model)
+    other.esn_.initial_state = "zero"
+    given = {
+        "a row": rows[500:501],
+        "an uncertain row": Gaussian(rows[500], var=0.01 * y.var(axis=0)),
+        "a missing entry": np.where([True, False, True], rows[500:501], np.nan),
+        "three rows": (rows[498:501], X[:2]),
+    }[context]
+    one, plain = (each.forecast(5, given, X[:5]) for each in (model, other))
+    if context == "a missing entry":  # which a regression on the others tells, and nothing does else
+        assert one.std[0, 1] < 0.8 * plain.std[0, 1]
+    else:
+        same(one, plain, 1e-4)
+    remembering = fitted(y, X, washout=0, spectral_radius=0.2, leak_rate=1.0, covariance=form)
+    assert not remembering.esn_.reservoir_.is_static

@@ -188,11 +188,14 @@ class ContextFilter(NamedTuple):
                 row, root, seen = self._uncertain_row(loop, y_now, u[-1], y_cov, uncertainty.u_var[-1])
                 units, both = self.given.given_gaussian(row[seen], root[seen])
                 all_of = np.pad(root, ((0, 0), (0, both.shape[1] - root.shape[1])))
-                return loop.init_row(np.concatenate([row, units]), np.vstack([all_of, both[len(seen) :]]))
-            if np.isnan(rows).any():
-                return loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
-            mean, root = loop.features.with_known(*self.given.given(rows), rows)
-            return loop.init(mean, root, y_now, u_now, moved=True)
+                state = loop.init_row(np.concatenate([row, units]), np.vstack([all_of, both[len(seen) :]]))
+            elif np.isnan(rows).any():
+                state = loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
+            else:
+                mean, root = loop.features.with_known(*self.given.given(rows), rows)
+                state = loop.init(mean, root, y_now, u_now, moved=True)
+            # units without memory are a function of the row: of them a regression need not say anything
+            return loop.model.move(state) if loop.reservoir.is_static else state
         return loop.model.move(self.unmoved(loop, y, u, uncertainty))
 
     def unmoved(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:

@@ -33,7 +33,7 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
         by_row, seen = np.zeros((len(y), row.shape[1], d + m)), encoding.size(d)
         by_row[:, :seen, :d], by_row[:, seen:, d:] = np.swapaxes(encoding.tangent(y, np.eye(d)), -1, -2), np.eye(m)
         slopes[:, np.r_[at["earlier"], at["units"]]] = context.given.slope(row) @ by_row
-        cells: tuple[Cell, ...] = (*loop.encoders, *loop.squares)
+        cells: tuple[Cell, ...] = loop.cells if loop.reservoir.is_static else (*loop.encoders, *loop.squares)
     else:
         x = context.unmoved(loop, y[:, None], u[:, None], none).mean
         cells = loop.cells

@@ -24,6 +24,8 @@ __all__ = ["Reservoir", "Seed", "draw", "without_units"]
 Array = npt.NDArray[Any]
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 
+_NOTHING = 1e-6  # what the last state may add to a unit that has no memory
+
 
 class Reservoir(NamedTuple):
     """The fixed weights: W (N, N) in compressed rows, W_in (N, d), W_fb (N, m), bias (N,), the leak rate L; the activation."""
@@ -56,6 +58,13 @@ class Reservoir(NamedTuple):
     def W(self) -> Any:
         """W as a SciPy sparse array."""
         return sparse_rows(self.indptr, self.indices, self.data)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether there are units and all are a function of the row alone: nothing that came before it adds to them."""
+        row = np.repeat(np.arange(self.n_units), np.diff(self.indptr.astype(np.intp)))
+        largest = np.bincount(row, weights=np.abs(self.data), minlength=1).max()
+        return bool(self.n_units and self.leak_rate == 1.0 and largest <= _NOTHING and not np.any(self.W_fb))
 
     def beside(self, C: Array) -> Any:
         """[C, W] for C (N, c), as a SciPy sparse array; its own ``hstack`` takes as long as several steps of a loop."""

@@ -60,7 +60,9 @@ class TensorStart:
         if y is not None:
             rows = torch.cat([rows[:, :-1], y[:, None]], dim=1)
         inputs = torch.cat([before, u[:, None]], dim=1)
-        return (self._regressed(rows, inputs), True) if self.context.regresses else (self._unmoved(begun, rows[:, -1]), False)
+        if self.context.regresses:
+            return self._regressed(rows, inputs), not self.loop.loop.reservoir.is_static
+        return self._unmoved(begun, rows[:, -1]), False
 
     def _rows(self, state: GaussianState) -> Tensor:
         """(R, B, n) of a state (…, n)."""
