@@ -17,8 +17,10 @@ F64 = torch.float64
 RUNS = cart_pole.simulate(runs=3, steps=200, rng=0)
 CONTROLS = np.random.default_rng(1).normal(size=(3, 12, 1))
 
+STATIC = {"spectral_radius": 1e-9, "leak_rate": 1.0, "features": pesn.Features(lags=1, products=1)}
 NETWORKS = {
     "plain": {},
+    "no memory": STATIC,
     "lags and products": {"features": pesn.Features(lags=1, products=1)},
     "feedback": {"feedback_scaling": 0.3},
     "noise of the units": {"process_noise": 1e-3, "noise": 1e-3},
@@ -177,7 +179,9 @@ def test_the_expected_cost_is_descended(model):
 # ---------------------------------------------------------------- one step
 
 
-@pytest.mark.parametrize("network", [{}, {"initial_state": "zero"}, {"features": pesn.Features(lags=1, products=2)}], ids=str)
+@pytest.mark.parametrize(
+    "network", [{}, STATIC, {"initial_state": "zero"}, {"features": pesn.Features(lags=1, products=2)}], ids=str
+)
 def test_linearize_is_the_derivative_of_step_and_what_autograd_says(network):
     model = fitted(10, network, angles=[1])
     states, controls = RUNS.states[20:80:20], RUNS.inputs[20:80:20]

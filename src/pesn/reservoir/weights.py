@@ -62,7 +62,8 @@ class Reservoir(NamedTuple):
     @property
     def is_static(self) -> bool:
         """Whether there are units and all are a function of the row alone: nothing that came before it adds to them."""
-        row = np.repeat(np.arange(self.n_units), np.diff(self.indptr.astype(np.intp)))
+        ends = self.indptr.astype(np.intp)
+        row = np.repeat(np.arange(self.n_units), ends[1:] - ends[:-1])
         largest = np.bincount(row, weights=np.abs(self.data), minlength=1).max()
         return bool(self.n_units and self.leak_rate == 1.0 and largest <= _NOTHING and not np.any(self.W_fb))
 
