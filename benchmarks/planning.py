@@ -2,11 +2,15 @@
 
 python benchmarks/planning.py speed [--quick]
 python benchmarks/planning.py compare [--quick]
+python benchmarks/planning.py gradient [--quick]
 
 speed: 1,000 sequences of 20 controls of the cart pole at 100 units, on one thread, by each form of the covariance, and how far
 their means and deviations are from those of ``forecast``, one sequence at a time.
 
 compare: the same planner judged by means, by Gaussians and by samples of the network, on a swing-up and beside the end of a rail.
+
+gradient: of an expected quadratic cost over 20 controls at 100 units, on one thread: by the roll-out on tensors, with covariances
+and by means alone, and by finite differences of forecasts; and how far these are from the gradient.
 """
 
 import timing  # isort: skip  (before NumPy: one thread)
@@ -57,9 +61,52 @@ def speed(quick: bool) -> None:
         print(f"| {name} | one forecast after the other | {1e3 * min(times['forecast']) * PLANS:.0f} | | |")
 
 
+def gradient(quick: bool) -> None:
+    """Milliseconds of a gradient of an expected cost, median and least."""
+    import torch
+
+    from pesn.adapters.torch import rollout
+
+    torch.set_num_threads(1)
+    runs = cart_pole.simulate(runs=4, steps=600, rng=0)
+    esn = pesn.ProbabilisticESN(100, washout="auto", random_state=0)
+    model = pesn.Forecaster(esn, learn=[2, 3], kinematics=KINEMATICS).fit(runs.states, runs.inputs, lengths=runs.lengths)
+    start = model.start((runs.states[200:300], runs.inputs[200:299]))
+    controls = torch.tensor(np.cumsum(np.random.default_rng(0).normal(size=(STEPS, 1)), axis=0) / 2, requires_grad=True)
+    Q, goal = np.array([1.0, 1.0, 0.1, 0.1]), np.array([0.3, np.pi, 0.0, 0.0])
+    weights, wanted = torch.tensor(Q), torch.tensor(goal)
+
+    def expected() -> Any:
+        mean, cov = rollout(model, controls, start)
+        cost = ((mean - wanted).square() @ weights).sum() + (cov.diagonal(dim1=-2, dim2=-1) @ weights).sum()
+        return torch.autograd.grad(cost, controls)[0].numpy()
+
+    def certain() -> Any:
+        mean, _ = rollout(model, controls, start, "none")
+        return torch.autograd.grad(((mean - wanted).square() @ weights).sum(), controls)[0].numpy()
+
+    def differences(step: float = 1e-4) -> Any:
+        def cost(u: Any) -> float:
+            forecast = model.forecast(STEPS, start, u, joint=False)
+            return float(np.sum((np.square(forecast.mean - goal) + forecast.var) @ Q))
+
+        u = controls.detach().numpy()
+        steps = step * np.eye(STEPS)[..., None]
+        return np.array([[(cost(u + e) - cost(u)) / step] for e in steps])
+
+    sides: dict[str, Any] = {"expected cost, autograd": expected, "cost of the means, autograd": certain}
+    times = timing.race(sides, 20 if quick else 200)
+    times |= timing.race({"expected cost, finite differences of forecasts": differences}, 1 if quick else 5)
+    found = expected()
+    print("| gradient of | ms, median | least | off |\n|---|---|---|---|")
+    for name, how in {**sides, "expected cost, finite differences of forecasts": differences}.items():
+        off = np.abs(how() - found).max() / np.abs(found).max()
+        print(f"| {name} | {1e3 * np.median(times[name]):.2f} | {1e3 * min(times[name]):.2f} | {off:.1%} |")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "compare"])
+    parser.add_argument("what", choices=["speed", "compare", "gradient"])
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    {"speed": speed, "compare": compare}[given.what](given.quick)
+    {"speed": speed, "compare": compare, "gradient": gradient}[given.what](given.quick)

@@ -61,6 +61,8 @@ def forecasts(rows: Doubles, known: Doubles, wanted: bool) -> None:
     forecast.to_frame(level=0.8).to_csv("forecast.csv")
     forecast.plot(columns="v", level=(0.5, 0.9), truth=rows[:20])[0].set_title("v")
     assert_type(forecast._repr_html_(), str)
+    assert_type(forecaster.step(rows, known), Doubles)
+    assert_type(forecaster.linearize(rows[0], known[0]), tuple[Doubles, Doubles])
     forecaster.save("forecaster.pesn")
     again = pesn.load("forecaster.pesn")
     assert_type(again, pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.Forecaster)

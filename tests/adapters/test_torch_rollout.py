@@ -65,6 +65,9 @@ def agree(model, controls, start=None, given=None, **options):
     theirs = model.rollout(controls, start, **options)
     for one, other in zip(ours, (theirs.mean, theirs.cov), strict=True):
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-8, atol=1e-8 * np.abs(other).max())
+    mean, nothing = rollout(model, torch.tensor(controls), start if given is None else given, "none")
+    np.testing.assert_allclose(mean, model.rollout(controls, start, "none").mean, rtol=1e-8, atol=1e-8)
+    assert nothing is None
 
 
 # ---------------------------------------------------------------- values
@@ -142,6 +145,7 @@ def test_gradients_are_right_in_controls_and_start(options):
     assert torch.autograd.gradcheck(lambda u, y: rollout(model, u, y), (controls, state), fast_mode=True)
     start = model.start((RUNS.states[:30], RUNS.inputs[:29]))
     assert torch.autograd.gradcheck(lambda u: rollout(model, u, start), (controls,), fast_mode=True)
+    assert torch.autograd.gradcheck(lambda u: rollout(model, u, start, "none")[0], (controls,), fast_mode=True)
 
 
 def test_gradients_are_right_within_bounds_and_where_columns_are_made_fewer(kinematic):

@@ -104,10 +104,10 @@ class TensorLoop:
 
     # ---------------------------------------------------------------- steps
 
-    def move(self, x: Tensor, drive: Drive) -> Tensor:
+    def move(self, x: Tensor, drive: Drive, noisy: bool) -> Tensor:
         """Rows x (R, B, n), none of which is of the weights, after the cells have moved by the first inputs."""
         cells = tuple(part[:1] for part in drive.cells)
-        return _Steps.apply(self, x, None, False, True, False, *cells)[0][0]  # type: ignore[no-untyped-call]
+        return _Steps.apply(self, x, None, False, noisy, False, *cells)[0][0]  # type: ignore[no-untyped-call]
 
     def roll(self, x: Tensor, drive: Drive, staying: Tensor | None = None, bounded: bool = False) -> tuple[Tensor, Tensor]:
         """Rows x (R, B, n), whose units have moved, through H steps: y (H, R′, B, d), and means (H, B, n) that it was read from.
@@ -130,7 +130,7 @@ class TensorLoop:
             first, second = (torch.cat([before, part[:-1, 0]]) for part in (alone, rows))
             columns, staying = square[:, n_staying:].sum(1), square[:, :n_staying].sum(1)
             certain = self.bounds.hold(alone[:, 0], first, torch.zeros_like(columns))
-            return certain and self.bounds.hold(rows[:, 0], second, columns, staying)
+            return certain and (rows is alone or self.bounds.hold(rows[:, 0], second, columns, staying))
 
     def along(self, means: Tensor, u: Tensor) -> Tensor:
         """How each step moves the columns of the weights, (H, s, B, q), by means (H, B, n) with inputs (H, B, m).

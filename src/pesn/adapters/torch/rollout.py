@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -40,14 +40,29 @@ if TYPE_CHECKING:
 __all__ = ["rollout"]
 
 
+@overload
 def rollout(
-    forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None, *, rank: int = 20
-) -> tuple[Tensor, Tensor]:
+    forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None,
+    covariance: Literal["low-rank"] = "low-rank", *, rank: int = 20,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def rollout(
+    forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None, covariance: Literal["none"],
+    *, rank: int = 20,
+) -> tuple[Tensor, None]: ...  # fmt: skip
+@overload
+def rollout(
+    forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None, *, covariance: Literal["none"],
+    rank: int = 20,
+) -> tuple[Tensor, None]: ...  # fmt: skip
+def rollout(
+    forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None,
+    covariance: Literal["low-rank", "none"] = "low-rank", *, rank: int = 20,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Means and covariances of the rows that controls lead to, differentiable in the controls and in the start.
 
-    The same numbers as :meth:`pesn.Forecaster.rollout` with ``covariance="low-rank"``, calibrated as those are. First derivatives
-    only. On the device and in the precision of the controls; what is constant is kept there until the forecaster is fitted or
-    updated.
+    The same numbers as those of :meth:`pesn.Forecaster.rollout`, calibrated as they are. First derivatives only. On the device
+    and in the precision of the controls; what is constant is kept there until the forecaster is fitted or updated.
 
     Parameters
     ----------
@@ -58,15 +73,18 @@ def rollout(
     start
         What ``forecaster.start`` gave, for one context or for B of them; or a single known state y (d,), or (B, d), that
         gradients flow into; None: after the last row that ``fit`` or ``update`` has seen.
-    rank
+    covariance, rank
         As in :meth:`pesn.Forecaster.rollout`.
 
     Returns
     -------
     mean, cov
-        (…, H, d) and (…, H, d, d), in the units of y; with a leading axis where the controls or the start have one.
+        (…, H, d) and (…, H, d, d), in the units of y; with a leading axis where the controls or the start have one. With
+        ``covariance="none"`` means alone, and None.
     """
     whole_number("rank", rank, 1)
+    if covariance not in ("low-rank", "none"):
+        raise ValueError(f"covariance must be 'low-rank' or 'none' on tensors, got {covariance!r}")
     u = _scaled_controls(forecaster, controls)
     model = _model(forecaster, int(rank))
     if isinstance(start, Tensor):
@@ -81,6 +99,10 @@ def rollout(
     u = u.expand(B, -1, -1).transpose(0, 1)
     y = None if y is None else y.expand(B, -1)
     tensors = model.on(u.dtype, u.device)
+    if covariance == "none":
+        mean = _means(tensors, begun, u, y).transpose(0, 1)
+        mean = mean * tensors.loop.tensor(forecaster.scale_.y_std) + tensors.loop.tensor(forecaster.scale_.y_mean)
+        return mean if batch or controls.ndim > 2 else mean[0], None
     mean, cov = _rolled(tensors, begun, u, y)
     share = None
     if plain is not None:  # what is given is not calibrated
@@ -96,7 +118,7 @@ def _rolled(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> tu
     drive = loop.drive(u)
     x, moved = start.after(begun, u[0], y)
     if not moved:
-        x = loop.move(x, drive)
+        x = loop.move(x, drive, noisy=True)
     for bounded in (False, True):
         alone, means = loop.roll(x[:1], drive, bounded=bounded)
         rows, _ = loop.roll(x, drive, staying := loop.along(means, u), bounded=bounded)
@@ -107,6 +129,18 @@ def _rolled(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> tu
     if loop.measurement_cov is not None:
         cov = cov + loop.measurement_cov
     return rows[:, 0], cov
+
+
+def _means(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> Tensor:
+    """Scaled means (H, B, d) of the loop without uncertainty."""
+    loop = start.loop
+    drive = loop.drive(u)
+    x, moved = start.after(begun, u[0], y)
+    x = x[:1] if moved else loop.move(x[:1], drive, noisy=False)
+    rows, _ = loop.roll(x, drive)
+    if not loop.holds(x[0], rows, rows, 0):
+        rows, _ = loop.roll(x, drive, bounded=True)
+    return rows[:, 0]
 
 
 def _in_units(forecaster: Forecaster, loop: TensorLoop, mean: Tensor, cov: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
