@@ -99,7 +99,6 @@ def swung_up(kind: str, seed: int, trials: int) -> dict[str, float]:
         "seconds": found["seconds"],
         "cost": float(swing_up.cost(test)[0] / test.horizon),
         "off the rail": float(np.mean([np.abs(one[:, 0]).max() > swing_up.RAIL for one in states[1:]])),
-        "ms a plan": 1e3 * float(np.median(found["taken"])),
     }
 
 
@@ -120,11 +119,9 @@ def beside_the_end(kind: str, seed: int, learnt: float) -> dict[str, float]:
         model, swing_up.HORIZON, (-swing_up.FORCE, swing_up.FORCE), lambda r: r.expected_cost(weights, goal, R=1e-4),
         constraints=[end], covariance=covariance, random_state=seed,
     )  # fmt: skip
-    states, taken = [swing_up.hanging(rng)], []
+    states = [swing_up.hanging(rng)]
     while len(states) <= round(DRIVEN / swing_up.DT) and states[-1][0] <= END:
-        began = time.perf_counter()
         force = planner.plan(model.start(pd.DataFrame(states[-1][None], columns=swing_up.STATES)))[0, 0]
-        taken.append(time.perf_counter() - began)
         states.append(step(states[-1], float(force)))
     x = np.array(states)[:, 0]
     arrived = x.max() <= END
@@ -133,8 +130,21 @@ def beside_the_end(kind: str, seed: int, learnt: float) -> dict[str, float]:
         "m from the goal, last s, of the others": float(np.abs(x[-round(1.0 / swing_up.DT) :] - GOAL).mean())
         if arrived
         else np.nan,
-        "ms a plan": 1e3 * float(np.median(taken)),
     }
+
+
+def time_of_a_plan(kind: str, seed: int) -> dict[str, float]:
+    """Milliseconds of processor time, the least of 20 plans: the machine may have other things to do."""
+    covariance, judged = KINDS[kind]
+    rng = np.random.default_rng(seed)
+    seen = [swing_up.run(swing_up.pesn_engine(), swing_up.hanging(rng), 3.0, swing_up.pushed(rng)) for _ in range(3)]
+    control = swing_up.planned(judged(swing_up.learn(seen, seed), seed), seed, covariance, [], [])
+    taken = []
+    for _ in range(20):
+        began = time.process_time()
+        control(seen[0][0][-1])
+        taken.append(time.process_time() - began)
+    return {"ms": 1e3 * min(taken)}
 
 
 def compare(quick: bool) -> None:
@@ -144,6 +154,7 @@ def compare(quick: bool) -> None:
         "to the end of a rail, learnt from 3 s": (10, lambda kind, seed: beside_the_end(kind, seed, 3.0)),
         "swing-up, 1 trial with plans": (5, lambda kind, seed: swung_up(kind, seed, 1)),
         "swing-up, 3 trials with plans": (5, lambda kind, seed: swung_up(kind, seed, 3)),
+        f"a plan of {swing_up.HORIZON} steps": (3, time_of_a_plan),
     }
     for task, (count, play) in tasks.items():
         seeds = range(1 if quick else count)
