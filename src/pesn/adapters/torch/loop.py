@@ -3,7 +3,7 @@
 What :class:`pesn.statespace.FirstOrder` is on arrays, with its derivatives. x is the state of the loop without the known inputs,
 which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay, and all other columns,
 (R, B, n) of B plans: one product of matrices moves them all. The way back is written out, for autograd would keep a hundred small
-operations a step; it is left to autograd where columns are made fewer and where y is brought back into its bounds.
+operations a step; it is left to autograd where y is brought back into its bounds.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class TensorLoop:
     def __init__(self, loop: ClosedLoop, dtype: torch.dtype, device: torch.device) -> None:
         self.loop, self.dtype, self.device = loop, dtype, device
         certain, tensor = loop.certain, self.tensor
-        at, p, size = certain.layout, certain.carried, certain.layout.size
+        at, p = certain.layout, certain.carried
         inputs = at["inputs"]
         m = inputs.stop - inputs.start
-        self.kept = kept = np.delete(np.arange(size), inputs)  # where x is in the state of the loop
+        self.kept = kept = np.delete(np.arange(at.size), inputs)  # where x is in the state of the loop
         self.d, self.n, self.q = loop.dynamics.n_columns, len(kept), p - m
         self.units = slice(at["units"].start - m, at["units"].stop - m)
         self.cells = tuple(self._cell(cell, inputs) for cell in certain.cells)
@@ -77,8 +77,7 @@ class TensorLoop:
         self.process = tensor(np.pad(noise, ((0, 0), (self.n - noise.shape[1], 0))))
         assert loop.compression is not None
         self.compression, self.carried = loop.compression, p
-        basis, one = loop.compression.basis, np.eye(size)
-        self.entries = tensor(np.vstack([one[:p], basis.T @ one[p:], one[p:]])[:, kept])  # [c, what is read out, h]
+        self.basis = tensor(loop.compression.basis)
         self.bounds = None if loop.guard is None else TensorBounds(loop.guard, tensor)
         self.measurement_cov = None if loop.measurement_cov is None else tensor(loop.measurement_cov)
         errors = loop.weight_errors
@@ -157,35 +156,63 @@ class TensorLoop:
         places = places * torch.where(any_kept, ratio, torch.ones_like(ratio)).sqrt()[..., None]
         return (places.permute(1, 2, 0)[:, :, None, :, None] * self.staying[:, None]).reshape(H, -1, B, self.q)
 
-    def fewer(self, columns: Tensor) -> Tensor:
-        """Columns (C, B, n) as fewer of them, which keep the covariances of c, of what is read out and of the widest entries."""
-        entries = linear(columns, self.entries)
-        arrays = entries.detach().movedim(0, 2).cpu().double().numpy()
-        pivots = kept_entries(arrays, self.carried, self.compression)[1]
+    def fewer(self, columns: Tensor) -> tuple[Tensor, list[_Fewer]]:
+        """Columns (B, C, n) as fewer of them, which keep the covariances of c, of what is read out and of the widest entries.
+
+        With G (C, k) the entries that are kept, G = Q R, they are Qᵀ times the columns. And what the way back must know.
+        """
+        c, h = columns[..., : self.q], columns[..., self.q :]
+        inputs = columns.new_zeros(*columns.shape[:-1], self.carried - self.q)
+        entries = torch.cat([c, inputs, h @ self.basis, h], dim=-1)
+        pivots = kept_entries(entries.mT.cpu().double().numpy(), self.carried, self.compression)[1]
         counts = (pivots >= 0).sum(axis=-1)
-        result = columns.new_zeros(int(counts.max()), *columns.shape[1:])
+        after, groups = columns.new_zeros(len(columns), int(counts.max()), self.n), []
         for count in np.unique(counts):
             which = torch.tensor(np.flatnonzero(counts == count), device=self.device)
-            chosen = torch.tensor(pivots[counts == count][:, :count], device=self.device)
-            mine = entries[:, which].gather(2, chosen[None].expand(len(entries), *chosen.shape)).movedim(0, 1)  # (B, C, count)
-            turned = torch.linalg.qr(mine)[0].mT @ columns[:, which].movedim(0, 1)
-            if len(counts) == len(which):
-                return turned.movedim(0, 1)
-            result = result.index_copy(1, which, torch.cat([turned.movedim(0, 1), result[count:, which]]))
+            chosen = torch.tensor(pivots[counts == count][:, None, :count], device=self.device)
+            Q, R = torch.linalg.qr(entries[which].gather(2, chosen.expand(-1, columns.shape[1], -1)))
+            after[which, :count] = Q.mT @ columns[which]
+            groups.append(_Fewer(which, chosen, Q, R, columns[which]))
+        return after, groups
+
+    def more(self, by_after: Tensor, groups: list[_Fewer]) -> Tensor:
+        """The gradient (B, C, n) by the columns that :meth:`fewer` was given, from that by what it made of them."""
+        result = by_after.new_zeros(by_after.shape[0], groups[0].Q.shape[1], self.n)
+        for which, chosen, Q, R, columns in groups:
+            by = by_after[which, : Q.shape[2]]
+            by_Q = columns @ by.mT
+            M = -by_Q.mT @ Q
+            across = by_Q + Q @ (M.tril() + M.tril(-1).mT)
+            by_entries = by_after.new_zeros(*Q.shape[:2], self.carried + self.basis.shape[1] + self.n - self.q)
+            by_kept = torch.linalg.solve_triangular(R, across.mT, upper=True).mT
+            by_entries.scatter_(2, chosen.expand_as(by_kept), by_kept)
+            p, read = self.carried, self.carried + self.basis.shape[1]
+            by_c, by_h = by_entries[..., : self.q], by_entries[..., read:] + by_entries[..., p:read] @ self.basis.mT
+            result[which] = Q @ by + torch.cat([by_c, by_h], dim=-1)
         return result
+
+
+class _Fewer(NamedTuple):
+    """Of plans (B,) that keep as many entries: which entries (B, 1, k), Q (B, C, k), R (B, k, k), and the columns (B, C, n)."""
+
+    plans: Tensor
+    chosen: Tensor
+    Q: Tensor
+    R: Tensor
+    columns: Tensor
 
 
 class _Step(NamedTuple):
     """What the way back must know of a step.
 
     Of each cell that has moved its number, what entered it, and E[f′], E[f″], E[f‴]; how many rows there were once they had, and
-    at the end; where autograd goes on, the tensors that went in and what came out.
+    at the end; how they were made fewer; where bounds were touched, what went in and what came out.
     """
 
     cells: list[tuple[int, Tensor, list[Tensor]]]
     rows: int
     end: int
-    fewer: tuple[Tensor, Tensor] | None
+    fewer: list[_Fewer] | None
     bounds: tuple[Tensor, Tensor, Tensor] | None
 
 
@@ -273,8 +300,7 @@ class _Steps(torch.autograd.Function):
             if by_means is not None:
                 back.narrow(0, 0, B).add_(by_means[t])
             if step.fewer is not None:
-                columns, after = step.fewer
-                (by_columns,) = torch.autograd.grad(after, columns, back[s * B :].view(after.shape), retain_graph=True)
+                by_columns = loop.more(back[s * B :].view(-1, B, n).transpose(0, 1), step.fewer).transpose(0, 1)
                 back = torch.cat([back[: s * B], by_columns.reshape(-1, n)])
             for i, into, (gain, *more) in reversed(step.cells):
                 cell, (R, _, r) = loop.cells[i], into.shape
@@ -298,17 +324,15 @@ class _Steps(torch.autograd.Function):
         return None, back.view(-1, B, n), by_add, None, None, None, *by_drives
 
 
-def _with_process_noise(loop: TensorLoop, x: Tensor, B: int, s: int) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+def _with_process_noise(loop: TensorLoop, x: Tensor, B: int, s: int) -> tuple[Tensor, list[_Fewer] | None]:
     """Rows x (R B, n) with those of the noise of the units, made fewer where there are many after the first s of each plan."""
     n = loop.n
     if loop.process.shape[0]:
         x = torch.cat([x, loop.process[:, None].expand(-1, B, -1).reshape(-1, n)])
     if not are_many(x.shape[0] // B - s, loop.carried, loop.compression):
         return x, None
-    with torch.enable_grad():
-        columns = x[s * B :].view(-1, B, n).detach().requires_grad_()
-        after = loop.fewer(columns)
-    return torch.cat([x[: s * B], after.detach().reshape(-1, n)]), (columns, after)
+    after, groups = loop.fewer(x[s * B :].view(-1, B, n).transpose(0, 1))
+    return torch.cat([x[: s * B], after.transpose(0, 1).reshape(-1, n)]), groups
 
 
 def _bounded(
