@@ -9,6 +9,7 @@ import torch
 import pesn
 from pesn import activations
 from pesn.adapters.torch import rollout
+from pesn.adapters.torch.compiled import CompiledCell
 from pesn.adapters.torch.gains import expectations_of
 from pesn.statespace import ActivationMoments, SineMoments, SquareMoments
 from pesn.systems import cart_pole
@@ -115,6 +116,19 @@ def test_one_sequence_is_a_batch_of_one(model):
     state = torch.tensor(RUNS.states[0])
     many = rollout(model, torch.tensor(CONTROLS[0]), state.expand(2, 4))
     torch.testing.assert_close(many[0][1], rollout(model, torch.tensor(CONTROLS[0]), state)[0])
+
+
+def test_compiled_units_are_those_of_any_device(monkeypatch):
+    """On other devices units move by operations of torch alone: here, too, where nothing compiled is offered."""
+
+    def results(model):
+        controls = torch.tensor(CONTROLS, requires_grad=True)
+        mean, cov = rollout(model, controls)
+        return mean, cov, torch.autograd.grad((mean * mean.detach() + cov.sum(-1)).sum(), controls)[0]
+
+    compiled = results(fitted())
+    monkeypatch.setattr(CompiledCell, "of", classmethod(lambda *_: None))
+    torch.testing.assert_close(results(fitted()), compiled, rtol=1e-9, atol=1e-9)
 
 
 def test_in_single_precision(model):

@@ -18,11 +18,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from pesn._support.types import Array
+from pesn.activations import get
 from pesn.adapters.torch.bounds import TensorBounds
+from pesn.adapters.torch.compiled import CompiledCell
 from pesn.adapters.torch.gains import Expectations, expectations_of
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import Cell, are_many, kept_entries
+from pesn.statespace import ActivationMoments, Cell, are_many, kept_entries
 
 __all__ = ["Drive", "TensorLoop"]
 
@@ -38,6 +40,7 @@ class _TensorCell(NamedTuple):
     leak: float
     is_units: bool
     expectations: Expectations
+    compiled: CompiledCell | None
 
 
 class Drive(NamedTuple):
@@ -95,7 +98,12 @@ class TensorLoop:
         is_units = rows.start >= self.units.start
         matrix = self.tensor(np.delete(A, inputs, axis=1)[:, : self.n if is_units else rows.start])
         bias, expectations = self.tensor(cell.bias), expectations_of(cell.units)
-        return _TensorCell(rows, matrix, matrix.mT, self.tensor(A[:, inputs]), bias, float(cell.leak), is_units, expectations)
+        compiled = None
+        is_tanh = isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh")
+        if is_tanh and is_units and self.device.type == "cpu" and self.dtype == torch.float64:
+            compiled = CompiledCell.of(sparse.csr_array(np.delete(A, inputs, axis=1)), rows.start, float(cell.leak))
+        how = matrix, matrix.mT, self.tensor(A[:, inputs]), bias, float(cell.leak), is_units, expectations, compiled
+        return _TensorCell(rows, *how)
 
     def drive(self, u: Tensor) -> Drive:
         """By known inputs u (H, B, m), scaled."""
@@ -209,7 +217,7 @@ class _Step(NamedTuple):
     at the end; how they were made fewer; where bounds were touched, what went in and what came out.
     """
 
-    cells: list[tuple[int, Tensor, list[Tensor]]]
+    cells: list[tuple[int, Any, Any]]
     rows: int
     end: int
     fewer: list[_Fewer] | None
@@ -234,12 +242,17 @@ class _Steps(torch.autograd.Function):
         by_step = list(zip(*(drive.unbind(0) for drive in drives), strict=True)) if drives else [()] * H
         fresh = loop.fresh[:, None].expand(-1, B, -1).reshape(-1, n)
         wanted = any(ctx.needs_input_grad)
-        tape, ys, means = [], [], []
+        tape: list[_Step] = []
+        ys, means = [], []
         x = x.reshape(-1, n).clone()
         for t in range(H):
-            cells, fewer, bounds = [], None, None
+            cells: list[tuple[int, Any, Any]] = []
+            fewer, bounds = None, None
             for i, cell in enumerate(loop.cells):
                 if cell.is_units and moved and not t:
+                    continue
+                if cell.compiled is not None:
+                    cells.append((i, *cell.compiled.move(x, by_step[t][i], s, noisy)))
                     continue
                 r, width = cell.matrix.shape
                 a = torch.mm(x if width == n else x.narrow(1, 0, width), cell.transposed)
@@ -302,8 +315,13 @@ class _Steps(torch.autograd.Function):
             if step.fewer is not None:
                 by_columns = loop.more(back[s * B :].view(-1, B, n).transpose(0, 1), step.fewer).transpose(0, 1)
                 back = torch.cat([back[: s * B], by_columns.reshape(-1, n)])
-            for i, into, (gain, *more) in reversed(step.cells):
+            for i, into, found in reversed(step.cells):
                 cell, (R, _, r) = loop.cells[i], into.shape
+                if cell.compiled is not None:
+                    back = back.narrow(0, 0, into.shape[2] * B)
+                    by_drives[i][t] = cell.compiled.back(back, into, found, s)
+                    continue
+                gain, *more = found
                 width = cell.matrix.shape[1]
                 back = back.narrow(0, 0, R * B)
                 rows = back.narrow(1, cell.rows.start, r)
