@@ -13,9 +13,25 @@
 A network with a NumPy Gaussian goes the NumPy way, as a list of :class:`pesn.Dense`, with every method of ``pesn.moments``.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from pesn.adapters.torch.gaussian import TensorGaussian, to_distribution
 from pesn.adapters.torch.network import as_layers, propagate
-from pesn.adapters.torch.rollout import rollout
 from pesn.adapters.torch.tanh_normal import TanhNormal
 
+if TYPE_CHECKING:
+    from pesn.adapters.torch.rollouts import rollout
+
 __all__ = ["TanhNormal", "TensorGaussian", "as_layers", "propagate", "rollout", "to_distribution"]
+
+if not TYPE_CHECKING:  # a checker that saw it would take any name
+
+    def __getattr__(name: str) -> Any:
+        """Roll-outs on first use: they bring forecasters and scikit-learn, which networks do without."""
+        if name != "rollout":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from pesn.adapters.torch.rollouts import rollout
+
+        return rollout
