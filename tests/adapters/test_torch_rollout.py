@@ -231,7 +231,9 @@ def test_linearize_refuses_by_name(model):
 # ---------------------------------------------------------------- expectations
 
 
-@pytest.mark.parametrize("moments", [ActivationMoments(activations.get("tanh")), SineMoments(), SquareMoments()], ids=["tanh", "sine", "square"])
+@pytest.mark.parametrize(
+    "moments", [ActivationMoments(activations.get("tanh")), SineMoments(), SquareMoments()], ids=["tanh", "sine", "square"]
+)
 def test_expectations_are_moments_and_their_derivatives(moments):
     mean = np.repeat(np.linspace(-3.0, 3.0, 13), 6)
     var = np.tile([0.0, 1e-6, 0.003, 0.03, 0.4, 4.0], 13)
