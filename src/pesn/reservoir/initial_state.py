@@ -39,6 +39,7 @@ MOST_LAGS, MOST_FEATURES = 7, 600
 _ROWS_PER_COLUMN = 6  # of the regression: more hardly change its answer
 _SHARE = 4  # rows for each feature, at least
 _BLOCK = 4  # rows for each column that are factored at a time
+_PAIRS, _MOST_PERSISTENT = 300, 0.99  # neighbouring rows by which it is seen how long residuals go on, and the longest
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 
@@ -48,7 +49,8 @@ class Start(NamedTuple):
     ``root`` (F + N, F + N) is the triangular factor R of [Φ H], F features beside N states in each of ``n_samples`` rows, with a
     ridge row under each feature but the constant. Features are made of (z − ``center``)/``spread``, so that |·| ≤ 1 in
     training; an input that never changed has a spread of 0 and counts for nothing. ``low`` and ``high`` (F + N,) are the
-    range of each feature and each state in training. ``lags`` is the most rows that are made use of.
+    range of each feature and each state in training. ``lags`` is the most rows that are made use of. ``persistence`` (lags,): of
+    1, 2, … rows, the correlation of what they leave unexplained with the same at the next sample, times that of their features.
 
     The ridge is 1e-6 of each feature's square sum. It adds that share to the variances of z in :meth:`joint`, nothing to
     :meth:`stationary`, and its own penalty to the covariance of :meth:`given`, which is never below that of the residuals.
@@ -62,6 +64,7 @@ class Start(NamedTuple):
     n_states: int
     lags: int
     n_samples: int
+    persistence: Array = np.zeros(0)
 
     def check(self, name: str, n_inputs: int, n_states: int) -> None:
         """A ValueError unless it is about the states of such a network."""
@@ -72,6 +75,10 @@ class Start(NamedTuple):
             raise ValueError(f"{name} does not fit to its reservoir")
         shapes = {"root": (F + n, F + n), "center": (d,), "spread": (d,), "low": (F + n,), "high": (F + n,)}
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
+        if len(self.persistence):  # older files do not have it
+            check_arrays(name, {"persistence": (self.persistence, (self.lags,))})
+            if not ((self.persistence >= 0.0) & (self.persistence < 1.0)).all():
+                raise ValueError(f"{name}.persistence is not between 0 and 1")
         if np.tril(self.root, -1).any() or not np.diagonal(self.root)[:F].all():
             raise ValueError(f"{name}.root is not a triangular factor")
 
@@ -86,12 +93,14 @@ class Start(NamedTuple):
         return len(self.low) - self.n_states
 
     def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
-        """Mean (…, N) and root (r, N) of the state that has just taken in the last row of ``z`` (…, l, d): cov = rootᵀ root.
+        """Mean (…, N) and root (…, r, N) of the state that has just taken in the last row of ``z`` (…, l, d): cov = rootᵀ root.
 
         The last ``lags`` rows are used, or all where there are fewer; with none this is :meth:`stationary`. Squares explode
         outside the training range, and rows that jump as no training rows did are far outside, too: each feature, and then
         each state's mean, is held at most one width of its own training range beyond that range. The covariance is that of
-        the training rows on average: it does not grow outside.
+        the training rows, times 1 + leverage: features that few of them had say little. Both features and what they leave
+        unexplained go on from row to row, and with the product ρ of their correlations n rows teach as much as
+        n (1 − ρ)/(1 + ρ): the leverage is as much larger. States are then not wider, together, than their ranges.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
         >>> mean, root = learn([(z, z * z, 0)], max_lags=1).given([[2.0]])
@@ -111,13 +120,29 @@ class Start(NamedTuple):
         width = self.high - self.low
         low, high = self.low - width, self.high + width
         features = np.clip(features, low[:f], high[:f])
-        R, H = self.root[:f, :f], self.root[:f, F:]
-        if len(features) < self.n_states:  # features R⁻¹ H: what there is less of is solved for
-            mean = solve_triangular(R, features.T, trans="T").T @ H
-        else:
-            mean = features @ solve_triangular(R, H)
-        mean = np.clip(mean, low[F:], high[F:]).reshape(*batch, self.n_states)
-        return mean, self.root[f:, F:] / math.sqrt(max(self.n_samples - f, 1))
+        weights = solve_triangular(self.root[:f, :f], features.T, trans="T").T
+        mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:]).reshape(*batch, self.n_states)
+        return mean, self._rest(f, weights.reshape(*batch, f), lags)
+
+    def leverage_of(self, lags: int) -> tuple[float, float]:
+        """By what the leverage of ``lags`` rows is inflated, and the most that it may be; 0 where it is not known."""
+        if not lags or not len(self.persistence):
+            return 0.0, 0.0
+        F, rho = self.n_features, float(self.persistence[lags - 1])
+        f = min(F, _n_features(self.n_inputs, lags))
+        width, own = (self.high - self.low)[F:], float(np.sum(np.square(self.root[f:, F:]))) / max(self.n_samples - f, 1)
+        return (1.0 + rho) / (1.0 - rho), max(float(width @ width) / own - 1.0, 0.0) if own > 0.0 else 0.0
+
+    def _rest(self, f: int, weights: Array, lags: int) -> Array:
+        """A root (…, r, N) of what f features leave open; ``weights`` (…, f): these features over the root of their own sums."""
+        rest = self.root[f:, self.n_features :] / math.sqrt(max(self.n_samples - f, 1))
+        inflation, most = self.leverage_of(lags)
+        if not inflation:
+            return np.broadcast_to(rest, (*weights.shape[:-1], *rest.shape))
+        if weights.ndim > 1 and len(rest) > self.n_states:  # one for each of many: no more rows than need be
+            rest = np.asarray(np.linalg.qr(rest, mode="r"))
+        leverage = np.minimum(inflation * np.vecdot(weights, weights), most)
+        return np.asarray(np.sqrt(1.0 + leverage)[..., None, None] * rest)
 
     def slope(self, z: Array) -> Array:
         """The derivative (…, N, d) of the mean of :meth:`given` by the one row z (…, d) that it is given; 0 where it is held.
@@ -179,11 +204,12 @@ class Start(NamedTuple):
         low, high = self.low - width, self.high + width
         moves[(features < low[:f]) | (features > high[:f])] = 0.0
         features = np.clip(features, low[:f], high[:f])
+        own = solve_triangular(self.root[:f, :f], features, trans="T")
         weights = solve_triangular(self.root[:f, :f], self.root[:f, F:])
         state, by_z = np.clip(features @ weights, low[F:], high[F:]), weights.T @ moves
         std = np.sqrt(np.sum(np.square(by_z), axis=1))
         by_z *= np.minimum(1.0, np.divide(width[F:], std, out=np.ones_like(std), where=std > 0.0))[:, None]
-        rest = self.root[f:, F:].T / math.sqrt(max(self.n_samples - f, 1))
+        rest = self._rest(f, own, lags).T
         both = np.zeros((d + self.n_states, q + pairs + rest.shape[1]))
         both[:d, :q], both[d:, : q + pairs], both[d:, q + pairs :] = root, by_z, rest
         return state, both
@@ -258,15 +284,20 @@ def learn(
     root = np.zeros((F + n_states, F + n_states))
     squares, low, high = np.zeros(F), np.full(len(root), np.inf), np.full(len(root), -np.inf)
     blocks = np.array_split(picked, -(-len(picked) // (_BLOCK * (F + n_states))))
-    for block in blocks:
-        owners = np.searchsorted(ends, block, side="right")
-        columns = np.empty((len(block), F + n_states))
+
+    def columns_of(rows: npt.NDArray[np.intp]) -> Array:
+        owners = np.searchsorted(ends, rows, side="right")
+        columns = np.empty((len(rows), F + n_states))
         for i in np.unique(owners):
             (z, h, _), mine = pieces[i], owners == i
-            t = block[mine] - ends[i] + len(z)  # the last rows of a piece are those to learn from
+            t = rows[mine] - ends[i] + len(z)  # the last rows of a piece are those to learn from
             recent = z[t[:, None] - np.arange(max(lags, 1))]  # lag 0 even where it is no feature: joint() needs it
             recent = _standard(recent, center, spread).reshape(len(t), -1)
             columns[mine, :F], columns[mine, F:] = _features(recent, d, max(lags, 1), F), h[t]
+        return columns
+
+    for block in blocks:
+        columns = columns_of(block)
         squares += np.sum(np.square(columns[:, :F]), axis=0)
         low, high = np.minimum(low, columns.min(axis=0)), np.maximum(high, columns.max(axis=0))
         stacked = [root, columns]
@@ -275,7 +306,28 @@ def learn(
             ridge = np.sqrt(_RIDGE * np.where(squares > 0.0, squares, 1.0))
             stacked.append(np.eye(F, F + n_states)[1:] * np.pad(ridge, (0, n_states)))
         root = np.asarray(np.linalg.qr(np.concatenate(stacked), mode="r"))
-    return Start(root, center, spread, low, high, n_states, lags, len(picked))
+    start = Start(root, center, spread, low, high, n_states, lags, len(picked))
+    pairs = _spread_evenly(int(ends[-1]), _PAIRS)
+    pairs = pairs[~np.isin(pairs + 1, ends)]  # the next row is of the same piece
+    one_row = _persistence(start, columns_of(pairs), columns_of(pairs + 1))
+    return start._replace(persistence=one_row ** (ends[-1] / len(picked)))  # rows that were picked are so far from each other
+
+
+def _persistence(start: Start, now: Array, after: Array) -> Array:
+    """Of 1, 2, … rows: the correlation of what they leave unexplained with the same a row later, on average over states, times
+    that of their features, on average over directions in which they vary alike."""
+    F, found = start.n_features, []
+    for lags in range(1, start.lags + 1):
+        f = min(F, _n_features(start.n_inputs, lags))
+        weights = solve_triangular(start.root[:f, :f], start.root[:f, F:])
+        one, other = (columns[:, F:] - columns[:, :f] @ weights for columns in (now, after))
+        size = np.sqrt(np.sum(np.square(one), axis=0) * np.sum(np.square(other), axis=0))
+        rho = np.divide(np.sum(one * other, axis=0), size, out=np.zeros_like(size), where=size > 0.0)
+        alike = [solve_triangular(start.root[:f, :f], columns[:, :f].T, trans="T") for columns in (now, after)]
+        size = np.sqrt(np.sum(np.square(alike[0])) * np.sum(np.square(alike[1])))
+        both = np.mean(rho) * np.sum(alike[0] * alike[1]) / size if rho.size and size > 0.0 else 0.0
+        found.append(float(np.clip(both, 0.0, _MOST_PERSISTENT)))
+    return np.array(found)
 
 
 # ---------------------------------------------------------------- features

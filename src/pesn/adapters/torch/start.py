@@ -19,13 +19,19 @@ __all__ = ["TensorStart"]
 
 
 class _Regression(NamedTuple):
-    """Of a number of rows: features as products of two entries, their weights, and the columns that all such starts have."""
+    """Of a number of rows: features as products of two entries, their weights, and the columns that all such starts have.
+
+    ``root`` (f, f): that of the features' own sums; ``inflation`` and ``most`` of the leverage by which columns are wider.
+    """
 
     lags: int
     first: Tensor
     second: Tensor
     weights: Tensor
     columns: Tensor
+    root: Tensor
+    inflation: float
+    most: float
 
 
 class TensorStart:
@@ -101,7 +107,13 @@ class TensorStart:
             earlier = z[:, T - 1 - known : T - 1].flip(1).reshape(B, known * size)
             states = torch.cat([earlier, states[:, known * size :]], dim=1)
         mean = z.new_zeros(B, self.loop.n).index_copy(1, self._places, torch.cat([y[:, -1], states], dim=1))
-        return torch.cat([mean[None], how.columns.expand(-1, B, -1)])
+        columns = how.columns.expand(-1, B, -1)
+        if how.inflation:
+            own = torch.linalg.solve_triangular(how.root.T, products.T, upper=False)
+            wider = (1.0 + (how.inflation * own.square().sum(dim=0)).clamp(max=how.most)).sqrt()
+            places = self._places[self.loop.d :]
+            columns = columns * z.new_ones(B, self.loop.n).index_copy(1, places, wider[:, None].expand(-1, len(places)))
+        return torch.cat([mean[None], columns])
 
     def _encoded(self, y: Tensor) -> Tensor:
         """y (…, d) as the network sees it."""
@@ -122,8 +134,10 @@ class TensorStart:
             weights = solve_triangular(given.root[:f, :f], given.root[:f, F:])
             y, u = np.zeros((T, self.loop.d)), np.zeros((T, m))
             begun = Begun(None, y, u[:-1], Uncertainty.none(y, u))
-            columns = self._rows(self.context.with_input(self.loop.loop, begun, u[-1]))[1:]
-            self._regressions[T] = _Regression(lags, first, second, tensor(weights), columns)
+            plain = self.context._replace(given=given._replace(persistence=np.zeros(0)))  # without the leverage of a row
+            columns = self._rows(plain.with_input(self.loop.loop, begun, u[-1]))[1:]
+            root = tensor(given.root[:f, :f])
+            self._regressions[T] = _Regression(lags, first, second, tensor(weights), columns, root, *given.leverage_of(lags))
         return self._regressions[T]
 
     @cached_property
