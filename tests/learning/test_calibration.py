@@ -3,6 +3,7 @@ with the best score is found, and no larger one is tried than is needed to know.
 
 import numpy as np
 import pytest
+from scipy.stats import norm, t
 
 from pesn.learning.calibration import LEADS, SCALES, by_lead, factors, search
 from pesn.metrics import crps_gaussian
@@ -44,15 +45,27 @@ def test_heavy_tails_are_covered():
 
 
 def test_little_evidence_moves_little():
-    """Drawn to 1, in logarithms, as if ten forecasts more had been right, or forty, where deviations are to be narrowed."""
-    moved = []
+    """The square drawn to 1 as if ten forecasts more had been right, forty where deviations are to be narrowed; as wide as t."""
+    moved, edge = [], norm.ppf(0.975)
     for origins in (1, 10, 100, 1000):
-        wrong = np.full((origins, LEADS, 1), 4.0 * 1.96)
-        moved.append(np.log(factors(wrong, np.full_like(wrong, 1.96))[0]))
-        np.testing.assert_allclose(moved[-1], np.log(4.0) * origins / (origins + 10.0), rtol=1e-5)
+        wrong = 4.0 * np.where(np.arange(origins) % 2, -1.0, 1.0)[:, None, None] * np.ones((1, LEADS, 1))
+        moved.append(factors(wrong, np.ones_like(wrong))[0])
+        of_t = t.ppf(0.975, 10.0 + origins) / edge
+        np.testing.assert_allclose(moved[-1], of_t * np.sqrt((10.0 + origins * 16.0) / (10.0 + origins)), rtol=1e-5)
     assert moved == sorted(moved)
-    wrong = np.full((40, LEADS, 1), 0.5 * 1.96)
-    np.testing.assert_allclose(factors(wrong, np.full_like(wrong, 1.96)), 0.5**0.5, rtol=1e-5)
+    wrong = 0.5 * np.where(np.arange(40) % 2, -1.0, 1.0)[:, None, None] * np.ones((1, LEADS, 1))
+    expected = t.ppf(0.975, 80.0) / edge * np.sqrt((40.0 + 40.0 * 0.25) / 80.0)
+    np.testing.assert_allclose(factors(wrong, np.ones_like(wrong)), expected, rtol=1e-5)
+
+
+def test_forecasts_from_neighbouring_rows_count_as_few():
+    """40 whose errors are those of 4, each ten times, say hardly more than 4; the factor is then that of few."""
+    wrong = 3.0 * np.random.default_rng(0).normal(size=(400, LEADS, 1))
+    alike = np.repeat(wrong[::10], 10, axis=0)
+    many, few = factors(wrong, np.ones_like(wrong))[0], factors(alike, np.ones_like(alike))[0]
+    assert few < many
+    quiet = 0.1 * alike[:40]
+    assert factors(quiet, np.ones_like(quiet)).min() > 0.9 > factors(0.1 * wrong, np.ones_like(wrong)).max()
 
 
 def test_no_evidence_moves_nothing():
@@ -87,8 +100,7 @@ def test_beyond_what_was_judged_the_last_factor_holds(leads):
 def test_what_is_missing_is_left_out():
     wrong, std = drawn(200, true=2.0)
     holes = np.where(np.arange(200)[:, None, None] % 2, np.nan, wrong)
-    halves = factors(wrong[::2], std[::2])
-    np.testing.assert_allclose(np.log(factors(holes, std)), np.log(halves) * (200 / 210) / (100 / 110))
+    np.testing.assert_allclose(factors(holes, std), factors(wrong[::2], std[::2]))
 
 
 # ---------------------------------------------------------------- process noise

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
+from scipy.stats import t as student
 
 from pesn._support.types import Array
 
@@ -22,6 +23,7 @@ SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of process noise that are tried
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # that are tried
 _KNOTS = np.array([1, 2, 3, 5, 8, 13, 20, 32, LEADS])
 _PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
+_FARTHEST = 10.0  # deviations: an error beyond is as bad as any
 
 
 def search(score: Callable[[float], Array], values: Sequence[float]) -> float:
@@ -44,28 +46,52 @@ def search(score: Callable[[float], Array], values: Sequence[float]) -> float:
 def factors(wrong: Array, std: Array) -> Array:
     """Factors (50,) for deviations 1 … 50 steps ahead, from errors and deviations (origins, leads, d) of past forecasts.
 
-    The larger of what makes the mean square of error over deviation 1 and what makes the 95 % interval cover 95 %; pooled over
-    columns and neighbouring leads, and drawn to 1 as if ten forecasts more had been right; forty where that is to narrow them,
-    for held-back rows are of a kind, and a quiet one would promise too much. Beyond the leads that were judged the last factor
-    holds. NaN among the errors is missing.
+    Parameters
+    ----------
+    wrong, std
+        From origins in their order.
+
+    Returns
+    -------
+    array
+
+    The larger of what makes the mean square s² of error over deviation 1 and what makes the 95 % interval cover 95 %, pooled over
+    columns and neighbouring leads. Forecasts from rows close to each other err alike: of n in a row, whose errors have the
+    correlation r with the next, ν = n (1 − r²)/(1 + r²) tell of s². The belief that deviations are right counts as ν₀ = 10 more;
+    as 40 where they are to be narrowed, for held-back rows are of a kind, and a quiet one would promise too much. Then
+    (ν₀ + ν s²)/(ν₀ + ν) is the square of the factor, and an error is t-distributed with ν₀ + ν degrees of freedom: the factor is
+    that of a Gaussian whose 95 % interval is as wide. Beyond the leads that were judged the last one holds. NaN is missing.
     """
     if not wrong.size:
         return np.ones(LEADS)
     wrong, std = wrong[:, :LEADS], std[:, :LEADS]
-    ratio = np.abs(np.divide(wrong, std, out=np.full(wrong.shape, np.nan), where=std > 0.0))  # a certain column tells nothing
+    ratio = np.divide(wrong, std, out=np.full(wrong.shape, np.nan), where=std > 0.0)  # a certain column tells nothing
+    ratio = np.clip(ratio, -_FARTHEST, _FARTHEST)
     leads, edge = np.arange(1, wrong.shape[1] + 1), NormalDist().inv_cdf(0.975)
     found = [0.0]
     for j in _KNOTS:
         near = ratio[:, (leads >= 0.7 * j) & (leads <= 1.4 * j)]
-        near = np.minimum(near[~np.isnan(near)], 10.0)
-        if not near.size:
+        size = np.abs(near[~np.isnan(near)])
+        if not size.size:
             found.append(found[-1])
             continue
-        both = np.log([np.sqrt(np.mean(np.square(near))) + 1e-6, np.quantile(near, 0.95) / edge + 1e-6])
-        found.append(max(both) * len(wrong) / (len(wrong) + (_PRIOR if max(both) > 0.0 else _PRIOR_NARROW)))
+        square = max(np.mean(np.square(size)), (np.quantile(size, 0.95) / edge) ** 2)
+        count, prior = _independent(near), _PRIOR if square > 1.0 else _PRIOR_NARROW
+        scale = np.sqrt((prior + count * square) / (prior + count))
+        found.append(np.log(scale * student.ppf(0.975, prior + count) / edge))
     logs = np.clip(found[1:], np.log(0.25), np.log(10.0))
     result: Array = np.exp(np.interp(np.log(np.arange(1, LEADS + 1)), np.log(_KNOTS), logs))
     return result
+
+
+def _independent(ratio: Array) -> float:
+    """ν of errors over deviations (origins, leads, d), origins in their order."""
+    known = ratio[~np.isnan(ratio).all(axis=(1, 2))]
+    before, after = known[:-1], known[1:]
+    both = ~(np.isnan(before) | np.isnan(after))
+    size = 0.5 * (np.sum(np.square(before[both])) + np.sum(np.square(after[both])))
+    r = np.clip(np.sum(before[both] * after[both]) / size, 0.0, 1.0) if size > 0.0 else 0.0
+    return max(float(len(known) * (1.0 - r**2) / (1.0 + r**2)), 1.0)
 
 
 def by_lead(calibration: Array, horizon: int) -> Array:
