@@ -32,8 +32,9 @@ def test_directions_have_the_leverage_of_each_step(case):
     """Σ squares = bᵀ A⁻¹ b, exactly; and products of two steps, bᵀ A⁻¹ b′, nearly."""
     errors = case[0].weight_errors
     rng, t = np.random.default_rng(0), np.arange(40.0)[:, None]
-    b = np.sin(0.1 * t * rng.uniform(size=len(errors.root)) + rng.uniform(0.0, 6.0, (2, 1, len(errors.root))))  # (2, 40, p)
-    along, v = errors.along(b), b @ errors.root
+    S = errors.root
+    b = np.sin(0.1 * t * rng.uniform(size=len(S)) + rng.uniform(0.0, 6.0, (2, 1, len(S))))  # (2, 40, p)
+    along, v = errors.along(b), b @ S
     np.testing.assert_allclose(np.sum(along**2, axis=-1), np.sum(v**2, axis=-1), rtol=1e-9)
     size = np.linalg.norm(v, axis=-1)
     between = (along @ along.mT - v @ v.mT) / (size[:, :, None] * size[:, None, :])

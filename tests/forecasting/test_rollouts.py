@@ -54,8 +54,8 @@ def test_a_roll_out_has_the_mean_and_the_deviations_of_a_forecast(name, rows):
         result = model.rollout(U, start, covariance)
         for i, one in enumerate(U):
             forecast = model.forecast(len(one), CONTEXTS[rows], one)
-            assert np.abs((result.mean[i] - forecast.mean) / forecast.std).max() < 0.01
-            np.testing.assert_allclose(result.std[i], forecast.std, rtol=0.01)
+            assert np.abs((result.mean[i] - forecast.mean) / forecast.std).max() < 0.02  # of a design it ends by members
+            np.testing.assert_allclose(result.std[i], forecast.std, rtol=0.02)
 
 
 @pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
@@ -112,7 +112,7 @@ def test_the_covariances_with_the_next_row_are_those_of_the_joint_gaussian():
     std = result.std[1]
     for k in range(11):
         scale = np.outer(std[k + 1], std[k])
-        np.testing.assert_allclose(result.lagged[1, k] / scale, joint[k + 1, :, k] / scale, atol=0.01)
+        np.testing.assert_allclose(result.lagged[1, k] / scale, joint[k + 1, :, k] / scale, atol=0.02)
 
 
 @pytest.mark.parametrize("rows", [1, 5])

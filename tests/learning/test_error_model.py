@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pesn.learning.error_model import learn_errors, update_errors
+from pesn.learning.error_model import learn_errors, update_errors, weight_inflation
 from pesn.reservoir.closed_loop import ErrorModel
 
 
@@ -61,3 +61,38 @@ def test_errors_are_followed_to_where_they_go():
 def _correlation(cov):
     std = np.sqrt(np.diag(cov))
     return cov / np.outer(std, std)
+
+
+def test_left_out_rows_say_how_far_weights_are_off():
+    """As fitting without them does, block by block; c is the truth where errors are independent, and more where they go on."""
+    rng = np.random.default_rng(0)
+
+    def made(rho, n=400, p=12):
+        b, e = rng.normal(size=(n, p)), rng.normal(size=(n, 2))
+        for k in range(1, n):
+            b[k], e[k] = 0.95 * b[k - 1] + 0.3 * b[k], rho * e[k - 1] + np.sqrt(1.0 - rho**2) * e[k]
+        return b, b @ rng.normal(size=(p, 2)) + e
+
+    found = {}
+    for rho in (0.0, 0.95):
+        b, y = made(rho)
+        A = b.T @ b + 0.1 * np.eye(12)
+        residuals = y - b @ np.linalg.solve(A, b.T @ y)
+        root, var = np.linalg.inv(np.linalg.cholesky(A)).T, np.mean(residuals**2, axis=0)
+        blocks = [(b[k : k + 80], residuals[k : k + 80]) for k in range(0, 400, 80)]
+        found[rho] = weight_inflation(blocks, root, root, var)
+        total = []  # the slow twin: each block is left out of a fit, and the likelihood is looked at
+        for k in range(0, 400, 80):
+            held = np.arange(k, k + 80)
+            rest = np.delete(np.arange(400), held)
+            without = b[rest].T @ b[rest] + 0.1 * np.eye(12)
+            wrong = y[held] - b[held] @ np.linalg.solve(without, b[rest].T @ y[rest])
+            leverage = np.sum(b[held] * np.linalg.solve(without, b[held].T).T, axis=1)
+            total.append((wrong, leverage))
+        wrong, leverage = (np.concatenate(part) for part in zip(*total, strict=True))
+        grid = 10.0 ** np.arange(0.0, 4.01, 0.1)
+        for j in range(2):
+            of = [np.sum(np.log(v := var[j] * (1.0 + c * leverage)) + wrong[:, j] ** 2 / v) for c in grid]
+            assert found[rho][j] == pytest.approx(grid[np.argmin(of)], rel=0.3)
+    assert (found[0.0] < 3.0).all()
+    assert (found[0.95] > 2.0 * found[0.0]).all()

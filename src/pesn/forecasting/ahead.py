@@ -49,4 +49,7 @@ def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, A
     joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
     over_time *= joint_factor[:, None]  # in place: it is the largest array of all
     over_time *= joint_factor
+    certain = std.ravel() == 0.0  # also by underflow, which covariances with others do not have
+    over_time[certain] = 0.0
+    over_time[:, certain] = 0.0
     return {**result, "joint": over_time}

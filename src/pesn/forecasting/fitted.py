@@ -23,7 +23,7 @@ from pesn.forecasting.time_index import TimeIndex
 from pesn.forecasting.training import Trained
 from pesn.learning.calibration import LEADS
 from pesn.learning.process_noise import form_of, process_noise
-from pesn.readout.ridge import PARTS
+from pesn.readout.ridge import PARTS, penalties_of
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.encoding import Encoding
 from pesn.reservoir.initial_state import Start
@@ -72,24 +72,26 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     def _loop(self, model: Trained | None = None, noise_scale: float | None = None, parts: tuple[str, ...] = PARTS) -> ClosedLoop:
         esn = self.esn_
         model = Trained(esn.readout_, self.errors_, self._start, self._measurement) if model is None else model
+        n_inputs, n_units = esn.reservoir_.n_inputs, esn.reservoir_.n_units
+        penalty = esn.features.penalty(esn.ridge_ if model.ridge is None else model.ridge, n_inputs, n_units)
         return ClosedLoop(
             esn.reservoir_,
             model.readout,
             model.errors,
             self._dynamics,
             esn.unit_moments(),
-            form_of(esn.covariance, esn.reservoir_.n_units + esn.features.n_squares(esn.reservoir_.n_inputs), esn.rank),
+            form_of(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
             esn.rank,
-            process_noise(
-                model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, esn.reservoir_.n_units
-            ),
+            process_noise(model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units),
             parts,
             self._bounds(widen="state" in parts),
             esn.features,
             esn.n_members,
             esn.member_draws(),
             model.measurement_cov,
-            long_range=self.design_ is not None and esn.covariance == "auto",
+            long_range=True,
+            members_ahead=self.design_ is not None and esn.covariance == "auto",
+            penalty=np.asarray(model.readout.n_samples * penalties_of(penalty, model.readout.weights.shape[-1]), float),
         )
 
     @property

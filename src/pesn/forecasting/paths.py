@@ -37,7 +37,7 @@ def path_ahead(
     Parameters
     ----------
     loop
-        Of which ``long_range`` says whether errors of the weights stay, and members may take over.
+        Of which ``long_range`` says whether errors of the weights stay, ``members_ahead`` whether members may take over.
     state
         One, or a batch.
     inputs, input_var
@@ -45,9 +45,11 @@ def path_ahead(
     joint
         Keep the covariances between all rows.
     """
-    if loop.form not in ("full", "low-rank") or not loop.long_range:
+    if loop.form == "diagonal" or not loop.long_range:
         return rollout(loop.model, state, inputs, input_var, moved=True, joint=joint)
     mean, along = along_the_mean(loop, state, inputs)
+    if not loop.members_ahead or loop.form == "ensemble":
+        return rollout(loop.ahead, state, inputs, input_var, moved=True, joint=joint, along=along)
     if loop.form == "low-rank" and loop.carried > _CARRIED and state.mean.ndim > 1:
         return _by_members(loop, state, inputs, input_var, joint, along)
     path, beyond = _while_trusted(loop, state, inputs, input_var, joint, mean, along)

@@ -28,7 +28,7 @@ __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_netw
 LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
 _LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
 _APPROVED = -0.01  # of the logarithm of CRPS: so much better at least, and filtered rows are learnt from
-_OPTIMISM = 1.25  # of errors that are a design's own, on rows among those learnt from, which had a say in its choice
+_FINALISTS, _OPTIMISM = 4, 1.25  # designs of which the best was taken, and by how much its errors may be too small for that
 _EVERY, _EVERY_LONG = 3, 4  # forecast of all is compared by, over 20 steps and over 50
 _LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
 
@@ -122,7 +122,7 @@ class Validation:
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
         self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
-        every = _EVERY_LONG if task.spread else _EVERY
+        self._every = every = _EVERY_LONG if task.spread else _EVERY
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
         self._task, self._seen = task, seen
         self._tried: dict[tuple[Setting, int], tuple[Array, Array]] = {}
@@ -168,7 +168,9 @@ class Validation:
                 both.append(self._errors(setting, self._others, self.leads))
             advance(len(self._others))
         longest = max(wrong.shape[1] for wrong, _ in both)
-        return factors(*(np.concatenate([_longer(one, longest) for one in part]) for part in zip(*both, strict=True)))
+        few = np.arange(len(self.origins)) % self._every == 0
+        order = np.argsort(np.concatenate([np.flatnonzero(few), np.flatnonzero(~few)]))
+        return factors(*(np.concatenate([_longer(one, longest) for one in part])[order] for part in zip(*both, strict=True)))
 
     def _score(self, setting: Setting, leads: int, advance: Callable[[int], None]) -> Array:
         wrong, std = self._errors_of_few(setting, leads)
@@ -245,7 +247,7 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
         if calibrate:
             calibration = validation.calibrate(setting, steps)
             if validation.in_blocks and not noisy_rows:
-                calibration = _OPTIMISM * calibration
+                calibration = _optimism(sum(len(s.z) for s in task.segments), validation.leads) * calibration
     var = task.measurement_var(errors, setting.share)
     if setting.filtered:
         assert esn.start_ is not None
@@ -255,6 +257,15 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
         esn.process_noise_ = scale
         _noise_aware(task, learnt)
     return Found(of_process(errors, var), var, calibration)
+
+
+def _optimism(n_rows: int, leads: int) -> float:
+    """By how much the errors of a chosen design are smaller on the rows that it was chosen by than they will be.
+
+    Of ν forecasts that follow each other the logarithm of the mean error has a deviation of 1/√(2ν); the least of M such is
+    below its own expectation by √(2 log M) deviations at most.
+    """
+    return float(min(np.exp(np.sqrt(np.log(_FINALISTS) * leads / max(n_rows, 1))), _OPTIMISM))
 
 
 def _noise_aware(task: Task, segments: list[Segment]) -> ErrorModel | None:

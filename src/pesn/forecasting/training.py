@@ -11,29 +11,36 @@ import numpy as np
 from pesn._support.types import Array, RidgeValue, Washout
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment, drop_short
-from pesn.learning.error_model import learn_errors, of_process
+from pesn.learning.backtest import rolling_origins
+from pesn.learning.error_model import learn_errors, of_process, weight_inflation
 from pesn.linalg import symmetric
 from pesn.readout.factor import Factor
 from pesn.readout.gram import Gram
-from pesn.readout.ridge import Readout, least_squares, parameters_used, predict, solve
+from pesn.readout.ridge import Penalty, Readout, least_squares, parameters_used, penalties_of, predict, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.reservoir.sequences import blocks
+from pesn.reservoir.weight_errors import posterior_root
 
 __all__ = ["Driven", "Trained", "drive", "one_step_errors", "to_learn_from", "train", "with_noise"]
 
+_LEFT_OUT, _LONGEST = 5, 400  # blocks of rows, and rows of each, by which it is seen how far weights are to be trusted
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
 
 
 class Trained(NamedTuple):
-    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly)."""
+    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly).
+
+    ``ridge``: the readout's; None: the network's own.
+    """
 
     readout: Readout
     errors: ErrorModel
     start: Start
     measurement_cov: Array | None = None
+    ridge: RidgeValue | None = None
 
     def measured_with(self, var: Array) -> Trained:
         """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
@@ -127,26 +134,72 @@ def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridg
         _without_washout(esn, _errors(readout, dynamics, segment, b, slice(0, len(b))))
         for segment, b in zip(driven.segments, driven.features, strict=True)
     ]
+    held = _LeftOut(residuals)
+    for i, b in enumerate(driven.features):
+        held.take(i, b[len(b) - len(residuals[i]) :], 0)
     if driven.input_noise:  # R is of the rows as they are
         wrong = np.vstack(residuals)[:, dynamics.learned] / dynamics.scale
         used = min(parameters_used(readout, penalty), 0.9 * readout.n_samples)
         left = len(wrong) * (1.0 - used / readout.n_samples)
         readout = readout._replace(residual_cov=symmetric(wrong.T @ wrong) / left)
-    return Trained(readout, _learn(readout, dynamics, residuals), driven.start)
+    errors = _learn(readout, dynamics, residuals)
+    return Trained(readout, held.inflated(errors, readout, penalty, dynamics), driven.start, ridge=ridge)
 
 
 def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: list[Segment]) -> ErrorModel:
     """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet."""
-    residuals = []
-    for segment in segments:
+    residuals, held = [], _LeftOut([_without_washout(esn, s.targets) for s in segments])
+    for i, segment in enumerate(segments):
         state, before, parts = None, None, []
+        washed = len(segment.z) - len(_without_washout(esn, segment.targets))
         for block in blocks(slice(0, len(segment.z))):
             z = dynamics.network_rows(segment.z[block])
             states, _, state = run(esn.reservoir_, z, state, feedback=segment.targets[block])
-            parts.append(_errors(readout, dynamics, segment, esn.features(z, states, before), block))
+            b = esn.features(z, states, before)
+            parts.append(_errors(readout, dynamics, segment, b, block))
+            held.take(i, b, block.start - washed)
             before = esn.features.after(z, before)
         residuals.append(_without_washout(esn, np.concatenate(parts)))
-    return _learn(readout, dynamics, residuals)
+        held.residuals[i] = residuals[i]
+    penalty = esn.features.penalty(esn.ridge_, esn.reservoir_.n_inputs, esn.reservoir_.n_units)
+    return held.inflated(_learn(readout, dynamics, residuals), readout, penalty, dynamics)
+
+
+class _LeftOut:
+    """Blocks of rows that are left out to see what weights do without them: five of all rows, each of 400 at most.
+
+    ``residuals`` (n, d) of each segment, whose rows ``take`` brings the features of.
+    """
+
+    def __init__(self, residuals: list[Array]) -> None:
+        self.residuals, total = residuals, sum(map(len, residuals))
+        self._places: list[tuple[int, slice]] = []
+        for i, rows in enumerate(residuals):
+            for part in np.array_split(np.arange(len(rows)), max(round(_LEFT_OUT * len(rows) / total), 1)):
+                spare = max(len(part) - _LONGEST, 0) // 2
+                self._places += [(i, slice(int(part[0]) + spare, int(part[-1]) + 1 - spare))] if len(part) else []
+        self._places = [self._places[k] for k in rolling_origins(0, len(self._places) - 1, 2 * _LEFT_OUT)]
+        self._features: list[list[Array]] = [[] for _ in self._places]
+
+    def take(self, segment: int, features: Array, first: int) -> None:
+        """The features of rows of a segment from ``first`` on."""
+        for (i, rows), into in zip(self._places, self._features, strict=True):
+            if i == segment and (part := features[max(rows.start - first, 0) : max(rows.stop - first, 0)]).size:
+                into.append(part)
+
+    def inflated(self, errors: ErrorModel, readout: Readout, penalty: Penalty, dynamics: Dynamics) -> ErrorModel:
+        """With what the left-out rows say about the weights."""
+        learned, scale = dynamics.learned, dynamics.scale
+        found = [
+            (np.concatenate(b), self.residuals[i][rows][:, learned] / scale)
+            for (i, rows), b in zip(self._places, self._features, strict=True)
+        ]
+        var = np.diagonal(errors.cov)[learned] / np.square(scale)
+        whole = np.asarray(readout.n_samples * penalties_of(penalty, readout.weights.shape[1]), float)
+        posterior = posterior_root(readout, whole, var)
+        weights = np.ones(len(errors.cov))
+        weights[learned] = weight_inflation(found, np.asarray(readout.covariance_root, float), posterior, var)
+        return errors._replace(weights=weights)
 
 
 def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:

@@ -8,8 +8,10 @@ from pesn._support.types import Array
 from pesn.linalg import symmetric
 from pesn.reservoir.closed_loop import ErrorModel
 
-__all__ = ["SHARES", "learn_errors", "measurement_var", "of_process", "share_of_process", "update_errors"]
+__all__ = ["SHARES", "learn_errors", "measurement_var", "of_process", "share_of_process", "update_errors", "weight_inflation"]
 
+_INFLATIONS = 10.0 ** np.arange(0.0, 4.01, 0.1)
+_MOST_KNOWN = 1.0 - 1e-12
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # of the one-step errors' variance that are tried as the process's own
 
 
@@ -33,7 +35,39 @@ def learn_errors(residuals: list[Array], inflation: float = 1.0) -> ErrorModel:
     rho = np.clip(rho, -0.95, 0.99)
     fresh = new - rho * old
     innovation = symmetric(fresh.T @ fresh) / len(fresh) if len(fresh) else cov
-    return ErrorModel(inflation * cov, rho, inflation * innovation)
+    return ErrorModel(inflation * cov, rho, inflation * innovation, np.ones(len(rho)))
+
+
+def weight_inflation(blocks: list[tuple[Array, Array]], root: Array, posterior: Array, var: Array) -> Array:
+    """By how much more errors of the weights vary (m,) than R A⁻¹ says, seen from blocks of rows that are left out one by one.
+
+    Rows that are neighbours in time say nearly the same, and what a model cannot represent is no noise: both make it err more
+    than R A⁻¹ away from its rows. With A⁻¹ of the other rows, an error of a left-out row has the variance R (1 + c bᵀ A⁻¹ b).
+    c is the one of the largest likelihood, 1 at least. Nothing is fitted again: with H = B A⁻¹ Bᵀ of a block's features, errors
+    without its rows are (I − H)⁻¹ e, and B A⁻¹ Bᵀ is H (I − H)⁻¹.
+
+    Parameters
+    ----------
+    blocks
+        Features (n, p) and residuals (n, m) of rows next to each other, of all that were learnt from.
+    root, posterior
+        Roots (p, p) of A⁻¹ as the weights were found with it, and as their covariance has it.
+    var
+        The diagonal of R (m,).
+    """
+    errors, leverages = [], []
+    for b, e in blocks:
+        into, known = b @ root, b @ posterior
+        errors.append(np.linalg.lstsq(np.eye(len(b)) - into @ into.T, e, rcond=1e-12)[0])
+        values, vectors = np.linalg.eigh(known @ known.T)
+        values = np.clip(values, 0.0, _MOST_KNOWN)
+        leverages.append(np.square(vectors) @ (values / (1.0 - values)))
+    square, leverage = np.square(np.concatenate(errors)), np.concatenate(leverages)
+    found = np.ones(len(var))
+    for j in np.flatnonzero(var > 0.0):
+        total = var[j] * (1.0 + _INFLATIONS[:, None] * leverage)
+        found[j] = _INFLATIONS[np.argmin(np.sum(np.log(total) + square[:, j] / total, axis=1))]
+    return found
 
 
 def measurement_var(errors: ErrorModel, share: float) -> Array:
@@ -56,7 +90,7 @@ def of_process(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
     share = np.divide(total - measurement_var, total, out=np.ones_like(total), where=total > 0.0)
     root = np.sqrt(np.maximum(share, SHARES[-1]))
     both = root[:, None] * root
-    return ErrorModel(both * errors.cov, errors.persistence, both * errors.innovation)
+    return errors._replace(cov=both * errors.cov, innovation=both * errors.innovation)
 
 
 def share_of_process(errors: ErrorModel, measurement_cov: Array | None) -> Array:
@@ -80,4 +114,4 @@ def update_errors(errors: ErrorModel, e: Array, before: Array, weight: float) ->
     cov, innovation = (
         (1.0 - weight) * old + weight * np.outer(new, new) for old, new in ((errors.cov, e), (errors.innovation, fresh))
     )
-    return ErrorModel(cov, errors.persistence, innovation)
+    return errors._replace(cov=cov, innovation=innovation)

@@ -56,11 +56,16 @@ __all__ = ["PARTS", "ClosedLoop", "Dynamics", "ErrorModel"]
 
 
 class ErrorModel(NamedTuple):
-    """How a model errs in one step: stationary covariance ``cov`` (d, d), ``persistence`` ρ (d,), ``innovation`` Cov η (d, d)."""
+    """How a model errs in one step: stationary covariance ``cov`` (d, d), ``persistence`` ρ (d,), ``innovation`` Cov η (d, d).
+
+    ``weights`` (d,): by how much more errors of the weights vary than R A⁻¹, as rows say that were left out; it counts where it
+    is above (1 + ρ)/(1 − ρ), for rows whose errors go on teach less. None: they were not asked.
+    """
 
     cov: Array
     persistence: Array
     innovation: Array
+    weights: Array | None = None
 
     def check(self, name: str, n_columns: int) -> None:
         """A ValueError unless it is about so many columns."""
@@ -71,6 +76,10 @@ class ErrorModel(NamedTuple):
             check_covariance(f"{name}.{part}", getattr(self, part))
         if np.abs(self.persistence).max() > 1.0:
             raise ValueError(f"{name}.persistence is beyond 1")
+        if self.weights is not None:
+            check_arrays(name, {"weights": (self.weights, (d,))})
+            if (self.weights < 1.0).any():
+                raise ValueError(f"{name}.weights is below 1")
 
 
 class Dynamics(NamedTuple):
@@ -135,7 +144,11 @@ class ClosedLoop:
     measurement_cov
         S (d, d), of the noise that y is measured with; None: none.
     long_range
-        Whether, in a forecast, errors of the weights stay and members go on from where a closed form is not to be trusted.
+        Whether, in a forecast, errors of the weights stay.
+    members_ahead
+        Whether, in such a forecast, members go on from where a closed form is not to be trusted.
+    penalty
+        (p,), by which the readout's weights were held small, in units of the sum over the rows that taught it.
     """
 
     reservoir: Reservoir
@@ -153,6 +166,8 @@ class ClosedLoop:
     draws: Draws | None = None
     measurement_cov: Array | None = None
     long_range: bool = False
+    members_ahead: bool = False
+    penalty: Array | None = None
 
     # ---------------------------------------------------------------- the model
 

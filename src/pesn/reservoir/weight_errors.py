@@ -1,7 +1,7 @@
 """What the weights of a readout leave open in a closed loop: new at each row that is observed, and the same all along a forecast.
 
-With A⁻¹ = S Sᵀ and R the covariance of one-step errors, Cov(W) = R ⊗ A⁻¹. A wrong weight is wrong at every step: the errors
-that it makes at two rows of features b and b′ have the covariance R bᵀ A⁻¹ b′. Along a forecast they are made by a few standard
+With A⁻¹ = S Sᵀ and R the covariance of one-step errors, Cov(W) = c R ⊗ A⁻¹. A wrong weight is wrong at every step: the errors
+that it makes at two rows of features b and b′ have the covariance c R bᵀ A⁻¹ b′. Along a forecast they are made by a few standard
 normal unknowns that stay, one set for each direction v = Sᵀ b that its mean takes (:meth:`WeightErrors.along`). Members have
 draws of these, not of all weights: a draw of those that no row has taught makes loops that run away, and no forecast so far did.
 Where rows are observed they correct what the errors did, and each step's error passes for new.
@@ -17,35 +17,53 @@ from scipy.linalg import solve_triangular
 
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, root_of, symmetric
+from pesn.readout.ridge import Readout
 from pesn.statespace import Emission, Ensemble, GaussianState
 
 if TYPE_CHECKING:
     from pesn.reservoir.closed_loop import ClosedLoop
 
-__all__ = ["LeverageNoise", "WeightErrors"]
+__all__ = ["LeverageNoise", "WeightErrors", "posterior_root"]
 
 _FLOOR, _SMALL = 1e-6, 1e-8  # ridge of the weights' covariance, where the readout's is smaller than the second
 _MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # of the weights that are followed, and times the number of outputs
+_WEAKEST = 1e-8  # of the belief that is left: below, rounding decides
 _NEW = 0.02  # the share of v² beside the directions so far that makes a new one
 
 
 class WeightErrors:
     """Cov(W) of a loop's readout: how its errors move y, and the directions that features take in it.
 
-    ``output_root`` (d, m): a root of the covariance that they give y where bᵀ A⁻¹ b = 1: R inflated by (1 + ρ)/(1 − ρ), for rows
-    whose errors go on teach less, and brought to the kinematic columns. ``root`` (p, p): S.
+    ``output_root`` (d, m): a root of the covariance that they give y where bᵀ A⁻¹ b = 1, c R, brought to the kinematic columns.
+    R is that of all of a one-step error, as it is in the long run, for errors of the weights do not pass through e. c is what
+    rows say that were left out (:class:`ErrorModel`), and (1 + ρ)/(1 − ρ) at least: rows whose errors go on teach less.
+    ``root`` (p, p): S, of a ridge as strong as the weights bear out (:func:`posterior_root`).
     """
 
     def __init__(self, loop: ClosedLoop) -> None:
         dynamics, errors = loop.dynamics, loop.errors
         learned, d = dynamics.learned, dynamics.n_columns
-        cov = errors.innovation if loop.measurement_cov is None else errors.innovation + loop.measurement_cov
-        inflated = np.sqrt(inflation_of(errors.persistence[learned]))
+        cov = errors.cov if loop.measurement_cov is None else errors.cov + loop.measurement_cov
+        inflation = inflation_of(errors.persistence[learned])
+        if errors.weights is not None:
+            inflation = np.maximum(inflation, errors.weights[learned])
         onto = np.zeros((d, len(learned)))
         onto[learned, np.arange(len(learned))] = 1.0
         onto[dynamics.kinematic] = dynamics.kinematics[1]
-        self.output_root = onto @ (inflated[:, None] * root_of(cov[np.ix_(learned, learned)]))
-        self.root = _floored(np.asarray(loop.readout.covariance_root, float), loop.readout.n_samples)
+        cov = cov[np.ix_(learned, learned)]
+        self.output_root = onto @ (np.sqrt(inflation)[:, None] * root_of(cov))
+        self._loop, self._var = loop, np.diagonal(cov) / np.square(dynamics.scale)
+
+    @cached_property
+    def root(self) -> Array:
+        """S."""
+        readout, penalty = self._loop.readout, self._loop.penalty
+        return np.asarray(readout.covariance_root, float) if penalty is None else posterior_root(readout, penalty, self._var)
+
+    @cached_property
+    def floored_root(self) -> Array:
+        """S of a ridge that is not too small for features which are uncertain themselves."""
+        return _floored(np.asarray(self._loop.readout.covariance_root, float), self._loop.readout.n_samples)
 
     @property
     def directions(self) -> int:
@@ -94,7 +112,7 @@ class LeverageNoise:
     @cached_property
     def _root(self) -> Array:
         """S, laid out over [1, x]."""
-        S = self._loop.weight_errors.root
+        S = self._loop.weight_errors.floored_root
         return np.vstack([S[:1], self._loop.moves.weights(S.T).T])
 
     @cached_property
@@ -147,3 +165,38 @@ def _floored(S: Array, n: int) -> Array:
     M *= _FLOOR * n
     M[np.diag_indices_from(M)] += 1.0
     return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
+
+
+def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
+    """A root of (A − (1 − f) P)⁻¹, A = Σ b bᵀ + P with P = diag(penalty): a belief no stronger than the weights bear out.
+
+    A ridge is the belief that weights have the variance R/P, and where no row has taught them, that is all there is. Weights that
+    k parameters' worth of rows have taught show their own size: f = m k / tr(R⁻¹ W P Wᵀ) makes P the one under which the rows are
+    likeliest, for these W (MacKay 1992). Only a belief that is too strong is weakened: f is 1 at most.
+
+    Parameters
+    ----------
+    readout
+        W (m, p) and a root of A⁻¹.
+    penalty
+        (p,), in units of the sum over the rows.
+    var
+        The diagonal of R (m,).
+
+    Returns
+    -------
+    array
+        (p, p).
+    """
+    S, W = (np.asarray(part, float) for part in (readout.covariance_root, readout.weights))
+    used, live = len(S) - float(np.sum(penalty[:, None] * np.square(S))), var > 0.0
+    size = float(np.mean(np.square(W[live]) @ penalty / var[live])) if live.any() else 0.0
+    if not 0.0 < used < size:
+        return S
+    M = S.T @ (penalty[:, None] * S)
+    M *= max(used / size, _WEAKEST) - 1.0
+    M[np.diag_indices_from(M)] += 1.0
+    try:
+        return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
+    except np.linalg.LinAlgError:  # rows that were forgotten have taken part of the penalty with them
+        return S
