@@ -1,8 +1,6 @@
 """Claim: B control sequences at once lead to what each of them alone does, in every form; from a start that was filtered once, or
 from B of them; with the deviations that a forecast has, and the covariances of each row with the next."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,7 +44,7 @@ def controls(B=4, H=12, seed=0):
 
 
 @pytest.mark.parametrize("rows", [1, 5, 80])
-@pytest.mark.parametrize("name", ["fast", "lags", "no units"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_roll_out_has_the_mean_and_the_deviations_of_a_forecast(name, rows):
     model, U = made(name), controls()
     start = model.start(CONTEXTS[rows])
@@ -54,8 +52,9 @@ def test_a_roll_out_has_the_mean_and_the_deviations_of_a_forecast(name, rows):
         result = model.rollout(U, start, covariance)
         for i, one in enumerate(U):
             forecast = model.forecast(len(one), CONTEXTS[rows], one)
-            assert np.abs((result.mean[i] - forecast.mean) / forecast.std).max() < 0.02  # of a design it ends by members
-            np.testing.assert_allclose(result.std[i], forecast.std, rtol=0.02)
+            off = 0.01 if model.design_ is None else 0.02  # of a design a forecast may end by members
+            assert np.abs((result.mean[i] - forecast.mean) / forecast.std).max() < off
+            np.testing.assert_allclose(result.std[i], forecast.std, rtol=off)
 
 
 @pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
@@ -211,5 +210,4 @@ def test_a_start_does_not_outlive_an_update():
 
 def test_errors_of_the_weights_stay_along_a_roll_out():
     model = made("given")
-    loop = replace(model.loop(), long_range=True)
-    assert loop.ahead.staying_root is not None
+    assert model.loop().ahead.staying_root is not None
