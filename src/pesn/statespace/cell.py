@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pesn._support.types import Array
-from pesn.activations import get
+from pesn.activations.smooth import TANH
 from pesn.linalg import outer
 from pesn.statespace.units import ActivationMoments, UnitMoments
 
@@ -129,7 +129,7 @@ class Cell:
         from pesn.statespace.kernels import enter_members, move_members  # here, not above: it brings numba
 
         members = np.ascontiguousarray(x, float).reshape(-1, x.shape[-1])
-        if isinstance(self.units, ActivationMoments) and self.units.record is get("tanh"):
+        if isinstance(self.units, ActivationMoments) and self.units.record is TANH:
             moved = np.empty(members.shape)
             move_members(*self.enter.rows, self.bias, float(self.leak), self.rows.start, members, moved)
         else:

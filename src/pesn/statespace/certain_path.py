@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pesn._support.types import AnyArray, Array
-from pesn.activations import get
+from pesn.activations.smooth import TANH
 from pesn.statespace.cell import Cell
 from pesn.statespace.certain import Certain
 from pesn.statespace.guard import Bounds
@@ -101,6 +101,6 @@ class CertainPath:
 
 def _kind(cell: Cell) -> int | None:
     """As the compiled loop numbers what cells do; None: it does not know this one."""
-    if isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh"):
+    if isinstance(cell.units, ActivationMoments) and cell.units.record is TANH:
         return 0
     return 1 if isinstance(cell.units, SquareMoments) else 2 if isinstance(cell.units, SineMoments) else None
