@@ -268,6 +268,8 @@ def test_what_cannot_be_rolled_out_is_refused(model):
         rollout(model, u * torch.nan)
     with pytest.raises(TypeError, match=r"controls must be of dtype float32 or float64, got torch\.int64"):
         rollout(model, torch.zeros(5, 1, dtype=torch.int64))
+    with pytest.raises(TypeError, match=r"controls must be a dense tensor, got layout torch\.sparse_coo"):
+        rollout(model, u.to_sparse())
     with pytest.raises(ValueError, match=r"start must have shape \(4,\)"):
         rollout(model, u, torch.zeros(3))
     with pytest.raises(TypeError, match="start must be what start"):

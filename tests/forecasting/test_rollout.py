@@ -109,6 +109,18 @@ def test_weights_and_goals_go_by_name(case):
 # ---------------------------------------------------------------- probabilities
 
 
+def test_paths_of_some_columns_beside_numbers_and_frames_in_any_order(case):
+    rollout, path = case[0], np.linspace(0.0, 1.0, case[0].horizon)
+    first, second, *others = rollout.names
+    whole = np.zeros((rollout.horizon, len(rollout.names)))
+    whole[:, 0], whole[:, 1] = path, 2.0
+    np.testing.assert_array_equal(rollout.expected_cost(1.0, {second: 2.0, first: path}), rollout.expected_cost(1.0, whole))
+    Q = np.arange(1.0, len(whole[0]) ** 2 + 1).reshape(len(whole[0]), -1)
+    frame = pd.DataFrame(Q, index=rollout.names, columns=rollout.names)
+    turned = frame.loc[[*others, second, first], [second, *others, first]]
+    np.testing.assert_array_equal(rollout.expected_cost(turned), rollout.expected_cost(Q))
+
+
 def test_probability_of_each_step_is_the_share_of_samples(case):
     rollout, paths = case
     x = np.swapaxes(paths[..., 0], 1, 2)
@@ -244,6 +256,13 @@ PLAIN = Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.broadcast_to(np.eye
         (lambda: PLAIN.expected_cost(1.0, R=np.ones(2)), "R must be a number"),
         (lambda: PLAIN.expected_cost(1.0, np.nan), "goal must be finite"),
         (lambda: PLAIN.saturating_cost([1.0, -1.0]), "Q must be positive semi-definite"),
+        (lambda: PLAIN.saturating_cost(-1e-10), "Q must be positive semi-definite, got an eigenvalue of -1e-10"),
+        (lambda: PLAIN.expected_cost({"x": [1.0, 2.0]}), r"Q must be a number for each name, got shape \(2,\) for 'x'"),
+        (lambda: PLAIN.expected_cost(pd.DataFrame({"x": [1.0, 2.0]}, index=["x", "y"])), "Q must name columns .* got 'y'"),
+        (lambda: PLAIN.expected_cost(1.0, {"x": np.zeros(3), "theta": np.zeros(2)}), r"goal must be numbers, or paths of one"),
+        (lambda: Rollout(PLAIN.mean, PLAIN.controls, -PLAIN.cov).saturating_cost(9.0), "cov must be positive semi-definite"),
+        (lambda: Rollout(None, PLAIN.controls), "mean must be real numbers"),
+        (lambda: Rollout(PLAIN.mean, None), "controls must be real numbers"),
         (lambda: PLAIN.angle_cost("phi"), "column must be among x, theta"),
         (lambda: PLAIN.angle_cost("theta", [0.0, 1.0]), "goal must be an angle or a path of 3 angles"),
         (lambda: PLAIN.probability("x"), "above or below must be given"),

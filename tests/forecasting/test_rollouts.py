@@ -190,6 +190,19 @@ def test_a_system_without_controls_is_rolled_out_too():
         (lambda m: m.start(np.zeros((3, 1, 5))), ValueError, r"context must have shape \(contexts, rows, 4\), got"),
         (lambda m: m.start((np.zeros((3, 4, 4)), np.zeros((3, 2, 1)))), ValueError, r"X of context must have shape \(3, 3, 1\)"),
         (lambda m: m.start(np.full((3, 1, 4), np.nan)), ValueError, "context must be finite"),
+        (lambda m: m.start(np.zeros((3, 0, 4))), ValueError, r"context must have shape .* got \(3, 0, 4\)"),
+        (
+            lambda m: m.start(np.zeros((3, 2, 4))),
+            ValueError,
+            r"context must be \(y, X\) with X of shape \(3, 1, 1\), got y alone",
+        ),
+        (lambda m: m.start(()), ValueError, r"context must be y or \(y, X\), got a tuple of 0"),
+        (lambda m: m.start((np.zeros((3, 1, 4)), None, None)), ValueError, r"context must be y or \(y, X\), got a tuple of 3"),
+        (lambda m: m.start([[0.0, 1.0], [0.0]]), (TypeError, ValueError), "context must be"),
+        (lambda m: m.rollout(controls(), covariance=["none"]), ValueError, "covariance must be one of"),
+        (lambda m: m.linearize([[0.0, 1.0], [0.0]], [[0.0]]), ValueError, "state must be an array of numbers, got a ragged"),
+        (lambda m: m.linearize(np.zeros(4), 0.0), ValueError, r"control must have shape \(1,\), got \(\)"),
+        (lambda m: m.linearize(np.zeros(3), [0.0]), ValueError, r"state must have shape \(4,\), got \(3,\)"),
         (lambda m: m.step(np.zeros(4), np.zeros(1)), ValueError, r"states must have shape \(states, 4\), got \(4,\)"),
         (lambda m: m.step(np.zeros((3, 4)), np.zeros((2, 1))), ValueError, r"controls must have shape \(3, 1\)"),
         (lambda m: m.step(np.full((1, 4), np.inf), np.zeros((1, 1))), ValueError, "states must be finite"),
@@ -198,6 +211,36 @@ def test_a_system_without_controls_is_rolled_out_too():
 def test_what_cannot_be_rolled_out_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call(made("given"))
+
+
+def test_frames_in_another_order_are_refused_by_name():
+    y = pd.DataFrame(RUNS.states, columns=["x", "theta", "v", "omega"])
+    X = pd.DataFrame({"force": RUNS.inputs[:, 0], "wind": np.roll(RUNS.inputs[:, 0], 5)})
+    model = Forecaster(ProbabilisticESN(15, washout="auto", random_state=0)).fit(y, X, lengths=RUNS.lengths)
+    state, control = y.iloc[3:5], X.iloc[3:5]
+    np.testing.assert_array_equal(model.step(state, control), model.step(state.values, control.values))
+    for one, many in zip(model.linearize(state.iloc[0], control.iloc[0]), model.linearize(state, control), strict=True):
+        np.testing.assert_allclose(one, many[0])
+    turned, swapped = state[["theta", "x", "v", "omega"]], control[["wind", "force"]]
+    for call, name in (
+        (lambda: model.step(turned, control), "states"),
+        (lambda: model.step(state, swapped), "controls"),
+        (lambda: model.linearize(turned, control), "state"),
+        (lambda: model.linearize(turned.iloc[0], control.iloc[0]), "state"),
+        (lambda: model.linearize(state.iloc[0], swapped.iloc[0]), "control"),
+        (lambda: model.rollout(swapped), "controls"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} must have the columns"):
+            call()
+
+
+def test_a_start_in_other_units_is_anothers():
+    """Twice the rows are the same rows once they are scaled, and lead to the same weights."""
+    y = np.sin(0.2 * np.arange(200.0))[:, None]
+    one, twice = (Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(k * y) for k in (1.0, 2.0))
+    np.testing.assert_array_equal(one.esn_.readout_.weights, twice.esn_.readout_.weights)
+    with pytest.raises(ValueError, match=r"start must be what start\(\) of this forecaster"):
+        twice.rollout(np.zeros((5, 0)), one.start())
 
 
 def test_a_start_does_not_outlive_an_update():

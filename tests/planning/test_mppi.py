@@ -158,6 +158,36 @@ def test_the_planner_reaches_the_goal_step_by_step():
     assert np.abs(forces).max() <= 1.0
 
 
+class Changed(Point):
+    """A point whose roll-outs are not what was asked for."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def rollout(self, controls, start=None, covariance="low-rank"):
+        return self.change(super().rollout(controls, start, covariance))
+
+
+def test_a_cost_may_work_in_place():
+    def in_place(rollout):
+        rollout.mean[..., 0] -= 1.0
+        rollout.controls[:] *= 7.0
+        return np.square(rollout.mean[..., 0]).sum(axis=1)
+
+    def beside(rollout):
+        return np.square(rollout.mean[..., 0] - 1.0).sum(axis=1)
+
+    wall = [ChanceConstraint("x", above=0.1)]
+    plans = [MPPI(Point(0.01), 8, (-1.0, 1.0), cost, constraints=wall, random_state=0).plan() for cost in (in_place, beside)]
+    np.testing.assert_array_equal(*plans)
+
+
+def test_constraints_may_come_one_by_one():
+    wall = ChanceConstraint("x", above=0.1)
+    assert MPPI(Point(), 5, (-1.0, 1.0), to(1.0), constraints=(one for one in [wall])).constraints == (wall,)
+
+
 GOOD = {"model": Point(), "horizon": 5, "limits": (-1.0, 1.0), "cost": to(1.0)}
 
 
@@ -181,6 +211,9 @@ GOOD = {"model": Point(), "horizon": 5, "limits": (-1.0, 1.0), "cost": to(1.0)}
         ({"temperature": np.nan}, "temperature must lie in"),
         ({"covariance": "some"}, "covariance must be one of none, diagonal, low-rank, full"),
         ({"constraints": ["x < 1"]}, "constraints must be ChanceConstraint"),
+        ({"constraints": None}, "constraints must be a sequence of ChanceConstraint, got None"),
+        ({"constraints": ChanceConstraint("x", above=1.0)}, "constraints must be a sequence of ChanceConstraint"),
+        ({"model": None}, "model must have a rollout, .* got None"),
         ({"random_state": "x"}, "random_state must be"),
     ],
 )
@@ -194,13 +227,19 @@ def test_wrong_arguments_are_named(change, message):
     [
         ({"cost": lambda r: r.mean}, r"cost must give a number a plan, shape \(300,\), got shape \(300, 5, 2\)"),
         ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must give finite numbers, got nan"),
+        ({"cost": lambda r: ["dear"] * len(r)}, "cost must give real numbers, got list of dtype <U4"),
+        ({"cost": lambda r: np.full(len(r), 1j)}, "cost must give real numbers, got ndarray of dtype complex128"),
+        ({"cost": lambda r: [[1.0], [2.0, 3.0]]}, "cost must give a number a plan, got a ragged sequence"),
+        ({"model": Changed(lambda r: r[:1])}, r"model must roll out plans and steps \(300, 5\) from one start, got \(1, 5\)"),
+        ({"model": Changed(lambda r: r[:, :2])}, r"model must roll out plans and steps \(1, 5\) .* got \(1, 2\)"),
+        ({"model": Changed(lambda r: r.mean)}, "model must roll out to a .*Rollout, got ndarray"),
         ({"constraints": [ChanceConstraint("height", above=1.0)]}, "column must be among x, v, or positions, got 'height'"),
     ],
 )
 def test_what_goes_wrong_in_a_plan_is_named_and_leaves_the_last_plan(change, message):
     planner = MPPI(**{**GOOD, **change})
     before = planner._next.copy()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         planner.plan()
     np.testing.assert_array_equal(planner._next, before)
 

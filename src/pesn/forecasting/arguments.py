@@ -63,8 +63,8 @@ class Columns(NamedTuple):
         seen: Array | None = None,
     ) -> Rows:  # fmt: skip
         """Rows that go on ``after`` those seen, with X (T, u); None: anywhere. ``seen`` (n, d): the last of those, scaled."""
-        self._check_names("y", y)
-        self._check_names("X", X, "X")
+        self.check_names("y", y)
+        self.check_names("X", X, "X")
         rows = self.unwrapped(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
         if X is None and self.n_known:
             raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
@@ -78,7 +78,7 @@ class Columns(NamedTuple):
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
             raise ValueError(f"context must be y or (y, X), got a tuple of {len(given)}")
-        self._check_names("context", given[0])
+        self.check_names("context", given[0])
         d = len(self.scale.y_mean)
         mean, cov = as_gaussian_rows("context", given[0], None, d)
         y = self.unwrapped(as_matrix("context", mean, None, d))
@@ -88,7 +88,7 @@ class Columns(NamedTuple):
                 raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known)}, got y alone")
             known, known_cov = np.zeros((len(y) - 1, self.n_known)), None
         else:
-            self._check_names("X of context", given[1], "X")
+            self.check_names("X of context", given[1], "X")
             mean, known_cov = as_gaussian_rows("X of context", given[1], layout.n_inputs, self.n_known)
             known = as_matrix("X of context", mean, layout.n_inputs, self.n_known)
         y, known = self._near("context", y, "X of context", known)
@@ -105,7 +105,7 @@ class Columns(NamedTuple):
                 expected = f"of shape {(horizon, self.n_known)}, as X was in fit; NaN where it is not known"
                 raise ValueError(f"X must be given, {expected}")
             return np.zeros((horizon, 0)), np.zeros((horizon, 0))
-        self._check_names("X", X, "X")
+        self.check_names("X", X, "X")
         rows = rows_ahead(X, time, horizon)
         mean, cov = as_gaussian_rows("X", X, horizon, self.n_known)
         known = as_matrix("X", mean, horizon if rows is None else None, self.n_known)
@@ -146,7 +146,8 @@ class Columns(NamedTuple):
         check_within_reach(of_x, known, self.prior.x_mean, self.prior.x_std)
         return y, known
 
-    def _check_names(self, argument: str, values: TableLike, of: str = "y") -> None:
+    def check_names(self, argument: str, values: TableLike, of: str = "y") -> None:
+        """A ValueError where ``values`` have names for their columns that are not those of y, or of X, in their order."""
         found, expected = names_of(values), self.names if of == "y" else self.known_names
         if found is not None and expected is not None and found != expected:
             raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")

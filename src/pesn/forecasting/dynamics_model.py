@@ -58,7 +58,7 @@ class DynamicsModel(FittedForecaster):
         if context is None:
             rows = Rows(self._recent, self._recent_known[:-1], self._time)
             return self._filtered(rows, Uncertainty.none(rows.y, self._recent_known), seen=True)
-        if not isinstance(given[0], Gaussian) and np.ndim(given[0]) == 3:
+        if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
             return self._filtered(*self._batch_of(*given))
         rows, uncertainty = columns.context(context, self._time)
         last = np.zeros((1, self.n_known_))  # of the input that is not known yet
@@ -67,13 +67,11 @@ class DynamicsModel(FittedForecaster):
     def _batch_of(self, y: Any, X: Any = None) -> tuple[Rows, Uncertainty]:
         """Contexts (B, n, d) with X (B, n − 1, m)."""
         y, m = np.asarray(as_real("context", y), np.float64), self.n_known_
-        known: Array = (
-            np.zeros((len(y), y.shape[1] - 1, m))
-            if X is None and (y.shape[1] == 1 or not m)
-            else as_real("X of context", X).astype(np.float64)
-        )
         if y.shape[2] != self.n_columns_ or 0 in y.shape:
             raise ValueError(f"context must have shape (contexts, rows, {self.n_columns_}), got {y.shape}")
+        if X is None and m and y.shape[1] > 1:
+            raise ValueError(f"context must be (y, X) with X of shape {(len(y), y.shape[1] - 1, m)}, got y alone")
+        known: Array = np.zeros((len(y), y.shape[1] - 1, m)) if X is None else as_real("X of context", X).astype(np.float64)
         if known.shape != (len(y), y.shape[1] - 1, m):
             raise ValueError(f"X of context must have shape {(len(y), y.shape[1] - 1, m)}, got {known.shape}")
         y, known = self.scaled(np.stack([self._columns.unwrapped(one) for one in y]), known)
@@ -93,14 +91,19 @@ class DynamicsModel(FittedForecaster):
         plain = None
         if given.exists:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
-        return FilteredContext(rows, given, begun, plain, np.asarray(self.esn_.readout_.weights, float))
+        return FilteredContext(rows, given, begun, plain, self._made_by)
+
+    @property
+    def _made_by(self) -> Array:
+        """Weights, and the scale: rows in other units may lead to the same weights."""
+        return np.concatenate([np.ravel(part) for part in (self.esn_.readout_.weights, *self.scale_)])
 
     def _started(self, start: FilteredContext | None) -> FilteredContext:
         if start is None:
             return self.start()
         if not isinstance(start, FilteredContext):
             raise TypeError(f"start must be what start(context) gave, or None, got {type(start).__name__}")
-        start.check("start", np.asarray(self.esn_.readout_.weights, float))
+        start.check("start", self._made_by)
         return start
 
     def rollout(
@@ -129,7 +132,7 @@ class DynamicsModel(FittedForecaster):
             ``mean`` (B, H, d), ``std``, ``cov``, and what planning asks of them, in the units of y.
         """
         check_is_fitted(self, "esn_")
-        if covariance not in COVARIANCES:
+        if covariance not in tuple(COVARIANCES):
             raise ValueError(f"covariance must be one of {', '.join(map(repr, COVARIANCES))}, got {covariance!r}")
         whole_number("rank", rank, 1)
         given, u = self._controls(controls)
@@ -147,6 +150,7 @@ class DynamicsModel(FittedForecaster):
 
     def _controls(self, controls: Any) -> tuple[Array, Array]:
         """(B, H, m) as they were given, and scaled."""
+        self._columns.check_names("controls", controls, "X")
         given, m = np.asarray(as_real("controls", controls), np.float64), self.n_known_
         if given.ndim == 2:
             given = given[None]
@@ -213,9 +217,10 @@ class DynamicsModel(FittedForecaster):
         >>> A.shape, B.shape, A[0, 2].round(2)                            # x′ = x + 0.02 v
         ((4, 4), (4, 1), np.float64(0.02))
         """
-        one = np.ndim(state) == 1
+        check_is_fitted(self, "esn_")
+        one = _axes(state) == 1
         if one:
-            state, control = np.asarray(state)[None], np.asarray(control)[None]
+            state, control = _one_row("state", state, self.n_columns_), _one_row("control", control, self.n_known_)
         rows, u = self._pairs(state, control, ("state", "control"))
         y, known = self.scaled(rows, u)
         prior = self.prior_scale_
@@ -230,6 +235,8 @@ class DynamicsModel(FittedForecaster):
     def _pairs(self, states: Any, controls: Any, names: tuple[str, str] = ("states", "controls")) -> tuple[Array, Array]:
         """States (K, d) with controls (K, m)."""
         check_is_fitted(self, "esn_")
+        self._columns.check_names(names[0], states)
+        self._columns.check_names(names[1], controls, "X")
         rows = as_real(names[0], states)
         if rows.ndim != 2 or rows.shape[1] != self.n_columns_ or not len(rows):
             raise ValueError(f"{names[0]} must have shape (states, {self.n_columns_}), got {rows.shape}")
@@ -238,3 +245,18 @@ class DynamicsModel(FittedForecaster):
             expected = f"{(len(rows), self.n_known_)}, a row for each of the states"
             raise ValueError(f"{names[1]} must have shape {expected}, got {u.shape}")
         return rows.astype(np.float64), u.astype(np.float64)
+
+
+def _axes(values: Any) -> int:
+    """How many; 0 of what is ragged, which is refused by name where it is read."""
+    try:
+        return np.ndim(values)
+    except ValueError:
+        return 0
+
+
+def _one_row(name: str, values: Any, size: int) -> Any:
+    """Numbers (size,) as a row (1, size): of a pandas Series a frame, as its labels are the names of columns."""
+    if np.shape(as_real(name, values)) != (size,):
+        raise ValueError(f"{name} must have shape ({size},), got {np.shape(values)}")
+    return values.to_frame().T if hasattr(values, "to_frame") else np.asarray(values)[None]

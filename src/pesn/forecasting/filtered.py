@@ -27,30 +27,30 @@ class FilteredContext:
         What they say, before the input that acts on the last of them is known.
     plain
         The same as if they were certain, where they are not: what is given is not calibrated.
-    weights
-        Of the readout that they were filtered with.
+    made_by
+        What tells the forecaster that has filtered them from others, and from itself after an update.
     """
 
     rows: Rows
     uncertainty: Uncertainty
     begun: Begun
     plain: Begun | None
-    weights: Array
+    made_by: Array
 
     @property
     def batch(self) -> tuple[int, ...]:
         """(), or (B,) of a batch of contexts."""
         return self.rows.y.shape[:-2]
 
-    def check(self, name: str, weights: Array) -> None:
-        """A ValueError unless a readout of these weights has filtered it.
+    def check(self, name: str, made_by: Array) -> None:
+        """A ValueError unless this forecaster has filtered it.
 
         Parameters
         ----------
         name
             What an error calls it.
-        weights
-            Of the readout that is to go on from here.
+        made_by
+            Of the forecaster that is to go on from here.
         """
-        if not np.array_equal(self.weights, weights):
+        if not np.array_equal(self.made_by, made_by):
             raise ValueError(f"{name} must be what start() of this forecaster gave since its last fit or update, got another's")

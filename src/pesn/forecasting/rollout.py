@@ -79,7 +79,11 @@ class Rollout:
 
     def __post_init__(self) -> None:
         arrays = {name: getattr(self, name) for name in ("mean", "controls", "cov", "lagged")}
-        arrays = {name: np.asarray(as_real(name, value), np.float64) for name, value in arrays.items() if value is not None}
+        arrays = {
+            name: np.asarray(as_real(name, value), np.float64)
+            for name, value in arrays.items()
+            if value is not None or name in ("mean", "controls")
+        }
         mean = arrays["mean"]
         if mean.ndim != 3 or 0 in mean.shape[1:]:
             raise ValueError(f"mean must have shape (plans, steps, columns), with a step and a column at least, got {mean.shape}")
@@ -192,14 +196,18 @@ class Rollout:
             (B,), the sum over the steps, in [0, H].
         """
         values, vectors = np.linalg.eigh(square("Q", by_name("Q", Q, self._names), self.mean.shape[2]))
-        if values[0] < -_ROUNDING * max(values[-1], 1.0):
+        if values[0] < -_ROUNDING * np.abs(values).max():
             raise ValueError(f"Q must be positive semi-definite, got an eigenvalue of {values[0]:.3g}")
         kept = values > _ROUNDING * values[-1]
         root = vectors[:, kept] * np.sqrt(values[kept])  # Q = L Lᵀ: |I + ΣQ| = |I + Lᵀ Σ L|, which is symmetric
         away = (self.mean - as_goal(goal, self._names, self.horizon)) @ root
         log = np.zeros(self.mean.shape[:2])
         if self.cov is not None:
-            lower = np.linalg.cholesky(np.eye(root.shape[1]) + root.T @ self.cov @ root)
+            try:
+                lower = np.linalg.cholesky(np.eye(root.shape[1]) + root.T @ self.cov @ root)
+            except np.linalg.LinAlgError:
+                least = np.linalg.eigvalsh(self.cov).min()
+                raise ValueError(f"cov must be positive semi-definite, got an eigenvalue of {least:.3g}") from None
             log = np.log(np.einsum("bhii->bhi", lower)).sum(axis=-1)
             away = np.linalg.solve(lower, away[..., None])[..., 0]
         cost: Array = (1.0 - np.exp(-0.5 * np.square(away).sum(axis=-1) - log)).sum(axis=1)

@@ -23,7 +23,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol, final
 
 import numpy as np
@@ -125,15 +125,20 @@ class MPPI:
             raise ValueError(f"covariance must be one of {', '.join(_COVARIANCES)}, got {covariance!r}")
         if not callable(cost):
             raise TypeError(f"cost must be a function of a roll-out, got {cost!r}")
+        if not isinstance(constraints, Iterable):
+            raise TypeError(f"constraints must be a sequence of ChanceConstraint, got {constraints!r}")
+        constraints = tuple(constraints)
         for constraint in constraints:
             if not isinstance(constraint, ChanceConstraint):
                 raise TypeError(f"constraints must be ChanceConstraint, got {constraint!r}")
         self.model = model
         self.cost = cost
-        self.constraints = tuple(constraints)
+        self.constraints = constraints
         self.horizon, self.n_plans, self.n_elite = int(horizon), int(n_plans), min(int(n_elite), int(n_plans))
         self.iterations, self.temperature, self.covariance = int(iterations), float(temperature), covariance
         self.low, self.high = _box(limits)
+        if not callable(getattr(model, "rollout", None)):
+            raise TypeError(f"model must have a rollout, as a fitted Forecaster has, got {model!r}")
         self._middle, half = 0.5 * (self.low + self.high), 0.5 * (self.high - self.low)
         self._fresh = np.arange(self.n_plans) >= self.n_plans - round(float(fresh) * self.n_plans)
         self._widths = _share("spread", spread, half) * np.where(self._fresh, 3.0, 1.0)[:, None]
@@ -174,19 +179,29 @@ class MPPI:
     def _improved(self, plan: Array, near: Rollout | None, start: Any) -> tuple[Array, Rollout]:
         """The best of ``plan``, of the elite drawn around it, and of their average; with a roll-out that has its covariances."""
         if near is None:
-            near = self.model.rollout(plan[None], start, covariance=self.covariance)
+            near = self._rolled_out(plan[None], start, self.covariance)
         drawn = self._draw(plan)
-        means = self.model.rollout(drawn, start, covariance="none")
+        means = self._rolled_out(drawn, start, "none")
         elite = _best(*self._judge(means, near), self.n_elite)
         drawn = np.concatenate([plan[None], drawn[elite]])
-        rollout = self.model.rollout(drawn, start, covariance=self.covariance)
+        rollout = self._rolled_out(drawn, start, self.covariance)
         cost, excess = self._judge(rollout, rollout)
         average = np.einsum("b,bhm->hm", _shares(cost, excess, self.temperature), drawn)
         first = _best(cost, excess, 1)
         near = rollout[first]
-        between = self._judge(self.model.rollout(average[None], start, covariance="none"), near)
+        between = self._judge(self._rolled_out(average[None], start, "none"), near)
         costs, excesses = (np.append(a, b[first]) for a, b in zip(between, (cost, excess), strict=True))
         return (average if _best(costs, excesses, 1)[0] == 0 else drawn[first[0]]), near
+
+    def _rolled_out(self, controls: Array, start: Any, covariance: str) -> Rollout:
+        """Of a copy of the controls: a cost may work on what it is given in place."""
+        rollout = self.model.rollout(controls.copy(), start, covariance=covariance)
+        if not isinstance(rollout, Rollout):
+            raise TypeError(f"model must roll out to a pesn.forecasting.rollout.Rollout, got {type(rollout).__name__}")
+        wanted, found = controls.shape[:2], rollout.mean.shape[:2]
+        if found != wanted:
+            raise ValueError(f"model must roll out plans and steps {wanted} from one start, got {found}; is start a batch?")
+        return rollout
 
     def _draw(self, plan: Array) -> Array:
         """Smooth perturbations of ``plan``, and of the middle of the limits, (n_plans, horizon, m)."""
@@ -201,12 +216,13 @@ class MPPI:
         Where there are means alone, they borrow the covariances of the plan ``near``; without any, a mean that keeps them does.
         """
         rollout = rollout if rollout.cov is not None else _borrowing(rollout, near)
-        cost = np.asarray(self.cost(rollout), np.float64)
+        excess = np.sum([constraint.excess(rollout) for constraint in self.constraints], axis=0) + np.zeros(len(rollout))
+        cost = _numbers(self.cost(rollout))
         if cost.shape != (len(rollout),):
             raise ValueError(f"cost must give a number a plan, shape ({len(rollout)},), got shape {cost.shape}")
         if not np.isfinite(cost).all():
             raise ValueError(f"cost must give finite numbers, got {cost[~np.isfinite(cost)][0]}")
-        return cost, np.sum([constraint.excess(rollout) for constraint in self.constraints], axis=0) + np.zeros(len(cost))
+        return cost, excess
 
 
 def _borrowing(rollout: Rollout, near: Rollout) -> Rollout:
@@ -240,6 +256,16 @@ def _shares(cost: Array, excess: Array, temperature: float) -> Array:
     weights = np.exp(-above / scale) if scale > 0.0 else (above <= 0.0).astype(np.float64)
     shares[kept] = weights / weights.sum()
     return shares
+
+
+def _numbers(cost: Any) -> Array:
+    try:
+        given = np.asarray(cost)
+    except ValueError:
+        raise ValueError("cost must give a number a plan, got a ragged sequence") from None
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"cost must give real numbers, got {type(cost).__name__} of dtype {given.dtype}")
+    return given.astype(np.float64)
 
 
 def _box(limits: Any) -> tuple[Array, Array]:

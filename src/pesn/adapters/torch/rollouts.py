@@ -201,6 +201,8 @@ def _check(name: str, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
     check_no_vmap(name, value)
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got layout {value.layout}; use .to_dense()")
     if value.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} must be of dtype float32 or float64, got {value.dtype}")
     if not torch.isfinite(value).all():
