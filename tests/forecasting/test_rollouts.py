@@ -7,6 +7,7 @@ import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn.forecasting.design import Candidate, Design
+from pesn.readout.features import Features
 from pesn.systems import cart_pole
 
 DT = 0.02
@@ -232,6 +233,20 @@ def test_frames_in_another_order_are_refused_by_name():
     ):
         with pytest.raises(ValueError, match=f"^{name} must have the columns"):
             call()
+
+
+@pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
+@pytest.mark.parametrize("form", ["diagonal", "low-rank", "full"])
+def test_products_in_every_form_after_the_last_row_and_after_a_context(form, covariance):
+    """A diagonal network has squares of its own for the products: its state is laid out in another way."""
+    key = f"products {form}"
+    if key not in _made:
+        _made[key] = fitted(covariance=form, features=Features(products=1))
+    model, U = _made[key], controls(B=2, H=4)
+    for start, context in ((None, None), (model.start(CONTEXTS[80]), CONTEXTS[80])):
+        result = model.rollout(U, start, covariance)
+        forecast = model.forecast(4, context, U[1])
+        assert np.abs((result.mean[1] - forecast.mean) / forecast.std).max() < 0.05
 
 
 def test_a_start_in_other_units_is_anothers():

@@ -83,9 +83,12 @@ def _some(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array)
 def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
     """What a context says to ``loop``, in the form of ``other``, a loop of the same network."""
     state = begun.state
-    if state is None or other.form in (loop.form, "none"):
+    if state is None or other.form == loop.form:
         return begun
-    if other.form == "first-order":
+    alike = other.layout.size == loop.layout.size
+    if other.form == "none" and alike:
+        return begun
+    if other.form == "first-order" and alike:
         assert other.compression is not None
         return begun._replace(state=FirstOrder.of(state, other.compression))
     mean, whole = np.zeros((*state.mean.shape[:-1], other.layout.size)), slice(0, loop.layout.size)
@@ -97,9 +100,15 @@ def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
         var = np.zeros(mean.shape)
         var[..., there] = state.variances()[..., here]
         return begun._replace(state=Diagonal(**shared, var=var))
+    if other.form == "none":
+        return begun._replace(state=Certain(**shared))
     cov = np.zeros((*mean.shape, other.layout.size))
     cov[..., there[:, None], there] = state.covariance_with(whole)[..., here[:, None], here]
-    return begun._replace(state=Dense(**shared, cov=cov))
+    dense = Dense(**shared, cov=cov)
+    if other.form == "first-order":
+        assert other.compression is not None
+        return begun._replace(state=FirstOrder.of(dense, other.compression))
+    return begun._replace(state=dense)
 
 
 def _rows_of(begun: Begun, which: slice) -> Begun:
