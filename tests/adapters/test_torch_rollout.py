@@ -272,7 +272,7 @@ def test_what_cannot_be_rolled_out_is_refused(model):
         rollout(model, u.to_sparse())
     with pytest.raises(ValueError, match=r"start must have shape \(4,\)"):
         rollout(model, u, torch.zeros(3))
-    with pytest.raises(TypeError, match="start must be what start"):
+    with pytest.raises(TypeError, match=r"start must be a tensor, what start\(context\) gave, or None, got ndarray"):
         rollout(model, u, np.zeros(4))
     with pytest.raises(ValueError, match="controls must be as many as start has states, 3"):
         rollout(model, u.expand(2, 5, 1), torch.tensor(RUNS.states[:3]))

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import whole_number
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, TableLike
 from pesn.forecasting.arguments import Rows
 from pesn.forecasting.batched import COVARIANCES, Rolled, in_form, loop_for, roll_out
@@ -141,11 +142,11 @@ class DynamicsModel(FittedForecaster):
             raise ValueError(f"controls must be as many as start has contexts, {begun.batch[0]}, or one for all, got {len(u)}")
         if begun.batch and len(u) == 1:
             given, u = (np.broadcast_to(part, (*begun.batch, *part.shape[1:])) for part in (given, u))
-        loop = loop_for(own := self.loop(), covariance, int(rank))
-        rolled = roll_out(loop, self._context_filter(), in_form(begun.begun, own, loop), u)
-        plain = None
-        if begun.plain is not None and rolled.cov is not None:
-            plain = roll_out(loop, self._context_filter(), in_form(begun.plain, own, loop), u)
+        with one_blas_thread():
+            loop = loop_for(own := self.loop(), covariance, int(rank))
+            rolled, plain = roll_out(loop, self._context_filter(), in_form(begun.begun, own, loop), u), None
+            if begun.plain is not None and rolled.cov is not None:
+                plain = roll_out(loop, self._context_filter(), in_form(begun.plain, own, loop), u)
         return self._in_units(rolled, plain, given)
 
     def _controls(self, controls: Any) -> tuple[Array, Array]:

@@ -170,6 +170,9 @@ class MPPI:
         array
             (horizon, m).
         """
+        inputs = getattr(self.model, "n_known_", len(self.low))
+        if inputs != len(self.low):
+            raise ValueError(f"limits must be of the model's {inputs} inputs, got {len(self.low)} of them")
         chosen, near = self._next, self._near
         for _ in range(self.iterations):
             chosen, near = self._improved(chosen, near, start)

@@ -237,6 +237,8 @@ class _Model:
 
     def context_of(self, forecaster: Forecaster, start: Any) -> FilteredContext:
         """What ``start`` gave; None: after the last row seen."""
+        if start is not None and not isinstance(start, FilteredContext):
+            raise TypeError(f"start must be a tensor, what start(context) gave, or None, got {type(start).__name__}")
         if start is not None:
             return forecaster._started(start)
         if self._last is None:
