@@ -17,20 +17,12 @@ from torch import distributions, nn
 import pesn
 from pesn.adapters.torch import TanhNormal, TensorGaussian, as_layers
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 F64 = torch.float64
 ACTIVATIONS = [
     nn.Tanh(), nn.Sigmoid(), nn.ReLU(), nn.LeakyReLU(0.1), nn.ELU(), nn.ELU(0.5), nn.GELU(), nn.GELU("tanh"), nn.SiLU(),
     nn.Softplus(), nn.Softplus(3.0), nn.Hardtanh(-0.5, 2.0), nn.ReLU6(),
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    """The tensors are small: threads would only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def of(*shape, seed=0, scale=1.0):

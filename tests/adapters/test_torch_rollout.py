@@ -18,6 +18,7 @@ F64 = torch.float64
 RUNS = cart_pole.simulate(runs=3, steps=200, rng=0)
 CONTROLS = np.random.default_rng(1).normal(size=(3, 12, 1))
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 STATIC = {"spectral_radius": 1e-9, "leak_rate": 1.0, "features": pesn.Features(lags=1, products=1)}
 NETWORKS = {
     "plain": {},
@@ -30,15 +31,6 @@ NETWORKS = {
     "no units": {"features": pesn.Features(lags=1, products=1, states=False)},
 }
 OPTIONS = {"angles": {"angles": [1], "unseen": [0]}, "noise on y": {"measurement_noise": 0.02}, "level": {"target": "level"}}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    """The tensors are small: threads would only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def fitted(n_units=12, network=None, **options):

@@ -32,7 +32,7 @@ def loop_for(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
     form = COVARIANCES[covariance]
     if form == "none":
         return loop.certain
-    return replace(loop, form=form, rank=rank, long_range=True)
+    return replace(loop, form=form, rank=rank)
 
 
 def roll_out(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:

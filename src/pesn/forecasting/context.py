@@ -123,11 +123,11 @@ class ContextFilter(NamedTuple):
         assert uncertain is not None
         batch, last = u.shape[:-1], uncertain.u_var.copy()
         last[-1] = u_var
-        if batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists):  # each of them has a start of its own
-            ys, us = np.broadcast_to(y, (*batch, *y.shape[-2:])), np.broadcast_to(before, (*batch, *before.shape[-2:]))
-            alone = [self.with_input(loop, Begun(None, a, b, uncertain), one) for a, b, one in zip(ys, us, u, strict=True)]
-            return stack(alone)
+        own = batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists)  # each of them has a start of its own
         y, before = np.broadcast_to(y, (*batch, *y.shape[-2:])), np.broadcast_to(before, (*batch, *before.shape[-2:]))
+        if own:
+            each = zip(y, before, u, strict=True)
+            return stack([self.with_input(loop, Begun(None, rows, inputs, uncertain), one) for rows, inputs, one in each])
         return self._first(loop, y, np.concatenate([before, u[..., None, :]], axis=-2), uncertain._replace(u_var=last))
 
     def filtered(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -285,7 +286,7 @@ def scale_of(rows: Array, known: Array) -> Scale:
 
 def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
     """A ValueError with the row and the column of the first number that no square could be taken of, in units of ``std``."""
-    far = np.abs(rows - mean) / std
+    far = (np.abs(rows - mean) / std).reshape(math.prod(rows.shape[:-1]), len(mean))  # rows of a batch are counted on
     if (far > _FARTHEST).any():
         row, column = np.argwhere(far > _FARTHEST)[0]
         where = f"{far[row, column]:g} in row {row}, column {column}"

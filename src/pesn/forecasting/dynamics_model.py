@@ -17,7 +17,7 @@ from pesn.forecasting.context import Begun, Uncertainty
 from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.filtered import FilteredContext
 from pesn.forecasting.fitted import FittedForecaster
-from pesn.forecasting.futures import calibration_factors
+from pesn.forecasting.futures import calibration_factors, share_of
 from pesn.forecasting.linearized import linear_step
 from pesn.forecasting.rollout import Rollout
 from pesn.gaussian import Gaussian
@@ -77,8 +77,8 @@ class DynamicsModel(FittedForecaster):
             raise ValueError(f"X of context must have shape {(len(y), y.shape[1] - 1, m)}, got {known.shape}")
         y, known = self.scaled(np.stack([self._columns.unwrapped(one) for one in y]), known)
         prior = self.prior_scale_
-        check_within_reach("context", y.reshape(-1, y.shape[-1]), prior.y_mean, prior.y_std)
-        check_within_reach("X of context", known.reshape(known.shape[0] * known.shape[1], m), prior.x_mean, prior.x_std)
+        check_within_reach("context", y, prior.y_mean, prior.y_std)
+        check_within_reach("X of context", known, prior.x_mean, prior.x_std)
         none = Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
         return Rows(y, known, None), none
 
@@ -158,7 +158,7 @@ class DynamicsModel(FittedForecaster):
         if given.ndim != 3 or given.shape[2] != m or 0 in given.shape[:2]:
             raise ValueError(f"controls must have shape (sequences, steps, {m}) or (steps, {m}), got {np.shape(controls)}")
         u = (given - self.scale_.x_mean) / self.scale_.x_std
-        check_within_reach("controls", u.reshape(u.shape[0] * u.shape[1], m), self.prior_scale_.x_mean, self.prior_scale_.x_std)
+        check_within_reach("controls", u, self.prior_scale_.x_mean, self.prior_scale_.x_std)
         return given, u
 
     def _in_units(self, rolled: Rolled, plain: Rolled | None, controls: Array) -> Rollout:
@@ -168,8 +168,7 @@ class DynamicsModel(FittedForecaster):
             return Rollout(mean, controls, names=names)
         std, share = np.sqrt(np.maximum(np.diagonal(rolled.cov, axis1=-2, axis2=-1), 0.0)), None
         if plain is not None and plain.cov is not None:
-            own = np.diagonal(plain.cov, axis1=-2, axis2=-1)
-            share = np.divide(own, np.square(std), out=np.ones_like(std), where=std > 0.0)
+            share = share_of(plain.cov, std)
         factor = calibration_factors(std, self.calibration_, self.prior_scale_.y_std, share) * self.scale_.y_std
         cov = rolled.cov * factor[..., :, None] * factor[..., None, :]
         lagged = None if rolled.lagged is None else rolled.lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]

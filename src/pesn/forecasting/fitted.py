@@ -89,7 +89,6 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
             esn.n_members,
             esn.member_draws(),
             model.measurement_cov,
-            long_range=True,
             members_ahead=self.design_ is not None and esn.covariance == "auto",
             penalty=np.asarray(model.readout.n_samples * penalties_of(penalty, model.readout.weights.shape[-1]), float),
         )

@@ -21,7 +21,7 @@ from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import Draws, Ensemble, GaussianState, rollout
 
-__all__ = ["WIDEST", "Futures", "Samples", "calibration_factors"]
+__all__ = ["WIDEST", "Futures", "Samples", "calibration_factors", "share_of"]
 
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
 _AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
@@ -41,6 +41,11 @@ def calibration_factors(std: Array, calibration: Array, training_std: Array, sha
     return np.minimum(factor, np.maximum(most, 1.0))
 
 
+def share_of(own: Array, std: Array) -> Array:
+    """The share (…, d) that covariances ``own`` (…, d, d) have in variances ``std``²; 1 where there are none."""
+    return np.divide(np.diagonal(own, axis1=-2, axis2=-1), np.square(std), out=np.ones_like(std), where=std > 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Futures:
     """Futures from ``state``, whose cells have moved, with inputs (h, u) and their variances, in the units of y.
@@ -57,9 +62,7 @@ class Futures:
 
     def own_share(self, std: Array) -> Array | None:
         """The share (h, d) of variances ``std``² that is not of the uncertainty that was given; None: all of it."""
-        if self.own is None:
-            return None
-        return np.divide(np.einsum("kii->ki", self.own), np.square(std), out=np.ones_like(std), where=std > 0.0)
+        return None if self.own is None else share_of(self.own, std)
 
     def simulate(self, n: int, rng: np.random.Generator) -> Array:
         """``n`` futures (n, h, d) of the loop as it is, scaled: as many side by side as memory serves."""
@@ -69,7 +72,7 @@ class Futures:
             of = f"futures of {len(self.inputs)} steps and {loop.dynamics.n_columns} columns"
             raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
         count = max(_AT_ONCE // loop.layout.size, _FEWEST)
-        along = along_the_mean(loop, state, self.inputs)[1] if loop.long_range else None
+        along = along_the_mean(loop, state, self.inputs)[1]
         parts = []
         for size in np.diff(np.unique([*range(0, n, count), n])):
             start = Ensemble(state.sample(int(size), rng), state.carried, Draws(int(rng.integers(2**63))))

@@ -37,7 +37,7 @@ def path_ahead(
     Parameters
     ----------
     loop
-        Of which ``long_range`` says whether errors of the weights stay, ``members_ahead`` whether members may take over.
+        Of which ``members_ahead`` says whether members may take over.
     state
         One, or a batch.
     inputs, input_var
@@ -45,7 +45,7 @@ def path_ahead(
     joint
         Keep the covariances between all rows.
     """
-    if loop.form == "diagonal" or not loop.long_range:
+    if loop.form == "diagonal":
         return rollout(loop.model, state, inputs, input_var, moved=True, joint=joint)
     mean, along = along_the_mean(loop, state, inputs)
     if not loop.members_ahead or loop.form == "ensemble":

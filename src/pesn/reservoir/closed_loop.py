@@ -143,10 +143,8 @@ class ClosedLoop:
         Of an ensemble: how many members, and the numbers that move them; None: those of seed 0.
     measurement_cov
         S (d, d), of the noise that y is measured with; None: none.
-    long_range
-        Whether, in a forecast, errors of the weights stay.
     members_ahead
-        Whether, in such a forecast, members go on from where a closed form is not to be trusted.
+        Whether, in a forecast, members go on from where a closed form is not to be trusted.
     penalty
         (p,), by which the readout's weights were held small, in units of the sum over the rows that taught it.
     """
@@ -165,7 +163,6 @@ class ClosedLoop:
     n_members: int = 256
     draws: Draws | None = None
     measurement_cov: Array | None = None
-    long_range: bool = False
     members_ahead: bool = False
     penalty: Array | None = None
 
@@ -211,7 +208,7 @@ class ClosedLoop:
     @cached_property
     def ahead(self) -> StateSpaceModel:
         """The model of forecasts: an error of the weights stays from step to step, along what :func:`rollout` is given."""
-        if not self.long_range or "weights" not in self.parts or self.form == "diagonal":
+        if "weights" not in self.parts or self.form == "diagonal":
             return self.model
         fresh = LeverageNoise(self, ("noise",)) if "noise" in self.parts else None
         return replace(self.model, emission_noise=fresh, staying_root=self.weight_errors.output_root)

@@ -290,23 +290,28 @@ def move_dense(
         mirror(new[b])
 
 
+@jit(**INLINE)
+def _move_rows(F: Array, into: Array, gain: Array, first: int, leak: float, new: Array) -> None:
+    """Columns F (n, k) of one state after x[rows] ← (1 − L) x[rows] + L f(a), from ``first`` on; ``into`` (r, k): those of a."""
+    n, k = F.shape
+    for i in range(n):
+        for j in range(k):
+            new[i, j] = F[i, j]
+    for i in range(len(gain)):
+        slope = leak * gain[i]
+        for j in range(k):
+            new[first + i, j] = (1.0 - leak) * F[first + i, j] + slope * into[i, j]
+
+
 @jit()
 def move_cross(
     indptr: Array, indices: Array, data: Array, cross: Array, gain: Array, first: int, leak: float, new: Array
 ) -> None:
     """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(A x + b), rows from ``first``."""
-    batch, n, width = cross.shape
-    size, keep = gain.shape[1], 1.0 - leak
-    into = np.empty((size, width))
-    for b in range(batch):
+    into = np.empty((gain.shape[1], cross.shape[2]))
+    for b in range(len(cross)):
         _rows_times(indptr, indices, data, cross[b], into, False)
-        for i in range(n):
-            for j in range(width):
-                new[b, i, j] = cross[b, i, j]
-        for i in range(size):
-            slope = leak * gain[b, i]
-            for j in range(width):
-                new[b, first + i, j] = keep * cross[b, first + i, j] + slope * into[i, j]
+        _move_rows(cross[b], into, gain[b], first, leak, new[b])
 
 
 @jit()
@@ -378,16 +383,8 @@ def move_columns(F: Array, into: Array, gain: Array, first: int, leak: float, ne
 
     ``new`` (B, n, k + q) has room for more columns, which it leaves as they are.
     """
-    n, k = F.shape[1:]
-    size, keep = gain.shape[1], 1.0 - leak
     for b in range(len(F)):
-        for i in range(n):
-            for j in range(k):
-                new[b, i, j] = F[b, i, j]
-        for i in range(size):
-            slope = leak * gain[b, i]
-            for j in range(k):
-                new[b, first + i, j] = keep * F[b, first + i, j] + slope * into[b, i, j]
+        _move_rows(F[b], into[b], gain[b], first, leak, new[b])
 
 
 @jit()
