@@ -9,7 +9,8 @@ from pesn.gaussian import Gaussian
 from pesn.moments import Moments, gain, moments
 from pesn.moments.bounds import ErrorBound, choose_mesh, error_bound
 from pesn.moments.spline import Mesh
-from pesn.networks.dense import Dense, propagate
+from pesn.networks.dense import Dense
+from pesn.networks.propagation import propagate
 
 if TYPE_CHECKING:
     from pesn.esn.network import EchoStateNetwork

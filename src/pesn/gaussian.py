@@ -163,7 +163,7 @@ class Gaussian:
 
     def _repr_html_(self) -> str | None:
         """In notebooks: a row for each entry, up to 20; of a batch, None, and the text is shown."""
-        if type(self) is not Gaussian or self._mean.ndim != 1:
+        if not isinstance(self._mean, np.ndarray) or self._mean.ndim != 1:
             return None
         (low, high), d = self.interval(0.95), self.dim
         places = [*range(d)] if d <= 20 else [*range(10), None, *range(d - 10, d)]

@@ -2,7 +2,7 @@
 200,000 samples for an uncertain one; what is not an affine step is refused by name."""
 
 import warnings
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,8 @@ from sklearn.preprocessing import (
 
 import pesn
 from pesn.adapters.sklearn import as_layers, class_probabilities
+
+propagate = partial(pesn.propagate, closure="gaussian", check=False)
 
 ACTIVATIONS = ["identity", "logistic", "tanh", "relu"]
 SCALERS = {
@@ -82,7 +84,7 @@ def classes(kind):
 
 
 def certain(model, X):
-    return pesn.propagate(model, pesn.Gaussian(X)).mean
+    return propagate(model, pesn.Gaussian(X)).mean
 
 
 # ---------------------------------------------------------------- a certain input: the estimator itself
@@ -147,7 +149,7 @@ def test_against_monte_carlo(data, activation, scaled):
         model = TransformedTargetRegressor(make_pipeline(StandardScaler(), model), transformer=StandardScaler())
     fitted(model, X, y)
     x = pesn.Gaussian(X[:2], cov=COV)  # a batch of two, correlated
-    out = pesn.propagate(model, x)
+    out = propagate(model, x)
     for row in range(2):
         draws = model.predict(pesn.Gaussian(X[row], cov=COV).sample(200_000, rng=row))
         std = draws.std(axis=0)
@@ -162,14 +164,14 @@ def test_affine_chain_is_exact(data):
     model = fitted(make_pipeline(StandardScaler(), PCA(3), small(activation="identity")), X, y)
     x = pesn.Gaussian(X[0], cov=COV)
     A = (model.predict(X[0] + np.eye(4)) - model.predict(X[:1])).T
-    np.testing.assert_allclose(pesn.propagate(model, x).cov, A @ COV @ A.T, rtol=1e-9)
+    np.testing.assert_allclose(propagate(model, x).cov, A @ COV @ A.T, rtol=1e-9)
 
 
 def test_a_folded_scaler_keeps_the_diagonal_method_whole(data):
     X, y = data
     whitened = fitted(make_pipeline(PCA(4, whiten=True), small()), X, y)
     x = pesn.Gaussian(X[0], var=0.01)
-    first = pesn.propagate(whitened, x, covariance="diagonal", return_layers=True)[0]
+    first = propagate(whitened, x, covariance="diagonal", return_layers=True)[0]
     A = as_layers(whitened)[0]
     z = x.affine(A.W, A.b)
     np.testing.assert_allclose(first.var, pesn.moments("tanh", z.mean, z.var).var, rtol=1e-12)
@@ -205,7 +207,7 @@ def test_probabilities_of_a_closely_fitted_network(seed):
     out = class_probabilities(model, x)
     true = np.array([sampled(model, row, 0.04 * np.eye(4), k) for k, row in enumerate(X[:8])])
     np.testing.assert_allclose(out, true, rtol=0, atol=0.01)
-    logits = pesn.propagate(model, x)
+    logits = propagate(model, x)
     closure = pesn.moments("sigmoid", logits.mean[:, 0], logits.var[:, 0]).mean
     assert np.abs(closure - true[:, 1]).max() > 0.015
 
@@ -215,9 +217,9 @@ def test_probabilities_of_a_linear_network_are_the_mean_softmax(size):
     """Its logits are Gaussian: a dense rule over two dimensions, of which three classes have no more, gives the integral."""
     X, y = load_iris(return_X_y=True)
     model = fitted(MLPClassifier(hidden_layer_sizes=(4,), activation="identity", solver="lbfgs", random_state=0), X, y)
-    unit = pesn.propagate(model, pesn.Gaussian(X[60], var=1.0))
+    unit = propagate(model, pesn.Gaussian(X[60], var=1.0))
     x = pesn.Gaussian(X[60], var=size**2 / unit.var.max())
-    logits = pesn.propagate(model, x)
+    logits = propagate(model, x)
     values, vectors = np.linalg.eigh(logits.cov - logits.cov.mean(axis=0) - logits.cov.mean(axis=1)[:, None] + logits.cov.mean())
     nodes = np.arange(-8.0, 8.0, 0.04)
     weights = np.exp(-0.5 * np.add.outer(nodes**2, nodes**2)).ravel()
@@ -277,12 +279,12 @@ def test_methods_layers_and_float32(data):
     X, y = data
     model = fitted(make_pipeline(StandardScaler(), small()), X, y)
     x = pesn.Gaussian(X[0], cov=COV)
-    layers = pesn.propagate(model, x, return_layers=True, method="exact")
+    layers = propagate(model, x, return_layers=True, method="exact")
     assert [g.dim for g in layers] == [12, 8, 2]
-    np.testing.assert_allclose(layers[-1].cov, pesn.propagate(model, x).cov, rtol=1e-6)
+    np.testing.assert_allclose(layers[-1].cov, propagate(model, x).cov, rtol=1e-6)
     bare = MLPRegressor(hidden_layer_sizes=8, solver="adam", max_iter=5, random_state=0)  # L-BFGS would give float64 weights
     fitted(bare, X.astype(np.float32), y.astype(np.float32))
-    assert pesn.propagate(bare, pesn.Gaussian(X[0].astype(np.float32), var=np.float32(0.1))).cov.dtype == np.float32
+    assert propagate(bare, pesn.Gaussian(X[0].astype(np.float32), var=np.float32(0.1))).cov.dtype == np.float32
 
 
 # ---------------------------------------------------------------- what is refused
@@ -328,7 +330,7 @@ def test_refused_by_name(data, model, error, message):
     X, y = data
     fitted(model, X, y)
     with pytest.raises(error, match=message):
-        pesn.propagate(model, pesn.Gaussian(X[0]))
+        propagate(model, pesn.Gaussian(X[0]))
 
 
 @pytest.mark.parametrize(
@@ -336,26 +338,26 @@ def test_refused_by_name(data, model, error, message):
 )
 def test_unfitted(model):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
-        pesn.propagate(model, pesn.Gaussian(np.zeros(4)))
+        propagate(model, pesn.Gaussian(np.zeros(4)))
 
 
 def test_a_step_unfitted_behind_a_fitted_network(data):
     model = Pipeline([("scale", StandardScaler()), ("net", fitted(small(), *data))])
     with pytest.raises(NotFittedError, match="StandardScaler instance is not fitted"):
-        pesn.propagate(model, pesn.Gaussian(np.zeros(4)))
+        propagate(model, pesn.Gaussian(np.zeros(4)))
 
 
 def test_wrong_shapes_and_types(data):
     X, y = data
     model = fitted(make_pipeline(StandardScaler(), small()), X, y)
     with pytest.raises(ValueError, match=r"layer 0, Dense\(4 -> 12, 'tanh'\), takes 4 numbers, but the input has 3"):
-        pesn.propagate(model, pesn.Gaussian(np.zeros(3)))
+        propagate(model, pesn.Gaussian(np.zeros(3)))
     with pytest.raises(TypeError, match=r"x must be a pesn\.Gaussian, got ndarray"):
-        pesn.propagate(model, X[0])
+        propagate(model, X[0])
     wrong = Pipeline([("pca", PCA(2).fit(X)), ("net", fitted(small(), X, y))])
     with pytest.raises(ValueError, match=r"Dense\(4 -> 12, 'tanh'\) takes 4 numbers, but the step before it.*gives 2"):
-        pesn.propagate(wrong, pesn.Gaussian(X[0]))
+        propagate(wrong, pesn.Gaussian(X[0]))
     with pytest.raises(TypeError, match="classifier must be a fitted classifier with predict_proba, got Pipeline"):
         class_probabilities(model, pesn.Gaussian(X[0]))
     with pytest.raises(ValueError, match="covariance must be 'full' or 'diagonal', got 'none'"):
-        pesn.propagate(model, pesn.Gaussian(X[0]), covariance="none")
+        propagate(model, pesn.Gaussian(X[0]), covariance="none")

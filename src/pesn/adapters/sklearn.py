@@ -18,12 +18,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy import special
-from scipy.stats import qmc
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -32,14 +31,14 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScale
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.checks import whole_number
-from pesn._support.types import Array, FloatArray, NetworkCovariance, Rng
+from pesn._support.types import FloatArray, Rng
 from pesn.activations import names
 from pesn.gaussian import Gaussian
-from pesn.moments import UnitMethod
-from pesn.networks import dense as networks
-from pesn.networks.dense import Dense
+from pesn.networks.dense import Dense, forward
+from pesn.networks.propagation import Program, as_gaussian
+from pesn.networks.sobol import spread_points, standard_points
 
-__all__ = ["as_layers", "class_probabilities", "propagate"]
+__all__ = ["as_layers", "class_probabilities", "read"]
 
 
 _MLPS = (MLPRegressor, MLPClassifier)
@@ -47,9 +46,25 @@ _SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 _KNOWN = (*_MLPS, Pipeline, TransformedTargetRegressor, *_SCALERS, PCA)
 
 
-def propagate(network: BaseEstimator, x: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> list[Gaussian]:
-    """The Gaussian after each layer of a fitted estimator, for :func:`pesn.propagate`; the output is the last."""
-    return networks.propagate(as_layers(network), x, method=method, covariance=covariance, return_layers=True)
+def read(network: BaseEstimator, x: Gaussian) -> Program:
+    """A fitted estimator as :func:`pesn.propagate` takes it: layers of an MLP behind affine steps, else what it predicts."""
+    try:
+        layers = as_layers(network)
+    except (TypeError, ValueError) as refusal:
+        return Program(partial(_rows_of, network), None, refusal)
+    return Program(lambda rows: forward(layers, rows), layers)
+
+
+def _rows_of(network: BaseEstimator, rows: FloatArray) -> FloatArray:
+    """What a fitted regressor or transformer makes of rows (n, d): (n, m)."""
+    check_is_fitted(network)
+    if is_classifier(network) or not (hasattr(network, "predict") or hasattr(network, "transform")):
+        raise TypeError(
+            f"network must be a regressor or a transformer, got {_name(network)}; of a classifier class_probabilities"
+        )
+    ask, names = getattr(network, "predict", None) or network.transform, getattr(network, "feature_names_in_", None)
+    out = np.asarray(ask(rows if names is None else pd.DataFrame(rows, columns=names)))
+    return out[:, None] if out.ndim == 1 else out
 
 
 def as_layers(estimator: BaseEstimator) -> list[Dense]:
@@ -136,10 +151,10 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
     if n_samples & (n_samples - 1):
         raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
     check_is_fitted(classifier)
-    x = networks.as_gaussian(x)
+    x = as_gaussian(x)
     names = getattr(classifier, "feature_names_in_", None)
     means = []
-    for samples in _samples(x, int(n_samples), rng):
+    for samples in spread_points(x, standard_points(x.dim, int(n_samples), np.random.default_rng(rng))):
         given = classifier.predict_proba(samples if names is None else pd.DataFrame(samples, columns=names))
         if not isinstance(given, np.ndarray):
             raise TypeError(
@@ -148,24 +163,6 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
         means.append(given.mean(axis=0))
     result: FloatArray = np.reshape(means, (*x.batch_shape, -1)).astype(means[0].dtype, copy=False)
     return result
-
-
-def _samples(x: Gaussian, count: int, rng: Rng) -> Iterator[Array]:
-    """(count, d) for each row of x: the same even points, stretched."""
-    uniform = qmc.Sobol(x.dim, scramble=True, seed=np.random.default_rng(rng)).random(count)
-    points = special.ndtri(uniform + 2.0**-31)  # half a last bit off 0, where the quantile is infinite
-    mean, dtype = x.mean.reshape(-1, x.dim), x.mean.dtype
-    alone = x.diagonal is not None and x.factor is None
-    spread = np.broadcast_to(x.var, mean.shape) if alone else np.broadcast_to(x.cov, (len(mean), x.dim, x.dim))
-    for m, s in zip(mean, spread.astype(np.float64), strict=True):
-        # The widest direction first: the first coordinates of Sobol's points are the most even.
-        if alone:
-            rank = np.argsort(np.argsort(-s))
-            yield (m + np.sqrt(s) * points[:, rank]).astype(dtype, copy=False)
-        else:
-            values, vectors = np.linalg.eigh(s)
-            root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
-            yield (m + points @ root.T).astype(dtype, copy=False)
 
 
 # ---------------------------------------------------------------- estimators, part by part

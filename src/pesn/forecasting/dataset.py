@@ -145,7 +145,7 @@ def as_gaussian_rows(name: str, values: Any, n_rows: int | None, width: int) -> 
     """
     if not isinstance(values, Gaussian):
         return values, None
-    if type(values) is not Gaussian:
+    if hasattr(values, "numpy"):  # of tensors
         raise TypeError(f"{name} must be a pesn.Gaussian of arrays, got a {type(values).__name__}")
     shape = np.shape(values.mean)
     whole = len(shape) == 2 and shape[1] == width and n_rows in (None, shape[0])

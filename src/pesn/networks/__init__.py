@@ -1,5 +1,6 @@
-"""Gaussians through feed-forward networks: layers, and a Gaussian passed through a list of them."""
+"""Gaussians through networks: layers, and a Gaussian passed through them."""
 
-from pesn.networks.dense import Dense, propagate
+from pesn.networks.dense import Dense
+from pesn.networks.propagation import propagate
 
 __all__ = ["Dense", "propagate"]

@@ -18,13 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pesn.adapters.torch.gaussian import TensorGaussian, to_distribution
-from pesn.adapters.torch.network import as_layers, propagate
+from pesn.adapters.torch.network import as_layers, propagate, read
 from pesn.adapters.torch.tanh_normal import TanhNormal
 
 if TYPE_CHECKING:
     from pesn.adapters.torch.rollouts import rollout
 
-__all__ = ["TanhNormal", "TensorGaussian", "as_layers", "propagate", "rollout", "to_distribution"]
+__all__ = ["TanhNormal", "TensorGaussian", "as_layers", "propagate", "read", "rollout", "to_distribution"]
 
 if not TYPE_CHECKING:  # a checker that saw it would take any name
 

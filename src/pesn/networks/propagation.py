@@ -1,0 +1,343 @@
+"""Uncertain inputs through networks: a Gaussian in, a Gaussian out, and how far it is to be trusted.
+
+>>> import numpy as np, pesn
+>>> rng = np.random.default_rng(0)
+>>> network = [pesn.Dense(rng.normal(size=(50, 2)), np.zeros(50), "tanh"), pesn.Dense(rng.normal(size=(1, 50)) / 7, [0.0])]
+>>> y = pesn.propagate(network, pesn.Gaussian(mean=[0.5, -1.0], cov=[[0.2, 0.1], [0.1, 0.3]]))
+>>> y, y.closure                                        # of one layer of units the Gaussian closure is exact
+(Gaussian(mean=[0.187], std=[0.356], covariance='full'), 'gaussian')
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Literal, Protocol, TypeAlias, overload
+
+import numpy as np
+
+from pesn._support.checks import flag, whole_number
+from pesn._support.types import FloatArray, NetworkCovariance, Rng
+from pesn.gaussian import Gaussian, as_vector, unchecked
+from pesn.moments import UnitMethod
+from pesn.networks.dense import Dense, forward, is_linear, through_layers
+from pesn.networks.result import Propagated
+from pesn.networks.sobol import sampled
+from pesn.networks.third_order import third_order
+
+__all__ = ["Closure", "Network", "Program", "as_gaussian", "propagate"]
+
+Closure = Literal["auto", "gaussian", "third-order", "sobol"]
+_CLOSURES = ("auto", "gaussian", "third-order", "sobol")
+_ADAPTERS = ("torch", "sklearn")
+_WIDE = 20  # inputs from which on a closed form is nearer than as many points as take its time
+_POINTS, _POINTS_OF_AUTO = 1024, 2048
+_TRUSTED = 0.02  # beyond, a warning goes to the log
+
+_log = logging.getLogger("pesn.networks")
+
+
+class TorchModule(Protocol):
+    """A ``torch.nn.Module``, by a part of it: torch is an extra, and its types are slow to read."""
+
+    def parameters(self, recurse: bool = ...) -> Iterator[object]: ...
+
+
+class TorchDistribution(Protocol):
+    """A Gaussian of ``torch.distributions``, by a part of it."""
+
+    @property
+    def event_shape(self) -> tuple[int, ...]: ...
+
+
+class Estimator(Protocol):
+    """A fitted estimator of scikit-learn, by a part of it."""
+
+    def get_params(self, deep: bool = ...) -> dict[str, object]: ...
+
+
+Network: TypeAlias = Dense | Sequence[Dense] | TorchModule | Estimator | Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A network as it is propagated through.
+
+    Parameters
+    ----------
+    function
+        Rows (n, d) to rows (n, m).
+    layers
+        The same as a chain of layers; None where it is none.
+    refusal
+        Why it is none.
+    """
+
+    function: Callable[[FloatArray], FloatArray]
+    layers: Sequence[Dense] | None = None
+    refusal: Exception | None = None
+
+    @property
+    def depth(self) -> int:
+        """Layers that are not linear."""
+        return sum(not is_linear(layer) for layer in self.layers or ())
+
+
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution,
+    *,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: Literal[False] = False,
+) -> Propagated: ...
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution,
+    *,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: Literal[True],
+) -> list[Gaussian]: ...
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution,
+    *,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: bool,
+) -> Gaussian | list[Gaussian]: ...
+
+
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution,
+    *,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: bool = False,
+) -> Gaussian | list[Gaussian]:
+    """The Gaussian of a network's output, for a Gaussian input.
+
+    Parameters
+    ----------
+    network
+        A list of :class:`Dense`, a ``torch.nn.Sequential`` in eval mode, or a fitted scikit-learn MLP, also inside a
+        pipeline with scalers; for Sobol's points any torch module or fitted estimator, or any function of rows (n, d).
+    x
+        The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``. Tensors in it go through a torch
+        network as tensors, differentiable by autograd, by the Gaussian closure.
+    closure
+        What is carried from layer to layer. ``"gaussian"``: mean and covariance, as if each layer's output were Gaussian; exact
+        for one layer of units. ``"third-order"``: third cumulants as well. ``"sobol"``: nothing, points go through the network
+        itself. ``"auto"``: the first where it is exact, or where one of the options below asks for it; the second from 20
+        inputs on; else 2,048 points.
+    method
+        How each unit's mean and variance are found: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
+        than "surface" go with the Gaussian closure.
+    covariance
+        ``"full"``: between all units (Mehler's series). ``"diagonal"``: none, as in the paper; by the Gaussian closure.
+    n_samples
+        Sobol's points, a power of 2, 8 or more; None: 1,024, of "auto" 2,048.
+    rng
+        Scrambles them: a seed, which gives the same result each time, or a Generator.
+    check
+        Whether the Gaussian and the third-order closure are compared, which takes the time of both; without, ``reliability`` of
+        either is NaN.
+    return_samples
+        Keep the outputs of all points in ``samples``.
+    return_layers
+        Return the list of every layer's Gaussian, the output last, by the Gaussian closure.
+
+    Returns
+    -------
+    Propagated
+        The Gaussian of the output, (outputs,) or (n, outputs), with ``closure`` and ``reliability``, the largest relative error
+        to expect in a deviation: beyond 0.02 a warning goes to the log ``pesn.networks``. With ``return_layers`` a list with
+        one for each layer; of tensors, a Gaussian of tensors.
+
+    Examples
+    --------
+    >>> import pesn
+    >>> pesn.propagate([pesn.Dense([[1.0, -1.0]], activation="tanh")], pesn.Gaussian([0.5, 0.0], var=0.1))
+    Gaussian(mean=[0.404], std=[0.332], covariance='full')
+    >>> y = pesn.propagate(lambda rows: rows[:, :1] * rows[:, 1:], pesn.Gaussian([1.0, 2.0], var=0.01))
+    >>> y.closure, y.std.round(3)
+    ('sobol', array([0.224]))
+    """
+    if closure not in _CLOSURES:
+        raise ValueError(f"closure must be one of {', '.join(map(repr, _CLOSURES))}, got {closure!r}")
+    if covariance not in ("full", "diagonal"):
+        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
+    for name, value in (("check", check), ("return_samples", return_samples), ("return_layers", return_layers)):
+        flag(name, value)
+    if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
+        x = Gaussian(x)  # type: ignore[arg-type]  # a TensorGaussian
+    asked = _asked(method, covariance, return_layers)
+    if asked and closure in ("third-order", "sobol"):
+        raise ValueError(f"{asked} goes with closure='gaussian', got closure={closure!r}")
+    adapter = _adapter_of(network)
+    if adapter == "torch" and isinstance(x, Gaussian) and hasattr(x, "numpy"):  # tensors
+        if closure in ("third-order", "sobol") or return_samples:
+            raise ValueError(f"closure must be 'gaussian' for tensors, got {closure!r}; for the others give x.numpy()")
+        states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, method, covariance)
+        return states if return_layers else states[-1]
+    given = as_vector(as_gaussian(x))
+    program = _read(network, adapter, given)
+    chosen = _chosen(program, given, bool(asked)) if closure == "auto" else closure
+    count = _count(n_samples, _POINTS if closure == "sobol" else _POINTS_OF_AUTO)
+    if chosen != "sobol" and (n_samples is not None or return_samples):
+        option = "n_samples" if n_samples is not None else "return_samples"
+        raise ValueError(f"{option} goes with closure='sobol', got closure={closure!r}")
+    if chosen == "sobol":
+        return _told(_by_points(program, given, count, rng, return_samples))
+    if program.layers is None:
+        assert program.refusal is not None
+        raise program.refusal
+    if chosen == "third-order":
+        return _told(_by_cumulants(program.layers, given, check))
+    found = through_layers(program.layers, given, method, covariance) or [given]
+    if return_layers:
+        return found
+    plain = not check or covariance == "diagonal"  # of which nothing is known to compare with
+    reliability = np.full(given.batch_shape, np.nan) if plain else _disagreement(program, given, found[-1])
+    return _told(Propagated.by(found[-1], "gaussian", reliability))
+
+
+def _asked(method: UnitMethod, covariance: str, return_layers: bool) -> str:
+    """The option that only the Gaussian closure has, as it was given."""
+    if method != "surface":
+        return f"method={method!r}"
+    return "return_layers=True" if return_layers else "covariance='diagonal'" if covariance == "diagonal" else ""
+
+
+def _adapter_of(network: object) -> str | None:
+    """By all its ancestors: a user's own subclass goes to the adapter too, which serves it or refuses it by name."""
+    ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
+    return next((name for name in _ADAPTERS if name in ancestry), None)
+
+
+def _read(network: object, adapter: str | None, x: Gaussian) -> Program:
+    if adapter is not None:
+        program: Program = import_module(f"pesn.adapters.{adapter}").read(network, x)
+        return program
+    if isinstance(network, Dense):
+        network = [network]
+    if isinstance(network, Sequence) and not isinstance(network, str | bytes) and network:
+        for place, layer in enumerate(network):
+            if not isinstance(layer, Dense):
+                raise TypeError(f"layer {place} of network must be a pesn.Dense, got {type(layer).__name__}")
+        layers: Sequence[Dense] = network
+        return Program(lambda rows: forward(layers, rows), layers)
+    if callable(network):
+        refusal = TypeError(
+            f"network must be a list of layers for a closed form, got the function {network!r}; use closure='sobol'"
+        )
+        return Program(network, None, refusal)
+    got = "an empty list" if isinstance(network, Sequence) and not len(network) else type(network).__name__
+    raise TypeError(
+        "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn or a function of rows, "
+        f"got {got}"
+    )
+
+
+def _chosen(program: Program, x: Gaussian, asked: bool) -> str:
+    """The cheapest that is trusted."""
+    if asked or (program.layers is not None and (program.depth <= 1 or not x.var.any())):
+        return "gaussian"
+    return "third-order" if program.layers is not None and x.dim >= _WIDE else "sobol"
+
+
+def _count(n_samples: int | None, usual: int) -> int:
+    if n_samples is None:
+        return usual
+    whole_number("n_samples", n_samples, 8)
+    if n_samples & (n_samples - 1):
+        raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
+    return int(n_samples)
+
+
+def _by_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) -> Propagated:
+    try:
+        rows = sampled(program.function, x, count, rng)
+    except Exception as error:
+        if isinstance(program.refusal, ValueError):  # what is wrong with it was found before
+            raise program.refusal from error
+        raise
+    if not all(np.isfinite(row.mean).all() and np.isfinite(row.cov).all() for row in rows):
+        raise program.refusal or ValueError("network must give finite numbers for every point, got NaN or infinity")
+    mean = np.stack([row.mean for row in rows]).reshape(*x.batch_shape, -1)
+    cov = np.stack([row.cov for row in rows]).reshape(*mean.shape, -1)
+    off = np.array([row.error.max(initial=0.0) for row in rows]).reshape(x.batch_shape)
+    dtype = x.mean.dtype
+    samples = np.stack([r.outputs for r in rows]).reshape(*x.batch_shape, count, -1) if keep else None
+    return Propagated.by(unchecked(mean.astype(dtype), cov.astype(dtype)), "sobol", off, samples)
+
+
+def _by_cumulants(layers: Sequence[Dense], x: Gaussian, check: bool) -> Propagated:
+    found = _third_order(layers, x)
+    reliability = _apart(found, through_layers(layers, x, "surface", "full")[-1]) if check else np.full(x.batch_shape, np.nan)
+    return Propagated.by(found, "third-order", reliability)
+
+
+def _third_order(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
+    means, covs = x.mean.reshape(-1, x.dim), np.broadcast_to(x.cov, (*x.batch_shape, x.dim, x.dim)).reshape(-1, x.dim, x.dim)
+    last = [third_order(layers, *row)[-1] for row in zip(means, covs, strict=True)]
+    mean = np.stack([row.mean for row in last]).reshape(*x.batch_shape, -1)
+    cov = np.stack([row.cov for row in last]).reshape(*mean.shape, -1)
+    return unchecked(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
+
+
+def _disagreement(program: Program, x: Gaussian, found: Gaussian) -> FloatArray:
+    """How far the third-order closure is from the Gaussian one, ``found``."""
+    assert program.layers is not None
+    return np.zeros(x.batch_shape) if program.depth <= 1 else _apart(_third_order(program.layers, x), found)
+
+
+def _apart(one: Gaussian, other: Gaussian) -> FloatArray:
+    """The largest relative difference of two deviations of an output, (…)."""
+    a, b = one.std.astype(float), other.std.astype(float)
+    ratio = np.divide(a, b, out=np.where(a > 0.0, np.inf, 1.0), where=b > 0.0)
+    return np.asarray(np.abs(ratio - 1.0).max(axis=-1))
+
+
+def _told(result: Propagated) -> Propagated:
+    """With a warning in the log where it is not to be trusted."""
+    worst = float(np.max(result.reliability, initial=0.0))
+    if worst > _TRUSTED:
+        _log.warning("a deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
+    return result
+
+
+def as_gaussian(x: object) -> Gaussian:
+    """``x`` itself, of arrays; tensors for layers of arrays are detached first."""
+    if isinstance(x, Gaussian) and hasattr(x, "numpy"):
+        return x.numpy()
+    if not isinstance(x, Gaussian):
+        raise TypeError(f"x must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
+    return x

@@ -1,0 +1,189 @@
+"""Claim: every closure gives the mean and deviations that samples do, as near as it says; "auto" takes the cheapest that can be
+trusted, and what cannot be is warned of."""
+
+import logging
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import pesn
+from pesn import Dense, Gaussian, propagate
+from pesn.networks.dense import forward
+from pesn.networks.third_order import third_order
+
+
+def network(widths, activation="tanh", seed=0, gain=1.5):
+    rng = np.random.default_rng(seed)
+    layers = [
+        Dense(rng.normal(size=(m, n)) * gain / np.sqrt(n), 0.1 * rng.normal(size=m), activation)
+        for n, m in pairwise(widths[:-1])
+    ]
+    return [*layers, Dense(rng.normal(size=(widths[-1], widths[-2])) / np.sqrt(widths[-2]))]
+
+
+def truth(layers, x, n=400_000):
+    """Mean and deviations of antithetic samples."""
+    rng, root = np.random.default_rng(1), np.linalg.cholesky(x.cov)
+    out = []
+    for _ in range(n // 20_000):
+        away = rng.standard_normal((10_000, x.dim)) @ root.T
+        out += [forward(layers, x.mean + away), forward(layers, x.mean - away)]
+    out = np.concatenate(out)
+    return out.mean(axis=0), out.std(axis=0)
+
+
+WIDE = [*network([100, 100, 100, 100, 100])[:-1], Dense(np.eye(100))]
+SMALL = network([4, 30, 30, 2])
+
+
+def test_third_cumulants_take_most_of_the_error_away():
+    x = Gaussian(np.random.default_rng(5).normal(size=100), var=0.25)
+    _, std = truth(WIDE, x, 200_000)
+    off = {c: propagate(WIDE, x, closure=c, check=False).std / std - 1.0 for c in ("gaussian", "third-order")}
+    rms = {name: np.sqrt(np.mean(np.square(error))) for name, error in off.items()}
+    assert rms["third-order"] < 0.4 * rms["gaussian"]
+    assert rms["third-order"] < 0.01
+    assert np.abs(off["third-order"]).max() < 0.06
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
+def test_cumulants_are_those_of_samples_after_one_layer(activation):
+    rng = np.random.default_rng(0)
+    layers = [Dense(0.4 * rng.normal(size=(3, 2)), rng.normal(size=3), activation), *network([3, 4, 2])]
+    x = Gaussian([0.2, -0.1], cov=[[0.2, 0.05], [0.05, 0.3]])
+    state = third_order(layers, x.mean, x.cov)[0]
+    y = forward(layers[:1], x.sample(2_000_000, rng=1))
+    y -= y.mean(axis=0)
+    fresh = state.fresh
+    U, S = np.diag(fresh.u), fresh.S
+    kappa = sum(
+        np.einsum(form, *args)
+        for form, args in (("ia,ja,ka->ijk", (U, S, S)), ("ia,ja,ka->ijk", (S, U, S)), ("ia,ja,ka->ijk", (S, S, U)))
+    )
+    kappa[np.arange(3), np.arange(3), np.arange(3)] += fresh.t
+    found = np.einsum("ni,nj,nk->ijk", y, y, y, optimize=True) / len(y)
+    std = y.std(axis=0)
+    scale = np.einsum("i,j,k->ijk", std, std, std)
+    own = np.arange(3)
+    np.testing.assert_allclose((kappa / scale)[own, own, own], (found / scale)[own, own, own], atol=0.02)
+    if activation == "tanh":  # of leading order between units, which a kink has no part in
+        np.testing.assert_allclose(kappa / scale, found / scale, atol=0.08)
+
+
+@pytest.mark.parametrize("closure", ["gaussian", "third-order"])
+def test_what_is_exact_stays_exact(closure):
+    x = Gaussian([0.3, -0.2, 0.1, 0.4], var=0.3)
+    one_layer = [SMALL[0], SMALL[-1]]
+    np.testing.assert_allclose(
+        propagate(one_layer, x, closure=closure).cov, propagate(one_layer, x, closure="gaussian").cov, rtol=1e-12, atol=1e-14
+    )
+    certain = propagate(SMALL, Gaussian(x.mean), closure=closure)
+    np.testing.assert_allclose(certain.mean, forward(SMALL, x.mean[None])[0], rtol=1e-12)
+    assert not certain.cov.any()
+
+
+def test_sobol_points_are_as_near_as_they_say():
+    x = Gaussian([0.3, -0.2, 0.1, 0.4], var=0.3)
+    mean, std = truth(SMALL, x)
+    for n in (256, 1024, 4096):
+        y = propagate(SMALL, x, closure="sobol", n_samples=n)
+        off = np.abs(y.std / std - 1.0).max()
+        assert off < 5.0 * y.reliability + 0.003
+        assert y.reliability < 0.6 / np.sqrt(n)
+        assert np.abs((y.mean - mean) / std).max() < 0.02
+    assert propagate(SMALL, x, closure="sobol", rng=0).mean.tolist() == propagate(SMALL, x, closure="sobol", rng=0).mean.tolist()
+    assert propagate(SMALL, x, closure="sobol", rng=1).mean.tolist() != propagate(SMALL, x, closure="sobol", rng=0).mean.tolist()
+
+
+def test_any_function_of_rows_and_its_samples():
+    x = Gaussian(np.array([[1.0, 2.0], [0.0, 1.0]]), var=0.01)
+    y = propagate(lambda rows: np.prod(rows, axis=1, keepdims=True), x, n_samples=512, return_samples=True)
+    assert (y.closure, y.samples.shape, y.reliability.shape) == ("sobol", (2, 512, 1), (2,))
+    np.testing.assert_allclose(y.mean, [[2.0], [0.0]], atol=2e-3)
+    np.testing.assert_allclose(y.var, [[0.0501], [0.0101]], rtol=0.03)
+    np.testing.assert_allclose(y.samples.mean(axis=1), y.mean, atol=1e-12)
+
+
+def test_auto_takes_the_cheapest_that_is_trusted():
+    small = Gaussian(np.zeros(4), var=0.3)
+    assert propagate([SMALL[0], SMALL[-1]], small).closure == "gaussian"  # exact
+    assert propagate(SMALL, small).closure == "sobol"
+    assert propagate(SMALL, Gaussian(np.zeros(4))).closure == "gaussian"
+    assert propagate(WIDE, Gaussian(np.zeros(100), var=0.01)).closure == "third-order"
+    assert propagate(SMALL, small, covariance="diagonal").closure == "gaussian"
+    assert propagate(SMALL, small, method="exact").closure == "gaussian"
+    assert len(propagate(SMALL, small, return_layers=True)) == 3
+
+
+def test_what_is_not_to_be_trusted_is_warned_of(caplog):
+    x, deep = Gaussian([0.5, -1.0], var=1.0), network([2, 30, 30, 30, 1], gain=2.5)
+    with caplog.at_level(logging.WARNING, logger="pesn.networks"):
+        y = propagate(deep, x, closure="gaussian")
+    assert y.reliability > 0.05
+    assert "may be off by" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="pesn.networks"):
+        assert np.isnan(propagate(deep, x, closure="gaussian", check=False).reliability)
+        assert propagate(SMALL, Gaussian(np.zeros(4), var=1e-6), closure="gaussian").reliability < 1e-3
+    assert not caplog.text
+
+
+def test_a_batch_is_each_of_its_rows():
+    x = Gaussian(np.random.default_rng(0).normal(size=(3, 4)), var=0.1)
+    for closure in ("gaussian", "third-order", "sobol"):
+        y = propagate(SMALL, x, closure=closure)
+        for i in range(3):
+            one = propagate(SMALL, Gaussian(x.mean[i], var=x.var[i]), closure=closure)
+            np.testing.assert_allclose(y.mean[i], one.mean, rtol=1e-9)
+            np.testing.assert_allclose(y.cov[i], one.cov, rtol=1e-9)
+            np.testing.assert_allclose(y.reliability[i], one.reliability, rtol=1e-6)
+
+
+def test_the_result_is_a_gaussian_like_any_other():
+    y = propagate(SMALL, Gaussian(np.zeros(4), var=0.3))
+    assert isinstance(y, Gaussian)
+    assert type(y.affine(2.0)) is Gaussian
+    again = pickle.loads(pickle.dumps(y))
+    assert again.closure == y.closure
+    np.testing.assert_array_equal(again.cov, y.cov)
+    assert propagate([SMALL[-1]], Gaussian(np.zeros(30), var=y.var[0])).mean.shape == (2,)
+    assert propagate(SMALL, Gaussian(np.zeros(4, np.float32), var=np.float32(0.3))).mean.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"closure": "fourth"}, ValueError, "closure must be one of .* got 'fourth'"),
+        ({"closure": "sobol", "covariance": "diagonal"}, ValueError, "covariance='diagonal' goes with closure='gaussian'"),
+        ({"closure": "third-order", "method": "exact"}, ValueError, "method='exact' goes with closure='gaussian'"),
+        ({"closure": "sobol", "return_layers": True}, ValueError, "return_layers=True goes with closure='gaussian'"),
+        ({"closure": "sobol", "n_samples": 1000}, ValueError, "n_samples must be a power of 2, got 1000"),
+        ({"closure": "sobol", "n_samples": 4}, ValueError, "n_samples must be 8 or more, got 4"),
+        ({"closure": "gaussian", "n_samples": 1024}, ValueError, "n_samples goes with closure='sobol'"),
+        ({"closure": "gaussian", "return_samples": True}, ValueError, "return_samples goes with closure='sobol'"),
+        ({"check": 1}, TypeError, "check must be"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        propagate(SMALL, Gaussian(np.zeros(4), var=0.1), **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ("model.onnx", TypeError, "network must be a list of pesn.Dense, .* got str"),
+        ([], TypeError, "network must be .* got an empty list"),
+        (None, TypeError, "network must be .* got NoneType"),
+        (lambda rows: rows / 0.0, ValueError, "network must give finite numbers"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_no_network_is_named(given, error, message):
+    with pytest.raises(error, match=message):
+        pesn.propagate(given, Gaussian(np.ones(4), var=0.1))
+    if callable(given):
+        with pytest.raises(TypeError, match=r"network must be a list of layers for a closed form.*closure='sobol'"):
+            pesn.propagate(given, Gaussian(np.ones(4), var=0.1), closure="gaussian")
