@@ -17,8 +17,7 @@ from pesn.networks.third_order import third_order
 def network(widths, activation="tanh", seed=0, gain=1.5):
     rng = np.random.default_rng(seed)
     layers = [
-        Dense(rng.normal(size=(m, n)) * gain / np.sqrt(n), 0.1 * rng.normal(size=m), activation)
-        for n, m in pairwise(widths[:-1])
+        Dense(rng.normal(size=(m, n)) * gain / np.sqrt(n), 0.1 * rng.normal(size=m), activation) for n, m in pairwise(widths[:-1])
     ]
     return [*layers, Dense(rng.normal(size=(widths[-1], widths[-2])) / np.sqrt(widths[-2]))]
 

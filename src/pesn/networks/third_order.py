@@ -133,7 +133,8 @@ def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
     if not (further or z.older):
         return Skewed(mean, cov)
     c = np.zeros((len(std), _ORDERS + 3))
-    c[live] = project(f, z.mean[live], std[live], _ORDERS + 3)[0] * std[live, None]
+    if live.any():
+        c[live] = project(f, z.mean[live], std[live], _ORDERS + 3)[0] * std[live, None]
     rho = z.cov / (std[:, None] * std)
     np.minimum(np.maximum(rho, -1.0, out=rho), 1.0, out=rho)
     rho[np.diag_indices_from(rho)] = live
