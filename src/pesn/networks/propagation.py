@@ -290,7 +290,8 @@ def _by_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) 
             raise program.refusal from error
         raise
     if not all(np.isfinite(row.mean).all() and np.isfinite(row.cov).all() for row in rows):
-        raise program.refusal or ValueError("network must give finite numbers for every point, got NaN or infinity")
+        told = program.refusal if isinstance(program.refusal, ValueError) else None
+        raise told or ValueError("network must give finite numbers for every point, got NaN or infinity")
     mean = np.stack([row.mean for row in rows]).reshape(*x.batch_shape, -1)
     cov = np.stack([row.cov for row in rows]).reshape(*mean.shape, -1)
     off = np.array([row.error.max(initial=0.0) for row in rows]).reshape(x.batch_shape)

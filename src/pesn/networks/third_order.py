@@ -139,7 +139,7 @@ def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
     np.minimum(np.maximum(rho, -1.0, out=rho), 1.0, out=rho)
     rho[np.diag_indices_from(rho)] = live
     x, weights, cubic = _grid()
-    away = np.asarray(f.value(z.mean[:, None] + std[:, None] * x), float)
+    away = np.asarray(f.value(z.mean[:, None] + np.sqrt(var)[:, None] * x), float)
     away -= unit.mean[:, None]
     if z.older:
         iij = sum((one.iij() for one in z.older), np.zeros(rho.shape)) / np.square(std)[:, None] / std
@@ -149,7 +149,7 @@ def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
         return Skewed(mean, cov)
     gain, own = c[:, 0] / std, math.sqrt(2.0) * c[:, 1]
     away -= shift[:, None]
-    rest = (away * away * away) @ weights - 3.0 * own * np.square(c[:, 0])
+    rest = np.where(live, (away * away * away) @ weights - 3.0 * own * np.square(c[:, 0]), 0.0)
     return Skewed(mean, cov, tuple(one.scaled(gain) for one in z.older), Fresh(own, c[:, :1] * rho, rest))
 
 
