@@ -10,13 +10,13 @@ from pesn.moments import Moments, gain, moments
 from pesn.moments.bounds import ErrorBound, choose_mesh, error_bound
 from pesn.moments.spline import Mesh
 from pesn.networks.dense import Dense
-from pesn.networks.propagation import propagate
 
 if TYPE_CHECKING:
     from pesn.esn.network import EchoStateNetwork
     from pesn.esn.probabilistic import ProbabilisticESN
     from pesn.forecasting.forecast import Forecast
     from pesn.forecasting.forecaster import Forecaster
+    from pesn.networks.propagation import propagate
     from pesn.persistence import load
     from pesn.readout.features import Features
 
@@ -43,7 +43,7 @@ __all__ = [
     "propagate",
 ]
 
-# What brings scikit-learn and numba is imported when it is first asked for: `import pesn` stays quick.
+# What brings scikit-learn, scipy.stats or numba is imported when it is first asked for: `import pesn` stays quick.
 _LATER = {
     "EchoStateNetwork": "esn.network",
     "Features": "readout.features",
@@ -51,6 +51,7 @@ _LATER = {
     "Forecaster": "forecasting.forecaster",
     "ProbabilisticESN": "esn.probabilistic",
     "load": "persistence",
+    "propagate": "networks.propagation",
 }
 
 

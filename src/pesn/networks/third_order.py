@@ -27,6 +27,7 @@ from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation
 from pesn.linalg import symmetric
 from pesn.moments import moments
+from pesn.moments.covariance import covariance
 from pesn.moments.mehler import project
 from pesn.networks.dense import Dense, is_linear
 
@@ -118,8 +119,6 @@ def _affine(layer: Dense, x: Skewed) -> Skewed:
 
 def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
     """``further``: whether a layer comes that asks for third cumulants."""
-    from pesn.moments.covariance import covariance  # here, not above: it brings numba
-
     var = np.maximum(np.diagonal(z.cov), 0.0)
     live = var > 0.0
     std = np.sqrt(np.where(live, var, 1.0))
