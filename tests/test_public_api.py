@@ -32,7 +32,11 @@ def test_all_is_what_is_there():
         ("Mesh", "a, b, n_points"),
         ("Gaussian", "mean, var=None, cov=None, factor=None"),
         ("Dense", "W, b=None, activation='identity'"),
-        ("propagate", "network, x, *, method='surface', covariance='full', return_layers=False"),
+        (
+            "propagate",
+            "network, x, *, closure='auto', method='surface', covariance='full', n_samples=None, rng=0, check=True, "
+            "return_samples=False, return_layers=False",
+        ),
         (
             "EchoStateNetwork",
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "

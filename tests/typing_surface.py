@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import pesn
 from pesn.metrics import coverage, crps_gaussian
+from pesn.networks.result import Propagated
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State
 
@@ -81,8 +82,8 @@ def uncertainty(weights: Doubles) -> None:
     assert_type(x.sample(10, rng=0), Floats)
     network = [pesn.Dense(weights, activation="tanh"), pesn.Dense(weights)]
     mesh = pesn.choose_mesh("tanh", 1e-3, (-1.0, 1.0), (0.1, 1.0))
-    assert_type(pesn.propagate(network, x, method="exact"), pesn.Gaussian)
-    assert_type(pesn.propagate(network, x, method=("spline", mesh), covariance="diagonal"), pesn.Gaussian)
+    assert_type(pesn.propagate(network, x, method="exact"), Propagated)
+    assert_type(pesn.propagate(network, x, method=("spline", mesh), covariance="diagonal"), Propagated)
     assert_type(pesn.propagate(network, x, return_layers=True), list[pesn.Gaussian])
     assert_type(pesn.moments("tanh", mean=0.3, var=0.5), pesn.Moments[Floats, None, None])
     assert_type(pesn.moments("tanh", 0.3, 0.5, order=4, method="spline", mesh=mesh).kurtosis, Floats)

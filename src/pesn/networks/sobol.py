@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from pesn.linalg import symmetric
 __all__ = ["Sampled", "sampled", "spread_points", "standard_points"]
 
 SCRAMBLES = 4  # independent ones: how far apart they are says how far the mean of them is from the truth
+_KEPT = 2**18  # numbers: 2 MB
 
 
 class Sampled(NamedTuple):
@@ -29,9 +31,19 @@ class Sampled(NamedTuple):
 
 def sampled(function: Callable[[FloatArray], FloatArray], x: Gaussian, n_samples: int, rng: Rng) -> list[Sampled]:
     """For each row of x, by ``n_samples`` points in four scrambles."""
-    count, generator = n_samples // SCRAMBLES, np.random.default_rng(rng)
-    scrambles = [standard_points(x.dim, count, generator) for _ in range(SCRAMBLES)]
-    return [_summary(function, rows) for rows in spread_points(x, np.concatenate(scrambles))]
+    repeated = isinstance(rng, int) and n_samples * x.dim <= _KEPT
+    points = _repeated_scrambles(x.dim, n_samples, rng) if repeated else _scrambles(x.dim, n_samples, rng)
+    return [_summary(function, rows) for rows in spread_points(x, points)]
+
+
+def _scrambles(dim: int, n_samples: int, rng: Rng) -> Array:
+    generator = np.random.default_rng(rng)
+    points = np.concatenate([standard_points(dim, n_samples // SCRAMBLES, generator) for _ in range(SCRAMBLES)])
+    points.flags.writeable = False
+    return points
+
+
+_repeated_scrambles = lru_cache(maxsize=8)(_scrambles)  # of a seed: to draw them takes longer than a small network
 
 
 def _summary(function: Callable[[FloatArray], FloatArray], points: FloatArray) -> Sampled:
