@@ -11,18 +11,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Literal, Protocol, TypeAlias, overload
+from typing import Literal, overload
 
 import numpy as np
 
 from pesn._support.checks import flag, whole_number
 from pesn._support.types import FloatArray, NetworkCovariance, Rng
-from pesn.gaussian import Gaussian, as_vector, unchecked
+from pesn.gaussian import Gaussian, unchecked
 from pesn.moments import UnitMethod
-from pesn.networks.dense import Dense, forward, is_linear, through_layers
+from pesn.networks.dense import Dense, forward, through_layers
+from pesn.networks.graph import TooLargeError, through_graph
+from pesn.networks.inputs import Shape, Shapes, as_gaussian, joined, parts_of
+from pesn.networks.program import Network, Program, TorchDistribution
 from pesn.networks.result import Propagated
 from pesn.networks.sobol import sampled
 from pesn.networks.third_order import third_order
@@ -35,61 +37,18 @@ _ADAPTERS = ("torch", "sklearn")
 _WIDE = 20  # inputs from which on a closed form is nearer than as many points as take its time
 _POINTS, _POINTS_OF_AUTO = 1024, 2048
 _TRUSTED = 0.02  # beyond, a warning goes to the log
+_CLOSE = 0.05  # of a graph: how far its Gaussian closure may be from the points that "auto" checks it by
+_SHAPED = ("torch", "onnx")  # adapters that take inputs which are not rows of numbers
 
 _log = logging.getLogger("pesn.networks")
-
-
-class TorchModule(Protocol):
-    """A ``torch.nn.Module``, by a part of it: torch is an extra, and its types are slow to read."""
-
-    def parameters(self, recurse: bool = ...) -> Iterator[object]: ...
-
-
-class TorchDistribution(Protocol):
-    """A Gaussian of ``torch.distributions``, by a part of it."""
-
-    @property
-    def event_shape(self) -> tuple[int, ...]: ...
-
-
-class Estimator(Protocol):
-    """A fitted estimator of scikit-learn, by a part of it."""
-
-    def get_params(self, deep: bool = ...) -> dict[str, object]: ...
-
-
-Network: TypeAlias = Dense | Sequence[Dense] | TorchModule | Estimator | Callable[[FloatArray], FloatArray]
-
-
-@dataclass(frozen=True)
-class Program:
-    """A network as it is propagated through.
-
-    Parameters
-    ----------
-    function
-        Rows (n, d) to rows (n, m).
-    layers
-        The same as a chain of layers; None where it is none.
-    refusal
-        Why it is none.
-    """
-
-    function: Callable[[FloatArray], FloatArray]
-    layers: Sequence[Dense] | None = None
-    refusal: Exception | None = None
-
-    @property
-    def depth(self) -> int:
-        """Layers that are not linear."""
-        return sum(not is_linear(layer) for layer in self.layers or ())
 
 
 @overload
 def propagate(
     network: Network,
-    x: Gaussian | TorchDistribution,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
     *,
+    shape: Shape | Sequence[Shape] | None = None,
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
@@ -102,8 +61,9 @@ def propagate(
 @overload
 def propagate(
     network: Network,
-    x: Gaussian | TorchDistribution,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
     *,
+    shape: Shape | Sequence[Shape] | None = None,
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
@@ -116,8 +76,9 @@ def propagate(
 @overload
 def propagate(
     network: Network,
-    x: Gaussian | TorchDistribution,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
     *,
+    shape: Shape | Sequence[Shape] | None = None,
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
@@ -131,8 +92,9 @@ def propagate(
 
 def propagate(
     network: Network,
-    x: Gaussian | TorchDistribution,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
     *,
+    shape: Shape | Sequence[Shape] | None = None,
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
@@ -150,13 +112,17 @@ def propagate(
         A list of :class:`Dense`, a ``torch.nn.Sequential`` in eval mode, or a fitted scikit-learn MLP, also inside a
         pipeline with scalers; for Sobol's points any torch module or fitted estimator, or any function of rows (n, d).
     x
-        The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``. Tensors in it go through a torch
-        network as tensors, differentiable by autograd, by the Gaussian closure.
+        The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``. Tensors in it go through a chain of torch
+        layers as tensors, differentiable by autograd, by the Gaussian closure. A tuple for a network of several inputs: a
+        Gaussian for each, independent of each other.
+    shape
+        The shape of one input without its batch, where the network takes more than rows of numbers: ``(channels, height,
+        width)``, ``(steps, features)``; a list of shapes for several inputs, which one Gaussian of all their numbers may stand for.
     closure
         What is carried from layer to layer. ``"gaussian"``: mean and covariance, as if each layer's output were Gaussian; exact
-        for one layer of units. ``"third-order"``: third cumulants as well. ``"sobol"``: nothing, points go through the network
-        itself. ``"auto"``: the first where it is exact, or where one of the options below asks for it; the second from 20
-        inputs on; else 2,048 points.
+        for one layer of units. ``"third-order"``: third cumulants as well, of a chain of layers. ``"sobol"``: nothing, points go
+        through the network itself. ``"auto"``: the first where it is exact, or where one of the options below asks for it; from
+        20 inputs on the second, or of a graph the first while 1,024 points are within 5 % of it; else 2,048 points.
     method
         How each unit's mean and variance are found: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
         than "surface" go with the Gaussian closure.
@@ -167,8 +133,8 @@ def propagate(
     rng
         Scrambles them: a seed, which gives the same result each time, or a Generator.
     check
-        Whether the Gaussian and the third-order closure are compared, which takes the time of both; without, ``reliability`` of
-        either is NaN.
+        Whether the Gaussian and the third-order closure are compared, or that of a graph and 1,024 points, which takes the time
+        of both; without, ``reliability`` is NaN.
     return_samples
         Keep the outputs of all points in ``samples``.
     return_layers
@@ -207,18 +173,24 @@ def propagate(
             raise ValueError(f"closure must be 'gaussian' for tensors, got {closure!r}; for the others give x.numpy()")
         states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, method, covariance)
         return states if return_layers else states[-1]
-    given = as_vector(as_gaussian(x))
-    program = _read(network, adapter, given)
+    given, shapes = joined(x, shape)
+    program = _read(network, adapter, given, shapes)
     chosen = _chosen(program, given, bool(asked)) if closure == "auto" else closure
     count = _count(n_samples, _POINTS if closure == "sobol" else _POINTS_OF_AUTO)
     if chosen != "sobol" and (n_samples is not None or return_samples):
         option = "n_samples" if n_samples is not None else "return_samples"
         raise ValueError(f"{option} goes with closure='sobol', got closure={closure!r}")
     if chosen == "sobol":
+        if program.refusal is not None and closure == "auto":
+            _log.info("closure 'sobol': %s", program.refusal)
         return _told(_by_points(program, given, count, rng, return_samples))
     if program.layers is None:
-        assert program.refusal is not None
-        raise program.refusal
+        if program.graph is None:
+            assert program.refusal is not None
+            raise program.refusal
+        if asked or chosen == "third-order":
+            raise ValueError(f"{asked or 'closure=' + repr(chosen)} goes with a chain of layers, but network is a graph")
+        return _told(_by_graph(program, given, check, rng, closure == "auto"))
     if chosen == "third-order":
         return _told(_by_cumulants(program.layers, given, check))
     found = through_layers(program.layers, given, method, covariance) or [given]
@@ -242,10 +214,16 @@ def _adapter_of(network: object) -> str | None:
     return next((name for name in _ADAPTERS if name in ancestry), None)
 
 
-def _read(network: object, adapter: str | None, x: Gaussian) -> Program:
+def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes) -> Program:
+    plain = shapes == ((x.dim,),)
     if adapter is not None:
-        program: Program = import_module(f"pesn.adapters.{adapter}").read(network, x)
+        read = import_module(f"pesn.adapters.{adapter}").read
+        if adapter not in _SHAPED and not plain:
+            raise ValueError(f"shape and several inputs go with a torch module or a function, got {type(network).__name__}")
+        program: Program = read(network, x, shapes) if adapter in _SHAPED else read(network, x)
         return program
+    if not plain and not callable(network):
+        raise ValueError(f"shape and several inputs go with a torch module or a function, got {type(network).__name__}")
     if isinstance(network, Dense):
         network = [network]
     if isinstance(network, Sequence) and not isinstance(network, str | bytes) and network:
@@ -258,7 +236,7 @@ def _read(network: object, adapter: str | None, x: Gaussian) -> Program:
         refusal = TypeError(
             f"network must be a list of layers for a closed form, got the function {network!r}; use closure='sobol'"
         )
-        return Program(network, None, refusal)
+        return Program(network if plain else lambda rows: network(*parts_of(rows, shapes)), None, refusal)
     got = "an empty list" if isinstance(network, Sequence) and not len(network) else type(network).__name__
     raise TypeError(
         "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn or a function of rows, "
@@ -268,9 +246,12 @@ def _read(network: object, adapter: str | None, x: Gaussian) -> Program:
 
 def _chosen(program: Program, x: Gaussian, asked: bool) -> str:
     """The cheapest that is trusted."""
-    if asked or (program.layers is not None and (program.depth <= 1 or not x.var.any())):
+    closed = program.layers is not None or program.graph is not None
+    if asked or (closed and (program.depth <= 1 or not x.var.any())):
         return "gaussian"
-    return "third-order" if program.layers is not None and x.dim >= _WIDE else "sobol"
+    if not closed or x.dim < _WIDE:
+        return "sobol"
+    return "third-order" if program.layers is not None else "gaussian"
 
 
 def _count(n_samples: int | None, usual: int) -> int:
@@ -314,6 +295,27 @@ def _third_order(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
     return unchecked(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
 
 
+def _by_graph(program: Program, x: Gaussian, check: bool, rng: Rng, auto: bool) -> Propagated:
+    """By the Gaussian closure; of ``auto`` by points, where these are too far from it or it is too large."""
+    assert program.graph is not None
+    try:
+        found = through_graph(program.graph, x)
+    except TooLargeError as error:
+        if not auto:
+            raise
+        _log.info("closure 'sobol': %s", error)
+        return _by_points(program, x, _POINTS_OF_AUTO, rng, keep=False)
+    if program.depth <= 1 or not x.var.any():
+        return Propagated.by(found, "gaussian", np.zeros(x.batch_shape))
+    if not check:
+        return Propagated.by(found, "gaussian", np.full(x.batch_shape, np.nan))
+    off = _apart(found, _by_points(program, x, _POINTS, rng, keep=False))
+    if auto and np.max(off, initial=0.0) > _CLOSE:
+        _log.info("closure 'sobol': the Gaussian closure is off by %.0f %%", 100.0 * np.max(off))
+        return _by_points(program, x, _POINTS_OF_AUTO, rng, keep=False)
+    return Propagated.by(found, "gaussian", off)
+
+
 def _disagreement(program: Program, x: Gaussian, found: Gaussian) -> FloatArray:
     """How far the third-order closure is from the Gaussian one, ``found``."""
     assert program.layers is not None
@@ -333,12 +335,3 @@ def _told(result: Propagated) -> Propagated:
     if worst > _TRUSTED:
         _log.warning("a deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
     return result
-
-
-def as_gaussian(x: object) -> Gaussian:
-    """``x`` itself, of arrays; tensors for layers of arrays are detached first."""
-    if isinstance(x, Gaussian) and hasattr(x, "numpy"):
-        return x.numpy()
-    if not isinstance(x, Gaussian):
-        raise TypeError(f"x must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
-    return x

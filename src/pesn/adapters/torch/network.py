@@ -19,7 +19,8 @@ from pesn.adapters.torch.moments import between, units, working_dtype
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.dense import Dense, through_layers
-from pesn.networks.propagation import Program
+from pesn.networks.inputs import Shapes, parts_of
+from pesn.networks.program import Program
 
 __all__ = ["as_layers", "propagate", "read"]
 
@@ -41,23 +42,24 @@ class _Layer:
     active: str = ""
 
 
-def read(network: nn.Module, x: Gaussian) -> Program:
+def read(network: nn.Module, x: Gaussian, shapes: Shapes) -> Program:
     """A module as :func:`pesn.propagate` takes it: layers where it is a chain of them, else what it makes of rows."""
     _check_eval(network)
     try:
         layers = as_layers(network, x.dim)
     except (TypeError, ValueError) as refusal:
-        return Program(_rows_of(network), None, refusal)
-    return Program(_rows_of(network), layers or [Dense(np.eye(x.dim))])
+        return Program(_rows_of(network, shapes), None, refusal)
+    return Program(_rows_of(network, shapes), layers or [Dense(np.eye(x.dim))])
 
 
-def _rows_of(network: nn.Module) -> Callable[[FloatArray], FloatArray]:
+def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
     """What a module makes of rows (n, d): (n, m)."""
     first = next(iter((*network.parameters(), *network.buffers())), torch.zeros(0))
 
     def function(rows: FloatArray) -> FloatArray:
         with torch.no_grad():
-            out = network(torch.from_numpy(np.ascontiguousarray(rows)).to(first.device, first.dtype))
+            given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
+            out = network(*(part.to(first.device, first.dtype) for part in given))
         if not isinstance(out, Tensor) or len(out) != len(rows):
             raise TypeError(f"network must give a tensor with a row for each of {len(rows)}, got a {type(out).__name__}")
         return np.asarray(out.reshape(len(rows), -1).double().cpu().numpy())

@@ -1,0 +1,91 @@
+"""The uncertain inputs of a network: one Gaussian, side by side, and the shape that each is given to the network in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pesn._support.types import FloatArray
+from pesn.gaussian import Gaussian, as_vector
+
+__all__ = ["Shape", "Shapes", "as_gaussian", "joined", "parts_of"]
+
+Shape: TypeAlias = tuple[int, ...]
+Shapes: TypeAlias = tuple[Shape, ...]  # of one row, one for each input
+
+
+def as_gaussian(x: object, name: str = "x") -> Gaussian:
+    """``x`` itself, of arrays; tensors for layers of arrays are detached first."""
+    if isinstance(x, Gaussian) and hasattr(x, "numpy"):
+        return x.numpy()
+    if not isinstance(x, Gaussian):
+        raise TypeError(f"{name} must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
+    return x
+
+
+def joined(x: object, shape: Any) -> tuple[Gaussian, Shapes]:
+    """All inputs as one Gaussian (d,) or (n, d), and the shapes that its numbers are handed on in.
+
+    Several inputs, a tuple or list of Gaussians, are independent of each other. One Gaussian with several shapes is all of them
+    side by side, with the covariance that it has.
+    """
+    if isinstance(x, tuple | list):
+        if not x:
+            raise ValueError("x must be a Gaussian, or one for each input of the network, got an empty sequence")
+        each = [as_vector(as_gaussian(part, f"x[{i}]")) for i, part in enumerate(x)]
+        shapes = _shapes(shape, [part.dim for part in each])
+        return (each[0] if len(each) == 1 else _side_by_side(each)), shapes
+    one = as_vector(as_gaussian(x))
+    if isinstance(shape, tuple | list) and shape and all(isinstance(s, tuple | list) for s in shape):
+        shapes = tuple(_one_shape(s, f"shape[{i}]") for i, s in enumerate(shape))
+        if sum(map(math.prod, shapes)) != one.dim:
+            raise ValueError(f"shape must hold the {one.dim} numbers of x, got {shapes} with {sum(map(math.prod, shapes))}")
+        return one, shapes
+    return one, _shapes(None if shape is None else [shape], [one.dim])
+
+
+def parts_of(rows: FloatArray, shapes: Shapes) -> list[FloatArray]:
+    """Rows (n, d) as the inputs (n, …) that they stand for."""
+    ends = np.cumsum([0, *map(math.prod, shapes)])
+    return [rows[:, ends[i] : ends[i + 1]].reshape(len(rows), *shape) for i, shape in enumerate(shapes)]
+
+
+def _shapes(given: Any, sizes: Sequence[int]) -> Shapes:
+    if given is None:
+        return tuple((size,) for size in sizes)
+    if not isinstance(given, tuple | list) or len(given) != len(sizes):
+        raise ValueError(f"shape must be a list with one shape for each of {len(sizes)} inputs, got {given!r}")
+    result = []
+    for i, (one, size) in enumerate(zip(given, sizes, strict=True)):
+        name = "shape" if len(sizes) == 1 else f"shape[{i}]"
+        found = (size,) if one is None else _one_shape(one, name)
+        if math.prod(found) != size:
+            raise ValueError(f"{name} must hold the {size} numbers of its input, got {found} with {math.prod(found)}")
+        result.append(found)
+    return tuple(result)
+
+
+def _one_shape(given: Any, name: str) -> Shape:
+    sizes = (given,) if isinstance(given, int | np.integer) else given
+    if not isinstance(sizes, tuple | list) or any(
+        isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1 for n in sizes
+    ):
+        raise ValueError(f"{name} must be the shape of one input without its batch, positive whole numbers, got {given!r}")
+    return tuple(int(n) for n in sizes)
+
+
+def _side_by_side(parts: Sequence[Gaussian]) -> Gaussian:
+    batches = {part.batch_shape for part in parts}
+    if len(batches) > 1:
+        raise ValueError(f"x must have inputs of one batch, got batches {', '.join(map(str, sorted(batches)))}")
+    mean = np.concatenate([part.mean for part in parts], axis=-1)
+    if all(part.diagonal is not None and part.factor is None for part in parts):
+        return Gaussian(mean, var=np.concatenate([np.broadcast_to(part.var, part.mean.shape) for part in parts], axis=-1))
+    cov, place = np.zeros((*mean.shape, mean.shape[-1]), mean.dtype), 0
+    for part in parts:
+        cov[..., place : place + part.dim, place : place + part.dim] = part.cov
+        place += part.dim
+    return Gaussian(mean, cov=cov)
