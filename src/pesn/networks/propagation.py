@@ -117,7 +117,7 @@ def propagate(
         Gaussian for each, independent of each other.
     shape
         The shape of one input without its batch, where the network takes more than rows of numbers: ``(channels, height,
-        width)``, ``(steps, features)``; a list of shapes for several inputs, which one Gaussian of all their numbers may stand for.
+        width)``, ``(steps, features)``; a list of shapes for several inputs, of which one Gaussian may hold all the numbers.
     closure
         What is carried from layer to layer. ``"gaussian"``: mean and covariance, as if each layer's output were Gaussian; exact
         for one layer of units. ``"third-order"``: third cumulants as well, of a chain of layers. ``"sobol"``: nothing, points go
