@@ -1,24 +1,28 @@
-"""Uncertain inputs through networks, judged by Monte Carlo: the paper's two networks, trained networks, speed, a peer.
+"""Uncertain inputs through networks, judged by Monte Carlo: closures, the paper's two networks, trained networks, speed, a peer.
 
-python benchmarks/networks.py [paper] [trained] [speed] [variances] [--write]        --write puts the tables into docs/networks.md
+python benchmarks/networks.py [sweep] [paper] [trained] [speed] [variances] [--write]     --write: into docs/networks.md
 """
 
-from timing import Ratio, Side, installed, race, ratio  # isort: skip  (before NumPy: one thread)
+from timing import Side, race, ratio  # isort: skip  (before NumPy: one thread)
 
 import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
+import closures
+import network_speed
 import pesn
 from pages import table, write_block
+from pesn.adapters.torch import as_layers
+from pesn.networks.propagation import Closure
 
 Array = npt.NDArray[np.float64]
 torch.set_num_threads(1)  # threads that spin beside other work cost more than they give
@@ -43,7 +47,7 @@ SCALINGS: dict[str, Callable[[int], float]] = {"1/√n": lambda n: n**-0.5, "uni
 METHODS: dict[str, dict[str, Any]] = {
     "S (spline, diagonal)": {"method": "spline", "covariance": "diagonal"},
     "A (analytic, diagonal)": {"method": "analytic", "covariance": "diagonal"},
-    "pesn (full covariance)": {},
+    "pesn (full covariance)": {"closure": "gaussian"},
 }
 PUBLISHED = {  # the paper writes σ for the variance: in a saturated first layer its σ error is 1 − mean², twice that of its mean
     "shallow: 5 layers of 5": {
@@ -118,10 +122,11 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 DEPTHS = (1, 2, 3, 4, 5, 6, 8)
 
 
-def train(kind: str, depth: int, roughness: float, seed: int) -> tuple[nn.Sequential, int]:
-    """A network that has learnt four random waves of 3 to 8 standardised inputs: 1,000 steps of Adam."""
+def train(kind: str, depth: int, roughness: float, seed: int, inputs: int | None = None) -> tuple[nn.Sequential, int]:
+    """A network that has learnt four random waves of 3 to 8, or ``inputs``, standardised inputs: 1,000 steps of Adam."""
     rng = np.random.default_rng(seed)
-    inputs, width = int(rng.integers(3, 9)), int(rng.choice([16, 32, 64]))
+    drawn, width = int(rng.integers(3, 9)), int(rng.choice([16, 32, 64]))
+    inputs = inputs or drawn
     torch.manual_seed(seed)
     layers: list[nn.Module] = []
     for k in range(depth):
@@ -143,29 +148,31 @@ def train(kind: str, depth: int, roughness: float, seed: int) -> tuple[nn.Sequen
 
 SIZES = (0.1, 0.3, 0.5)
 INPUTS = 3
+JUDGED: tuple[Closure, ...] = ("gaussian", "auto")
 
 
 def judge(network: nn.Sequential, inputs: int, size: float, samples: int, rng: Any) -> tuple[Array, Array]:
-    """Errors of the means in standard deviations, and ratios of standard deviations, for some correlated inputs."""
-    errors, ratios = [], []
+    """Errors of the means in standard deviations, and relative ones of the deviations, (closures, inputs, outputs) each."""
+    errors, wrong = [], []
     for _ in range(INPUTS):
         root = rng.normal(size=(inputs, inputs)) + np.eye(inputs)
         root *= size / np.sqrt(np.sum(root**2, axis=1, keepdims=True))
         x = pesn.Gaussian(rng.normal(size=inputs), cov=root @ root.T)
-        y = pesn.propagate(network, x)
+        results = [pesn.propagate(network, x, closure=closure) for closure in JUDGED]
         with torch.no_grad():
             out = network(torch.from_numpy(x.sample(samples, rng=rng))).numpy()
-        errors.append(np.abs(y.mean - out.mean(axis=0)) / out.std(axis=0))
-        ratios.append(y.std / out.std(axis=0))
-    return np.array(errors), np.array(ratios)
+        errors.append([np.abs(y.mean - out.mean(axis=0)) / out.std(axis=0) for y in results])
+        wrong.append([np.abs(y.std / out.std(axis=0) - 1.0) for y in results])
+    return np.array(errors).swapaxes(0, 1), np.array(wrong).swapaxes(0, 1)
 
 
 def trained(samples: int = 200_000) -> list[str]:
     lines = [
-        f"20 networks trained on random waves, correlated inputs, against {samples:,} samples. Error of the mean in units of the "
-        "output's standard deviation, and standard deviation ÷ Monte Carlo's (least to largest over two outputs and "
-        f"{INPUTS} inputs), for input standard deviations of 0.1, 0.3 and 0.5 of the training data's. **Bold**: beyond 0.05 or "
-        "5 %. A *gentle* function turns by one radian for one standard deviation of its input, a *rough* one by two.",
+        f"20 networks trained on random waves, correlated inputs, against {samples:,} samples. The largest error of a mean, in "
+        "units of the output's standard deviation, and of a standard deviation (over two outputs and "
+        f'{INPUTS} inputs), by the Gaussian closure → by "auto", for input standard deviations of 0.1, 0.3 and 0.5 of the '
+        "training data's. **Bold**: beyond 0.05 or 5 %. A *gentle* function turns by one radian for one deviation of its "
+        "input, a *rough* one by two.",
         "",
         "| activation | depth | mean, 0.1 | std, 0.1 | mean, 0.3 | std, 0.3 | mean, 0.5 | std, 0.5 |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
@@ -180,119 +187,25 @@ def trained(samples: int = 200_000) -> list[str]:
             rng = np.random.default_rng(500 + k)
             cells = []
             for size in SIZES:
-                errors, ratios = judge(network, inputs, size, samples if task == "gentle" else samples // 4, rng)
-                within[size].append((errors <= 0.05) & (np.abs(ratios - 1.0) <= 0.05))
-                for text, fine in (
-                    (f"{errors.max():.3f}", errors.max() <= 0.05),
-                    (f"{ratios.min():.3f} to {ratios.max():.3f}", bool(np.all(np.abs(ratios - 1.0) <= 0.05))),
-                ):
-                    cells.append(text if fine else f"**{text}**")
+                errors, wrong = judge(network, inputs, size, samples if task == "gentle" else samples // 4, rng)
+                within[size].append((errors <= 0.05) & (wrong <= 0.05))
+                cells += [_pair(errors, "{:.3f}".format), _pair(wrong, "{:.1%}".format)]
             if task == "gentle":
                 lines.append(f"| {kind} | {depth} | {' | '.join(cells)} |")
-        shares = ", ".join(f"{100 * np.mean(cases):.0f} % at {size:g}" for size, cases in within.items())
-        whole = ", ".join(f"{sum(bool(c.all()) for c in cases)} of {len(cases)}" for cases in within.values())
-        summary.append(
-            f"{task.capitalize()}: single cases within 0.05 and 5 %: {shares}; networks with every case within: {whole}."
-        )
+        for place, closure in enumerate(JUDGED):
+            shares = ", ".join(f"{100 * np.mean([c[place] for c in cases]):.0f} % at {size:g}" for size, cases in within.items())
+            whole = ", ".join(f"{sum(bool(c[place].all()) for c in cases)} of {len(cases)}" for cases in within.values())
+            summary.append(
+                f"{task.capitalize()}, {closure}: single cases within 0.05 and 5 %: {shares}; networks with every case within: "
+                f"{whole}."
+            )
     return [*lines, "", *(line + "\n" for line in summary)]
 
 
-# ---------------------------------------------------------------- speed, and a peer
-
-
-class Speed(NamedTuple):
-    """Time as a multiple of ours, and errors against Monte Carlo: of means (in deviations), deviations, correlations."""
-
-    name: str
-    ratio: Ratio
-    mean_error: float
-    std_ratio: tuple[float, float]
-    correlation_error: float
-
-
-OURS, SAMPLES = "pesn, NumPy", "10,000 samples, NumPy"
-PEER = f"distprop {installed('distprop') or '(not installed)'}, linearised"
-
-
-def speeds(rounds: int = 15, samples: int = 400_000, d: int = 100) -> list[Speed]:
-    """Three tanh layers of d units, full covariance, against samples and distprop (isotropic input, so that it can take part).
-
-    distprop takes no part where it is not installed.
-    """
-    rng = np.random.default_rng(0)
-    torch.manual_seed(0)
-    layers: list[nn.Module] = []
-    for _ in range(3):
-        layers += [nn.Linear(d, d), nn.Tanh()]
-    network = nn.Sequential(*layers).double().eval()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.copy_(torch.from_numpy(rng.normal(size=parameter.shape) * (1.5 * d**-0.5 if parameter.ndim == 2 else 0.1)))
-    dense = [pesn.Dense(m.weight.detach().numpy(), m.bias.detach().numpy(), "tanh") for m in network if isinstance(m, nn.Linear)]
-    mean, std = rng.normal(size=d), 0.5
-    x, tensor = pesn.Gaussian(mean, cov=std**2 * np.eye(d)), torch.from_numpy(mean)
-    tensor_x = pesn.Gaussian(tensor, cov=std**2 * torch.eye(d, dtype=torch.float64))
-
-    def sampled_numpy(n: int = 10_000) -> tuple[Array, Array]:
-        h = x.sample(n, rng=rng)
-        for layer in dense:
-            h = np.tanh(h @ layer.W.T + layer.b)
-        return h.mean(axis=0), np.cov(h.T)
-
-    def sampled_torch() -> Any:
-        with torch.no_grad():
-            h = network(tensor + std * torch.randn(10_000, d, dtype=torch.float64))
-            return h.mean(dim=0), torch.cov(h.T)
-
-    runs: dict[str, Side] = {
-        OURS: lambda: pesn.propagate(dense, x),
-        "pesn, torch tensors": lambda: pesn.propagate(network, tensor_x),
-        SAMPLES: sampled_numpy,
-        "10,000 samples, torch": sampled_torch,
-    }
-    if installed("distprop"):
-        from distprop import SDP
-
-        peer = SDP(network, std=std, num_outputs=d, create_graph=False)
-        runs[PEER] = lambda: peer(tensor[None].clone())
-    times = race(runs, rounds)
-    true_mean, true_cov = sampled_numpy(samples)
-    true_std = np.sqrt(np.diag(true_cov))
-    found = []
-    for name, run in runs.items():
-        result = run()
-        m, c = (result.mean, result.cov) if isinstance(result, pesn.Gaussian) else result
-        m, c = (np.asarray(part.detach() if isinstance(part, torch.Tensor) else part).squeeze() for part in (m, c))
-        s = np.sqrt(np.diag(c))
-        wrong = np.max(np.abs(c / np.outer(s, s) - true_cov / np.outer(true_std, true_std)))
-        errors = (float(np.max(np.abs(m - true_mean) / true_std)), (float(min(s / true_std)), float(max(s / true_std))))
-        found.append(Speed(name, ratio(times, name, OURS), *errors, float(wrong)))
-    return found
-
-
-def speed(rounds: int = 15, samples: int = 400_000) -> list[str]:
-    return speed_report(speeds(rounds, samples), samples)
-
-
-def speed_report(found: list[Speed], samples: int) -> list[str]:
-    rows = [
-        [
-            one.name,
-            f"{one.ratio.median:.3g}" if one.name == OURS else str(one.ratio),
-            f"{one.mean_error:.3f}",
-            "{:.3f} to {:.3f}".format(*one.std_ratio),
-            f"{one.correlation_error:.3f}",
-        ]
-        for one in found
-    ]
-    return [
-        "Three tanh layers of 100, input standard deviation 0.5, full covariance; time as a multiple of `pesn.propagate` on "
-        f"NumPy arrays (medians of the ratios, least–largest), errors against {samples:,} samples, in units of the output's "
-        "standard deviation.",
-        "",
-        table(["", "time", "largest error of a mean", "std ÷ Monte Carlo's", "largest error of a correlation"], rows),
-        "" if installed("distprop") else "\ndistprop is not installed: it took no part.\n",
-    ]
+def _pair(errors: Array, text: Callable[[float], str]) -> str:
+    """The largest by each closure, bold where it is large."""
+    largest = [float(one.max()) for one in errors]
+    return " → ".join(text(value) if value <= 0.05 else f"**{text(value)}**" for value in largest)
 
 
 # ---------------------------------------------------------------- the time at other variances
@@ -308,7 +221,7 @@ def variances(rounds: int = 9) -> list[str]:
         rng = np.random.default_rng(0)
         layer = [pesn.Dense(rng.normal(size=(100, inputs)), 0.2 * rng.normal(size=100), kind)]
         inputs_at = {f"{v:g}": pesn.Gaussian(np.zeros(inputs), var=v) for v in VARIANCES}
-        sides: dict[str, Side] = {name: partial(pesn.propagate, layer, x) for name, x in inputs_at.items()}
+        sides: dict[str, Side] = {name: partial(pesn.propagate, layer, x, check=False) for name, x in inputs_at.items()}
         times = race(sides, rounds)
         rows.append([f"{inputs} → 100 {kind}", *(f"{ratio(times, f'{v:g}', f'{UNIT:g}').median:.2g}" for v in VARIANCES)])
     return [
@@ -319,8 +232,23 @@ def variances(rounds: int = 9) -> list[str]:
     ]
 
 
+def sweep() -> list[str]:
+    """The closures of 52 networks, :mod:`closures`."""
+
+    def layers(kind: str, depth: int, inputs: int, roughness: float, seed: int) -> list[pesn.Dense]:
+        return as_layers(train(kind, depth, roughness, seed, inputs)[0], inputs)
+
+    return closures.sweep(layers)
+
+
 def main() -> None:
-    parts: dict[str, Callable[[], list[str]]] = {"paper": paper, "trained": trained, "speed": speed, "variances": variances}
+    parts: dict[str, Callable[[], list[str]]] = {
+        "sweep": sweep,
+        "paper": paper,
+        "trained": trained,
+        "speed": network_speed.speed,
+        "variances": variances,
+    }
     wanted = [name for name in parts if name in sys.argv[1:]] or list(parts)
     page = Path(__file__).parents[1] / "docs" / "networks.md"
     for name in wanted:

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-import networks
+import network_speed
 import peers
 import reservoirs
 import run
@@ -40,7 +40,7 @@ def results():
         patch.setattr(
             uncertainty, "cold_starts", lambda *_: {("Lorenz", 0.5): [{"warm-up": {"plain": 20.0, "lags": 9.0, "ours": 5.0}}]}
         )
-        patch.setattr(networks, "speeds", lambda rounds, samples, speeds=networks.speeds: speeds(rounds, samples, d=5))
+        patch.setattr(network_speed, "speeds", lambda rounds, samples, speeds=network_speed.speeds: speeds(rounds, samples, d=5))
         plan = run.QUICK._replace(rounds=1, share=1e-4, samples=1000, drive={20: 1}, units=100, steps=1200, forecast=50)
         found = run.measure(plan)
         return found, run.page(found, plan), run.summary(found)
