@@ -1,0 +1,74 @@
+"""Classifiers: the mean of what ``predict_proba`` says, over a Gaussian input."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from pesn._support.checks import whole_number
+from pesn._support.types import FloatArray, Rng
+from pesn.adapters.sklearn.rows import labelled
+from pesn.adapters.sklearn.transformers import described
+from pesn.gaussian import Gaussian
+from pesn.networks.propagation import as_gaussian
+from pesn.networks.sobol import spread_points, standard_points
+
+__all__ = ["class_probabilities"]
+
+
+def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: int = 4096, rng: Rng = 0) -> FloatArray:
+    """Mean class probabilities, E[predict_proba(x)], of a fitted classifier for a Gaussian input.
+
+    The mean of ``predict_proba`` over scrambled points of Sobol's sequence, spread as the input is. The logits of a network that
+    was fitted closely are far from Gaussian: what :func:`pesn.propagate` gives of them is not used. Measured against 200,000
+    samples (``python benchmarks/classifiers.py``): within 0.008 on networks of 10 tanh units fitted by L-BFGS, almost without a
+    penalty (1,024 points: 0.012), within 0.001 on default classifiers.
+
+    Parameters
+    ----------
+    classifier
+        Any fitted classifier with ``predict_proba``: ``MLPClassifier``, also multilabel, alone or at the end of a ``Pipeline``,
+        whose other steps need not be affine.
+    x
+        The input, one Gaussian or a batch.
+    n_samples
+        Points for each input, a power of 2.
+    rng
+        Scrambles the points: a seed, which gives the same result each time, or a Generator.
+
+    Returns
+    -------
+    array
+        (n_classes,) or (n, n_classes), in the order of ``classes_``. Rows sum to 1, except for multilabel.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> mlp = MLPClassifier(5, activation="tanh", solver="lbfgs", alpha=1.0, max_iter=5000, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), mlp).fit(X, y)
+    >>> model.predict_proba([[6.0, 3.0, 5.0, 1.5]]).round(1)    # as if all four numbers were certain
+    array([[0. , 0.8, 0.2]])
+    >>> flower = Gaussian([6.0, 3.0, 5.0, 1.5], var=0.25)        # a poor ruler
+    >>> class_probabilities(model, flower).round(1)
+    array([0. , 0.6, 0.4])
+    """
+    if not hasattr(classifier, "predict_proba"):
+        raise TypeError(f"classifier must be a fitted classifier with predict_proba, got {described(classifier)}")
+    whole_number("n_samples", n_samples, 1)
+    if n_samples & (n_samples - 1):
+        raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
+    check_is_fitted(classifier)
+    x = as_gaussian(x)
+    means = []
+    for samples in spread_points(x, standard_points(x.dim, int(n_samples), np.random.default_rng(rng))):
+        given = classifier.predict_proba(labelled(classifier, samples))
+        if not isinstance(given, np.ndarray):
+            raise TypeError(
+                f"classifier must give one array of probabilities, got a {type(given).__name__} from {described(classifier)}"
+            )
+        means.append(given.mean(axis=0))
+    result: FloatArray = np.reshape(means, (*x.batch_shape, -1)).astype(means[0].dtype, copy=False)
+    return result

@@ -1,0 +1,33 @@
+"""Rows as a fitted estimator takes them, and what it gives for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from pesn._support.types import FloatArray
+from pesn.adapters.sklearn.transformers import described
+
+__all__ = ["labelled", "outputs"]
+
+
+def labelled(estimator: BaseEstimator, rows: FloatArray) -> FloatArray | pd.DataFrame:
+    """Rows (n, d), with the names of columns that the estimator was fitted with."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return rows if names is None or len(names) != rows.shape[1] else pd.DataFrame(rows, columns=names)
+
+
+def outputs(estimator: BaseEstimator, rows: FloatArray) -> FloatArray:
+    """What a fitted regressor or transformer makes of rows (n, d): (n, m)."""
+    check_is_fitted(estimator)
+    if is_classifier(estimator) or not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
+        raise TypeError(
+            f"network must be a regressor or a transformer, got {described(estimator)}; of a classifier class_probabilities"
+        )
+    ask = getattr(estimator, "predict", None) or estimator.transform
+    found = ask(labelled(estimator, rows))
+    found = np.asarray(found.toarray() if sparse.issparse(found) else found)
+    return found[:, None] if found.ndim == 1 else found

@@ -1,0 +1,354 @@
+"""Claim: every kind of fitted estimator that has a closed form predicts by it what it predicts itself, and deviations are those
+of 32,768 points through ``predict``; all others go by points, and a closed form of them is refused by name."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import linear_model as lm
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, TruncatedSVD
+from sklearn.ensemble import (
+    AdaBoostRegressor,
+    BaggingRegressor,
+    GradientBoostingRegressor,
+    RandomForestRegressor,
+    StackingRegressor,
+    VotingRegressor,
+)
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import (
+    RFE,
+    SelectFromModel,
+    SelectKBest,
+    SelectPercentile,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+    f_regression,
+)
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
+from sklearn.multioutput import MultiOutputRegressor, RegressorChain
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    SplineTransformer,
+    StandardScaler,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+from sklearn.svm import SVR, LinearSVR
+from sklearn.tree import DecisionTreeRegressor
+
+import pesn
+from pesn.adapters.sklearn import as_layers, class_probabilities
+
+NAMES = ["age", "bmi", "dose", "pulse", "temp"]
+SIZES = np.array([1.0, 2.0, 0.5, 1.0, 10.0])
+COV = np.diag(0.2 * SIZES) @ (0.6 * np.eye(5) + 0.4) @ np.diag(0.2 * SIZES)
+
+
+def mlp(*sizes, activation="tanh", cls=MLPRegressor):
+    return cls(hidden_layer_sizes=sizes or 6, activation=activation, solver="lbfgs", alpha=0.1, max_iter=60, random_state=0)
+
+
+def columns(*parts, **options):
+    return ColumnTransformer(list(parts), **options)
+
+
+LINEAR = {
+    name: getattr(lm, name)()
+    for name in [
+        "LinearRegression",
+        "Ridge",
+        "RidgeCV",
+        "Lasso",
+        "LassoCV",
+        "LassoLars",
+        "LassoLarsIC",
+        "ElasticNet",
+        "BayesianRidge",
+        "ARDRegression",
+        "Lars",
+        "OrthogonalMatchingPursuit",
+        "HuberRegressor",
+        "TheilSenRegressor",
+        "QuantileRegressor",
+        "RANSACRegressor",
+    ]
+}
+STEPS = {
+    "by name": columns(("a", StandardScaler(), ["bmi", "age"]), ("b", MinMaxScaler(), ["temp"])),
+    "by index": columns(("a", StandardScaler(), [3, 0]), ("b", "passthrough", [-1])),
+    "by slice": columns(("a", StandardScaler(), slice(1, 3)), ("b", RobustScaler(), slice("pulse", "temp"))),
+    "by mask": columns(("a", StandardScaler(), [True, False, False, True, False]), remainder="passthrough"),
+    "by selector": columns(("a", StandardScaler(), make_column_selector("^[abd]")), remainder=MinMaxScaler()),
+    "dropping": columns(("a", "drop", ["age"]), ("b", StandardScaler(), ["dose", "bmi"]), ("none", PCA(), [])),
+    "weights": columns(("a", StandardScaler(), [0, 1]), ("b", PCA(2), [2, 3, 4]), transformer_weights={"b": 0.3}),
+    "nested": columns(("a", make_pipeline(SimpleImputer(), StandardScaler(), PCA(2)), ["age", "bmi", "temp"]), remainder="drop"),
+    "SelectKBest": SelectKBest(f_regression, k=3),
+    "SelectPercentile": SelectPercentile(f_regression, percentile=40),
+    "VarianceThreshold": VarianceThreshold(0.5),
+    "SelectFromModel": SelectFromModel(lm.Ridge(), threshold="median"),
+    "RFE": RFE(lm.Ridge(), n_features_to_select=2),
+    "Sequential": SequentialFeatureSelector(lm.Ridge(), n_features_to_select=2, cv=2),
+    "SimpleImputer": SimpleImputer(),
+    "indicator": SimpleImputer(strategy="median", add_indicator=True),
+    "FeatureUnion": FeatureUnion([("a", PCA(2)), ("b", "passthrough"), ("c", "drop")], transformer_weights={"a": 2.0}),
+    "PCA": PCA(3, whiten=True),
+    "IncrementalPCA": IncrementalPCA(3),
+    "TruncatedSVD": TruncatedSVD(3, random_state=0),
+    "FastICA": FastICA(3, random_state=0, max_iter=1000),
+    "FactorAnalysis": FactorAnalysis(2),
+    "GaussianRandomProjection": GaussianRandomProjection(3, random_state=0),
+    "SparseRandomProjection": SparseRandomProjection(3, random_state=0),
+    "products": PolynomialFeatures(2),
+    "interactions": PolynomialFeatures((2, 2), interaction_only=True, include_bias=False),
+    "some products": columns(
+        ("a", make_pipeline(StandardScaler(), PolynomialFeatures(2)), ["age", "bmi"]), remainder="passthrough"
+    ),
+}
+TOGETHER = {
+    "GridSearchCV": GridSearchCV(make_pipeline(StandardScaler(), mlp()), {"mlpregressor__alpha": [0.1, 1.0]}, cv=2),
+    "RandomizedSearchCV": RandomizedSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, n_iter=2, cv=2, random_state=0),
+    "HalvingGridSearchCV": HalvingGridSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, cv=2, random_state=0),
+    "search in a pipeline": make_pipeline(StandardScaler(), GridSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, cv=2)),
+    "Bagging": BaggingRegressor(make_pipeline(StandardScaler(), mlp()), n_estimators=4, random_state=0),
+    "Bagging of features": BaggingRegressor(lm.Ridge(), n_estimators=5, max_features=0.6, random_state=0),
+    "Bagging, two layers": BaggingRegressor(
+        make_pipeline(StandardScaler(), mlp(6, 4)), n_estimators=3, max_features=3, random_state=0
+    ),
+    "Voting": VotingRegressor([("a", lm.Ridge()), ("b", make_pipeline(StandardScaler(), mlp()))], weights=[1, 3]),
+    "Voting, one dropped": VotingRegressor([("a", "drop"), ("b", lm.Ridge()), ("c", lm.Lasso())], weights=[5, 1, 2]),
+    "Voting, two activations": VotingRegressor(
+        [(f, make_pipeline(StandardScaler(), mlp(activation=f))) for f in ("tanh", "relu")]
+    ),
+    "Stacking": StackingRegressor([("a", lm.Ridge()), ("b", make_pipeline(StandardScaler(), mlp()))], passthrough=True, cv=2),
+    "scaled target": TransformedTargetRegressor(make_pipeline(StandardScaler(), mlp(6, 4)), transformer=StandardScaler()),
+    "PLSRegression": PLSRegression(2),
+    "linear SVR": SVR(kernel="linear"),
+    "LinearSVR": make_pipeline(StandardScaler(), LinearSVR(random_state=0)),
+    "RFE that predicts": RFE(lm.Ridge(), n_features_to_select=3),
+    "two layers": make_pipeline(StandardScaler(), mlp(8, 5, activation="relu")),
+}
+SEVERAL = {
+    "MultiOutputRegressor": MultiOutputRegressor(lm.Ridge()),
+    "RegressorChain": RegressorChain(lm.Ridge(), order=[1, 0]),
+    "chain of networks": RegressorChain(make_pipeline(StandardScaler(), mlp())),
+    "Ridge": lm.Ridge(),
+    "MultiTaskLasso": lm.MultiTaskLasso(),
+    "network": make_pipeline(StandardScaler(), mlp(6, 4)),
+    "PLSRegression": PLSRegression(2),
+}
+KINDS = {
+    **LINEAR,
+    **{f"{name} before Ridge": make_pipeline(step, StandardScaler(), lm.Ridge()) for name, step in STEPS.items()},
+    **{f"{name} before a network": make_pipeline(step, StandardScaler(), mlp()) for name, step in STEPS.items()},
+    **TOGETHER,
+    **{f"{name}, two outputs": model for name, model in SEVERAL.items()},
+}
+# One nonlinear stage: nothing is approximated. Two: each is taken as Gaussian. Products of features into units are two.
+APPROXIMATE = {
+    *(f"{name} before a network" for name in ("products", "interactions", "some products")),
+    "Bagging, two layers", "Voting, two activations", "scaled target", "two layers",
+    "chain of networks, two outputs", "network, two outputs",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Five features of unequal scale with gaps, their names, and two targets."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(120, 5)) * SIZES + [0.0, 3.0, -1.0, 20.0, 40.0], columns=NAMES)
+    a, b, c, *_ = X.to_numpy().T / SIZES[:, None]
+    y = np.column_stack([np.sin(a) + 0.3 * b + 0.2 * c * a + 5.0, np.tanh(c) - 0.5 * a])
+    return X, y
+
+
+def fitted(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not converged: any weights will do
+        return clone(model).fit(X, y)
+
+
+def target(kind, y):
+    return y if kind.endswith("two outputs") else y[:, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_closed_form_is_the_estimator(data, kind):
+    X, y = data
+    gaps = X.copy()
+    gaps.iloc[::7, 1] = np.nan
+    incomplete = kind.startswith(("SimpleImputer", "indicator"))
+    model = fitted(KINDS[kind], gaps if incomplete else X, target(kind, y))
+    rows = X.iloc[1:4]
+    expected = model.predict(rows).reshape(3, -1)
+    certain = pesn.propagate(model, pesn.Gaussian(rows.to_numpy()), closure="gaussian")
+    np.testing.assert_allclose(certain.mean, expected, rtol=1e-9, atol=1e-9)
+    assert not certain.var.any()
+    x = pesn.Gaussian(rows.to_numpy()[0], cov=COV)
+    found = pesn.propagate(model, x, closure="gaussian")
+    assert found.closure == "gaussian"
+    points = pesn.propagate(
+        lambda given: model.predict(pd.DataFrame(given, columns=NAMES)).reshape(len(given), -1), x, n_samples=2**15
+    )
+    np.testing.assert_allclose(found.std, points.std, rtol=0.05 if kind in APPROXIMATE else 2e-3, atol=1e-12)
+    assert np.all(np.abs(found.mean - points.mean) <= (0.03 if kind in APPROXIMATE else 2e-3) * points.std + 1e-12)
+    assert (found.reliability == 0.0) == (kind not in APPROXIMATE)
+
+
+def test_bagged_networks_are_one_wide_chain(data):
+    X, y = data
+    model = fitted(TOGETHER["Bagging"], X, y[:, 0])
+    assert [layer.W.shape for layer in as_layers(model)] == [(24, 5), (1, 24)]
+    two = fitted(TOGETHER["Bagging, two layers"], X, y[:, 0])
+    assert [layer.W.shape for layer in as_layers(two)] == [(18, 5), (12, 18), (1, 12)]
+    assert np.count_nonzero(as_layers(two)[1].W) == 3 * 6 * 4  # side by side: nothing between them
+    mixed = fitted(TOGETHER["Voting"], X, y[:, 0])
+    with pytest.raises(
+        ValueError, match="network must be a chain of layers, got a VotingRegressor whose parts are of unequal depth"
+    ):
+        as_layers(mixed)
+    assert pesn.propagate(mixed, pesn.Gaussian(X.to_numpy()[0], cov=COV)).closure == "gaussian"  # exact, as a graph
+
+
+def test_products_are_exact(data):
+    """E[y] and Var[y] of a quadratic form, by the textbook: y = c + g·d + dᵀ Q d, d ~ N(0, Σ)."""
+    X, y = data
+    model = fitted(make_pipeline(PolynomialFeatures(2), lm.Ridge(0.1)), X.to_numpy(), y[:, 0])
+    middle = X.to_numpy()[5]
+    f = lambda d: model.predict(middle + d)  # noqa: E731
+    unit = np.eye(5)
+    g = 0.5 * (f(unit) - f(-unit))
+    Q = np.array([[0.5 * (f((i + j)[None]) - f(i[None]) - f(j[None]) + f(0.0 * i[None]))[0] for i in unit] for j in unit])
+    found = pesn.propagate(model, pesn.Gaussian(middle, cov=COV))
+    assert found.closure == "gaussian"
+    np.testing.assert_allclose(found.mean, f(np.zeros((1, 5))) + np.trace(Q @ COV), rtol=1e-9)
+    np.testing.assert_allclose(found.var, g @ COV @ g + 2.0 * np.trace(Q @ COV @ Q @ COV), rtol=1e-8)
+
+
+def test_a_column_without_numbers_is_dropped_as_the_imputer_does(data):
+    X, y = data
+    empty = X.copy()
+    empty["dose"] = np.nan
+    for keep in (False, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = make_pipeline(SimpleImputer(keep_empty_features=keep), lm.Ridge()).fit(empty, y[:, 0])
+        assert pesn.propagate(model, pesn.Gaussian(X.to_numpy()[0], cov=COV)).closure == "gaussian"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_allclose(
+            pesn.propagate(model, pesn.Gaussian(X.to_numpy()[0])).mean, model.predict(X.iloc[:1]), rtol=1e-10
+        )
+
+
+# ---------------------------------------------------------------- by points
+
+SAMPLED = {
+    "forest": RandomForestRegressor(5, random_state=0),
+    "tree": DecisionTreeRegressor(max_depth=3),
+    "boosting": GradientBoostingRegressor(n_estimators=5),
+    "AdaBoost": AdaBoostRegressor(n_estimators=3, random_state=0),
+    "SVR": SVR(),
+    "Gaussian process": GaussianProcessRegressor(),
+    "neighbours": KNeighborsRegressor(),
+    "Poisson": lm.PoissonRegressor(),
+    "QuantileTransformer": make_pipeline(QuantileTransformer(n_quantiles=20), lm.Ridge()),
+    "PowerTransformer": make_pipeline(PowerTransformer(), lm.Ridge()),
+    "Normalizer": make_pipeline(Normalizer(), lm.Ridge()),
+    "splines": make_pipeline(SplineTransformer(extrapolation="linear"), lm.Ridge()),
+    "degree 3": make_pipeline(PolynomialFeatures(3), lm.Ridge()),
+    "function": make_pipeline(FunctionTransformer(np.tanh), lm.Ridge()),
+    "bagged trees": BaggingRegressor(n_estimators=3, random_state=0),
+    "voting with a forest": VotingRegressor([("a", lm.Ridge()), ("b", RandomForestRegressor(3, random_state=0))]),
+    "a column of them": make_pipeline(columns(("q", PowerTransformer(), ["age"]), remainder="passthrough"), lm.Ridge()),
+    "imputing 0": make_pipeline(SimpleImputer(missing_values=0.0), lm.Ridge()),
+    "transformer": QuantileTransformer(n_quantiles=20),
+}
+REFUSED = {
+    "forest": "network must be a linear regressor, one of MLPRegressor.*got RandomForestRegressor",
+    "SVR": "got SVR",
+    "Poisson": "got PoissonRegressor",
+    "QuantileTransformer": "step 'quantiletransformer' must be one of .*StandardScaler.*got QuantileTransformer",
+    "degree 3": "step 'polynomialfeatures', PolynomialFeatures of degree 3, has a closed form up to degree 2",
+    "bagged trees": r"estimators_\[0\] must be a linear regressor.*got DecisionTreeRegressor",
+    "voting with a forest": "estimator 'b' must be .*got RandomForestRegressor",
+    "a column of them": "step 'columntransformer', transformer 'q' must be one of .*got PowerTransformer",
+    "imputing 0": r"step 'simpleimputer', a SimpleImputer with missing_values=0\.0.*must be NaN",
+    "transformer": "network must be one of .*got QuantileTransformer",
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_what_has_no_closed_form_goes_by_points(data, kind):
+    X, y = data
+    model = fitted(SAMPLED[kind], X, y[:, 0])
+    x = pesn.Gaussian(X.to_numpy()[3], cov=COV)
+    found = pesn.propagate(model, x)
+    assert found.closure == "sobol"
+    ask = model.predict if hasattr(model, "predict") else model.transform
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a transformer gives an array or a frame, as it likes
+        drawn = np.asarray(ask(pd.DataFrame(x.sample(20_000, rng=1), columns=NAMES))).reshape(20_000, -1)
+    np.testing.assert_allclose(found.std, drawn.std(axis=0), rtol=0.05)
+    with pytest.raises((TypeError, ValueError), match=REFUSED.get(kind, " must be | has a closed form")):
+        pesn.propagate(model, x, closure="gaussian")
+
+
+def test_a_search_that_kept_nothing(data):
+    X, y = data
+    search = fitted(GridSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, cv=2, refit=False), X, y[:, 0])
+    for closure in ("auto", "gaussian"):
+        with pytest.raises(
+            ValueError, match=r"network, a GridSearchCV with refit=False, keeps no fitted estimator; .*refit=True"
+        ):
+            pesn.propagate(search, pesn.Gaussian(np.zeros(5), var=1.0), closure=closure)
+
+
+@pytest.mark.parametrize("kind", ["Bagging", "Voting", "GridSearchCV", "Stacking"])
+def test_unfitted(kind):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        pesn.propagate(TOGETHER[kind], pesn.Gaussian(np.zeros(5), var=1.0))
+
+
+def test_parts_that_do_not_fit_together(data):
+    X, y = data
+    wrong = Pipeline([("pca", PCA(2).fit(X)), ("ridge", lm.Ridge().fit(X.to_numpy(), y))])
+    with pytest.raises(ValueError, match="step 'ridge', a Ridge, takes 5 numbers, but the step before it gives 2"):
+        pesn.propagate(wrong, pesn.Gaussian(np.zeros(5)), closure="gaussian")
+    graph = fitted(TOGETHER["Voting"], X, y[:, 0])
+    with pytest.raises(ValueError, match="x must have 5 numbers, the inputs of the graph, got 4"):
+        pesn.propagate(graph, pesn.Gaussian(np.zeros(4), var=1.0), closure="gaussian")
+
+
+# ---------------------------------------------------------------- classifiers
+
+
+@pytest.mark.parametrize("step", ["by name", "SelectKBest", "SimpleImputer", "products", "FeatureUnion"])
+def test_the_same_steps_before_a_classifier(data, step):
+    X, y = data
+    labels = (y[:, 0] > np.median(y[:, 0])).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search = GridSearchCV(
+            make_pipeline(clone(STEPS[step]), StandardScaler(), mlp(cls=MLPClassifier)), {"mlpclassifier__alpha": [0.1]}, cv=2
+        ).fit(X, labels)
+    x = pesn.Gaussian(X.to_numpy()[0], cov=COV)
+    drawn = search.predict_proba(pd.DataFrame(x.sample(20_000, rng=0), columns=NAMES)).mean(axis=0)
+    np.testing.assert_allclose(class_probabilities(search, x), drawn, rtol=0, atol=0.01)
+    logits = pesn.propagate(search, pesn.Gaussian(X.to_numpy()[:4]), closure="gaussian").mean[:, 0]
+    np.testing.assert_allclose(1.0 / (1.0 + np.exp(-logits)), search.predict_proba(X.iloc[:4])[:, 1], rtol=1e-9)
