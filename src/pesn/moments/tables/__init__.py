@@ -30,11 +30,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from pesn._support.types import Array
+from pesn._support.types import AnyArray, Array
 from pesn.activations import Activation, get
 from pesn.moments import exact
 
-__all__ = ["COLUMNS", "FARTHEST", "FOLD", "ROWS", "SHIPPED", "Surface", "build", "load", "save"]
+__all__ = ["COLUMNS", "FARTHEST", "FOLD", "ROWS", "SHIPPED", "Surface", "aligned", "build", "load", "save"]
 
 
 FOLD = 5.0
@@ -43,6 +43,7 @@ ROWS, COLUMNS = 10, 8  # coefficients in q and in t; eight columns fill two AVX 
 SHIPPED = {"tanh": (32, 12), "swish": (64, 12), "softplus": (64, 12), "gelu": (64, 12)}
 _SHIPPED_RECORDS = {name: get(name) for name in SHIPPED}
 _CELLS = ((64, 12), (96, 16))
+_LINE = 64  # bytes of a cache line, and of the widest register
 _ROOT_C = 0.68  # √c as a share of the activation's scale: among those tried, the best for all four
 
 _notice = logging.getLogger("pesn")
@@ -51,7 +52,7 @@ _notice = logging.getLogger("pesn")
 class Surface(NamedTuple):
     """A table and what its evaluation must know; numba passes it as one argument."""
 
-    moments: Array  # flat: cell, (mean, variance), row, column
+    moments: Array  # flat: cell, row, (mean, variance), column
     gains: Array  # flat: cell, row, column
     n_t: int
     n_q: int
@@ -152,10 +153,16 @@ def build(activation: Activation, n_t: int, n_q: int) -> Surface:
     if surface.log:
         ratio, gain = np.log(ratio), np.log(np.abs(gain))
     tables = [_fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
-    return surface._replace(
-        moments=np.ascontiguousarray(np.stack(tables[:2], axis=2)).reshape(-1),
-        gains=np.ascontiguousarray(tables[2]).reshape(-1),
-    )
+    return surface._replace(moments=aligned(np.stack(tables[:2], axis=3)), gains=aligned(tables[2]))
+
+
+def aligned(table: AnyArray) -> AnyArray:
+    """A flat copy that begins with a cache line, so that no row of a cell lies across more lines than it must."""
+    memory = np.empty(table.nbytes + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    copy = memory[start : start + table.nbytes].view(table.dtype)
+    copy[:] = table.reshape(-1)
+    return copy
 
 
 def tail_mean(left: tuple[float, float], right: tuple[float, float], mean: Array, width: Array) -> Array:
@@ -174,7 +181,8 @@ _loaded: weakref.WeakKeyDictionary[Activation, Surface | None] = weakref.WeakKey
 
 def save(surface: Surface, path: Path) -> None:
     """Write the tables as package data; the rest of the record follows from the activation."""
-    np.savez(path, moments=surface.moments, gains=surface.gains, cells=np.array([surface.n_t, surface.n_q]))
+    moments = np.ascontiguousarray(np.swapaxes(surface.moments.reshape(-1, ROWS, 2, COLUMNS), 1, 2)).reshape(-1)
+    np.savez(path, moments=moments, gains=surface.gains, cells=np.array([surface.n_t, surface.n_q]))
 
 
 def is_shipped(activation: Activation) -> bool:
@@ -203,7 +211,9 @@ def _make(activation: Activation, error_of: Callable[[Activation, Surface], floa
     if is_shipped(activation):
         with resources.files(__name__).joinpath(f"{activation.name}.npz").open("rb") as file, np.load(file) as data:
             n_t, n_q = (int(n) for n in data["cells"])
-            return _empty(activation, n_t, n_q)._replace(moments=data["moments"], gains=data["gains"])
+            # on disk the two quantities stand apart
+            moments = np.swapaxes(data["moments"].reshape(-1, 2, ROWS, COLUMNS), 1, 2)
+            return _empty(activation, n_t, n_q)._replace(moments=aligned(moments), gains=aligned(data["gains"]))
     assert error_of is not None  # given wherever a surface may have to be built
     _notice.warning("building the surface of %s: once, a few seconds", activation.name)
     for n_t, n_q in _CELLS:
