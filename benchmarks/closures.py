@@ -60,7 +60,7 @@ class Found(NamedTuple):
 
 
 KINDS, DEPTHS, INPUTS = ("tanh", "relu", "gelu"), (2, 3, 4), (2, 3, 5, 8, 12, 20, 30, 50)
-SIZES = ((0.1, 0.3, 1.0), (0.2, 0.5), (0.1, 0.5, 0.8))
+SIZES = ((0.1, 0.3, 1.0), (0.1, 0.5, 0.8), (0.1, 0.3, 1.0), (0.2, 0.5), (0.2, 0.5))
 
 
 def cases(trained: Callable[..., list[pesn.Dense]]) -> Iterator[Case]:
@@ -69,7 +69,7 @@ def cases(trained: Callable[..., list[pesn.Dense]]) -> Iterator[Case]:
         rng = np.random.default_rng(k)
         kind, depth, inputs, half = KINDS[k % 3], DEPTHS[k // 3 % 3], INPUTS[k % 8], k < 10
         layers = trained(kind, depth, inputs, 1.0 + k % 2, k) if half else random_network(kind, depth, inputs, rng)
-        for std in SIZES[k % 3]:
+        for std in SIZES[k % 5]:
             yield Case("trained" if half else "random", kind, depth, std, layers, rng.normal(size=inputs))
 
 

@@ -186,3 +186,20 @@ def test_what_is_no_network_is_named(given, error, message):
     if callable(given):
         with pytest.raises(TypeError, match=r"network must be a list of layers for a closed form.*closure='sobol'"):
             pesn.propagate(given, Gaussian(np.ones(4), var=0.1), closure="gaussian")
+
+
+def test_units_that_hardly_ever_fire_leave_the_others_as_they_are():
+    """A relu 38 deviations below its kink has a variance near the least number, whose inverse overflows."""
+    rng = np.random.default_rng(3)
+    weights = [rng.normal(size=(6, 3)), rng.normal(size=(6, 6)) / 2.0, rng.normal(size=(2, 6))]
+    x = pesn.Gaussian(rng.normal(size=3), var=0.04)
+    layers = [pesn.Dense(W, None, "relu" if len(W) > 2 else "identity") for W in weights]
+    dead = [[*weights[0], np.array([1.0, 0.0, 0.0])], [*weights[1].T, np.zeros(6)]]
+    wider = [
+        pesn.Dense(np.array(dead[0]), [0.0] * 6 + [-37.6 * 0.2 - float(x.mean[0])], "relu"),
+        pesn.Dense(np.vstack([np.array(dead[1]).T, np.eye(7)[6]]), None, "relu"),
+        pesn.Dense(np.hstack([weights[2], np.zeros((2, 1))]), None),
+    ]
+    one, other = (pesn.propagate(network, x, closure="third-order") for network in (layers, wider))
+    assert np.allclose(one.cov, other.cov, rtol=1e-9)
+    assert np.allclose(one.mean, other.mean, rtol=1e-9)

@@ -141,7 +141,7 @@ def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
     away = np.asarray(f.value(z.mean[:, None] + np.sqrt(var)[:, None] * x), float)
     away -= unit.mean[:, None]
     if z.older:
-        iij = sum((one.iij() for one in z.older), np.zeros(rho.shape)) / np.square(std)[:, None] / std
+        iij = sum((one.iij() for one in z.older), np.zeros(rho.shape)) / std[:, None] / std[:, None] / std
         shift, cov = _corrected(c, rho, np.square(away) @ cubic, iij, own_var, cov)
         mean = mean + shift
     if not further:
@@ -181,7 +181,7 @@ def _semidefinite(cov: Array, var: Array) -> Array:
     """With the diagonal ``var``, and no negative eigenvalue: an expansion may leave some, small ones."""
     std = np.sqrt(var)
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
-    correlation = symmetric(cov * (scale[:, None] * scale))
+    correlation = symmetric(cov * scale[:, None] * scale)  # one after the other: of dead units the product overflows
     np.minimum(np.maximum(correlation, -1.0, out=correlation), 1.0, out=correlation)
     correlation[np.diag_indices_from(correlation)] = 1.0
     try:
