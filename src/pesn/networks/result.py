@@ -19,7 +19,8 @@ class Propagated(Gaussian):
         "gaussian", "third-order" or "sobol".
     reliability
         The largest relative error to expect in a standard deviation, of each row of a batch: how far the Gaussian and the
-        third-order closure disagree, or what independent scrambles of Sobol's points leave open. NaN where it was not asked for.
+        third-order closure disagree, or that of a graph and Sobol's points; of these, twice the standard error by independent
+        scrambles. NaN where it was not asked for.
     samples
         Outputs (n_samples, m), or (n, n_samples, m) of a batch, that mean and covariance are of; None where there are none.
     """

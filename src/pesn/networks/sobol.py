@@ -21,7 +21,7 @@ _KEPT = 2**18  # numbers: 2 MB
 
 
 class Sampled(NamedTuple):
-    """Of one input: mean (m,) and covariance (m, m) of the outputs, relative errors (m,) of their deviations, outputs (n, m)."""
+    """Of one input: mean (m,) and covariance (m, m) of the outputs (n, m); twice the relative standard errors of deviations."""
 
     mean: Array
     cov: Array
@@ -55,7 +55,7 @@ def _summary(function: Callable[[FloatArray], FloatArray], points: FloatArray) -
     parts = np.square(away.reshape(SCRAMBLES, -1, away.shape[-1])).mean(axis=1)
     var = parts.mean(axis=0)
     off = parts.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES)
-    error = 0.5 * np.divide(off, var, out=np.zeros_like(var), where=var > 0.0)
+    error = np.divide(off, var, out=np.zeros_like(var), where=var > 0.0)  # of a deviation it is half that of the variance
     return Sampled(mean, symmetric(away.T @ away / len(away)), error, out)
 
 
