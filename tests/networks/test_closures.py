@@ -172,7 +172,7 @@ def test_options_that_do_not_go_together_are_named(options, error, message):
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ("model.onnx", TypeError, "network must be a list of pesn.Dense, .* got str"),
+        ("model.pkl", ValueError, r"network must be a path that ends in \.onnx, .* got the path 'model\.pkl'"),
         ([], TypeError, "network must be .* got an empty list"),
         (None, TypeError, "network must be .* got NoneType"),
         (lambda rows: rows / 0.0, ValueError, "network must give finite numbers"),

@@ -247,5 +247,5 @@ def test_shapes_that_do_not_fit(x, shape, message):
 
 
 def test_rows_of_numbers_are_what_layers_take():
-    with pytest.raises(ValueError, match="shape and several inputs go with a torch module or a function, got list"):
+    with pytest.raises(ValueError, match="shape and several inputs go with a torch module, an ONNX file or a function, got list"):
         propagate([Dense(np.eye(4))], Gaussian(np.zeros(4)), shape=(2, 2))

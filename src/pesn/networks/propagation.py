@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from importlib import import_module
+from os import PathLike, fspath
 from typing import Literal, overload
 
 import numpy as np
@@ -21,9 +22,10 @@ from pesn._support.checks import flag, whole_number
 from pesn._support.types import FloatArray, NetworkCovariance, Rng
 from pesn.gaussian import Gaussian, unchecked
 from pesn.moments import UnitMethod
+from pesn.networks.callables import rows_of
 from pesn.networks.dense import Dense, forward, through_layers
 from pesn.networks.graph import TooLargeError, through_graph
-from pesn.networks.inputs import Shape, Shapes, as_gaussian, joined, parts_of
+from pesn.networks.inputs import Shape, Shapes, as_gaussian, joined
 from pesn.networks.program import Network, Program, TorchDistribution
 from pesn.networks.result import Propagated
 from pesn.networks.sobol import sampled
@@ -33,10 +35,11 @@ __all__ = ["Closure", "Network", "Program", "as_gaussian", "propagate"]
 
 Closure = Literal["auto", "gaussian", "third-order", "sobol"]
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
-_ADAPTERS = ("torch", "sklearn")
+_ADAPTERS = {"torch": "torch", "sklearn": "sklearn", "onnx": "onnx", "onnxruntime": "onnx"}  # by the package of the network
 _POINTS, _POINTS_OF_AUTO = 1024, 2048
 _TRUSTED = 0.02  # beyond, a warning goes to the log
 _SHAPED = ("torch", "onnx")  # adapters that take inputs which are not rows of numbers
+_SHAPED_ONLY = "shape and several inputs go with a torch module, an ONNX file or a function"
 
 _log = logging.getLogger("pesn.networks")
 
@@ -208,8 +211,12 @@ def _asked(method: UnitMethod, covariance: str, return_layers: bool) -> str:
 
 def _adapter_of(network: object) -> str | None:
     """By all its ancestors: a user's own subclass goes to the adapter too, which serves it or refuses it by name."""
+    if isinstance(network, str | PathLike):
+        if not str(fspath(network)).lower().endswith(".onnx"):
+            raise ValueError(f"network must be a path that ends in .onnx, or what was read from a file, got the path {network!r}")
+        return "onnx"
     ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
-    return next((name for name in _ADAPTERS if name in ancestry), None)
+    return next((name for package, name in _ADAPTERS.items() if package in ancestry), None)
 
 
 def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes) -> Program:
@@ -217,11 +224,11 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes) -> 
     if adapter is not None:
         read = import_module(f"pesn.adapters.{adapter}").read
         if adapter not in _SHAPED and not plain:
-            raise ValueError(f"shape and several inputs go with a torch module or a function, got {type(network).__name__}")
+            raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")
         program: Program = read(network, x, shapes) if adapter in _SHAPED else read(network, x)
         return program
     if not plain and not callable(network):
-        raise ValueError(f"shape and several inputs go with a torch module or a function, got {type(network).__name__}")
+        raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")
     if isinstance(network, Dense):
         network = [network]
     if isinstance(network, Sequence) and not isinstance(network, str | bytes) and network:
@@ -234,11 +241,11 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes) -> 
         refusal = TypeError(
             f"network must be a list of layers for a closed form, got the function {network!r}; use closure='sobol'"
         )
-        return Program(network if plain else lambda rows: network(*parts_of(rows, shapes)), None, refusal)
+        return Program(rows_of(network, shapes), None, refusal)
     got = "an empty list" if isinstance(network, Sequence) and not len(network) else type(network).__name__
     raise TypeError(
-        "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn or a function of rows, "
-        f"got {got}"
+        "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn, a path to an ONNX file or a "
+        f"function of rows, got {got}"
     )
 
 

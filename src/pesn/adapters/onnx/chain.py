@@ -1,0 +1,75 @@
+"""A graph that was read from an ONNX file, row by row and as a chain of dense layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pesn._support.types import Array
+from pesn.activations import get
+from pesn.networks.dense import Dense
+from pesn.networks.graph import Affine, Elementwise, Graph, Node
+
+__all__ = ["Reading", "evaluate", "layers_of"]
+
+_LARGEST_MATRIX = 2**22  # numbers in the matrix of a layer
+
+
+class Reading(NamedTuple):
+    """A graph, and the names of its nodes that are sparse, such as convolutions."""
+
+    graph: Graph
+    structured: frozenset[str]
+
+
+def evaluate(graph: Graph, rows: Array) -> Array:
+    """The outputs of rows (n, d), one operation after the other."""
+    ends = np.cumsum([0, *graph.inputs.values()])
+    known: dict[str, Array] = {name: rows[:, ends[i] : ends[i + 1]] for i, name in enumerate(graph.inputs)}
+    for node in graph.nodes:
+        given = [known[name] for name in node.inputs]
+        known[node.name] = _value(node, given)
+    return known[graph.output]
+
+
+def _value(node: Node, given: Sequence[Array]) -> Array:
+    if isinstance(node.operation, Affine):
+        return node.operation.function(*given)
+    if isinstance(node.operation, Elementwise):
+        return np.asarray(node.operation.activation(given[0]))
+    return given[0] * given[1]
+
+
+def layers_of(reading: Reading, dtype: np.dtype[Any]) -> list[Dense] | None:
+    """As a chain of dense layers, of the type of the input; None where it is none, or a matrix is mostly 0 or too large."""
+    graph = reading.graph
+    if len(graph.inputs) > 1:
+        return None
+    (before, width), layers, waiting = next(iter(graph.inputs.items())), [], []
+    for node in graph.nodes:
+        if node.inputs != (before,) or node.name in reading.structured:
+            return None
+        before = node.name
+        if isinstance(node.operation, Affine):
+            waiting.append(node.operation.function)
+        elif isinstance(node.operation, Elementwise):
+            layers.append((waiting, node.operation.activation))
+            waiting = []
+        else:
+            return None
+    result: list[Dense] = []
+    for functions, activation in [*layers, (waiting, get("identity"))] if waiting or not layers else layers:
+        rows = _through(functions, np.concatenate([np.zeros((1, width)), np.eye(width)]))
+        if rows[1:].size > _LARGEST_MATRIX:
+            return None
+        result.append(Dense((rows[1:] - rows[0]).T.astype(dtype), rows[0].astype(dtype), activation))
+        width = rows.shape[1]
+    return result
+
+
+def _through(functions: Sequence[Callable[..., Array]], rows: Array) -> Array:
+    for function in functions:
+        rows = function(rows)
+    return rows

@@ -1,0 +1,297 @@
+"""An ONNX graph as operations on a Gaussian, or as a chain of dense layers.
+
+Every tensor that depends on the input has an axis of rows first, and a node of the graph holds one row of it, flattened: so
+reshapes are nothing, and an affine operator is its own map of a batch. What depends on shapes and constants alone is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import inliner, numpy_helper
+
+from pesn._support.types import AnyArray, Array
+from pesn.activations import Activation, get, leaky_relu, names, swish
+from pesn.adapters.onnx.chain import Reading
+from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS, STRUCTURED, attributes, operator, unit
+from pesn.adapters.onnx.session import Source
+from pesn.networks.graph import Affine, Elementwise, Graph, Linearised, Node, Product
+from pesn.networks.inputs import Shapes
+
+__all__ = ["graph_of"]
+
+_BATCH = 3  # rows by which shapes are found, where the file takes any number
+_GRID = np.linspace(-4.0, 4.0, 33)  # on which functions are told apart
+_SELF_GATED = ("swish", "gelu", "mish", "hard_swish", "gelu_tanh")  # z g(z), which exporters write as products
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One row of a tensor, of this ``shape``, as a node of the graph; ``base``: what it is a function of, number by number."""
+
+    node: str
+    shape: tuple[int, ...]
+    base: tuple[Tensor, Callable[[Array], Array]] | None = None
+
+    @property
+    def root(self) -> tuple[Tensor, Callable[[Array], Array]]:
+        """The tensor that it is a function of, itself at worst, and the function."""
+        return self.base or (self, lambda z: z)
+
+
+@dataclass(frozen=True, eq=False)
+class Unknown:
+    """In the place of an operation that has no closed form: an error if anything depends on it."""
+
+    error: Exception
+
+    is_affine = False
+
+    def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:
+        raise self.error
+
+
+class _RefusalError(Exception):  # what a node was refused by already, in the words of that node
+    pass
+
+
+class _UnknownOperatorError(_RefusalError, TypeError):
+    pass
+
+
+class _NotAffineError(_RefusalError, ValueError):
+    pass
+
+
+def graph_of(source: Source, shapes: Shapes) -> Reading:
+    """The graph of a model whose inputs have these shapes; an error that names the node where it has no closed form."""
+    if source.model is None:
+        raise TypeError("network must be an ONNX file or a ModelProto for a closed form, got an InferenceSession")
+    if any(one.bare for one in source.inputs):
+        raise ValueError("network takes one input without an axis of rows: no closed form; use closure='sobol'")
+    return _Reader(source, shapes).read()
+
+
+class _Reader:
+    def __init__(self, source: Source, shapes: Shapes) -> None:
+        assert source.model is not None
+        self.model = inliner.inline_local_functions(source.model) if source.model.functions else source.model
+        self.opsets = {one.domain: one.version for one in self.model.opset_import}
+        self.batch = source.batch or _BATCH
+        self.inputs = {one.name: math.prod(shape) for one, shape in zip(source.inputs, shapes, strict=True)}
+        self.tensors = {one.name: Tensor(one.name, shape) for one, shape in zip(source.inputs, shapes, strict=True)}
+        self.constants = {one.name: _constant(numpy_helper.to_array(one)) for one in self.model.graph.initializer}
+        self.nodes: dict[str, Node] = {}
+        self.structured: set[str] = set()
+
+    def read(self) -> Reading:
+        for node in self.model.graph.node:
+            try:
+                with np.errstate(all="ignore"):
+                    self.step(node)
+            except Exception as error:  # whatever an operator finds wrong with its inputs
+                self.refuse(node, error)
+        names_of_outputs = [one.name for one in self.model.graph.output]
+        fixed = [name for name in names_of_outputs if name not in self.tensors]
+        if fixed:
+            raise ValueError(f"output {fixed[0]!r} of the ONNX graph does not depend on its inputs")
+        outputs = [self.tensors[name] for name in names_of_outputs]
+        last = outputs[0] if len(outputs) == 1 else self.affine("pesn/outputs", outputs, _side_by_side)
+        graph = Graph(self.inputs, self.needed(last.node), last.node)
+        return Reading(graph, frozenset(self.structured))
+
+    def needed(self, last: str) -> tuple[Node, ...]:
+        """The nodes on the way to the last, in order."""
+        alive = {last}
+        for node in reversed(self.nodes.values()):
+            if node.name in alive:
+                if isinstance(node.operation, Unknown):
+                    raise node.operation.error
+                alive.update(node.inputs)
+        return tuple(node for node in self.nodes.values() if node.name in alive)
+
+    def refuse(self, node: onnx.NodeProto, error: Exception) -> None:
+        taken = [self.tensors[name].node for name in node.input if name in self.tensors] or [next(iter(self.inputs))]
+        refusal = error
+        if not isinstance(error, _RefusalError):
+            called = f"node {node.name or node.output[0]!r} of the ONNX graph, {node.op_type!r}"
+            kind = _UnknownOperatorError if isinstance(error, TypeError | NotImplementedError) else _NotAffineError
+            refusal = kind(f"{called}, has no closed form: {error}")
+        for name in node.output:
+            if name:
+                self.nodes[name] = Node(name, Unknown(refusal), tuple(dict.fromkeys(taken)))
+                self.tensors[name] = Tensor(name, (1,))
+
+    # ------------------------------------------------------------ one node
+
+    def step(self, node: onnx.NodeProto) -> None:
+        given = [name for name in node.input if name]
+        tensors = [self.tensors[name] for name in given if name in self.tensors]
+        for tensor in tensors:
+            before = self.nodes.get(tensor.node)
+            if before is not None and isinstance(before.operation, Unknown):
+                raise before.operation.error
+        kind = node.op_type
+        if kind in ("Shape", "Size") and tensors:
+            whole = np.array([self.batch, *tensors[0].shape], np.int64)
+            said = attributes(node)
+            part = whole[said.get("start", 0) : said.get("end")]
+            self.constants[node.output[0]] = part if kind == "Shape" else np.array(whole.prod())
+        elif not tensors:
+            found = operator(node, self.opsets)({name: self.constants[name] for name in given})
+            self.constants.update((name, _constant(value)) for name, value in zip(node.output, found, strict=False) if name)
+        elif kind in SAME_ROWS and node.domain in ("", "ai.onnx"):
+            self.tensors[node.output[0]] = self.reshaped(node, tensors)
+        elif (record := unit(node, self.constants)) is not None:
+            self.tensors[node.output[0]] = self.activated(node.output[0], tensors[0], *record)
+        elif kind == "PRelu" and given[1] in self.constants:
+            self.tensors[node.output[0]] = self.parametric(node.output[0], tensors[0], self.constants[given[1]])
+        elif kind in ("Mul", "Pow") and (kind == "Pow" or len(tensors) == 2):
+            self.tensors[node.output[0]] = self.multiplied(node, tensors)
+        else:
+            self.mapped(node, given, tensors)
+
+    def reshaped(self, node: onnx.NodeProto, tensors: list[Tensor]) -> Tensor:
+        """Of the same numbers in the same order: checked by what it makes of the shape."""
+        if len(tensors) > 1 or node.input[0] not in self.tensors:
+            raise ValueError("the shape depends on the input")
+        if node.op_type == "Cast" and attributes(node)["to"] not in (
+            onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16,
+        ):  # fmt: skip
+            raise TypeError("it casts to what is not a floating point number")
+        if node.op_type == "Dropout" and len(node.input) > 2 and self.constants[node.input[2]].any():
+            raise ValueError("it is in training mode")
+        if node.op_type in ("Cast", "Identity", "Dropout"):
+            return tensors[0]
+        sample = {name: self.constants[name] for name in node.input if name in self.constants}
+        sample[node.input[0]] = np.zeros((self.batch, *tensors[0].shape))
+        (out,) = operator(node, self.opsets)(sample)
+        return Tensor(tensors[0].node, self.row(out))
+
+    def row(self, out: AnyArray) -> tuple[int, ...]:
+        if out.ndim == 0 or len(out) != self.batch:
+            raise ValueError("it mixes the rows of a batch")
+        return out.shape[1:]
+
+    def mapped(self, node: onnx.NodeProto, given: list[str], tensors: list[Tensor]) -> None:
+        """An operator that is affine in its inputs."""
+        places = AFFINE.get(node.op_type, ())
+        varying = [i for i, name in enumerate(node.input) if name in self.tensors]
+        if node.op_type not in AFFINE:
+            raise TypeError("the operator is not known")
+        if places is not None and (len(varying) > 1 if places == (-1,) else not set(varying) <= set(places)):
+            raise TypeError("it is not affine in these inputs")
+        run = operator(node, self.opsets)
+        rank = max(len(tensor.shape) for tensor in tensors) + 1
+        fixed = {name: self.one_row(self.constants[name], rank) for name in given if name in self.constants}
+        varied = [name for name in given if name in self.tensors]
+        for i, name in enumerate(node.output):
+            if name:
+
+                def apply(arrays: Sequence[AnyArray], i: int = i) -> AnyArray:
+                    known = {**fixed, **dict(zip(varied, arrays, strict=True))}
+                    if node.op_type == "Concat":  # does not broadcast
+                        known = {name: np.broadcast_to(own, (len(arrays[0]), *own.shape[1:])) for name, own in known.items()}
+                    return run(known)[i]
+
+                self.tensors[name] = self.affine(name, tensors, apply)
+                if node.op_type in STRUCTURED:
+                    self.structured.add(name)
+        scalar = all(value.size == 1 for value in fixed.values())
+        if node.op_type in ("Add", "Sub", "Mul", "Div", "Neg") and len(varied) == 1 and scalar:
+            root, before = tensors[0].root
+
+            def after(z: Array) -> Array:
+                return run({**fixed, varied[0]: before(z)})[0].reshape(z.shape)
+
+            made = self.tensors[node.output[0]]
+            if made.shape == root.shape:
+                self.tensors[node.output[0]] = Tensor(made.node, made.shape, (root, after))
+
+    def one_row(self, constant: AnyArray, rank: int) -> AnyArray:
+        """Of a constant that was made for all rows of a batch alike: for one row."""
+        alike = constant.ndim == rank and len(constant) == self.batch and bool(np.all(constant == constant[:1]))
+        return constant[:1] if alike else constant
+
+    # ------------------------------------------------------------ nodes of the graph
+
+    def affine(self, name: str, tensors: Sequence[Tensor], apply: Callable[[Sequence[AnyArray]], AnyArray]) -> Tensor:
+        inputs = tuple(dict.fromkeys(tensor.node for tensor in tensors))
+
+        def function(*rows: Array) -> Array:
+            known, count = dict(zip(inputs, rows, strict=True)), len(rows[0])
+            out = apply([known[tensor.node].reshape(count, *tensor.shape) for tensor in tensors])
+            return np.asarray(out, np.float64).reshape(count, -1)
+
+        shape = self.row(apply([np.full((self.batch, *tensor.shape), 0.5) for tensor in tensors]))
+        self.nodes[name] = Node(name, Affine(function), inputs)
+        return Tensor(name, shape)
+
+    def scaled(self, name: str, tensor: Tensor, factor: float) -> Tensor:
+        return tensor if factor == 1.0 else self.affine(name, [tensor], lambda arrays: factor * arrays[0])
+
+    def activated(self, name: str, tensor: Tensor, f: Activation, inner: float = 1.0, outer: float = 1.0) -> Tensor:
+        root, before = tensor.root
+        if f.slopes == (1.0,):
+            return tensor
+        z = self.scaled(f"{name}/inside", tensor, inner)
+        place = name if outer == 1.0 else f"{name}/unit"
+        self.nodes[place] = Node(place, Elementwise(f), (z.node,))
+        made = self.scaled(name, Tensor(place, tensor.shape), outer)
+        return Tensor(made.node, tensor.shape, (root, lambda value: outer * f(inner * before(value))))
+
+    def parametric(self, name: str, tensor: Tensor, slope: AnyArray) -> Tensor:
+        """PRelu(x) = slope · x + (1 − slope) · relu(x), with a slope for each channel."""
+        if slope.size == 1:
+            return self.activated(name, tensor, leaky_relu(float(slope.item())))
+        above = self.activated(f"{name}/relu", tensor, get("relu"))
+        return self.affine(name, [tensor, above], lambda both: slope * both[0] + (1.0 - slope) * both[1])
+
+    def multiplied(self, node: onnx.NodeProto, tensors: list[Tensor]) -> Tensor:
+        """A product of two, or a square; an activation where it is one written out, such as z · sigmoid(z)."""
+        name = node.output[0]
+        if node.op_type == "Pow":
+            exponent = self.constants.get(node.input[1])
+            if exponent is None or exponent.size != 1 or exponent.item() != 2.0:
+                raise TypeError("powers other than squares are not known")
+            tensors = [tensors[0], tensors[0]]
+        one, other = tensors
+        (root, f), (same, g) = one.root, other.root
+        if root == same and one.node != other.node and one.shape == other.shape == root.shape:
+            found = _recognised(f(_GRID) * g(_GRID))
+            if found is not None:
+                return self.activated(name, root, found[0], 1.0, found[1])
+        shape = np.broadcast_shapes((1, *one.shape), (1, *other.shape))[1:]
+        sides = [self.expanded(f"{name}/{side}", tensor, shape) for side, tensor in zip("ab", (one, other), strict=True)]
+        self.nodes[name] = Node(name, Product(), (sides[0].node, sides[1].node))
+        return Tensor(name, shape)
+
+    def expanded(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+        if tensor.shape == shape:
+            return tensor
+        return self.affine(name, [tensor], lambda arrays: np.broadcast_to(arrays[0], (len(arrays[0]), *shape)))
+
+
+def _recognised(values: Array) -> tuple[Activation, float] | None:
+    """The activation, and its factor, that has these values on the grid."""
+    known = [get(name) for name in _SELF_GATED if name in names()]
+    for record in (*known, swish(1.702)):
+        own = np.asarray(record(_GRID))
+        factor = float(values @ own / (own @ own))
+        if np.abs(values - factor * own).max() <= 1e-5 * np.abs(values).max():
+            return record, factor
+    return None
+
+
+def _constant(value: AnyArray) -> AnyArray:
+    """Floating point in float64, whatever the file has."""
+    value = np.asarray(value)
+    return value.astype(np.float64) if value.dtype.kind not in "biuOSU" else value
+
+
+def _side_by_side(arrays: Sequence[AnyArray]) -> AnyArray:
+    return np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)

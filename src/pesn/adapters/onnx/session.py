@@ -1,0 +1,167 @@
+"""An ONNX file, read and run: its inputs, their shapes, and its outputs for rows of numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from google.protobuf.message import DecodeError
+
+from pesn._support.types import FloatArray
+from pesn.networks.inputs import Shapes, parts_of
+
+__all__ = ["Source", "load", "of_model", "of_session"]
+
+_FLOATS: dict[str, type[np.floating[Any]]] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+}
+_NUMBERS = 2**22  # that are handed over at once
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor that enters: sizes of a row, None where the file leaves one open; ``bare``: it has one row and no axis of rows."""
+
+    name: str
+    dtype: type[np.floating[Any]]
+    sizes: tuple[int | None, ...]
+    batch: int | None
+    bare: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model and what runs it; ``model`` None where it came as a session."""
+
+    session: Any
+    model: onnx.ModelProto | None
+    inputs: tuple[Input, ...]
+
+    @property
+    def batch(self) -> int | None:
+        """How many rows are run at once; None: any number."""
+        return next((one.batch for one in self.inputs if one.batch is not None), None)
+
+    def shaped(self, dim: int, shapes: Shapes) -> Shapes:
+        """The shape of a row of each input, of ``dim`` numbers in all; from ``shapes`` where the file leaves it open."""
+        told = shapes if len(shapes) == len(self.inputs) and shapes != ((dim,),) else None
+        found = []
+        for i, one in enumerate(self.inputs):
+            sizes = one.sizes
+            if told is not None and not (math.prod(told[i]) == math.prod(n or 0 for n in sizes) and len(told[i]) == 1):
+                if len(told[i]) != len(sizes) or any(n is not None and n != m for n, m in zip(sizes, told[i], strict=True)):
+                    raise ValueError(f"shape of input {one.name!r} must be {_shown(sizes)}, as in the ONNX file, got {told[i]}")
+                sizes = told[i]
+            if None in sizes and len(self.inputs) == 1 and len(sizes) == 1:
+                sizes = (dim,)
+            if None in sizes:
+                raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {one.name!r} has {_shown(sizes)}")
+            found.append(tuple(int(n) for n in sizes if n is not None))
+        total = sum(map(math.prod, found))
+        if total != dim:
+            each = ", ".join(f"{one.name!r} {shape}" for one, shape in zip(self.inputs, found, strict=True))
+            raise ValueError(f"x must have {total} numbers, those of the inputs {each} of the ONNX file, got {dim}")
+        return tuple(found)
+
+    def run(self, rows: FloatArray, shapes: Shapes) -> FloatArray:
+        """Outputs (n, m) of rows (n, d)."""
+        step = self.batch or max(1, _NUMBERS // max(1, rows.shape[1]))
+        return np.concatenate([self._run(rows[i : i + step], shapes, step) for i in range(0, len(rows), step)])
+
+    def _run(self, rows: FloatArray, shapes: Shapes, step: int) -> FloatArray:
+        count = len(rows)
+        if self.batch is not None and count < step:  # the file has a fixed number: the last rows are filled up
+            rows = np.concatenate([rows, np.repeat(rows[-1:], step - count, axis=0)])
+        parts = zip(self.inputs, parts_of(rows, shapes), strict=True)
+        feeds = {one.name: (part[0] if one.bare else part).astype(one.dtype) for one, part in parts}
+        bare = any(one.bare for one in self.inputs)
+        outputs = []
+        for told, out in zip(self.session.get_outputs(), self.session.run(None, feeds), strict=True):
+            if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+                kind = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+                raise TypeError(
+                    f"output {told.name!r} of the ONNX file must be a tensor of floating point, got {kind}; "
+                    "take it out of graph.output"
+                )
+            whole = out[None] if bare else out
+            if whole.ndim == 0 or len(whole) != len(rows):
+                raise ValueError(
+                    f"output {told.name!r} of the ONNX file must have a row for each row of the input, "
+                    f"got shape {out.shape} for {len(rows)} rows"
+                )
+            outputs.append(whole.reshape(len(rows), -1)[:count])
+        return np.concatenate(outputs, axis=1)
+
+
+# ---------------------------------------------------------------- where it comes from
+
+
+def load(path: str | os.PathLike[str]) -> Source:
+    """From a file, with the data that it keeps beside itself. Files that have not changed are read once."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"network must be a path to an ONNX file, got {str(file)!r}, which is no file")
+    stat = file.stat()
+    return _load(str(file.resolve()), stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=4)
+def _load(path: str, changed: int, size: int) -> Source:
+    try:
+        model = onnx.load(path)
+    except DecodeError as error:
+        raise ValueError(f"network must be an ONNX file, got {path!r}, which is none, or not all of one: {error}") from error
+    except (onnx.checker.ValidationError, OSError, ValueError) as error:  # data outside of it
+        raise ValueError(f"network must be an ONNX file with its external data beside it, got {path!r}: {error}") from error
+    return _checked(model, f"the file {path!r}", path)
+
+
+def of_model(model: onnx.ModelProto) -> Source:
+    """From a model in memory."""
+    return _checked(model, "a ModelProto", None)
+
+
+def of_session(session: Any) -> Source:
+    """From a session of the user's, with the options that it has."""
+    return Source(session, None, _inputs(session))
+
+
+def _checked(model: onnx.ModelProto, name: str, path: str | None) -> Source:
+    if not model.graph.node:
+        raise ValueError(f"network must be an ONNX model with operators, got {name}, which has none")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(path or model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's have no class in common
+        first = str(error).strip().partition("\n")[0]
+        raise ValueError(f"network must be an ONNX model that onnxruntime runs, got {name}: {first}") from error
+    return Source(session, model, _inputs(session))
+
+
+def _inputs(session: Any) -> tuple[Input, ...]:
+    found = []
+    for one in session.get_inputs():
+        if one.type not in _FLOATS:
+            raise TypeError(f"input {one.name!r} of the ONNX file must be a tensor of floating point, got {one.type}")
+        sizes = tuple(n if isinstance(n, int) and n > 0 else None for n in one.shape)
+        bare = not sizes or (len(sizes) == 1 and sizes[0] is not None)
+        found.append(Input(one.name, _FLOATS[one.type], sizes if bare else sizes[1:], 1 if bare else sizes[0], bare))
+    fixed = {one.name: one.batch for one in found if one.batch is not None}
+    if len(set(fixed.values())) > 1 or len({one.bare for one in found}) > 1:
+        raise ValueError(f"inputs of the ONNX file must take as many rows each, got {fixed}")
+    return tuple(found)
+
+
+def _shown(sizes: tuple[int | None, ...]) -> str:
+    return "(" + ", ".join("?" if n is None else str(n) for n in sizes) + ")"
