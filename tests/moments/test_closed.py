@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pesn import activations
+from pesn.activations import Activation, Reduction, Tail
 from pesn.moments import closed, exact
 
 STEP = activations.piecewise_linear("step", [0.0, 1e-3], [0.0, 1000.0, 0.0], 0.0)
@@ -20,7 +21,12 @@ NEARLY_FLAT = activations.piecewise_linear("nearly flat", [0.0, 1.0, 2.0], [1e-9
 ABSOLUTE = activations.piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
 CUSTOM = [activations.hard_tanh(-0.3, 2.5), ABSOLUTE, STEP, DEAD_ZONE, ZIGZAG, NEARLY_FLAT]
 PIECEWISE = [*map(activations.get, ("relu", "leaky_relu", "hard_tanh")), *CUSTOM]
-ALL = [activations.get("identity"), *PIECEWISE, activations.get("sine"), activations.get("erf")]
+ELU = [activations.elu(alpha) for alpha in (1.0, 0.05, 1.6732632423543772, 8.0)]
+SELU = Activation("selu", lambda z: 1.05 * ELU[2].value(z), lambda z: 1.05 * ELU[2].derivative(z), Tail(-1.05 * ELU[2].elu_alpha),
+                  Tail(0.0, 1.05), core=40.0, scale=2.0, kinks=(0.0,), reduction=Reduction(ELU[2], 1.0, 1.05, 0.0))  # fmt: skip
+CELU = Activation("celu", lambda z: 0.5 * ELU[0].value(2.0 * z), lambda z: ELU[0].derivative(2.0 * z), Tail(-0.5), Tail(0.0, 1.0),
+                  core=20.0, kinks=(0.0,), reduction=Reduction(ELU[0], 2.0, 0.5, 0.0))  # fmt: skip
+ALL = [activations.get("identity"), *PIECEWISE, *ELU, SELU, CELU, activations.get("sine"), activations.get("erf")]
 
 
 def by_name(activation):
@@ -88,6 +94,45 @@ def test_piecewise_linear_is_its_naive_twin_in_400_digits(activation):
             scale = max(1.0, abs(float(true_mean)), math.sqrt(float(true_var)))
             assert abs(float(m - true_mean)) < 1e-14 * scale
             assert v == pytest.approx(float(true_var), rel=2e-12, abs=1e-290)
+
+
+def elu_twin(alpha, mean, var, digits=400):
+    """E[f], E[f²] − E[f]² and E[f′] of ELU from the textbook integrals left and right of 0, in as many digits."""
+    with mpmath.workdps(digits):
+        m, v, alpha = mpmath.mpf(mean), mpmath.mpf(var), mpmath.mpf(alpha)
+        s = mpmath.sqrt(v)
+
+        def below(k):  # E[e^{kz}; z < 0]
+            return mpmath.exp(k * m + k * k * v / 2) * mpmath.erfc((m + k * v) / s / mpmath.sqrt(2)) / 2
+
+        pdf, above = mpmath.exp(-m * m / v / 2) / mpmath.sqrt(2 * mpmath.pi), mpmath.erfc(-m / s / mpmath.sqrt(2)) / 2
+        first = alpha * (below(1) - below(0)) + m * above + s * pdf
+        second = alpha**2 * (below(2) - 2 * below(1) + below(0)) + (m * m + v) * above + m * s * pdf
+        return first, second - first * first, above + alpha * below(1)
+
+
+@pytest.mark.parametrize("activation", ELU, ids=by_name)
+def test_elu_is_its_naive_twin_in_400_digits(activation):
+    rng = np.random.default_rng(4)
+    for largest, widest in ((0.0, 8.0), (2.0, 8.0), (6.0, 100.0), (300.0, 8.0)):
+        mean, var = rng.uniform(-widest, widest, 60), 10.0 ** rng.uniform(-14.0, largest, 60)
+        ours = *closed.moments(activation, mean, var, 2), closed.gain(activation, mean, var)
+        for m, v, first, second, gain in zip(mean, var, *ours, strict=True):
+            twin = elu_twin(activation.elu_alpha, m, v)
+            scale = max(1.0, activation.elu_alpha, abs(float(twin[0])), math.sqrt(float(twin[1])))
+            assert abs(float(first - twin[0])) < 3e-15 * scale, (m, v)
+            assert second == pytest.approx(float(twin[1]), rel=1e-12, abs=1e-290), (m, v)
+            assert gain == pytest.approx(float(twin[2]), rel=2e-13, abs=1e-290), (m, v)
+
+
+@pytest.mark.parametrize("v", [0.015624, 0.015626, 1e-300])
+def test_elu_has_no_seam_where_its_formulas_change(v):
+    m = np.array([-0.3, -1e-3, -1e-9, -5e-324, 0.0, 1e-9, 1e-3, 0.3])
+    ours = closed.moments(ELU[0], m, np.full(8, v), 2)
+    for z, mean, var in zip(m, *ours, strict=True):
+        twin = elu_twin(1.0, z, v, 700)
+        assert mean == pytest.approx(float(twin[0]), rel=1e-12, abs=1e-17)
+        assert var == pytest.approx(float(twin[1]), rel=1e-12)
 
 
 kinks = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=4, unique_by=lambda z: round(z, 3)).map(sorted)
@@ -200,7 +245,7 @@ def test_far_means():
 
 def test_what_it_serves():
     assert all(map(closed.serves, ALL))
-    assert not any(closed.serves(activations.get(name)) for name in ("tanh", "sigmoid", "swish", "softplus", "gelu", "elu"))
+    assert not any(closed.serves(activations.get(name)) for name in ("tanh", "sigmoid", "swish", "softplus", "gelu"))
 
 
 def test_empty_arrays_and_order():

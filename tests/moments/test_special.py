@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pesn.moments.special import density, erfc, exp, mills, ndtr
+from pesn.moments.special import density, erfc, exp, expm1, mills, ndtr
 
 
 @njit(error_model="numpy")
@@ -42,6 +42,19 @@ def test_limits_are_exact():
     x = np.array([0.0, -0.0, -708.5, -1e4, -1e300, -np.inf])
     assert _exp(x).tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     assert np.isfinite(_exp(np.array([1e6]))[0])
+
+
+@njit(error_model="numpy")
+def _over_expm1(x, out):
+    for i in range(x.size):
+        out[i] = expm1(x[i])
+
+
+def test_expm1_keeps_its_digits():
+    x = np.concatenate([np.linspace(-50.0, 50.0, 20_001), np.geomspace(1e-300, 1, 2_000), -np.geomspace(1e-300, 1, 2_000), [0.0]])
+    out = np.empty_like(x)
+    _over_expm1(x, out)
+    np.testing.assert_allclose(out, np.expm1(x), rtol=2e-15, atol=0.0)
 
 
 # ---------------------------------------------------------------- a Gaussian's tail

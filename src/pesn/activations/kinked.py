@@ -115,6 +115,7 @@ def elu(alpha: float = 1.0) -> Activation:
         core=40.0,
         scale=2.0,
         kinks=(0.0,),
+        elu_alpha=alpha,
         closed_difference=difference,
         recipe=(elu, (alpha,)),
     )

@@ -55,6 +55,8 @@ class Activation:
         Where f or one of its derivatives jumps.
     slopes
         For a piecewise-linear f: its slope left of, between and right of the kinks. ``None`` for any other f.
+    elu_alpha
+        For an f that is z right of 0 and α(eᶻ − 1) left of it: α. ``None`` for any other f.
     symmetry
         "odd" where f(−z) = −f(z), else ``None``.
     fourth_bound, square_fourth_bound
@@ -84,6 +86,7 @@ class Activation:
     closed_difference: Difference | None = None
     widest: float = math.inf
     reduction: Reduction | None = None
+    elu_alpha: float | None = None
     recipe: tuple[Callable[..., Activation], tuple[Any, ...]] | None = None
 
     def __reduce__(self) -> str | tuple[object, ...]:
