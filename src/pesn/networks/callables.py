@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,48 +13,78 @@ from pesn.networks.inputs import Shapes, parts_of
 
 __all__ = ["rows_of"]
 
-_REMEDY = (
-    "network must be a function of rows: (n, d) in, (n, m) or (n,) out. Of one row make it such a function with "
-    "lambda rows: np.array([f(row) for row in rows])"
+_EXPECTED = (
+    "network must be a function of rows, (n, d) in, (n, m) or (n,) out; "
+    "a function f of one row becomes one by lambda rows: np.array([f(row) for row in rows])"
 )
+_FEW = 2  # rows that are asked for again, by themselves
 
 
 def rows_of(function: Callable[..., Any], shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
     """A function that takes rows (n, d) and gives (n, m), from one of inputs (n, *shape), each of ``shapes``.
 
-    What it gives may be (n,), one number a row, a frame, a list or an array of another library.
+    What it gives may be (n,), one number a row, a frame, a list or an array of another library; more axes are flattened. Rows
+    must not depend on each other: of the first ones that is tried. A function that is random gives what it gives.
     """
+    if isinstance(function, type):
+        raise TypeError(f"network must be a function or an instance, got the class {function.__qualname__}")
+    name = str(getattr(function, "__qualname__", None) or type(function).__name__)
+    tried: list[bool] = []
 
-    def rows_to_rows(rows: FloatArray) -> FloatArray:
-        plain = shapes == ((rows.shape[1],),)
-        given = [rows] if plain else parts_of(rows, shapes)
+    def ask(rows: FloatArray) -> FloatArray:
+        given = [rows] if shapes == ((rows.shape[1],),) else parts_of(rows, shapes)
         try:
             out = function(*given)
         except Exception as error:
-            error.add_note(f"while network, {_name(function)}, was given {_shown(given)}. {_REMEDY}")
+            error.add_note(f"network, {name}, was given {_shown(given)}: {_EXPECTED}")
             raise
-        return _as_rows(function, out, len(rows), _shown(given))
+        return _as_rows(out, len(rows), name, _shown(given))
+
+    def rows_to_rows(rows: FloatArray) -> FloatArray:
+        found = ask(rows)
+        if not tried:
+            tried.append(True)
+            _try_apart(ask, rows, found, name)
+        bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if len(bad):
+            raise ValueError(
+                f"network must give finite numbers for every point, got NaN or infinity from {name} for {len(bad)} of "
+                f"{len(rows)}, such as {rows[bad[0]]}; a Gaussian knows no bounds: where the function has some, clip its input"
+            )
+        return found
 
     return rows_to_rows
 
 
-def _as_rows(function: Callable[..., Any], out: Any, count: int, given: str) -> FloatArray:
+def _as_rows(out: Any, count: int, name: str, given: str) -> FloatArray:
     try:
         found = np.asarray(out.detach() if hasattr(out, "detach") else out)
-    except ValueError as error:  # rows of unequal length
-        raise ValueError(f"{_REMEDY}; {_name(function)} gave rows of unequal length for {given}") from error
+    except ValueError as error:
+        raise ValueError(f"{_EXPECTED}; {name} gave rows of unequal length for {given}") from error
     if found.dtype.kind not in "biuf":
         what = "None" if out is None else f"a {type(out).__name__} of {found.dtype}"
-        raise TypeError(f"network must give real numbers, got {what} from {_name(function)} for {given}")
-    if found.ndim == 0 or len(found) != count:
-        raise ValueError(f"{_REMEDY}; for {given} {_name(function)} gave {'one number' if found.ndim == 0 else found.shape}")
+        raise TypeError(f"network must give real numbers, got {what} from {name} for {given}")
+    if found.ndim == 0 or len(found) != count or not found.size:
+        what = "one number" if found.ndim == 0 else f"shape {found.shape}"
+        raise ValueError(f"{_EXPECTED}; {name} gave {what} for {given}")
     found = found.reshape(count, math.prod(found.shape[1:]))
     return found if found.dtype.kind == "f" else found.astype(np.float64)
 
 
-def _shown(given: list[FloatArray]) -> str:
+def _try_apart(ask: Callable[[FloatArray], FloatArray], rows: FloatArray, found: FloatArray, name: str) -> None:
+    """That a row gives by itself what it gave among all: a norm taken over all rows goes unnoticed otherwise."""
+    try:
+        once, again = ask(rows[:_FEW]), ask(rows[:_FEW])
+    except Exception:  # it takes many rows only
+        return
+    if once.shape[1] != found.shape[1] or not np.array_equal(once, again, equal_nan=True):  # random
+        return
+    size = np.abs(found).max(initial=0.0, where=np.isfinite(found))
+    if not np.allclose(once, found[:_FEW], rtol=1e-3, atol=1e-6 * size, equal_nan=True):
+        raise ValueError(
+            f"{_EXPECTED}; {name} gives a row other numbers among {len(rows)} rows than among {_FEW}: a mean or a norm over all?"
+        )
+
+
+def _shown(given: Sequence[FloatArray]) -> str:
     return "rows of shape " + ", ".join(str(one.shape) for one in given)
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__qualname__", None) or type(function).__name__)

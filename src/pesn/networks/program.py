@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Protocol, TypeAlias
+
+import numpy.typing as npt
 
 from pesn._support.types import FloatArray
 from pesn.networks.dense import Dense, is_linear
@@ -32,7 +35,29 @@ class Estimator(Protocol):
     def get_params(self, deep: bool = ...) -> dict[str, object]: ...
 
 
-Network: TypeAlias = Dense | Sequence[Dense] | TorchModule | Estimator | Callable[..., FloatArray]
+class OnnxModel(Protocol):
+    """An ``onnx.ModelProto``, by a part of it."""
+
+    def SerializeToString(self, **options: bool) -> bytes: ...
+
+
+class OnnxSession(Protocol):
+    """An ``onnxruntime.InferenceSession``, by a part of it."""
+
+    def get_inputs(self) -> Sequence[object]: ...
+
+
+Network: TypeAlias = (
+    Dense
+    | Sequence[Dense]
+    | TorchModule
+    | Estimator
+    | str
+    | PathLike[str]
+    | OnnxModel
+    | OnnxSession
+    | Callable[..., npt.ArrayLike]
+)
 
 
 @dataclass(frozen=True)
