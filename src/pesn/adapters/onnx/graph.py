@@ -55,18 +55,6 @@ class Unknown:
         raise self.error
 
 
-class _RefusalError(Exception):  # what a node was refused by already, in the words of that node
-    pass
-
-
-class _UnknownOperatorError(_RefusalError, TypeError):
-    pass
-
-
-class _NotAffineError(_RefusalError, ValueError):
-    pass
-
-
 def graph_of(source: Source, shapes: Shapes) -> Reading:
     """The graph of a model whose inputs have these shapes; an error that names the node where it has no closed form."""
     if source.model is None:
@@ -87,6 +75,7 @@ class _Reader:
         self.constants = {one.name: _constant(numpy_helper.to_array(one)) for one in self.model.graph.initializer}
         self.nodes: dict[str, Node] = {}
         self.structured: set[str] = set()
+        self.refusals: list[Exception] = []
 
     def read(self) -> Reading:
         for node in self.model.graph.node:
@@ -116,14 +105,14 @@ class _Reader:
 
     def refuse(self, node: onnx.NodeProto, error: Exception) -> None:
         taken = [self.tensors[name].node for name in node.input if name in self.tensors] or [next(iter(self.inputs))]
-        refusal = error
-        if not isinstance(error, _RefusalError):
+        if all(error is not known for known in self.refusals):  # else it is the refusal of a node before
             called = f"node {node.name or node.output[0]!r} of the ONNX graph, {node.op_type!r}"
-            kind = _UnknownOperatorError if isinstance(error, TypeError | NotImplementedError) else _NotAffineError
-            refusal = kind(f"{called}, has no closed form: {error}")
+            kind = TypeError if isinstance(error, TypeError | NotImplementedError) else ValueError
+            error = kind(f"{called}, has no closed form: {error}")
+            self.refusals.append(error)
         for name in node.output:
             if name:
-                self.nodes[name] = Node(name, Unknown(refusal), tuple(dict.fromkeys(taken)))
+                self.nodes[name] = Node(name, Unknown(error), tuple(dict.fromkeys(taken)))
                 self.tensors[name] = Tensor(name, (1,))
 
     # ------------------------------------------------------------ one node

@@ -16,12 +16,11 @@ from sklearn.linear_model import GammaRegressor, PoissonRegressor, RANSACRegress
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from pesn.activations import names
 from pesn.adapters.sklearn.expression import Value, beside, summed
 from pesn.adapters.sklearn.rows import labelled
-from pesn.adapters.sklearn.transformers import below, described, inverted, transformed
+from pesn.adapters.sklearn.transformers import below, check_fitted, described, inverted, transformed
 
 __all__ = ["expression", "predicted"]
 
@@ -55,7 +54,7 @@ def _inputs(estimator: Any) -> int | None:
         return _inputs(_best(estimator, "network"))
     if getattr(estimator, "prefit", False):
         return _inputs(estimator.estimator)
-    check_is_fitted(estimator)
+    check_fitted(estimator)
     width: int | None = getattr(estimator, "n_features_in_", None)
     inner = getattr(estimator, "regressor_", None)
     return width if width is not None or inner is None else _inputs(inner)
@@ -75,14 +74,14 @@ def predicted(estimator: Any, value: Value, place: str) -> Value:
         return transformed(estimator, value, place)
     read = _KNOWN.get(kind)
     if kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in (*_KNOWN, *_WITH_A_LINK):
-        check_is_fitted(estimator)
+        check_fitted(estimator)
         read = _linear if hasattr(estimator, "coef_") else None  # of an SVR with a linear kernel, too
     if read is None:
         raise TypeError(
             f"{place} must be a linear regressor, one of {', '.join(k.__name__ for k in _KNOWN)}, a search or a Pipeline, "
             f"got {described(estimator)}; propagate does not know what it does to a Gaussian"
         )
-    check_is_fitted(estimator)
+    check_fitted(estimator)
     taken = getattr(estimator, "n_features_in_", len(value))
     if taken != len(value):
         raise ValueError(f"{place}, a {described(estimator)}, takes {taken} numbers, but the step before it gives {len(value)}")
@@ -121,7 +120,7 @@ def _best(search: BaseEstimator, place: str) -> BaseEstimator:
             f"{place}, a {described(search)} with refit=False, keeps no fitted estimator; "
             "fit it with refit=True, or give the estimator itself, fitted with best_params_"
         )
-    check_is_fitted(search)
+    check_fitted(search)
     return search.best_estimator_
 
 

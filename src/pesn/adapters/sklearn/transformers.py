@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.types import AnyArray
 from pesn.adapters.sklearn.expression import Value, beside, product
 
-__all__ = ["below", "described", "inverted", "is_own", "transformed"]
+__all__ = ["below", "check_fitted", "described", "inverted", "is_own", "transformed"]
 
 _SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 _INVERTIBLE = (*_SCALERS, PCA, Pipeline)
@@ -56,7 +56,7 @@ def transformed(step: Any, value: Value, place: str) -> Value:
             f"got {described(step)}; propagate does not know what it does to a Gaussian"
         )
     if kind is not FeatureUnion and not getattr(step, "prefit", False):
-        check_is_fitted(step)
+        check_fitted(step)
     taken = getattr(step, "n_features_in_", len(value))
     if taken != len(value):
         raise ValueError(f"{place}, a {described(step)}, takes {taken} numbers, but the step before it gives {len(value)}")
@@ -85,7 +85,7 @@ def inverted(step: Any, value: Value, place: str) -> Value:
             f"{place} must be one of {', '.join(k.__name__ for k in _INVERTIBLE)} or 'passthrough', got {described(step)}; "
             "propagate does not know what its inverse does to a Gaussian"
         )
-    check_is_fitted(step)
+    check_fitted(step)
     if kind is PCA:
         components = step.components_ * np.sqrt(step.explained_variance_)[:, None] if step.whiten else step.components_
         return value.mapped(components.T, step.mean_)
@@ -236,6 +236,12 @@ _KNOWN: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
 def below(place: str, name: str) -> str:
     """The place of a part, for messages."""
     return name if place == "network" else f"{place}, {name}"
+
+
+def check_fitted(estimator: BaseEstimator) -> None:
+    """As scikit-learn does, whose own way to the same answer takes longer than a closed form."""
+    if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
+        check_is_fitted(estimator)
 
 
 def is_own(estimator: object) -> bool:
