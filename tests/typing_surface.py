@@ -85,6 +85,8 @@ def uncertainty(weights: Doubles) -> None:
     assert_type(pesn.propagate(network, x, method="exact"), Propagated)
     assert_type(pesn.propagate(network, x, method=("spline", mesh), covariance="diagonal"), Propagated)
     assert_type(pesn.propagate(network, x, return_layers=True), list[pesn.Gaussian])
+    assert_type(pesn.propagate("model.onnx", x), Propagated)
+    assert_type(pesn.propagate(lambda rows: rows, x), Propagated)
     assert_type(pesn.moments("tanh", mean=0.3, var=0.5), pesn.Moments[Floats, None, None])
     assert_type(pesn.moments("tanh", 0.3, 0.5, order=4, method="spline", mesh=mesh).kurtosis, Floats)
     mean, var, *_ = pesn.moments("tanh", [0.0, 3.0], 0.2)

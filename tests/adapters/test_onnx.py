@@ -339,6 +339,14 @@ def test_sizes_that_the_file_leaves_open():
         pesn.propagate(program, x, shape=(3, 2, 4))
 
 
+def test_inputs_of_any_shape():
+    program = model([("ReduceSum", "x i", "y")], {"i": np.array([-1])})
+    program.graph.input[0].type.tensor_type.ClearField("shape")
+    x = pesn.Gaussian(np.arange(6.0), var=0.1)
+    assert pesn.propagate(program, x).var == pytest.approx([0.6], rel=1e-6)
+    assert pesn.propagate(program, x, shape=(3, 2)).var == pytest.approx([0.2] * 3, rel=1e-6)
+
+
 def test_double_precision():
     program = model([("MatMul", "x W", "h"), ("Tanh", "h", "y")], {}, (3,), dtype=onnx.TensorProto.DOUBLE)
     program.graph.initializer.append(nh.from_array(np.eye(3), "W"))

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn import linear_model as lm
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, TruncatedSVD
@@ -307,6 +308,15 @@ def test_what_has_no_closed_form_goes_by_points(data, kind):
     np.testing.assert_allclose(found.std, drawn.std(axis=0), rtol=0.05)
     with pytest.raises((TypeError, ValueError), match=REFUSED.get(kind, " must be | has a closed form")):
         pesn.propagate(model, x, closure="gaussian")
+
+
+def test_labels_are_no_numbers(data):
+    X, y = data
+    x = pesn.Gaussian(X.to_numpy()[0], cov=COV)
+    with pytest.raises(TypeError, match="network must give numbers, got KMeans, whose predict gives labels; use its transform"):
+        pesn.propagate(KMeans(2, n_init=1, random_state=0).fit(X.to_numpy()), x)
+    with pytest.raises(TypeError, match="got LogisticRegression; of a classifier class_probabilities"):
+        pesn.propagate(lm.LogisticRegression(max_iter=1000).fit(X.to_numpy(), y[:, 0] > 5.0), x)
 
 
 def test_a_search_that_kept_nothing(data):

@@ -46,6 +46,14 @@ def test_one_number_a_row():
     assert count.mean == pytest.approx([0.5], abs=0.01)
 
 
+def test_it_may_write_into_its_rows():
+    def doubled(rows):
+        rows *= 2.0
+        return rows
+
+    assert pesn.propagate(doubled, X).std == pytest.approx([0.4, 0.6], rel=0.02)
+
+
 def test_tensors():
     torch = pytest.importorskip("torch")
     weight = torch.tensor([[1.0], [2.0]], dtype=torch.float64, requires_grad=True)

@@ -32,6 +32,7 @@ def rows_of(function: Callable[..., Any], shapes: Shapes) -> Callable[[FloatArra
     tried: list[bool] = []
 
     def ask(rows: FloatArray) -> FloatArray:
+        rows = rows.copy()  # which it may write into
         given = [rows] if shapes == ((rows.shape[1],),) else parts_of(rows, shapes)
         try:
             out = function(*given)

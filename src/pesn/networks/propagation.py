@@ -110,8 +110,8 @@ def propagate(
     Parameters
     ----------
     network
-        A list of :class:`Dense`, a ``torch.nn.Sequential`` in eval mode, or a fitted scikit-learn MLP, also inside a
-        pipeline with scalers; for Sobol's points any torch module or fitted estimator, or any function of rows (n, d).
+        A list of :class:`Dense`, a torch module in eval mode, a fitted scikit-learn estimator, a path to an ONNX file, or any
+        function of rows (n, d); what is no network of known parts goes by Sobol's points.
     x
         The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``. Tensors in it go through a chain of torch
         layers as tensors, differentiable by autograd, by the Gaussian closure. A tuple for a network of several inputs: a

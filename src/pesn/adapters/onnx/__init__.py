@@ -6,6 +6,7 @@ executed but its operators. Outputs are flattened, several of them side by side.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"networks in ONNX files need {error.name}: pip install 'pesn[onnx]'", name=error.name) from error
 
 from pesn._support.types import FloatArray
-from pesn.adapters.onnx.chain import evaluate, layers_of
+from pesn.adapters.onnx.chain import Reading, evaluate, layers_of
 from pesn.adapters.onnx.graph import graph_of
-from pesn.adapters.onnx.session import load, of_model, of_session
+from pesn.adapters.onnx.session import Source, load, of_model, of_session
 from pesn.gaussian import Gaussian
 from pesn.networks.inputs import Shapes
 from pesn.networks.program import Program
@@ -59,12 +60,23 @@ def read(network: Any, x: Gaussian, shapes: Shapes) -> Program:
         return source.run(rows, given)
 
     try:
-        reading = graph_of(source, given)
+        reading = _reading(source, given)
+        if isinstance(reading, Exception):
+            raise reading
         _check(reading.graph, function, x)
     except (TypeError, ValueError) as refusal:
         return Program(function, None, refusal)
     layers = layers_of(reading, x.mean.dtype)
     return Program(function, layers) if layers is not None else Program(function, graph=reading.graph)
+
+
+@lru_cache(maxsize=4)
+def _reading(source: Source, shapes: Shapes) -> Reading | Exception:
+    """Once for each file, also where it has no closed form."""
+    try:
+        return graph_of(source, shapes)
+    except (TypeError, ValueError) as error:
+        return error
 
 
 def _check(graph: Any, function: Any, x: Gaussian) -> None:

@@ -68,7 +68,7 @@ class _Reader:
     def __init__(self, source: Source, shapes: Shapes) -> None:
         assert source.model is not None
         self.model = inliner.inline_local_functions(source.model) if source.model.functions else source.model
-        self.opsets = {one.domain: one.version for one in self.model.opset_import}
+        self.opsets = {one.domain.removesuffix("ai.onnx"): one.version for one in self.model.opset_import}
         self.batch = source.batch or _BATCH
         self.inputs = {one.name: math.prod(shape) for one, shape in zip(source.inputs, shapes, strict=True)}
         self.tensors = {one.name: Tensor(one.name, shape) for one, shape in zip(source.inputs, shapes, strict=True)}

@@ -29,11 +29,11 @@ _NUMBERS = 2**22  # that are handed over at once
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor that enters: sizes of a row, None where the file leaves one open; ``bare``: it has one row and no axis of rows."""
+    """A tensor that enters: sizes of a row, None where the file leaves one, or all, open; ``bare``: it has no axis of rows."""
 
     name: str
     dtype: type[np.floating[Any]]
-    sizes: tuple[int | None, ...]
+    sizes: tuple[int | None, ...] | None
     batch: int | None
     bare: bool
 
@@ -57,14 +57,15 @@ class Source:
         found = []
         for i, one in enumerate(self.inputs):
             sizes = one.sizes
-            if told is not None and not (math.prod(told[i]) == math.prod(n or 0 for n in sizes) and len(told[i]) == 1):
-                if len(told[i]) != len(sizes) or any(n is not None and n != m for n, m in zip(sizes, told[i], strict=True)):
+            if told is not None and len(told[i]) > 1:
+                if sizes is not None and not _fits(told[i], sizes):
                     raise ValueError(f"shape of input {one.name!r} must be {_shown(sizes)}, as in the ONNX file, got {told[i]}")
                 sizes = told[i]
-            if None in sizes and len(self.inputs) == 1 and len(sizes) == 1:
-                sizes = (dim,)
-            if None in sizes:
-                raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {one.name!r} has {_shown(sizes)}")
+            elif sizes is None or sizes == (None,):
+                sizes = told[i] if told is not None else (dim,) if len(self.inputs) == 1 else sizes
+            if sizes is None or None in sizes:
+                left = _shown(sizes)
+                raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {one.name!r} has {left}")
             found.append(tuple(int(n) for n in sizes if n is not None))
         total = sum(map(math.prod, found))
         if total != dim:
@@ -155,13 +156,18 @@ def _inputs(session: Any) -> tuple[Input, ...]:
         if one.type not in _FLOATS:
             raise TypeError(f"input {one.name!r} of the ONNX file must be a tensor of floating point, got {one.type}")
         sizes = tuple(n if isinstance(n, int) and n > 0 else None for n in one.shape)
-        bare = not sizes or (len(sizes) == 1 and sizes[0] is not None)
-        found.append(Input(one.name, _FLOATS[one.type], sizes if bare else sizes[1:], 1 if bare else sizes[0], bare))
+        bare = len(sizes) == 1 and sizes[0] is not None
+        batch = 1 if bare else sizes[0] if sizes else None
+        found.append(Input(one.name, _FLOATS[one.type], (sizes if bare else sizes[1:]) if sizes else None, batch, bare))
     fixed = {one.name: one.batch for one in found if one.batch is not None}
     if len(set(fixed.values())) > 1 or len({one.bare for one in found}) > 1:
         raise ValueError(f"inputs of the ONNX file must take as many rows each, got {fixed}")
     return tuple(found)
 
 
-def _shown(sizes: tuple[int | None, ...]) -> str:
-    return "(" + ", ".join("?" if n is None else str(n) for n in sizes) + ")"
+def _fits(told: tuple[int, ...], sizes: tuple[int | None, ...]) -> bool:
+    return len(told) == len(sizes) and all(n in (None, m) for n, m in zip(sizes, told, strict=True))
+
+
+def _shown(sizes: tuple[int | None, ...] | None) -> str:
+    return "any" if sizes is None else "(" + ", ".join("?" if n is None else str(n) for n in sizes) + ")"

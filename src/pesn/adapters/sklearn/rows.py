@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, is_classifier, is_clusterer
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.types import FloatArray
@@ -23,6 +23,8 @@ def labelled(estimator: BaseEstimator, rows: FloatArray) -> FloatArray | pd.Data
 def outputs(estimator: BaseEstimator, rows: FloatArray) -> FloatArray:
     """What a fitted regressor or transformer makes of rows (n, d): (n, m)."""
     check_is_fitted(estimator)
+    if is_clusterer(estimator):
+        raise TypeError(f"network must give numbers, got {described(estimator)}, whose predict gives labels; use its transform")
     if is_classifier(estimator) or not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
         raise TypeError(
             f"network must be a regressor or a transformer, got {described(estimator)}; of a classifier class_probabilities"

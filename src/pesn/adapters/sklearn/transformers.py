@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserList
 from collections.abc import Callable
 from typing import Any
 
@@ -192,6 +193,7 @@ def _columns(step: BaseEstimator, value: Value, place: str) -> Value:
 def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
     """Columns as a ColumnTransformer knows them once it is fitted: numbers, a slice, a mask or names."""
     every = pd.Series(np.arange(width), index=names)
+    columns = columns.data if isinstance(columns, UserList) else columns  # a remainder that warns of being looked at
     if isinstance(columns, slice):
         return (every.loc if isinstance(columns.start, str) or isinstance(columns.stop, str) else every.iloc)[columns].to_numpy()
     chosen = [columns] if isinstance(columns, str) else list(np.atleast_1d(columns))
