@@ -14,7 +14,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 h, F, nh = onnx.helper, onnx.TensorProto.FLOAT, onnx.numpy_helper
 
 from pesn.adapters.onnx import read  # noqa: E402
-from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS, UNITS  # noqa: E402
+from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS  # noqa: E402
+from pesn.adapters.onnx.units import UNITS  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -168,6 +169,13 @@ OPERATORS = {
         [("Div", "x r", "d"), ("Erf", "d", "e"), ("Add", "e one", "a"), ("Mul", "x a", "m"), ("Mul", "m half", "y")],
         {"r": np.array(np.sqrt(2.0)), "one": np.array(1.0), "half": np.array(0.5)},
     ),
+    "sigmoid written out": model(
+        [("Neg", "x", "n"), ("Exp", "n", "e"), ("Add", "e one", "a"), ("Reciprocal", "a", "y")], {"one": np.array(1.0)}
+    ),
+    "softplus with a threshold": model(
+        [("Softplus", "x", "s"), ("Greater", "x top", "g"), ("Where", "g x s", "y")], {"top": np.array(20.0)}
+    ),
+    "quick GELU": model([("Mul", "x b", "m"), ("Sigmoid", "m", "s"), ("Mul", "s x", "y")], {"b": np.array(1.702)}),
     "two inputs": model(
         [("MatMul", "x W", "a"), ("Tanh", "z", "b"), ("Add", "a b", "y")], {"W": normal(4, 3)}, inputs={"x": (4,), "z": (3,)}
     ),
@@ -381,7 +389,7 @@ UNKNOWN = {
     ),
     "MatMul": ([("MatMul", "x x", "y")], {}, "'MatMul', has no closed form: it is not affine in these inputs"),
     "Div": ([("Div", "one x", "y")], {"one": np.ones(1)}, "'Div', has no closed form: it is not affine in these inputs"),
-    "Pow": ([("Pow", "x three", "y")], {"three": np.array(3.0)}, "'Pow', has no closed form: powers other than squares"),
+    "Pow": ([("Pow", "x three", "y")], {"three": np.array(3.0)}, "'Pow', has no closed form: the operator is not known"),
     "behind": ([("Exp", "x", "e"), ("Neg", "e", "y")], {}, "node 'e' of the ONNX graph, 'Exp', has no closed form: the operator"),
 }
 

@@ -15,18 +15,17 @@ import onnx
 from onnx import inliner, numpy_helper
 
 from pesn._support.types import AnyArray, Array
-from pesn.activations import Activation, get, leaky_relu, names, swish
+from pesn.activations import Activation, get, leaky_relu
 from pesn.adapters.onnx.chain import Reading
-from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS, STRUCTURED, attributes, operator, unit
+from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS, STRUCTURED, attributes, operator
 from pesn.adapters.onnx.session import Source
+from pesn.adapters.onnx.units import POINTWISE, UNITS, grid, recognised, unit
 from pesn.networks.graph import Affine, Elementwise, Graph, Linearised, Node, Product
 from pesn.networks.inputs import Shapes
 
 __all__ = ["graph_of"]
 
-_BATCH = 3  # rows by which shapes are found, where the file takes any number
-_GRID = np.linspace(-4.0, 4.0, 33)  # on which functions are told apart
-_SELF_GATED = ("swish", "gelu", "mish", "hard_swish", "gelu_tanh")  # z g(z), which exporters write as products
+_BATCH = 5  # rows by which shapes are found, where the file takes any number
 
 
 @dataclass(frozen=True)
@@ -120,12 +119,11 @@ class _Reader:
     def step(self, node: onnx.NodeProto) -> None:
         given = [name for name in node.input if name]
         tensors = [self.tensors[name] for name in given if name in self.tensors]
-        for tensor in tensors:
-            before = self.nodes.get(tensor.node)
-            if before is not None and isinstance(before.operation, Unknown):
-                raise before.operation.error
         kind = node.op_type
-        if kind in ("Shape", "Size") and tensors:
+        error = next((error for error in map(self.error, tensors) if error is not None), None)
+        if error is not None:
+            self.written_out(node, tensors, error)
+        elif kind in ("Shape", "Size") and tensors:
             whole = np.array([self.batch, *tensors[0].shape], np.int64)
             said = attributes(node)
             part = whole[said.get("start", 0) : said.get("end")]
@@ -139,10 +137,37 @@ class _Reader:
             self.tensors[node.output[0]] = self.activated(node.output[0], tensors[0], *record)
         elif kind == "PRelu" and given[1] in self.constants:
             self.tensors[node.output[0]] = self.parametric(node.output[0], tensors[0], self.constants[given[1]])
-        elif kind in ("Mul", "Pow") and (kind == "Pow" or len(tensors) == 2):
+        elif (kind == "Mul" and len(tensors) == 2) or (kind == "Pow" and _is_two(self.constants.get(given[1]))):
             self.tensors[node.output[0]] = self.multiplied(node, tensors)
+        elif kind in POINTWISE and kind not in AFFINE:
+            self.written_out(node, tensors, TypeError("the operator is not known"))
         else:
             self.mapped(node, given, tensors)
+
+    def error(self, tensor: Tensor) -> Exception | None:
+        """Why it has no closed form."""
+        node = self.nodes.get(tensor.node)
+        return node.operation.error if node is not None and isinstance(node.operation, Unknown) else None
+
+    def written_out(self, node: onnx.NodeProto, tensors: list[Tensor], error: Exception) -> None:
+        """A part of an activation, by itself none: refused, unless the whole is recognised."""
+        roots = [tensor.root[0] for tensor in tensors]
+        fixed = {name: self.constants[name] for name in node.input if name in self.constants}
+        pointwise = node.op_type in POINTWISE or node.op_type in UNITS
+        if not pointwise or any(root != roots[0] for root in roots) or any(value.size != 1 for value in fixed.values()):
+            raise error
+        run = operator(node, self.opsets)
+        before = {name: self.tensors[name].root[1] for name in node.input if name in self.tensors}
+
+        def function(z: Array) -> Array:
+            return np.reshape(run({**fixed, **{name: f(z) for name, f in before.items()}})[0], z.shape)
+
+        found, name = recognised(function(grid())), node.output[0]
+        if found is not None:
+            self.tensors[name] = self.activated(name, roots[0], found[0], 1.0, found[1])
+        else:
+            self.refuse(node, error)
+            self.tensors[name] = Tensor(name, roots[0].shape, (roots[0], function))
 
     def reshaped(self, node: onnx.NodeProto, tensors: list[Tensor]) -> Tensor:
         """Of the same numbers in the same order: checked by what it makes of the shape."""
@@ -243,15 +268,11 @@ class _Reader:
     def multiplied(self, node: onnx.NodeProto, tensors: list[Tensor]) -> Tensor:
         """A product of two, or a square; an activation where it is one written out, such as z · sigmoid(z)."""
         name = node.output[0]
-        if node.op_type == "Pow":
-            exponent = self.constants.get(node.input[1])
-            if exponent is None or exponent.size != 1 or exponent.item() != 2.0:
-                raise TypeError("powers other than squares are not known")
-            tensors = [tensors[0], tensors[0]]
+        tensors = tensors * 2 if node.op_type == "Pow" else tensors
         one, other = tensors
         (root, f), (same, g) = one.root, other.root
         if root == same and one.node != other.node and one.shape == other.shape == root.shape:
-            found = _recognised(f(_GRID) * g(_GRID))
+            found = recognised(f(grid()) * g(grid()))
             if found is not None:
                 return self.activated(name, root, found[0], 1.0, found[1])
         shape = np.broadcast_shapes((1, *one.shape), (1, *other.shape))[1:]
@@ -265,15 +286,8 @@ class _Reader:
         return self.affine(name, [tensor], lambda arrays: np.broadcast_to(arrays[0], (len(arrays[0]), *shape)))
 
 
-def _recognised(values: Array) -> tuple[Activation, float] | None:
-    """The activation, and its factor, that has these values on the grid."""
-    known = [get(name) for name in _SELF_GATED if name in names()]
-    for record in (*known, swish(1.702)):
-        own = np.asarray(record(_GRID))
-        factor = float(values @ own / (own @ own))
-        if np.abs(values - factor * own).max() <= 1e-5 * np.abs(values).max():
-            return record, factor
-    return None
+def _is_two(exponent: AnyArray | None) -> bool:
+    return exponent is not None and exponent.size == 1 and exponent.item() == 2.0
 
 
 def _constant(value: AnyArray) -> AnyArray:
