@@ -205,6 +205,7 @@ OPERATORS |= {
         "LinearRegressor", coefficients=[1.0, 2.0, -1.0, 0.5, 0.1, 0.2, 0.3, 0.4], intercepts=[3.0, -1.0], targets=2
     ),
     "ml: ArrayFeatureExtractor": ml("ArrayFeatureExtractor"),
+    "ml: Imputer": ml("Imputer", imputed_value_floats=[1.0], replaced_value_float=float("nan")),
 }
 
 
@@ -390,6 +391,11 @@ UNKNOWN = {
     "MatMul": ([("MatMul", "x x", "y")], {}, "'MatMul', has no closed form: it is not affine in these inputs"),
     "Div": ([("Div", "one x", "y")], {"one": np.ones(1)}, "'Div', has no closed form: it is not affine in these inputs"),
     "Pow": ([("Pow", "x three", "y")], {"three": np.array(3.0)}, "'Pow', has no closed form: the operator is not known"),
+    "behind, a gate": (
+        [("Softmax", "x", "e"), ("Sigmoid", "e", "s"), ("Mul", "e s", "y")],
+        {},
+        "'e' of the ONNX graph, 'Softmax', has no closed form",
+    ),
     "behind": ([("Exp", "x", "e"), ("Neg", "e", "y")], {}, "node 'e' of the ONNX graph, 'Exp', has no closed form: the operator"),
 }
 

@@ -131,7 +131,7 @@ class _Reader:
         elif not tensors:
             found = operator(node, self.opsets)({name: self.constants[name] for name in given})
             self.constants.update((name, _constant(value)) for name, value in zip(node.output, found, strict=False) if name)
-        elif kind in SAME_ROWS and node.domain in ("", "ai.onnx"):
+        elif kind in SAME_ROWS:
             self.tensors[node.output[0]] = self.reshaped(node, tensors)
         elif (record := unit(node, self.constants)) is not None:
             self.tensors[node.output[0]] = self.activated(node.output[0], tensors[0], *record)
@@ -154,7 +154,8 @@ class _Reader:
         roots = [tensor.root[0] for tensor in tensors]
         fixed = {name: self.constants[name] for name in node.input if name in self.constants}
         pointwise = node.op_type in POINTWISE or node.op_type in UNITS
-        if not pointwise or any(root != roots[0] for root in roots) or any(value.size != 1 for value in fixed.values()):
+        known = all(root == roots[0] for root in roots) and self.error(roots[0]) is None
+        if not (pointwise and known and all(value.size == 1 for value in fixed.values())):
             raise error
         run = operator(node, self.opsets)
         before = {name: self.tensors[name].root[1] for name in node.input if name in self.tensors}
@@ -179,7 +180,9 @@ class _Reader:
             raise TypeError("it casts to what is not a floating point number")
         if node.op_type == "Dropout" and len(node.input) > 2 and self.constants[node.input[2]].any():
             raise ValueError("it is in training mode")
-        if node.op_type in ("Cast", "Identity", "Dropout"):
+        if node.op_type == "Imputer" and not np.isnan(attributes(node).get("replaced_value_float", 0.0)):
+            raise ValueError("it replaces a number")
+        if node.op_type in ("Cast", "Identity", "Dropout", "Imputer"):
             return tensors[0]
         sample = {name: self.constants[name] for name in node.input if name in self.constants}
         sample[node.input[0]] = np.zeros((self.batch, *tensors[0].shape))

@@ -16,7 +16,7 @@ __all__ = ["AFFINE", "SAME_ROWS", "STRUCTURED", "attributes", "operator"]
 Apply = Callable[[Mapping[str, AnyArray]], list[AnyArray]]
 
 # Each row keeps its numbers in their order.
-SAME_ROWS = {"Identity", "Cast", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
+SAME_ROWS = {"Identity", "Cast", "Dropout", "Imputer", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
 # Linear in inputs at these places, but for an offset; None: at all of them; -1: at one, wherever it is.
 AFFINE: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("Add", "Sub", "Sum", "Mean", "Concat", "Neg"), None),
