@@ -11,10 +11,37 @@ from __future__ import annotations
 
 import difflib
 
-from pesn.activations.kinked import elu, hard_tanh, leaky_relu, piecewise_linear, relu
+from pesn.activations.kinked import (
+    absolute,
+    elu,
+    hard_shrink,
+    hard_sigmoid,
+    hard_swish,
+    hard_tanh,
+    leaky_relu,
+    piecewise_linear,
+    relu,
+    selu,
+    soft_shrink,
+    softsign,
+    threshold,
+)
 from pesn.activations.own import custom
 from pesn.activations.record import Activation, Reduction, Tail
-from pesn.activations.smooth import ERF, GELU, IDENTITY, SIGMOID, SINE, SOFTPLUS, SWISH, TANH, softplus, swish
+from pesn.activations.smooth import (
+    ERF,
+    GELU,
+    IDENTITY,
+    LOG_SIGMOID,
+    MISH,
+    SIGMOID,
+    SINE,
+    SOFTPLUS,
+    SWISH,
+    TANH,
+    softplus,
+    swish,
+)
 
 __all__ = [
     "Activation",
@@ -23,12 +50,15 @@ __all__ = [
     "custom",
     "elu",
     "get",
+    "hard_shrink",
     "hard_tanh",
     "leaky_relu",
     "names",
     "piecewise_linear",
+    "soft_shrink",
     "softplus",
     "swish",
+    "threshold",
 ]
 
 _BUILT_IN = {
@@ -41,7 +71,14 @@ _BUILT_IN = {
     "leaky_relu": leaky_relu(),
     "elu": elu(),
     "gelu": GELU,
+    "selu": selu(),
     "softplus": SOFTPLUS,
+    "mish": MISH,
+    "log_sigmoid": LOG_SIGMOID,
+    "softsign": softsign(),
+    "hard_sigmoid": hard_sigmoid(),
+    "hard_swish": hard_swish(),
+    "abs": absolute(),
     "hard_tanh": hard_tanh(),
     "erf": ERF,
     "sine": SINE,

@@ -1,16 +1,31 @@
-"""Activations with kinks: the piecewise-linear ones, and ELU."""
+"""Activations with kinks or jumps: the piecewise-linear ones, ELU and its relatives, hard swish, shrinkage."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pesn._support.types import AnyArray
-from pesn.activations.record import Activation, Tail
+from pesn.activations.record import Activation, Reduction, Tail
 
-__all__ = ["elu", "hard_tanh", "leaky_relu", "piecewise_linear", "relu"]
+__all__ = [
+    "absolute",
+    "elu",
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "leaky_relu",
+    "piecewise_linear",
+    "relu",
+    "selu",
+    "soft_shrink",
+    "softsign",
+    "threshold",
+]
 
 
 def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float], value_at_first_kink: float) -> Activation:
@@ -93,10 +108,20 @@ def hard_tanh(low: float = -1.0, high: float = 1.0) -> Activation:
     return piecewise_linear(name, [low, high], [0.0, 1.0, 0.0], low)
 
 
-def elu(alpha: float = 1.0) -> Activation:
-    """z for z > 0, ``alpha`` · (exp(z) − 1) below."""
-    if not (math.isfinite(alpha) and alpha > 0):
-        raise ValueError(f"alpha must be a positive finite number, got {alpha!r}")
+def elu(alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Activation:
+    """``scale`` · z for z > 0, ``scale`` · ``alpha`` · (exp(``rate`` · z) − 1) below.
+
+    Parameters
+    ----------
+    alpha, scale, rate
+        Positive numbers: scale alone of SELU, rate = 1/alpha of CELU.
+
+    Returns
+    -------
+    Activation
+    """
+    for name, value in (("alpha", alpha), ("scale", scale), ("rate", rate)):
+        _positive(name, value)
 
     def difference(m: AnyArray, d: AnyArray) -> AnyArray:
         z = m + d
@@ -104,23 +129,159 @@ def elu(alpha: float = 1.0) -> Activation:
         low_m, low_z = np.minimum(m, 0.0), np.minimum(z, 0.0)
         below = np.where((m < 0.0) & (z < 0.0), d, low_z - low_m)
         above = np.where((m > 0.0) & (z > 0.0), d, np.maximum(z, 0.0) - np.maximum(m, 0.0))
-        return -np.sign(below) * alpha * np.exp(np.maximum(low_m, low_z)) * np.expm1(-np.abs(below)) + above
+        fall = np.sign(below) * alpha * np.exp(rate * np.maximum(low_m, low_z)) * np.expm1(-rate * np.abs(below))
+        return scale * (above - fall)
 
+    plain, given = (scale, rate) == (1.0, 1.0), {"alpha": alpha, "scale": scale, "rate": rate}
+    named = ", ".join(f"{name}={value:g}" for name, value in given.items() if value != 1.0)
     return Activation(
-        "elu" if alpha == 1.0 else f"elu(alpha={alpha:g})",
-        lambda z: np.where(np.asarray(z) > 0.0, z, alpha * np.expm1(np.minimum(z, 0.0))),
-        lambda z: np.where(np.asarray(z) > 0.0, 1.0, alpha * np.exp(np.minimum(z, 0.0))),
-        Tail(-alpha),
-        Tail(0.0, 1.0),
-        core=40.0,
-        scale=2.0,
+        f"elu({named})" if named else "elu",
+        lambda z: scale * np.where(np.asarray(z) > 0.0, z, alpha * np.expm1(rate * np.minimum(z, 0.0))),
+        lambda z: scale * np.where(np.asarray(z) > 0.0, 1.0, alpha * rate * np.exp(rate * np.minimum(z, 0.0))),
+        Tail(-scale * alpha),
+        Tail(0.0, scale),
+        core=40.0 / rate,
+        scale=2.0 / rate,
         kinks=(0.0,),
-        elu_alpha=alpha,
+        elu_alpha=alpha if plain else None,
         closed_difference=difference,
-        recipe=(elu, (alpha,)),
+        reduction=None if plain else Reduction(elu(alpha * rate), rate, scale / rate, 0.0),
+        recipe=(elu, (alpha, scale, rate)),
     )
+
+
+def selu() -> Activation:
+    """The self-normalising ELU: 1.0507 z for z > 0, 1.7581 · (exp(z) − 1) below."""
+    return replace(elu(1.6732632423543772848170429916717, 1.0507009873554804934193349852946), name="selu")
 
 
 def relu() -> Activation:
     """max(z, 0)."""
     return piecewise_linear("relu", [0.0], [0.0, 1.0], 0.0)
+
+
+def absolute() -> Activation:
+    """|z|."""
+    return piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
+
+
+def hard_sigmoid() -> Activation:
+    """z/6 + 1/2, clipped to [0, 1]."""
+    return piecewise_linear("hard_sigmoid", [-3.0, 3.0], [0.0, 1.0 / 6.0, 0.0], 0.0)
+
+
+def soft_shrink(width: float = 0.5) -> Activation:
+    """z moved towards 0 by ``width``, 0 where it is within it.
+
+    Parameters
+    ----------
+    width
+        A positive number.
+
+    Returns
+    -------
+    Activation
+    """
+    _positive("width", width)
+    return piecewise_linear(f"soft_shrink({width:g})", [-width, width], [1.0, 0.0, 1.0], 0.0)
+
+
+def hard_swish() -> Activation:
+    """z · hard_sigmoid(z)."""
+    return Activation(
+        "hard_swish",
+        lambda z: np.asarray(z) * np.clip(np.asarray(z) + 3.0, 0.0, 6.0) / 6.0,
+        lambda z: np.where(np.abs(z) < 3.0, np.asarray(z) / 3.0 + 0.5, np.where(np.asarray(z) > 0.0, 1.0, 0.0)),
+        Tail(0.0),
+        Tail(0.0, 1.0),
+        core=3.0,
+        kinks=(-3.0, 3.0),
+        closed_difference=_hard_swish_difference,
+    )
+
+
+def _hard_swish_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+    # piece by piece: 0, (z² + 3z)/6, z
+    z = m + d
+    inside = (np.abs(m) <= 3.0) & (np.abs(z) <= 3.0)
+    low_m, low_z = np.clip(m, -3.0, 3.0), np.clip(z, -3.0, 3.0)
+    step = np.where(inside, d, low_z - low_m)
+    return step * (low_m + low_z + 3.0) / 6.0 + np.where((m > 3.0) & (z > 3.0), d, np.maximum(z, 3.0) - np.maximum(m, 3.0))
+
+
+def softsign() -> Activation:
+    """z/(1 + |z|); its second derivative jumps at 0, and its tails are never reached."""
+    return Activation(
+        "softsign",
+        lambda z: np.asarray(z) / (1.0 + np.abs(z)),
+        lambda z: np.square(1.0 / (1.0 + np.abs(z))),
+        None,
+        None,
+        core=math.inf,
+        kinks=(0.0,),
+        symmetry="odd",
+        closed_difference=_softsign_difference,
+    )
+
+
+def _softsign_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+    z = m + d
+    one, other = 1.0 + np.abs(m), 1.0 + np.abs(z)
+    return np.where(np.sign(m) * np.sign(z) >= 0.0, d / one / other, z / other - m / one)
+
+
+def hard_shrink(width: float = 0.5) -> Activation:
+    """z, but 0 where it is within ``width`` of 0: f jumps there.
+
+    Parameters
+    ----------
+    width
+        A positive number.
+
+    Returns
+    -------
+    Activation
+    """
+    _positive("width", width)
+    return Activation(
+        f"hard_shrink({width:g})",
+        lambda z: np.where(np.abs(z) > width, z, 0.0),
+        lambda z: np.where(np.abs(z) > width, 1.0, 0.0),
+        Tail(0.0, 1.0),
+        Tail(0.0, 1.0),
+        core=width,
+        kinks=(-width, width),
+        symmetry="odd",
+        recipe=(hard_shrink, (width,)),
+    )
+
+
+def threshold(at: float, value: float) -> Activation:
+    """z above ``at``, ``value`` below: f may jump there.
+
+    Parameters
+    ----------
+    at, value
+        Finite numbers.
+
+    Returns
+    -------
+    Activation
+    """
+    if not (math.isfinite(at) and math.isfinite(value)):
+        raise ValueError(f"at and value must be finite numbers, got {at!r} and {value!r}")
+    return Activation(
+        f"threshold({at:g}, {value:g})",
+        lambda z: np.where(np.asarray(z) > at, z, value),
+        lambda z: np.where(np.asarray(z) > at, 1.0, 0.0),
+        Tail(value),
+        Tail(0.0, 1.0),
+        core=abs(at),
+        kinks=(at,),
+        recipe=(threshold, (at, value)),
+    )
+
+
+def _positive(name: str, given: float) -> None:
+    if not (math.isfinite(given) and given > 0):
+        raise ValueError(f"{name} must be a positive finite number, got {given!r}")

@@ -10,7 +10,20 @@ from scipy import special
 from pesn._support.types import AnyArray
 from pesn.activations.record import Activation, Reduction, Tail, slope_integral
 
-__all__ = ["ERF", "GELU", "IDENTITY", "SIGMOID", "SINE", "SOFTPLUS", "SWISH", "TANH", "softplus", "swish"]
+__all__ = [
+    "ERF",
+    "GELU",
+    "IDENTITY",
+    "LOG_SIGMOID",
+    "MISH",
+    "SIGMOID",
+    "SINE",
+    "SOFTPLUS",
+    "SWISH",
+    "TANH",
+    "softplus",
+    "swish",
+]
 
 
 def _tanh_difference(m: AnyArray, d: AnyArray) -> AnyArray:
@@ -60,6 +73,19 @@ def _swish(z: AnyArray) -> AnyArray:
 
 def _swish_derivative(z: AnyArray) -> AnyArray:
     return special.expit(z) * (1.0 + z * special.expit(-z))
+
+
+def _mish(z: AnyArray) -> AnyArray:
+    return z * np.tanh(np.logaddexp(0.0, z))
+
+
+def _mish_derivative(z: AnyArray) -> AnyArray:
+    gate = np.tanh(np.logaddexp(0.0, z))
+    return gate + z * (1.0 - gate * gate) * special.expit(z)
+
+
+def _log_sigmoid_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+    return -_softplus_difference(-m, -d)
 
 
 def _normal_pdf(z: AnyArray) -> AnyArray:
@@ -181,6 +207,21 @@ IDENTITY = Activation(
     fourth_bound=0.0,
     square_fourth_bound=0.0,
     closed_difference=lambda m, d: d + 0.0 * m,
+)
+
+
+MISH = Activation("mish", _mish, _mish_derivative, Tail(0.0), Tail(0.0, 1.0), core=45.0)
+
+LOG_SIGMOID = Activation(
+    "log_sigmoid",
+    lambda z: -np.logaddexp(0.0, -np.asarray(z)),
+    lambda z: special.expit(-np.asarray(z)),
+    Tail(0.0, 1.0),
+    Tail(0.0),
+    core=40.0,
+    scale=2.0,
+    closed_difference=_log_sigmoid_difference,
+    reduction=Reduction(SOFTPLUS, -1.0, -1.0, 0.0),
 )
 
 
