@@ -69,6 +69,9 @@ class Operation(Protocol):
     def is_affine(self) -> bool:
         """Whether it is linear but for an offset."""
 
+    def __call__(self, *rows: Array) -> Array:
+        """Of certain rows (k, n_i)."""
+
     def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:
         """At inputs with ``means`` (n_i,) and covariances ``cov(i, j)`` (n_i, n_j)."""
 
@@ -86,6 +89,10 @@ class Affine:
     function: Callable[..., Array]
 
     is_affine = True
+
+    def __call__(self, *rows: Array) -> Array:
+        """Of certain rows."""
+        return np.asarray(self.function(*rows))
 
     def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:  # noqa: D102
         both = np.asarray(self.function(*(np.stack([np.zeros_like(m), m]) for m in means)))
@@ -119,6 +126,10 @@ class Elementwise:
     def __init__(self, activation: str | Activation) -> None:
         object.__setattr__(self, "activation", get(activation))
 
+    def __call__(self, *rows: Array) -> Array:
+        """Of certain rows."""
+        return np.asarray(self.activation(rows[0]))
+
     def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:  # noqa: D102
         from pesn.moments import surface  # here, not above: they bring numba
         from pesn.moments.covariance import linear_and_rest
@@ -137,6 +148,10 @@ class Product:
     """Two inputs of one size, number by number: exact moments of a product of Gaussians (Isserlis)."""
 
     is_affine = False
+
+    def __call__(self, *rows: Array) -> Array:
+        """Of certain rows."""
+        return rows[0] * rows[1]
 
     def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:  # noqa: D102
         a, b = means
@@ -187,6 +202,14 @@ class Graph:
     def depth(self) -> int:
         """Nodes that are not affine."""
         return sum(not node.operation.is_affine for node in self.nodes)
+
+    def __call__(self, rows: Array) -> Array:
+        """What it makes of certain rows (k, d): rows (k, m)."""
+        ends = np.cumsum([0, *self.inputs.values()])
+        values = {name: rows[:, ends[i] : ends[i + 1]] for i, name in enumerate(self.inputs)}
+        for node in self.nodes:
+            values[node.name] = node.operation(*(values[name] for name in node.inputs))
+        return values[self.output]
 
 
 def through_graph(graph: Graph, x: Gaussian) -> Gaussian:

@@ -27,6 +27,7 @@ from pesn.networks.dense import Dense, forward, through_layers
 from pesn.networks.graph import TooLargeError, through_graph
 from pesn.networks.inputs import Shape, Shapes, as_gaussian, joined
 from pesn.networks.program import Network, Program, TorchDistribution
+from pesn.networks.registry import register, registered
 from pesn.networks.result import Propagated
 from pesn.networks.sobol import sampled
 from pesn.networks.third_order import third_order
@@ -168,6 +169,8 @@ def propagate(
     asked = _asked(method, covariance, return_layers)
     if asked and closure in ("third-order", "sobol"):
         raise ValueError(f"{asked} goes with closure='gaussian', got closure={closure!r}")
+    maker = registered(network)
+    network = network if maker is None else maker(network)
     adapter = _adapter_of(network)
     if adapter == "torch" and isinstance(x, Gaussian) and hasattr(x, "numpy"):  # tensors
         if closure in ("third-order", "sobol") or return_samples:
@@ -333,3 +336,6 @@ def _told(result: Propagated) -> Propagated:
     if worst > _TRUSTED:
         _log.warning("a deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
     return result
+
+
+propagate.register = register  # type: ignore[attr-defined]  # as functools.singledispatch has it

@@ -50,6 +50,9 @@ class Unknown:
 
     is_affine = False
 
+    def __call__(self, *rows: Array) -> Array:
+        raise self.error
+
     def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:
         raise self.error
 

@@ -18,9 +18,19 @@ from scipy import special
 from torch import Tensor, nn
 
 from pesn._support.types import AnyArray
-from pesn.activations import Activation, custom, elu, get, hard_tanh, leaky_relu, softplus
+from pesn.activations import Activation, custom, elu, get, hard_tanh, leaky_relu, piecewise_linear, soft_shrink, softplus
 
-__all__ = ["MODULES", "TANH", "Function", "function_of"]
+__all__ = [
+    "MODULES",
+    "TANH",
+    "Function",
+    "clipped",
+    "elu_function",
+    "function_of",
+    "gelu_function",
+    "leaky",
+    "softplus_function",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +178,16 @@ def _gelu_tanh() -> Function:
     return Function(record, lambda z: z * torch.sigmoid(_inner(z)), _gelu_tanh_slope, _gelu_tanh_difference)
 
 
+def gelu_function(approximate: str) -> Function:
+    """By its ``approximate``: "none" or "tanh"."""
+    return _GELU if approximate == "none" else _gelu_tanh()
+
+
 @lru_cache
-def _softplus_function(beta: float) -> Function:
+def softplus_function(beta: float, limit: float = 20.0) -> Function:
+    """log(1 + exp(β z))/β, z itself where β z is beyond ``limit``."""
+    if limit < 20.0:
+        raise ValueError(f"Softplus is known with a threshold of 20 and more, where it changes nothing, got {limit:g}")
     return Function(
         softplus(beta),
         lambda z: _softplus(beta * z) / beta,
@@ -178,54 +196,104 @@ def _softplus_function(beta: float) -> Function:
     )
 
 
+def _mish_slope(z: Tensor) -> Tensor:
+    gate = torch.tanh(_softplus(z))
+    return gate + z * (1.0 - gate.square()) * torch.sigmoid(z)
+
+
+def _by_slope(record: Activation, value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> Function:
+    """Differences as the integral of the slope over a short step, and plain over a longer one."""
+
+    def difference(m: Tensor, d: Tensor) -> Tensor:
+        near, step = torch.zeros_like(m + d), d.clamp(-1.0, 1.0)
+        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+            near += 0.5 * float(weight) * slope(m + (0.5 + 0.5 * float(node)) * step)
+        return torch.where(d.abs() < 1.0, near * d, value(m + d) - value(m))
+
+    return Function(record, value, slope, difference)
+
+
+_MISH = _by_slope(get("mish"), lambda z: z * torch.tanh(_softplus(z)), _mish_slope)
+_LOG_SIGMOID = Function(
+    get("log_sigmoid"), lambda z: -_softplus(-z), lambda z: torch.sigmoid(-z), lambda m, d: -_softplus_difference(-m, -d)
+)
+
+
 # ---------------------------------------------------------------- kinked
 
 
 @lru_cache
-def _elu_function(alpha: float) -> Function:
+def elu_function(alpha: float, scale: float = 1.0, rate: float = 1.0) -> Function:
+    """As :func:`pesn.activations.elu`."""
+
+    def value(z: Tensor) -> Tensor:
+        return scale * torch.where(z > 0.0, z, alpha * torch.expm1(rate * z.clamp(max=0.0)))
+
     def slope(z: Tensor) -> Tensor:
-        return torch.where(z > 0.0, torch.ones_like(z), alpha * torch.exp(z.clamp(max=0.0)))
+        return scale * torch.where(z > 0.0, torch.ones_like(z), alpha * rate * torch.exp(rate * z.clamp(max=0.0)))
 
     def difference(m: Tensor, d: Tensor) -> Tensor:
         z = m + d
         low_m, low_z = m.clamp(max=0.0), z.clamp(max=0.0)
         below = torch.where((m < 0.0) & (z < 0.0), d, low_z - low_m)
         above = torch.where((m > 0.0) & (z > 0.0), d, z.clamp(min=0.0) - m.clamp(min=0.0))
-        return above - torch.sign(below) * alpha * torch.exp(torch.maximum(low_m, low_z)) * torch.expm1(-below.abs())
+        fall = torch.sign(below) * alpha * torch.exp(rate * torch.maximum(low_m, low_z)) * torch.expm1(-rate * below.abs())
+        return scale * (above - fall)
 
-    return Function(elu(alpha), lambda z: nn.functional.elu(z, alpha), slope, difference, jump=1.0 - alpha)
+    return Function(elu(alpha, scale, rate), value, slope, difference, jump=scale * (1.0 - alpha * rate))
+
+
+def _softsign_difference(m: Tensor, d: Tensor) -> Tensor:
+    z = m + d
+    one, other = 1.0 + m.abs(), 1.0 + z.abs()
+    return torch.where(torch.sign(m) * torch.sign(z) >= 0.0, d / one / other, z / other - m / one)
+
+
+_SOFTSIGN = Function(
+    get("softsign"), lambda z: z / (1.0 + z.abs()), lambda z: (1.0 / (1.0 + z.abs())).square(), _softsign_difference
+)
 
 
 @lru_cache
-def _leaky(slope: float) -> Function:
+def leaky(slope: float) -> Function:
+    """z above 0, ``slope`` z below."""
     return Function(get("relu") if slope == 0.0 else leaky_relu(slope))
 
 
 @lru_cache
-def _clipped(low: float, high: float) -> Function:
-    return Function(hard_tanh(low, high))
+def clipped(low: float | None, high: float | None) -> Function:
+    """z between two ends, of which one may be missing."""
+    if low is not None and high is not None:
+        return Function(hard_tanh(low, high))
+    if low is None and high is None:
+        return Function(get("identity"))
+    at, slopes = (low, [0.0, 1.0]) if low is not None else (high, [1.0, 0.0])
+    assert at is not None
+    return Function(piecewise_linear(f"clamp({low}, {high})", [at], slopes, at))
 
 
 # ---------------------------------------------------------------- from modules
 
 
-def _of_softplus(module: Any) -> Function:
-    if module.threshold < 20.0:
-        raise ValueError(f"Softplus is known with a threshold of 20 and more, where it changes nothing, got {module.threshold}")
-    return _softplus_function(float(module.beta))
-
-
 MODULES: dict[type[nn.Module], Callable[[Any], Function]] = {
     nn.Tanh: lambda module: TANH,
     nn.Sigmoid: lambda module: _SIGMOID,
-    nn.ReLU: lambda module: _leaky(0.0),
-    nn.LeakyReLU: lambda module: _leaky(float(module.negative_slope)),
-    nn.ELU: lambda module: _elu_function(float(module.alpha)),
-    nn.GELU: lambda module: _GELU if module.approximate == "none" else _gelu_tanh(),
+    nn.ReLU: lambda module: leaky(0.0),
+    nn.LeakyReLU: lambda module: leaky(float(module.negative_slope)),
+    nn.ELU: lambda module: elu_function(float(module.alpha)),
+    nn.SELU: lambda module: elu_function(1.6732632423543772, 1.0507009873554805),
+    nn.CELU: lambda module: elu_function(float(module.alpha), 1.0, 1.0 / float(module.alpha)),
+    nn.GELU: lambda module: gelu_function(module.approximate),
     nn.SiLU: lambda module: _SILU,
-    nn.Softplus: _of_softplus,
-    nn.ReLU6: lambda module: _clipped(0.0, 6.0),
-    nn.Hardtanh: lambda module: _clipped(float(module.min_val), float(module.max_val)),
+    nn.Mish: lambda module: _MISH,
+    nn.Softplus: lambda module: softplus_function(float(module.beta), float(module.threshold)),
+    nn.LogSigmoid: lambda module: _LOG_SIGMOID,
+    nn.Softsign: lambda module: _SOFTSIGN,
+    nn.Hardsigmoid: lambda module: Function(get("hard_sigmoid")),
+    nn.Softshrink: lambda module: Function(soft_shrink(float(module.lambd))),
+    nn.RReLU: lambda module: leaky(0.5 * (float(module.lower) + float(module.upper))),
+    nn.ReLU6: lambda module: clipped(0.0, 6.0),
+    nn.Hardtanh: lambda module: clipped(float(module.min_val), float(module.max_val)),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pesn._support.types import Array, FloatArray, NetworkCovariance
+from pesn._support.types import Array, NetworkCovariance
 from pesn.adapters.torch.arguments import check_no_vmap
 from pesn.adapters.torch.functions import MODULES, Function, function_of
 from pesn.adapters.torch.gaussian import TensorGaussian
@@ -19,10 +19,8 @@ from pesn.adapters.torch.moments import between, units, working_dtype
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.dense import Dense, through_layers
-from pesn.networks.inputs import Shapes, parts_of
-from pesn.networks.program import Program
 
-__all__ = ["as_layers", "propagate", "read"]
+__all__ = ["as_layers", "check_eval", "propagate"]
 
 _PASS: tuple[type[nn.Module], ...] = (
     nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
@@ -40,31 +38,6 @@ class _Layer:
     size: int = 0
     affine: str = ""  # the names of the two modules
     active: str = ""
-
-
-def read(network: nn.Module, x: Gaussian, shapes: Shapes) -> Program:
-    """A module as :func:`pesn.propagate` takes it: layers where it is a chain of them, else what it makes of rows."""
-    _check_eval(network)
-    try:
-        layers = as_layers(network, x.dim)
-    except (TypeError, ValueError) as refusal:
-        return Program(_rows_of(network, shapes), None, refusal)
-    return Program(_rows_of(network, shapes), layers or [Dense(np.eye(x.dim))])
-
-
-def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
-    """What a module makes of rows (n, d): (n, m)."""
-    first = next(iter((*network.parameters(), *network.buffers())), torch.zeros(0))
-
-    def function(rows: FloatArray) -> FloatArray:
-        with torch.no_grad():
-            given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
-            out = network(*(part.to(first.device, first.dtype) for part in given))
-        if not isinstance(out, Tensor) or len(out) != len(rows):
-            raise TypeError(f"network must give a tensor with a row for each of {len(rows)}, got a {type(out).__name__}")
-        return np.asarray(out.reshape(len(rows), -1).double().cpu().numpy())
-
-    return function
 
 
 def propagate(
@@ -163,7 +136,7 @@ def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
 
 def _read(network: nn.Module, inputs: int) -> list[_Layer]:
     """The layers, checked: known modules in eval mode, finite numbers, shapes that fit."""
-    _check_eval(network)
+    check_eval(network)
     layers: list[_Layer] = []
     size, giver = inputs, f"the input has {inputs}"
     for place, kind, module in _leaves(network, ""):
@@ -199,7 +172,7 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
     return layers
 
 
-def _check_eval(network: nn.Module) -> None:
+def check_eval(network: nn.Module) -> None:
     """A ValueError in training mode, where a network may be random."""
     if any(module.training for module in network.modules()):
         raise ValueError("network is in training mode; call network.eval() first")

@@ -1,0 +1,162 @@
+"""A torch module as :func:`pesn.propagate` takes it: a chain of layers, a graph, or what it makes of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pesn._support.types import FloatArray
+from pesn.adapters.torch.graph import as_graph
+from pesn.adapters.torch.network import as_layers, check_eval
+from pesn.adapters.torch.trace import tensors_of
+from pesn.gaussian import Gaussian
+from pesn.networks.dense import Dense
+from pesn.networks.graph import Graph
+from pesn.networks.inputs import Shapes, parts_of
+from pesn.networks.program import Program
+
+__all__ = ["read"]
+
+
+def read(network: nn.Module, x: Gaussian, shapes: Shapes) -> Program:
+    """A module as layers where it is a chain of them, as a graph where its operations are known, and as a function of rows."""
+    network = getattr(network, "_orig_mod", network)  # of torch.compile
+    check_eval(network)
+    _check_parameters(network)
+    network, shapes = _sequences(network, shapes)
+    function = _rows_of(network, shapes)
+    refusal: Exception | None = None
+    if shapes == ((x.dim,),):
+        try:
+            return Program(function, as_layers(network, x.dim) or [Dense(np.eye(x.dim))])
+        except (TypeError, ValueError) as error:
+            refusal = error
+    rows = _probe(x)
+    try:
+        out = function(rows)
+    except Exception as error:
+        if isinstance(refusal, ValueError):
+            return Program(function, None, refusal)
+        raise ValueError(
+            f"network cannot be run on {_told(shapes)}: {_first_line(error)}" + ("" if len(shapes) > 1 else "; give shape=")
+        ) from error
+    alone = np.concatenate([function(rows[i : i + 1]) for i in range(len(rows))])
+    if not _agree(out, alone, rows.dtype):
+        raise ValueError(
+            "network must treat each row by itself, and the same row the same each time; got numbers that change with the other "
+            "rows. Is the first axis the batch (batch_first=True of a recurrent layer), and nothing random or kept between calls?"
+        )
+    try:
+        with _eager(network):
+            graph = as_graph(network, shapes)
+        _check_same(graph, rows, out)
+    except Exception as error:
+        return Program(function, None, _refusal(refusal, error))
+    return Program(function, graph=graph)
+
+
+def _refusal(chain: Exception | None, graph: Exception) -> Exception:
+    """The more telling of two."""
+    if isinstance(chain, ValueError):
+        return chain
+    if isinstance(graph, TypeError | ValueError):
+        return graph
+    told = TypeError(f"network cannot be traced: {_first_line(graph)}; use closure='sobol'")
+    told.__cause__ = graph
+    return told
+
+
+def _check_parameters(network: nn.Module) -> None:
+    for name, value in (*network.named_parameters(), *network.named_buffers()):
+        if nn.parameter.is_lazy(value):
+            raise ValueError(f"{name} of network has not been initialised; run the network once first")
+        if value.is_meta:
+            raise ValueError(f"{name} of network has no numbers: it lies on the meta device")
+        if value.is_floating_point() and not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():
+            raise ValueError(f"{name} of network must be finite, got {value[~torch.isfinite(value)][0].item()}")
+
+
+class _Sequences(nn.Module):
+    """A recurrent layer alone: its outputs at all steps, of rows (n, steps, features)."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, *state: Any) -> Tensor:
+        first = self.layer.batch_first
+        out: Tensor = self.layer(x if first else x.transpose(0, 1), *state)[0]
+        return out if first else out.transpose(0, 1)
+
+
+def _sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
+    if not isinstance(network, nn.RNNBase):
+        return network, shapes
+    (first, *others), size = shapes, network.input_size
+    if len(first) == 1 and first[0] % size == 0:
+        first = (first[0] // size, size)
+    return _Sequences(network).eval(), (first, *others)
+
+
+def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
+    """What a module makes of rows (n, d): (n, m), all the tensors that it gives side by side."""
+    first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
+
+    def function(rows: FloatArray) -> FloatArray:
+        given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
+        with torch.no_grad():
+            out = tensors_of(network(*(part.to(first.device, first.dtype) for part in given)))
+        for tensor in out:
+            if not tensor.ndim or len(tensor) != len(rows):
+                raise TypeError(
+                    f"network must give tensors with a row for each of {len(rows)}, got one of shape {tuple(tensor.shape)}"
+                )
+        if not out:
+            raise TypeError("network must give a tensor, got None")
+        return np.concatenate([t.reshape(len(rows), -1).double().cpu().numpy() for t in out], axis=1)
+
+    return function
+
+
+def _probe(x: Gaussian) -> FloatArray:
+    """Two points of the input, near its mean."""
+    mean = x.mean.reshape(-1, x.dim)[0]
+    std = np.broadcast_to(x.std, x.mean.shape).reshape(-1, x.dim)[0]
+    rows: FloatArray = (mean + (0.1 + std) * np.random.default_rng(0).uniform(-1.0, 1.0, (3, x.dim))).astype(x.mean.dtype)
+    return rows
+
+
+def _agree(one: FloatArray, other: FloatArray, dtype: Any) -> bool:
+    if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=True))
+    return bool(np.abs(one - other).max(initial=0.0) <= 1e-3 * (np.abs(one).max(initial=0.0) + 1e-6))
+
+
+def _check_same(graph: Graph, rows: FloatArray, out: FloatArray) -> None:
+    """That the operations give what the network does: also where these are not the numbers that were traced."""
+    if not _agree(graph(rows.astype(float)), out, rows.dtype):
+        raise TypeError("network does other things than were traced, with other numbers; use closure='sobol'")
+
+
+@contextmanager
+def _eager(network: nn.Module) -> Iterator[None]:
+    """Without compilation of parts of it."""
+    compiled = any(
+        getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod") for module in network.modules()
+    )
+    with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        yield
+
+
+def _told(shapes: Shapes) -> str:
+    return " and ".join(f"a batch of shape (n, {', '.join(map(str, shape))})" for shape in shapes)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
