@@ -424,6 +424,13 @@ def test_what_mixes_rows_is_no_closed_form():
     assert "output 'y' of the ONNX file must have a row for each row of the input" in str(raised.value.__cause__)
 
 
+def test_a_reading_that_is_not_the_network_is_found_out():
+    """Rows and columns exchanged in a file for two rows of two: by its shapes nothing is wrong with it."""
+    program = model([("Transpose", "x", "y", {"perm": [1, 0]})], {}, (2,), batch=2)
+    with pytest.raises(ValueError, match="give other numbers than onnxruntime does of the whole; use closure='sobol'"):
+        pesn.propagate(program, pesn.Gaussian([0.0, 0.0], var=1.0), closure="gaussian")
+
+
 def test_a_session_has_its_own_options():
     program, layers = dense(3, 5, 2)
     session = onnxruntime.InferenceSession(program.SerializeToString(), providers=["CPUExecutionProvider"])

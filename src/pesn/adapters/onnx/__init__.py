@@ -6,7 +6,8 @@ executed but its operators. Outputs are flattened, several of them side by side.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"networks in ONNX files need {error.name}: pip install 'pesn[onnx]'", name=error.name) from error
 
 from pesn._support.types import FloatArray
-from pesn.adapters.onnx.chain import Reading, evaluate, layers_of
+from pesn.adapters.onnx.chain import evaluate, layers_of
 from pesn.adapters.onnx.graph import graph_of
 from pesn.adapters.onnx.session import Source, load, of_model, of_session
 from pesn.gaussian import Gaussian
+from pesn.networks.dense import Dense
+from pesn.networks.graph import Graph
 from pesn.networks.inputs import Shapes
 from pesn.networks.program import Program
 
@@ -56,35 +59,34 @@ def read(network: Any, x: Gaussian, shapes: Shapes) -> Program:
         source = load(network)
     given = source.shaped(x.dim, shapes)
 
-    def function(rows: FloatArray) -> FloatArray:
-        return source.run(rows, given)
-
-    try:
-        reading = _reading(source, given)
-        if isinstance(reading, Exception):
-            raise reading
-        _check(reading.graph, function, x)
-    except (TypeError, ValueError) as refusal:
-        return Program(function, None, refusal)
-    layers = layers_of(reading, x.mean.dtype)
-    return Program(function, layers) if layers is not None else Program(function, graph=reading.graph)
+    function = partial(source.run, shapes=given)
+    closed = _closed(source, given)
+    if isinstance(closed, Exception):
+        return Program(function, None, closed)
+    graph, layers = closed
+    if layers is None:
+        return Program(function, graph=graph)
+    dtype = x.mean.dtype
+    return Program(function, [Dense(layer.W.astype(dtype), layer.b.astype(dtype), layer.activation) for layer in layers])
 
 
 @lru_cache(maxsize=4)
-def _reading(source: Source, shapes: Shapes) -> Reading | Exception:
-    """Once for each file, also where it has no closed form."""
+def _closed(source: Source, shapes: Shapes) -> tuple[Graph, list[Dense] | None] | Exception:
+    """As a graph, and as layers where it is a chain, or why not: once for each file."""
     try:
-        return graph_of(source, shapes)
+        reading = graph_of(source, shapes)
+        _check(reading.graph, partial(source.run, shapes=shapes))
     except (TypeError, ValueError) as error:
         return error
+    return reading.graph, layers_of(reading)
 
 
-def _check(graph: Any, function: Any, x: Gaussian) -> None:
-    """That the operators as they are read here give what onnxruntime gives, for a few rows of x."""
-    draws = np.random.default_rng(0).standard_normal((_CHECKED, x.dim))
-    rows = x.mean.reshape(-1, x.dim)[:1] + np.sqrt(np.reshape(np.broadcast_to(x.var, x.mean.shape), (-1, x.dim))[:1]) * draws
-    there, here = np.asarray(function(rows), float), evaluate(graph, rows.astype(float))
-    if there.shape != here.shape or not np.all(np.abs(there - here) <= _AGREE * np.abs(there).max(initial=1e-30)):
-        raise ValueError(
-            "the operators of the ONNX graph give other numbers than onnxruntime does of the whole; use closure='sobol'"
-        )
+def _check(graph: Graph, function: Callable[[FloatArray], FloatArray]) -> None:
+    """That the operators as they are read here give what onnxruntime gives, for a few rows."""
+    draws = np.random.default_rng(0).standard_normal((2 * _CHECKED, sum(graph.inputs.values())))
+    for rows in (draws[:_CHECKED], 5.0 * draws[_CHECKED:]):
+        there, here = np.asarray(function(rows), float), evaluate(graph, rows)
+        if there.shape != here.shape or not np.all(np.abs(there - here) <= _AGREE * np.abs(there).max(initial=1e-30)):
+            raise ValueError(
+                "the operators of the ONNX graph give other numbers than onnxruntime does of the whole; use closure='sobol'"
+            )

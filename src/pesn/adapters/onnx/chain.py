@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,8 @@ def _value(node: Node, given: Sequence[Array]) -> Array:
     return given[0] * given[1]
 
 
-def layers_of(reading: Reading, dtype: np.dtype[Any]) -> list[Dense] | None:
-    """As a chain of dense layers, of the type of the input; None where it is none, or a matrix is mostly 0 or too large."""
+def layers_of(reading: Reading) -> list[Dense] | None:
+    """As a chain of dense layers; None where it is none, or a matrix is mostly 0 or too large."""
     graph = reading.graph
     if len(graph.inputs) > 1:
         return None
@@ -64,7 +64,7 @@ def layers_of(reading: Reading, dtype: np.dtype[Any]) -> list[Dense] | None:
         rows = _through(functions, np.concatenate([np.zeros((1, width)), np.eye(width)]))
         if rows[1:].size > _LARGEST_MATRIX:
             return None
-        result.append(Dense((rows[1:] - rows[0]).T.astype(dtype), rows[0].astype(dtype), activation))
+        result.append(Dense((rows[1:] - rows[0]).T, rows[0], activation))
         width = rows.shape[1]
     return result
 
