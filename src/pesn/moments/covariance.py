@@ -24,9 +24,9 @@ the logger "pesn" where the bound then still exceeds 1e-3.
 
 from __future__ import annotations
 
-import logging
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,22 +34,15 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, result_dtype
 from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation, get
-from pesn.activations.smooth import ERF, SINE
-from pesn.moments import mehler, mixture, pairs, surface
-from pesn.moments.scaled_tanh import as_scaled_tanh
+from pesn.activations.smooth import SINE
+from pesn.moments import mehler, surface
+from pesn.moments.standardised import MAX_ORDER, STAGES, TOLERANCE, Plan, Standardised, components, plan
 
 __all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross", "linear_and_rest"]
 
 
-TOLERANCE = 1e-6
-MAX_ORDER = mehler.HIGH
 _TANH = get("tanh")
-_STAGES = (10, 24, MAX_ORDER)  # coefficients are computed up to these orders, the later ones only where they are needed
-_FURTHER = (320, 1280)  # and up to these where nothing else serves and the bound is above _FINE
-_MOST_CLOSED = 8192  # and up to this where they are closed: cheaper than Plackett's integrals
-_FINE, _COARSE = 1e-4, 1e-3
-
-_notice = logging.getLogger("pesn")
+_ENTRIES = 2**20  # of the matrices of a batch that are worked on at a time
 
 
 def covariance(
@@ -97,10 +90,10 @@ def covariance(
     size = mean.shape[-1]
     count = math.prod(mean.shape[:-1])
     means, matrices = mean.reshape(count, size), cov.reshape(count, size, size)
-    variances = [None] * count if given is None else list(given.reshape(count, size).astype(np.float64))
+    variances = None if given is None else given.reshape(count, size).astype(np.float64)
     result = np.empty((count, size, size))
-    for k in range(count):
-        result[k] = _Problem(record, means[k], matrices[k]).solve(order, method, variances[k])
+    for part in _blocks(count, size):
+        result[part] = _solve(record, means[part], matrices[part], order, method, None if variances is None else variances[part])
     return result.reshape(cov.shape).astype(dtype, copy=False)
 
 
@@ -121,7 +114,7 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
 
     Examples
     --------
-    >>> choose("relu", [0.0, 0.0], [[100.0, 99.0], [99.0, 100.0]])
+    >>> choose("relu", [0.0, 0.0], [[100.0, 99.99], [99.99, 100.0]])
     ('plackett', None)
     """
     record = get(activation)
@@ -130,8 +123,8 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
         raise ValueError(f"mean must be one-dimensional here: the choice is made matrix by matrix; got shape {mean.shape}")
     if record is SINE:
         return "closed", None
-    order, _, _ = _Problem(record, mean, cov).series(None, _plan(record, "auto"))
-    return ("mehler", order) if order is not None else ("plackett", None)
+    (order,) = Standardised(record, mean[None], cov[None]).series(None, plan(record, "auto")).sums.orders
+    return ("mehler", int(order)) if order else ("plackett", None)
 
 
 def cross(
@@ -214,14 +207,16 @@ def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatAr
     served = np.zeros(len(means), bool)
     if record is _TANH and means.size:
         served = _tanh_at_once(np.ascontiguousarray(means, float), np.ascontiguousarray(covs, float), gains, rests)
-    for k in () if served.all() else np.flatnonzero(~served):
-        gains[k], rests[k] = _linear_and_rest(record, means[k], covs[k])
+    (others,) = np.nonzero(~served)
+    for part in _blocks(len(others), size):
+        some = others[part]
+        gains[some], rests[some] = _linear_and_rest(record, means[some], covs[some])
     return gains.reshape(*batch, size), rests.reshape(*batch, size, size)
 
 
 def _tanh_at_once(means: Array, covs: Array, gains: Array, rests: Array) -> npt.NDArray[np.bool_]:
     """All of a batch that the first few orders suffice for, in one compiled call; which of them (B,)."""
-    found = mehler.tanh_basis(means, covs, _STAGES[0])
+    found = mehler.tanh_basis(means, covs, STAGES[0])
     if found is None:
         return np.zeros(len(means), bool)
     served: npt.NDArray[np.bool_] = mehler.tanh_rests(means, covs, *found, TOLERANCE, gains, rests)
@@ -229,188 +224,46 @@ def _tanh_at_once(means: Array, covs: Array, gains: Array, rests: Array) -> npt.
 
 
 def _linear_and_rest(record: Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
-    """Of one matrix, at any order that it needs."""
-    problem = _Problem(record, mean, cov)
-    order, coefficients, out_var = problem.series(None, _plan(record, "auto"))
-    deviation = np.sqrt(out_var)
-    if order is None:
-        g: Array = surface.gain(record, problem.mean, problem.var)
+    """Of matrices (D, D) or (B, D, D), at any order that they need."""
+    if mean.ndim == 1:
+        one = _linear_and_rest(record, mean[None], cov[None])
+        return one[0][0], one[1][0]
+    problem = Standardised(record, mean, cov)
+    found = problem.series(None, plan(record, "auto"), rest=True)
+    rest, own = found.sums.out, found.own
+    g = found.sums.first * np.divide(np.sqrt(own), problem.std, out=np.zeros_like(own), where=problem.std > 0.0)
+    (others,) = np.nonzero(found.sums.orders == 0)
+    direct = problem.std == 0.0
+    direct[others] = True
+    if direct.any():
+        g[direct] = surface.gain(record, problem.mean[direct], problem.var[direct])
+    if others.size:
         # a difference, and pairwise only as exact as the mixture: what falls below 0 is rounding or that
-        values, vectors = np.linalg.eigh(problem.pairwise(out_var) - g[:, None] * cov * g)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return g, root @ root.T
-    g = coefficients[:, 0] * np.divide(deviation, problem.std, out=np.zeros_like(deviation), where=problem.std > 0.0)
-    still = problem.std == 0.0
-    if still.any():
-        g[still] = surface.gain(record, problem.mean[still], problem.var[still])
-    c = np.ascontiguousarray(coefficients.T)
-    own = np.maximum(1.0 - np.square(c[0]), 0.0) * out_var
-    c[0] = 0.0
-    rest = np.empty_like(problem.correlation)
-    mehler.series(problem.correlation, c, deviation, own, rest)
+        linear = g[others, :, None] * cov[others] * g[others, None, :]
+        values, vectors = np.linalg.eigh(problem.pairwise(others, own[others]) - linear)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        rest[others] = root @ np.swapaxes(root, -1, -2)
     return g, rest
 
 
-# ---------------------------------------------------------------- one matrix
-
-
-class _Plan(NamedTuple):
-    """The orders to project, and what comes after them: coefficients in closed form, the series continued, or another method."""
-
-    orders: tuple[int, ...]
-    after: str
-
-
-class _Problem:
-    """One activation and one Gaussian, standardised."""
-
-    def __init__(self, record: Activation, mean: FloatArray, cov: FloatArray) -> None:
-        self.record = record
-        self.mean = np.ascontiguousarray(mean, dtype=np.float64)
-        matrix = np.ascontiguousarray(cov, dtype=np.float64)
-        self.var = np.ascontiguousarray(np.diagonal(matrix))
-        self.std = np.sqrt(self.var)
-        self.correlation = np.empty_like(matrix)
-        self.largest, row, column, fault = mehler.correlate(matrix, self.std, float(np.finfo(cov.dtype).eps), self.correlation)
-        if fault:
-            pair = f"cov[{row}, {column}] = {matrix[row, column]:.6g}"
-            if fault == 1:
-                raise ValueError(f"cov must be symmetric, got {pair} and cov[{column}, {row}] = {matrix[column, row]:.6g}")
-            bound = self.std[row] * self.std[column]
-            raise ValueError(f"cov must be positive semi-definite, got {pair}, beyond the product of the deviations, {bound:.6g}")
-
-    def solve(self, order: int | None, method: str, given: Array | None) -> Array:
-        if method == "auto" and order is None and self.record is SINE:
-            method = "closed"
-        if method not in ("plackett", "closed"):
-            chosen, coefficients, own = self.series(
-                order, _plan(self.record, method) if order is None else _Plan(_STAGES, "other")
-            )
-            out_var = own if given is None else given
-            if chosen is not None:
-                out = np.empty_like(self.correlation)
-                mehler.series(self.correlation, np.ascontiguousarray(coefficients.T), np.sqrt(out_var), out_var, out)
-                return out
-        else:
-            out_var = _variance(self.record, self.mean, self.var) if given is None else given
-        return self.pairwise(out_var)
-
-    def pairwise(self, out_var: Array) -> Array:
-        """Pair by pair, exactly, or for tanh and sigmoid as exactly as the mixture is."""
-        matrix = np.zeros_like(self.correlation)
-        (live,) = np.nonzero(self.std > 0.0)
-        m, v, rho = self.mean[live], self.var[live], self.correlation[np.ix_(live, live)]
-        if self.record is SINE:
-            values = pairs.sine(m, self.std[live], rho)
-        elif self.record.slopes is not None:
-            values = pairs.piecewise_linear(self.record, m, v, rho)
-        else:
-            weights, widths, inner = _components(self.record) or (np.ones(1), np.ones(1), 1.0)
-            values = mixture.covariance(inner * m, inner * inner * v, rho, weights, widths)
-        matrix[np.ix_(live, live)] = values
-        # Only the correlations are used. A congruence with a diagonal matrix keeps the result semi-definite and makes its
-        # diagonal exact, also in saturation, where the mixture's own variance is far too small.
-        own = np.diagonal(matrix)
-        alive = own > 1e-290  # below, digits are lost
-        inverse = np.divide(1.0, np.sqrt(own), out=np.zeros_like(own), where=alive)
-        deviation = np.sqrt(out_var)
-        upper = np.triu(inverse[:, None] * matrix * inverse, 1)
-        upper *= deviation[:, None] * deviation
-        return upper + upper.T + np.diag(out_var)
-
-    def series(self, order: int | None, plan: _Plan) -> tuple[int | None, Array, Array]:
-        """The order, the coefficients c_n/√var (D, at least N) and the variances of f(z) (D,); order None: none suffices."""
-        live = self.std > 0.0
-        m, s = self.mean[live], self.std[live]
-        out_var = np.zeros_like(self.std)
-        gridless = m.size and not (mehler.is_tanh(self.record) and mehler.grid_of(self.record, m, s))
-        if gridless:
-            out_var[live] = _variance(self.record, m, self.var[live])
-        if gridless and plan.after == "closed":
-            return self.closed(np.empty((0, len(self.std))), out_var)
-        bound = 0.0
-        for count in plan.orders:
-            if order is not None and order > count:
-                continue
-            c = np.zeros((len(self.std), count))
-            if m.size:
-                c[live], grid_var = mehler.project(self.record, m, s, count)
-                if grid_var is not None:
-                    out_var[live] = grid_var * self.var[live]
-            unit = np.divide(self.std, np.sqrt(out_var), out=np.zeros_like(self.std), where=out_var > 0.0)
-            c *= unit[:, None]
-            total = np.cumsum(c * c, axis=1)
-            # Rounding must not leave a negative remainder on the diagonal.
-            over = total[:, -1] > 1.0
-            if over.any():
-                c[over] /= np.sqrt(total[over, -1:])
-                total[over] /= total[over, -1:]
-            if order is not None:
-                return order, c[:, :order], out_var
-            remainder = np.max(1.0 - total[unit > 0.0], axis=0, initial=0.0)
-            enough = np.flatnonzero(self.largest ** np.arange(2.0, count + 2.0) * remainder <= TOLERANCE)
-            if enough.size:
-                chosen = int(enough[0]) + 1
-                return chosen, c[:, :chosen], out_var
-            if plan.after == "closed" and count >= _STAGES[1] and (
-                count >= MAX_ORDER or np.min(out_var[live]) >= (mixture.ERROR / TOLERANCE) ** 2
-            ):  # fmt: skip
-                return self.closed(c.T, out_var)
-            if count >= MAX_ORDER:
-                bound = self.bound(np.where(unit > 0.0, 1.0 - total[:, -1], 0.0), count)
-                if bound <= _FINE and plan.after == "continued":
-                    break
-        if plan.after == "other":
-            return None, c, out_var
-        if bound > _COARSE:
-            _notice.warning(
-                "covariances of %s: the output correlations may be off by %.1g; its scale, %g, is small against "
-                "standard deviations up to %.3g of nearly collinear units",
-                self.record.name, bound, self.record.scale, float(s.max()),
-            )  # fmt: skip
-        return count, mehler.continued(c), out_var
-
-    def closed(self, known: Array, out_var: Array) -> tuple[int | None, Array, Array]:
-        """The series of tanh beyond the orders that are known (n, D)."""
-        _, inner, outer, _ = as_scaled_tanh(self.record)  # type: ignore[misc]
-        m, v, out = inner * self.mean, inner * inner * self.var, out_var / outer**2
-        enough, c = mixture.coefficients(m, v, out, known, self.largest, TOLERANCE, _MOST_CLOSED)
-        return len(c) if enough else None, c.T, out_var
-
-    def bound(self, remainder: Array, count: int) -> float:
-        """Of the error in any output correlation after ``count`` terms, continued; exact twins have none."""
-        root = np.sqrt(remainder)
-        # what is missing and what is appended are each at most |ρ|^{N+1} √(rem_i rem_j)
-        error = 2.0 * np.abs(self.correlation) ** (count + 1.0) * root[:, None] * root
-        sign = np.sign(self.correlation)
-        odd = self.record.symmetry == "odd"
-        twins = (np.abs(self.correlation) == 1.0) & (self.std[:, None] == self.std) & (
-            self.mean[:, None] == np.where((sign < 0.0) & odd, -1.0, 1.0) * self.mean
-        ) & ((sign > 0.0) | odd)  # fmt: skip
-        return float(np.max(np.where(twins, 0.0, error), initial=0.0))
-
-
-def _plan(record: Activation, method: str) -> _Plan:
-    if method == "auto" and record.slopes is not None:
-        return _Plan(_STAGES[:-1], "other")  # the exact integral costs no more than the orders beyond
-    if method == "auto" and mehler.is_tanh(record):
-        return _Plan(_STAGES, "closed")
-    if method == "auto" and _components(record) is not None:
-        return _Plan(_STAGES, "other")
-    return _Plan(_STAGES + _FURTHER, "continued")
-
-
-def _components(record: Activation) -> tuple[Array, Array, float] | None:
-    """f as Σ p_i erf(inner · z/√(2 t_i)), up to an affine map: tanh, sigmoid, erf."""
-    if record is ERF:
-        return np.ones(1), np.full(1, 0.5), 1.0
-    reduction = as_scaled_tanh(record)
-    return None if reduction is None else (*mixture.components(8), reduction.input_scale)
-
-
-def _variance(record: Activation, mean: Array, var: Array) -> Array:
-    result: Array = surface.moments(record, mean, var, 2)[1]
+def _solve(record: Activation, mean: FloatArray, cov: FloatArray, order: int | None, method: str, given: Array | None) -> Array:
+    """Of some matrices (B, D, D), as :func:`covariance`."""
+    problem = Standardised(record, mean, cov)
+    rows = np.arange(len(mean))
+    if method in ("plackett", "closed") or (method == "auto" and order is None and record is SINE):
+        return problem.pairwise(rows, problem.variance() if given is None else given)
+    found = problem.series(order, plan(record, method) if order is None else Plan((MAX_ORDER,), "order"), given)
+    result = found.sums.out
+    rows = rows[found.sums.orders == 0]
+    if rows.size and mean.size:
+        result[rows] = problem.pairwise(rows, (found.own if given is None else given)[rows])
     return result
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    """As many matrices at a time as take some megabytes."""
+    step = max(1, _ENTRIES // max(1, size * size))
+    return (slice(start, start + step) for start in range(0, count, step))
 
 
 # ---------------------------------------------------------------- checks
@@ -421,7 +274,7 @@ def _check_options(record: Activation, order: int | None, method: str) -> None:
         raise ValueError(f"method must be 'auto', 'mehler', 'plackett' or 'closed', got {method!r}")
     if order is not None and (isinstance(order, bool) or not isinstance(order, (int, np.integer)) or not 1 <= order <= MAX_ORDER):
         raise ValueError(f"order must be None or an integer from 1 to {MAX_ORDER}, got {order!r}")
-    if method == "plackett" and _components(record) is None and record.slopes is None:
+    if method == "plackett" and components(record) is None and record.slopes is None:
         served = "tanh, sigmoid, erf and piecewise-linear activations"
         raise ValueError(f"method 'plackett' serves {served}, got {record.name!r}; use 'mehler' or 'auto'")
     if method == "closed" and record is not SINE:

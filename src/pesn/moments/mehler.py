@@ -1,47 +1,51 @@
-"""Mehler's series: the coefficients c_n = E[f(z) He_n(x)]/√(n!) by projection, and the sum Σ ρⁿ c_n c_nᵀ.
+"""The coefficients of Mehler's series, c_n = E[f(z) He_n(x)]/√(n!): closed in :mod:`pesn.moments.hermite`, else projected.
 
-One grid in x serves all units of a matrix: the trapezoid rule, exponentially accurate for smooth f. Piecewise-linear f
-and sine have closed forms; the rest is projected with the panels of :mod:`pesn.moments.exact`.
+For smooth f one grid in x serves all units of a matrix: the trapezoid rule, exponentially accurate. f with kinks is projected
+with the panels of :mod:`pesn.moments.exact`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
-from pesn.activations.smooth import SINE, TANH
-from pesn.moments import exact
+from pesn.activations.smooth import GELU, SINE, TANH
+from pesn.moments import closed, exact, hermite
+from pesn.moments.mehler_sum import correlations, series
 from pesn.moments.scaled_tanh import as_scaled_tanh
 
-__all__ = ["HIGH", "continued", "correlate", "grid_of", "is_tanh", "mirror", "project", "series", "tanh_basis", "tanh_rests"]
+__all__ = ["HIGH", "by_grid", "continued", "gain_of", "grid_of", "is_tanh", "project", "tanh_basis", "tanh_rests"]
 
 
-HIGH = 80  # up to this order one grid serves all units; beyond it every unit has its own panels
+HIGH = 80  # beyond this order the grid is finer, and panels are cut
 
 _MOST_NODES = 2000
 _CHUNK = 128
-_TOGETHER = 16
-_FEW_ORDERS = 10  # up to which to look for where a sum may begin costs more than it saves
 
 
-def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Array, Array | None]:
-    """c_n/s for n = 1 … count, (D, count), and var/v where the grid gives it too; std > 0."""
-    if record.slopes is not None:
-        return _piecewise_linear(record, mean, std, count), None
+def project(
+    record: Activation, mean: Array, std: Array, count: int, grid: tuple[float, float] | None = None
+) -> tuple[Array, Array | None]:
+    """c_n/s for n = 1 … count, (D, count), and var/v where the grid gives it too; std > 0. ``grid``: None chooses one."""
+    by_bumps = hermite.bumps_of(record)
+    if by_bumps is not None:
+        bumps, (base, inner, outer, _) = by_bumps
+        gain = gain_of(base, inner * mean, inner * std)
+        return inner * outer * hermite.project(bumps, gain, inner * mean, inner * std, count), None
     if record is SINE:  # every derivative is a sine: c_n = sin(m + nπ/2) e^{−v/2} sⁿ/√(n!)
         degree = np.arange(1.0, count + 1.0)
         size = -0.5 * np.square(std)[:, None] + (degree - 1.0) * np.log(std)[:, None] - 0.5 * special.gammaln(degree + 1.0)
         return np.exp(size) * np.sin(mean[:, None] + 0.5 * math.pi * (degree % 4.0)), None
-    if count > HIGH:
-        return _high_orders(record, mean, std, count), None
-    grid = grid_of(record, mean, std)
+    grid = grid_of(record, mean, std, count) if grid is None else grid
     if grid is not None:
         x, basis = _basis(*grid, count)
         if is_tanh(record):
@@ -54,49 +58,56 @@ def project(record: Activation, mean: Array, std: Array, count: int) -> tuple[Ar
         c[:, ::2] = (u[:, 0] - u[:, 1]) @ basis[1::2].T  # odd and even degrees: the basis is stored for x > 0 only
         c[:, 1::2] = (u[:, 0] + u[:, 1]) @ basis[2::2].T
         return c, None
+    return _by_panels(record, mean, std, count), None
+
+
+def gain_of(base: Activation, mean: Array, std: Array) -> Array:
+    """E[f′] of an activation with bumps, in the shape of ``mean``, 0 where std is; empty where bumps are all there is to f′."""
+    if base is GELU:
+        total = 1.0 + np.square(std)
+        a = mean / np.sqrt(total)
+        return np.asarray(special.ndtr(a) + a * np.exp(-0.5 * a * a) / (math.sqrt(2.0 * math.pi) * total))
+    if base.slopes is None and base.elu_alpha is None:
+        return mean[:0]
+    return np.asarray(closed.gain(base, mean.ravel(), np.square(std).ravel())).reshape(mean.shape)
+
+
+def _by_panels(record: Activation, mean: Array, std: Array, count: int) -> Array:
+    """c_n/s by the panels of `exact`, each of at most ten radians of He_count, whose wave number in x is √count."""
+    nodes, weights = np.polynomial.legendre.leggauss(16)
     result = np.empty((len(mean), count))
     order = np.argsort(std, kind="stable")  # similar deviations together: they share a number of nodes
     for start in range(0, len(order), _CHUNK):
         part = order[start : start + _CHUNK]
         m, s = mean[part][:, None], std[part][:, None]
-        x, p = exact.quadrature(record, mean[part], std[part])
-        p *= record.difference(m, s * x) / s
-        for n, h in enumerate(_hermite(x, count)):
-            result[part, n] = np.sum(p * h, axis=1)
-    return result, None
-
-
-def _high_orders(record: Activation, mean: Array, std: Array, count: int) -> Array:
-    """c_n/s by the panels of `exact`, cut until each holds at most ten radians of He_count, whose wave number in x is √count."""
-    nodes, weights = np.polynomial.legendre.leggauss(16)
-    result = np.empty((len(mean), count))
-    for i in range(len(mean)):
-        x = exact.quadrature(record, mean[i : i + 1], std[i : i + 1])[0].reshape(-1, 16)
-        half = 0.5 * (x[:, -1] - x[:, 0]) / nodes[-1]
-        parts = np.maximum(1, np.ceil(2.0 * half * math.sqrt(count) / 10.0)).astype(int)
-        place = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-        short = np.repeat(half / parts, parts)
-        centre = np.repeat(0.5 * (x[:, 0] + x[:, -1]) - half, parts) + (2.0 * place + 1.0) * short
-        x = (centre[:, None] + short[:, None] * nodes).ravel()
+        x = exact.quadrature(record, mean[part], std[part])[0].reshape(len(part), -1, 16)
+        half = 0.5 * (x[..., -1] - x[..., 0]) / nodes[-1]
+        cuts = max(1, math.ceil(2.0 * float(half.max()) * math.sqrt(count) / 10.0)) if count > HIGH else 1
+        left, short = 0.5 * (x[..., 0] + x[..., -1]) - half, half / cuts
+        centre = left[..., None] + (2.0 * np.arange(cuts) + 1.0) * short[..., None]
+        x = (centre[..., None] + short[..., None, None] * nodes).reshape(len(part), -1)
+        p = np.broadcast_to((short[..., None, None] * weights), (*centre.shape, 16)).reshape(len(part), -1)
         # The Gaussian is shared: half of it with the polynomial, which is then a bounded Hermite function.
         bell = np.exp(-0.25 * x * x)
-        u = record.difference(mean[i], std[i] * x) / std[i] * bell * np.outer(short, weights).ravel() / math.sqrt(2.0 * math.pi)
-        _hermite_sums(x, u, bell, result[i])
+        u = record.difference(m, s * x) / s * bell * p / math.sqrt(2.0 * math.pi)
+        c = np.empty((len(part), count))
+        _hermite_sums(x, u, bell, c)
+        result[part] = c
     return result
 
 
 def continued(c: Array) -> Array:
-    """c (D, N), Σc² ≤ 1, with the remainder 1 − Σc² appended in N/5 further orders, shaped as the last N/5 are.
+    """c (…, N), Σc² ≤ 1, with the remainder 1 − Σc² appended in N/5 further orders, shaped as the last N/5 are.
 
     Every further term keeps its parity: the sum stays semi-definite, has the exact diagonal, and identical or mirrored
     units come out with correlation ±1.
     """
-    block = c.shape[1] // 10 * 2
-    last = c[:, c.shape[1] - block :]
-    share = np.sum(last * last, axis=1)
-    rest = np.maximum(1.0 - np.sum(c * c, axis=1), 0.0)
+    block = c.shape[-1] // 10 * 2
+    last = c[..., c.shape[-1] - block :]
+    share = np.sum(last * last, axis=-1)
+    rest = np.maximum(1.0 - np.sum(c * c, axis=-1), 0.0)
     scale = np.sqrt(np.divide(rest, share, out=np.zeros_like(rest), where=share > 1e-30))
-    return np.hstack([c, last * scale[:, None]])
+    return np.concatenate([c, last * scale[..., None]], axis=-1)
 
 
 def _hermite(x: Array, count: int) -> list[Array]:
@@ -109,43 +120,48 @@ def _hermite(x: Array, count: int) -> list[Array]:
     return result
 
 
-def _piecewise_linear(record: Activation, mean: Array, std: Array, count: int) -> Array:
-    """f″ is a row of steps δ_j at the kinks, so that c_n = s Σ δ_j h_{n−2}(β_j) φ(β_j)/√(n(n−1)), c_1 = s E[f′]."""
-    slopes = np.asarray(record.slopes)
-    kinks = np.asarray(record.kinks).reshape(1, -1)
-    with np.errstate(over="ignore"):
-        beta = np.clip((kinks - mean[:, None]) / std[:, None], -40.0, 40.0)  # φ(40) is 0; beyond, h overflows
-    edge = np.full((len(mean), 1), np.inf)
-    low, high = np.hstack([-edge, beta]), np.hstack([beta, edge])
-    # The probability of each piece, taken from the nearer tail so that it keeps its digits.
-    pieces = np.where(low > 0.0, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low))
-    steps = np.diff(slopes) * np.exp(-0.5 * beta * beta) / math.sqrt(2.0 * math.pi)
-    result = np.empty((len(mean), count))
-    result[:, 0] = pieces @ slopes
-    for n, h in enumerate([np.ones_like(beta), *_hermite(beta, count)][: count - 1], start=2):
-        result[:, n - 1] = np.sum(steps * h, axis=1) / math.sqrt(n * (n - 1.0))
-    return result
-
-
 def is_tanh(record: Activation) -> bool:
     """Whether f is tanh or a scaled copy of it (sigmoid)."""
     return as_scaled_tanh(record) is not None
 
 
-def grid_of(record: Activation, mean: Array, std: Array) -> tuple[float, float] | None:
+def grid_of(record: Activation, mean: Array, std: Array, count: int = HIGH) -> tuple[float, float] | None:
     """Spacing and reach of the trapezoid rule in x, one for all units; None where it does not serve."""
     if record.kinks:
         return None
     size = np.abs(mean)
     with np.errstate(over="ignore"):
-        return _grid(record, float(std.max()), float(size.max()), float(np.max(size / std)))
+        return _grid(record, float(std.max()), float(size.max()), float(np.max(size / std)), count)
 
 
-def _grid(record: Activation, std: float, mean: float, ratio: float) -> tuple[float, float] | None:
+def by_grid(
+    record: Activation, mean: Array, std: Array, rows: npt.NDArray[np.intp], count: int
+) -> Iterator[tuple[npt.NDArray[np.intp], tuple[float, float] | None]]:
+    """The ``rows`` of a batch, (B, D), that share a grid, and the grid; each has the one that it would have alone."""
+    if record.kinks or len(rows) == 1:
+        live = std[rows] > 0.0
+        alone = grid_of(record, mean[rows][live], std[rows][live], count) if live.any() else None
+        yield rows, alone
+        return
+    size, std = np.abs(mean[rows]), std[rows]
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        ratio = np.where(std > 0.0, size / std, 0.0).max(axis=1)
+    size = np.where(std > 0.0, size, 0.0).max(axis=1)
+    kinds, place = np.unique(np.stack([std.max(axis=1), size, ratio], axis=1), axis=0, return_inverse=True)
+    grids = [_grid(record, float(a), float(b), float(c), count) for a, b, c in kinds]
+    for grid in dict.fromkeys(grids):
+        of_it = np.array([one == grid for one in grids])
+        yield rows[of_it[place.ravel()]], grid
+
+
+def _grid(record: Activation, std: float, mean: float, ratio: float, count: int = HIGH) -> tuple[float, float] | None:
     """From the largest deviation, the largest |mean| and the largest of their ratios, |mean|/std."""
     widest = std / record.scale
     # φ h_80 holds frequencies up to √80 + 6 = 2π/0.42, f(m + sx) those up to 2π · 5s. In steps of √2, so that bases are shared.
-    spacing = 0.4 if widest <= 0.5 else 0.4 * 2.0 ** (-0.5 * math.ceil(2.0 * math.log2(2.0 * widest)))
+    steps = 0.0 if widest <= 0.5 else 0.5 * math.ceil(2.0 * math.log2(2.0 * widest))
+    spacing = 0.4 * 2.0**-steps
+    if count > HIGH:
+        spacing = min(spacing, 2.0 * math.pi / (math.sqrt(count) + 6.7 * 2.0**steps))
     # Saturated units: a squared difference that falls as e^{−4z} (or as a Gaussian) moves the integrand's mass outwards.
     tilt = 4.0 * widest * (1.0 if is_tanh(record) else max(1.0, min(mean / record.scale, 40.0)))
     reach = 10.0 + 2.0 * math.ceil(0.5 * min(tilt, ratio))
@@ -223,101 +239,23 @@ def _extremes(mean: Array, cov: Array) -> tuple[float, float]:
     return widest, ratio
 
 
-@jit()
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
-    """Σ u h_n(x) for n = 1 … len(out), h_n the normalised polynomials times ``bell``."""
-    before, h = bell.copy(), x * bell
-    for n in range(1, out.shape[0] + 1):
-        total = 0.0
-        step, back = 1.0 / math.sqrt(n + 1.0), math.sqrt(n / (n + 1.0))
-        for k in range(x.shape[0]):
-            total += u[k] * h[k]
-            after = step * x[k] * h[k] - back * before[k]
-            before[k] = h[k]
-            h[k] = after
-        out[n - 1] = total
-
-
-@jit(no_cpython_wrapper=True)
-def mirror(a: Array) -> None:
-    """The lower triangle from the upper one, in tiles that stay in the cache."""
-    size = a.shape[0]
-    for top in range(0, size, _TOGETHER):
-        for left in range(top, size, _TOGETHER):
-            for i in range(top, min(top + _TOGETHER, size)):
-                for j in range(max(left, i + 1), min(left + _TOGETHER, size)):
-                    a[j, i] = a[i, j]
-
-
-@jit()
-def correlate(cov: Array, std: Array, eps: float, out: Array) -> tuple[float, int, int, int]:
-    """Fill the correlations (0 where a deviation is 0); the largest off the diagonal; where and how cov is at fault."""
-    size = std.shape[0]
-    slack = max(1e-8, 32.0 * eps)
-    for i in range(size):
-        for j in range(i + 1, size):
-            # Measured by this pair's own deviations; the second term forgives rounding where one of them is 0.
-            product = std[i] * std[j]
-            room = slack * product + 32.0 * eps * max(std[i], std[j]) ** 2
-            if abs(cov[i, j] - cov[j, i]) > room:
-                return 0.0, i, j, 1
-            if abs(cov[i, j]) > product + room:
-                return 0.0, i, j, 2
-    largest = _correlations(cov, std, out)
-    mirror(out)
-    return min(largest, 1.0), 0, 0, 0
-
-
-@jit(no_cpython_wrapper=True)
-def _correlations(cov: Array, std: Array, out: Array) -> float:
-    """The upper triangle of the correlations, 0 where a deviation is 0; the largest, which rounding may leave beyond 1."""
-    size = std.shape[0]
-    inverse, most = np.zeros(size), np.zeros(size)  # the largest column by column: so that the loop is vectorised
-    for i in range(size):
-        if std[i] > 0.0:
-            inverse[i] = 1.0 / std[i]
-    for i in range(size):
-        out[i, i] = 1.0
-        for j in range(i + 1, size):
-            rho = cov[i, j] * inverse[i] * inverse[j]
-            most[j] = max(most[j], abs(rho))
-            # collinear but for rounding, to which a steep activation would react with its root
-            out[i, j] = math.copysign(1.0, rho) if abs(rho) > 1.0 - 1e-15 else rho
-    largest = 0.0
-    for i in range(size):
-        largest = max(largest, most[i])
-    return largest
-
-
-@jit()
-def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
-    """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units.
-
-    Where there are many orders, a few units at a time begin where the largest of their |ρ|ⁿ is 1e-18: all but nearly collinear
-    units end early.
-    """
-    count, size = c.shape
-    together = _TOGETHER if count > _FEW_ORDERS else size
-    buffer = np.empty(together)
-    for i in range(size):
-        out[i, i] = variance[i]
-        for first in range(i + 1, size, together):
-            last = min(first + together, size)
-            rho, width, terms = correlation[i, first:last], last - first, count
-            buffer[:width] = 0.0
-            if count > _FEW_ORDERS:
-                largest = 0.0
-                for j in range(width):
-                    largest = max(largest, abs(rho[j]))
-                if largest < 1.0:
-                    terms = 1 if largest < 1e-18 else int(min(float(count), 1.0 - 41.5 / math.log(largest)))
-            for n in range(terms - 1, -1, -1):
-                own, others = c[n, i], c[n, first:last]
-                for j in range(width):
-                    buffer[j] = (buffer[j] + own * others[j]) * rho[j]
-            for j in range(width):
-                out[i, first + j] = buffer[j] * deviation[i] * deviation[first + j]
-    mirror(out)
+    """Σ u h_n(x) for n = 1 … of each unit, (D, n); h_n the normalised polynomials times ``bell``; x, u, bell (D, K)."""
+    before, h = np.empty(x.shape[1]), np.empty(x.shape[1])
+    for i in range(x.shape[0]):
+        at, weight = x[i], u[i]
+        for k in range(x.shape[1]):
+            before[k], h[k] = bell[i, k], at[k] * bell[i, k]
+        for n in range(1, out.shape[1] + 1):
+            total = 0.0
+            step, back = 1.0 / math.sqrt(n + 1.0), math.sqrt(n / (n + 1.0))
+            for k in range(x.shape[1]):
+                total += weight[k] * h[k]
+                after = step * at[k] * h[k] - back * before[k]
+                before[k] = h[k]
+                h[k] = after
+            out[i, n - 1] = total
 
 
 @jit()
@@ -338,7 +276,7 @@ def tanh_rests(mean: Array, cov: Array, spacing: float, basis: Array, tolerance:
         for i in range(size):
             std[i] = math.sqrt(max(cov[b, i, i], 0.0))
             factor[i] = 1.0 / std[i] if std[i] > 0.0 else 0.0
-        largest = _correlations(cov[b], std, correlation)
+        largest = correlations(cov[b], std, correlation)
         if not largest <= 1.0 + 1e-8:
             continue
         largest = min(largest, 1.0)

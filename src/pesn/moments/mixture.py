@@ -31,14 +31,15 @@ from scipy import special
 from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation
+from pesn.moments import hermite
 from pesn.moments.scaled_tanh import check_scaled_tanh
 
-__all__ = ["ERROR", "coefficients", "components", "covariance", "moments"]
+__all__ = ["ERROR", "LEAST", "bumps", "coefficients", "components", "covariance", "moments"]
 
 
 ERROR = 4.2e-9  # of eight components, as tanh
 
-_LEAST = 1e-290  # a variance of a unit deep in saturation, below which digits, and then numbers, are lost
+LEAST = 1e-290  # a variance of a unit deep in saturation, below which digits, and then numbers, are lost
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -114,51 +115,14 @@ def coefficients(
     >>> enough, len(c) < 200
     (True, True)
     """
-    weights, widths = _components(8)
-    result = np.empty((most, len(mean)))
-    result[: len(known)] = known
-    count, enough = _coefficients(mean, var, out_var, weights, widths, len(known), largest, tolerance, result)
-    return enough, result[:count]
+    alive = np.where(out_var > LEAST, out_var, 0.0)
+    return hermite.coefficients(bumps(), np.empty(0), mean, np.sqrt(var), alive, known, largest, tolerance, most)
 
 
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def _coefficients(
-    mean: Array, var: Array, out_var: Array, p: Array, t: Array, known: int, largest: float, tolerance: float, out: Array
-) -> tuple[int, bool]:
-    """By the recurrence of He_{n−1}(a) φ(a)/√((n−1)!), which is bounded, with its powers of −r: nothing overflows."""
-    most, size = out.shape
-    kinds = p.shape[0]
-    term, before, slope, back = np.zeros((size, kinds)), np.zeros((size, kinds)), np.zeros((size, kinds)), np.zeros((size, kinds))
-    rest = np.zeros(size)
-    for i in range(size):
-        if not (var[i] > 0.0 and out_var[i] > _LEAST):
-            continue
-        rest[i] = 1.0
-        for k in range(kinds):
-            share = var[i] / (var[i] + t[k])
-            a = mean[i] / math.sqrt(var[i] + t[k])
-            term[i, k] = 2.0 * p[k] * math.sqrt(share / out_var[i]) * math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
-            slope[i, k], back[i, k] = -math.sqrt(share) * a, -share
-    power = largest
-    for n in range(1, most + 1):
-        inverse, last, worst = 1.0 / math.sqrt(n), math.sqrt(n - 1.0), 0.0
-        for i in range(size):
-            total = 0.0
-            for k in range(kinds):
-                total += term[i, k]
-                after = (slope[i, k] * term[i, k] + back[i, k] * last * before[i, k]) * inverse
-                before[i, k] = term[i, k]
-                term[i, k] = after
-            c = out[n - 1, i] if n <= known else total * inverse
-            if c * c >= rest[i]:  # rounding, or the mixture's own error: the diagonal keeps what is its own
-                c = math.copysign(math.sqrt(rest[i]), c)
-            rest[i] = max(rest[i] - c * c, 0.0)
-            out[n - 1, i] = c
-            worst = max(worst, rest[i])
-        power *= largest
-        if power * worst <= tolerance:
-            return n, True
-    return most, False
+@cache
+def bumps() -> hermite.Bumps:
+    """What tanh′ is a sum of."""
+    return hermite.tanh_bumps(*_components(8))
 
 
 @jit()

@@ -29,7 +29,7 @@ _WIDEST = 1e60  # in lengths of the kinks' span: a bounded f is a staircase long
 
 
 def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: Array) -> Array:
-    """Cov(f(z_i), f(z_j))/(s_i s_j) for z with ``mean``, ``var`` (D,), var > 0, and ``correlation`` (D, D).
+    """Cov(f(z_i), f(z_j))/(s_i s_j) for z with ``mean``, ``var`` (…, D), var > 0, and ``correlation`` (…, D, D).
 
     Where f is bounded and var beyond 1e120, the rows and columns are in another unit: use its correlations.
 
@@ -44,6 +44,8 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
     if kinks and slopes[0] == slopes[-1] == 0.0:
         capped = np.minimum(std, _WIDEST * (1.0 + kinks[-1] - kinks[0]))
         mean, std = kinks[0] + (mean - kinks[0]) * (capped / std), capped
+    shape = correlation.shape
+    mean, std = mean.ravel(), std.ravel()
     gain = closed.gain(record, mean, np.square(std))
     with np.errstate(over="ignore"):
         edges = np.clip((np.asarray(kinks).reshape(1, -1) - mean[:, None]) / std[:, None], -_FAR, _FAR)
@@ -52,9 +54,12 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
     widths = np.hstack([np.where(gaps > 1.0, ends[:, :-1] - edges[:, :-1], gaps), np.full((len(mean), len(kinks) and 1), np.inf)])
     heights = np.array(slopes[1:]) - slopes[0]
     used = heights != 0.0
-    low, high, width = (np.ascontiguousarray(x[:, used]) for x in (edges, ends, widths))
-    matrix: Array = _piecewise_linear(gain, low, high, width, heights[used], correlation, _NODES, _WEIGHTS)
-    return matrix
+    batch = (-1, shape[-1])
+    low, high, width = (np.ascontiguousarray(x[:, used]).reshape(*batch, int(used.sum())) for x in (edges, ends, widths))
+    matrix: Array = _piecewise_linear(
+        gain.reshape(batch), low, high, width, heights[used], correlation.reshape(-1, *shape[-2:]), _NODES, _WEIGHTS
+    )
+    return matrix.reshape(shape)
 
 
 def sine(mean: Array, std: Array, correlation: Array) -> Array:
@@ -64,8 +69,10 @@ def sine(mean: Array, std: Array, correlation: Array) -> Array:
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    matrix: Array = _sine(np.cos(mean), np.sin(mean), std, correlation)
-    return matrix
+    shape = correlation.shape
+    cosine, sine_, std = (x.reshape(-1, shape[-1]) for x in (np.cos(mean), np.sin(mean), std))
+    matrix: Array = _sine(cosine, sine_, std, correlation.reshape(-1, *shape[-2:]))
+    return matrix.reshape(shape)
 
 
 # ---------------------------------------------------------------- kernels
@@ -73,19 +80,21 @@ def sine(mean: Array, std: Array, correlation: Array) -> Array:
 
 @jit()
 def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
-    size = std.shape[0]
-    out = np.empty((size, size))
-    for i in range(size):
-        for j in range(i, size):
-            rho = correlation[i, j]
-            k = abs(rho) * std[i] * std[j]
-            # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of what is not positive
-            half = 0.5 * math.exp(-0.5 * (std[i] - std[j]) ** 2 - (1.0 - abs(rho)) * std[i] * std[j])
-            odd = -half * math.expm1(-2.0 * k)
-            even = half * math.expm1(-k) ** 2
-            value = (odd if rho >= 0.0 else -odd) * cosine[i] * cosine[j] + even * sine[i] * sine[j]
-            out[i, j] = value
-            out[j, i] = value
+    batch, size = std.shape
+    out = np.empty((batch, size, size))
+    for b in range(batch):
+        s = std[b]
+        for i in range(size):
+            for j in range(i, size):
+                rho = correlation[b, i, j]
+                k = abs(rho) * s[i] * s[j]
+                # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of what is not positive
+                half = 0.5 * math.exp(-0.5 * (s[i] - s[j]) ** 2 - (1.0 - abs(rho)) * s[i] * s[j])
+                odd = -half * math.expm1(-2.0 * k)
+                even = half * math.expm1(-k) ** 2
+                value = (odd if rho >= 0.0 else -odd) * cosine[b, i] * cosine[b, j] + even * sine[b, i] * sine[b, j]
+                out[b, i, j] = value
+                out[b, j, i] = value
     return out
 
 
@@ -93,24 +102,25 @@ def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
 def _piecewise_linear(
     gain: Array, low: Array, high: Array, width: Array, heights: Array, correlation: Array, nodes: Array, weights: Array
 ) -> Array:
-    size, count = low.shape
-    out = np.empty((size, size))
-    for i in range(size):
+    batch, size, count = low.shape
+    out = np.empty((batch, size, size))
+    for row in range(batch * size):
+        b, i = row // size, row % size
         for j in range(i, size):
-            rho = correlation[i, j]
+            rho = correlation[b, i, j]
             total = 0.0
             if rho != 0.0:
                 side = 1.0 if rho > 0.0 else -1.0  # φ₂(a, b; −r) = φ₂(a, −b; r)
                 for p in range(count):
                     for q in range(count):
                         total += heights[p] * heights[q] * _rectangle(
-                            low[i, p], high[i, p], width[i, p],
-                            side * low[j, q], side * high[j, q], side * width[j, q],
+                            low[b, i, p], high[b, i, p], width[b, i, p],
+                            side * low[b, j, q], side * high[b, j, q], side * width[b, j, q],
                             abs(rho), nodes, weights,
                         )  # fmt: skip
-            value = rho * gain[i] * gain[j] + total / (2.0 * math.pi)
-            out[i, j] = value
-            out[j, i] = value
+            value = rho * gain[b, i] * gain[b, j] + total / (2.0 * math.pi)
+            out[b, i, j] = value
+            out[b, j, i] = value
     return out
 
 

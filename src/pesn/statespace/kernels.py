@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from pesn._support.jit import INLINE, jit
-from pesn.moments.mehler import mirror
+from pesn.moments.mehler_sum import mirror
 from pesn.moments.special import tanh
 
 __all__ = [
