@@ -151,7 +151,7 @@ def coefficients(
         left[left > 0.0] = np.inf
     none = np.zeros((0, 0))
     count, enough = _coefficients(
-        state, bumps.exponential, gain, exponential, std, own, len(known), largest, none, tolerance, most, left, result
+        state, bumps.exponential, gain, exponential, std, own, len(known), largest, none, tolerance, most, 0.0, left, result
     )
     return enough, result[:count]
 
@@ -169,6 +169,7 @@ def _rows(
     asked, limit, ready, none = (order, -1.0, 0, linear[:0].ravel()) if order > 0 else (most, tolerance, 0, linear[:0].ravel())
     if known.shape[0] > 0:
         ready = known.shape[1]
+    kinked = alpha == 0.0 and not np.any(width > 0.0)
     for b in range(batch):
         for n in range(ready):
             for i in range(size):
@@ -176,8 +177,9 @@ def _rows(
         _start(place, width, weight, common, mean[b], std[b], own[b], state, left)
         gain = linear[b] if linear.shape[0] > 0 else none
         count, enough = _coefficients(
-            state, alpha, gain, exponential[b], std[b], own[b], ready, sums.largest[b], sums.correlation[b], limit, asked, left, c
-        )
+            state, alpha, gain, exponential[b], std[b], own[b], ready, sums.largest[b], sums.correlation[b], limit, asked,
+            1.5 if kinked else 0.0, left, c,
+        )  # fmt: skip
         if order > 0 or enough:
             put(sums, b, c[:count])
 
@@ -210,7 +212,7 @@ def _start(
 @jit(fastmath={"contract", "nsz"})
 def _coefficients(
     state: Array, alpha: float, gain: Array, exponential: Array, std: Array, own: Array, known: int, largest: float,
-    correlation: Array, tolerance: float, most: int, left: Array, out: Array,
+    correlation: Array, tolerance: float, most: int, decay: float, left: Array, out: Array,
 ) -> tuple[int, bool]:  # fmt: skip
     """Rows n = 1 … of ``out``, and whether they are enough; what they use up of a unit's variance is taken from ``left``.
 
@@ -272,6 +274,10 @@ def _coefficients(
             suspect = beyond_tolerance(correlation, left, n + 1, tolerance, suspect)
             if suspect < 0:
                 return n, True
+            if n == _LOOK and decay > 0.0:  # what is left falls as a power of n: if that will not do, nothing more is tried
+                later = left * (n / most) ** decay
+                if beyond_tolerance(correlation, later, most + 1, tolerance, suspect) >= 0:
+                    return n, False
             look = n + n // 4
     return most, False
 

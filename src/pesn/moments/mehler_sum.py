@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pesn._support.jit import jit
 from pesn._support.types import Array
 
-__all__ = ["Sums", "beyond_tolerance", "correlate", "correlations", "mirror", "projected", "put", "series"]
+__all__ = ["Sums", "beyond_tolerance", "correlate", "correlations", "mirror", "projected", "put", "rescale", "series"]
 
 _TILE = 16
 _TOGETHER = 64
@@ -165,6 +165,24 @@ def beyond_tolerance(correlation: Array, left: Array, power: int, tolerance: flo
         if worst > tolerance:
             return i
     return -1
+
+
+@jit()
+def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None:
+    """Matrices (B, D, D) of any variances to ``variance`` (B, D), by their upper triangles; what is not live has none."""
+    batch, size = variance.shape
+    factor = np.empty(size)
+    for b in range(batch):
+        for i in range(size):
+            own = matrix[b, i, i]
+            factor[i] = (
+                math.sqrt(variance[b, i]) / math.sqrt(own) if live[b, i] and own > 1e-290 else 0.0
+            )  # below, digits are lost
+        for i in range(size):
+            for j in range(i + 1, size):
+                matrix[b, i, j] = matrix[b, i, j] * factor[i] * factor[j]
+            matrix[b, i, i] = variance[b, i]
+        mirror(matrix[b])
 
 
 @jit()

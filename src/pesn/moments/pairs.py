@@ -5,26 +5,32 @@ slope, and the probability of a rectangle of two pieces changes with ρ by the d
 
     Cov(f(z₁), f(z₂))/(s₁s₂) = ρ E[f′] E[f′] + Σ k_p k_q ∫₀^ρ (ρ − r) [φ₂(a, b) − φ₂(a′, b) − φ₂(a, b′) + φ₂(a′, b′)] dr
 
-over pieces [a, a′] and [b, b′] in standardised coordinates; a piece that reaches to infinity has no far corners. The four
-corners are taken together, so that hard_tanh keeps its digits where the Gaussian is wide and the piece narrow.
+over pieces [a, a′] and [b, b′] in standardised coordinates; a piece that reaches to infinity has no far corners. Each pair of
+kinks is a corner by itself, unless the Gaussian is wide and pieces narrow (hard tanh): then all four corners of two pieces are
+taken together, so that the sum keeps its digits.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from pesn._support.jit import jit
+from pesn._support.jit import INLINE, jit
 from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.moments import closed
+from pesn.moments.special import density, exp, mills
 
 __all__ = ["piecewise_linear", "sine"]
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(12)
+_POOL = 128  # pairs at a time
 _FAR = 1e3  # standard deviations
+_NARROW = 0.2  # a piece, in standard deviations, of which corners one by one would lose more than a digit
 _WIDEST = 1e60  # in lengths of the kinks' span: a bounded f is a staircase long before
 
 
@@ -56,9 +62,12 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
     used = heights != 0.0
     batch = (-1, shape[-1])
     low, high, width = (np.ascontiguousarray(x[:, used]).reshape(*batch, int(used.sum())) for x in (edges, ends, widths))
+    single = edges.reshape(*batch, len(kinks))
+    apart = (np.min(gaps, axis=1, initial=np.inf) > _NARROW).reshape(batch)
     matrix: Array = _piecewise_linear(
-        gain.reshape(batch), low, high, width, heights[used], correlation.reshape(-1, *shape[-2:]), _NODES, _WEIGHTS
-    )
+        gain.reshape(batch), apart, single, np.diff(slopes), low, high, width, heights[used],
+        correlation.reshape(-1, *shape[-2:]), _NODES, _WEIGHTS, _FEW, _FEW_WEIGHTS,
+    )  # fmt: skip
     return matrix.reshape(shape)
 
 
@@ -100,28 +109,179 @@ def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
 
 @jit()
 def _piecewise_linear(
-    gain: Array, low: Array, high: Array, width: Array, heights: Array, correlation: Array, nodes: Array, weights: Array
-) -> Array:
+    gain: Array, apart: Any, kinks: Array, steps: Array, low: Array, high: Array, width: Array, heights: Array,
+    correlation: Array, nodes: Array, weights: Array, few: Array, few_weights: Array,
+) -> Array:  # fmt: skip
     batch, size, count = low.shape
-    out = np.empty((batch, size, size))
-    for row in range(batch * size):
-        b, i = row // size, row % size
-        for j in range(i, size):
+    bends = steps.shape[0]
+    log_gain = np.log(np.maximum(np.abs(gain), 1e-300))
+    out = np.zeros((batch, size, size))
+    flat = out.reshape(batch * size * size)
+    pool, place = np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64)
+    b, i, j, active = 0, 0, 0, 0
+    while b < batch or active > 0:
+        while b < batch and active < _POOL:  # pairs that are done with make room for others
             rho = correlation[b, i, j]
-            total = 0.0
-            if rho != 0.0:
-                side = 1.0 if rho > 0.0 else -1.0  # φ₂(a, b; −r) = φ₂(a, −b; r)
+            side = 1.0 if rho > 0.0 else -1.0  # φ₂(a, b; −r) = φ₂(a, −b; r)
+            alone = apart[b, i] and apart[b, j]
+            if rho != 0.0 and alone and abs(rho) < 1.0:
+                # what is e^−limit and less is nothing beside the linear part
+                limit = min(700.0, 39.0 - log_gain[b, i] - log_gain[b, j])
+                _enter(pool, active, abs(rho), limit, kinks[b, i], side, kinks[b, j])
+                place[active] = (b * size + i) * size + j
+                active += 1
+            elif rho != 0.0 and alone:
+                for p in range(bends):
+                    for q in range(bends):
+                        out[b, i, j] += steps[p] * steps[q] * _collinear(kinks[b, i, p], side * kinks[b, j, q])
+            elif rho != 0.0:
                 for p in range(count):
                     for q in range(count):
-                        total += heights[p] * heights[q] * _rectangle(
+                        out[b, i, j] += heights[p] * heights[q] * _rectangle(
                             low[b, i, p], high[b, i, p], width[b, i, p],
                             side * low[b, j, q], side * high[b, j, q], side * width[b, j, q],
                             abs(rho), nodes, weights,
                         )  # fmt: skip
-            value = rho * gain[b, i] * gain[b, j] + total / (2.0 * math.pi)
-            out[b, i, j] = value
-            out[b, j, i] = value
+            j += 1
+            if j == size:
+                i += 1
+                j = i
+            if i == size:
+                b, i, j = b + 1, 0, 0
+        if active > 0:
+            active = _panels(pool, place, active, steps, few, few_weights, flat)
+    for b in range(batch):
+        for i in range(size):
+            for j in range(i, size):
+                value = correlation[b, i, j] * gain[b, i] * gain[b, j] + out[b, i, j] / (2.0 * math.pi)
+                out[b, i, j] = value
+                out[b, j, i] = value
     return out
+
+
+@jit(**INLINE)
+def _exponents(rest: float) -> tuple[float, float]:
+    """1/(2 cos² θ) and 1/(1 + sin θ) at tan(θ/2) = 1 − rest: what (a − b)² and ab are multiplied by in the exponent."""
+    more, square = 2.0 - rest, 1.0 + (1.0 - rest) * (1.0 - rest)
+    inverse = 1.0 / (rest * more)
+    slope, other = square * inverse, rest * inverse
+    return 0.5 * slope * slope, square * other * other
+
+
+@jit(**INLINE)
+def _enter(pool: Array, n: int, rho: float, limit: float, first: Array, side: float, second: Array) -> None:
+    cosine = math.sqrt((1.0 - rho) * (1.0 + rho))
+    pool[0, n] = rho / (1.0 + cosine)
+    pool[1, n] = (cosine + cosine * cosine / (1.0 + rho)) / (1.0 + cosine)  # 1 − that
+    pool[2, n], pool[11, n], pool[12, n] = 1.0, 0.0, limit
+    for p in range(first.shape[0]):
+        pool[13 + p, n], pool[13 + first.shape[0] + p, n] = first[p], side * second[p]
+
+
+@jit(fastmath={"contract", "nsz"})
+def _panels(pool: Array, place: Any, active: int, steps: Array, nodes: Array, weights: Array, out: Array) -> int:
+    """One panel more of Σ steps_p steps_q ∫₀^{asin ρ} (ρ − sin θ) e^{−Q(θ)} dθ over kinks a and b, 0 < ρ < 1, in τ = tan(θ/2).
+
+    As :func:`_rectangle` does with its corners; but a node of the panels of all pairs in the pool is a vector. How many are left.
+    """
+    count = steps.shape[0]
+    top, gap, far, half, middle, beyond = pool[0], pool[1], pool[2], pool[3], pool[4], pool[5]
+    apart, along, lever, inverse, value, parts, limit = pool[6], pool[7], pool[8], pool[9], pool[10], pool[11], pool[12]
+    first, second = pool[13 : 13 + count], pool[13 + count :]
+    for n in range(active):
+        value[n] = 0.0
+        if parts[n] > 0.0:  # the next part of a panel
+            parts[n] -= 1.0
+            middle[n] -= 2.0 * half[n]
+            if parts[n] == 0.0 and far[n] == gap[n]:
+                beyond[n], far[n] = half[n], 0.0
+            else:
+                beyond[n] = middle[n] - gap[n]
+            continue
+        near, spread = gap[n], 0.0
+        if gap[n] < 0.5 * far[n]:
+            for p in range(count):
+                for q in range(count):
+                    square = (first[p, n] - second[q, n]) ** 2
+                    if square * far[n] > 1e-13 * gap[n] * gap[n] and square < 2.5 * limit[n] * far[n] * far[n]:
+                        near = 0.5 * far[n]
+        (far_apart, far_along), (near_apart, near_along) = _exponents(far[n]), _exponents(near)
+        for p in range(count):
+            for q in range(count):
+                a, b = first[p, n], second[q, n]
+                least = 0.5 * (max(a * a, b * b) if a * b > 0.0 else a * a + b * b)  # of the exponent
+                if least < limit[n]:
+                    square, product = (a - b) ** 2, a * b
+                    start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
+                    spread = max(spread, abs(min(start, limit[n]) - min(stop, limit[n])))
+        parts[n] = math.floor(spread / 6.0)  # beside the first: 12 nodes integrate no more
+        half[n] = 0.5 * (top[n] if far[n] == 1.0 and near == gap[n] else far[n] - near) / (1.0 + parts[n])
+        middle[n] = far[n] - half[n]
+        beyond[n] = half[n] if near == gap[n] and parts[n] == 0.0 else middle[n] - gap[n]
+        far[n] = near
+        if parts[n] == 0.0 and (near == gap[n] or near * near * near < 1e-24):
+            far[n] = 0.0
+    for k in range(nodes.shape[0]):
+        _at_node(nodes[k], weights[k], active, top, gap, half, middle, beyond, inverse, apart, along, lever)
+        for p in range(count):
+            for q in range(count):
+                _add_corner(first[p], second[q], steps[p] * steps[q], active, apart, along, lever, value)
+    kept = 0
+    for n in range(active):
+        out[place[n]] += 4.0 * value[n] / (1.0 + top[n] * top[n])
+        if far[n] > 0.0:
+            top[kept], gap[kept], far[kept], place[kept] = top[n], gap[n], far[n], place[n]
+            half[kept], middle[kept], parts[kept], limit[kept] = half[n], middle[n], parts[n], limit[n]
+            for p in range(count):
+                first[p, kept], second[p, kept] = first[p, n], second[p, n]
+            kept += 1
+    return kept
+
+
+# Each array has a loop of its own: LLVM compares the addresses of all arrays of a loop before it, and if they are many gives up.
+@jit(fastmath={"contract", "nsz"}, **INLINE)
+def _at_node(
+    x: float, weight: float, active: int, top: Array, gap: Array, half: Array, middle: Array, beyond: Array,
+    inverse: Array, apart: Array, along: Array, lever: Array,
+) -> None:  # fmt: skip
+    """−1/(2 cos² θ), −1/(1 + sin θ), and weight times (ρ − sin θ) dθ/dτ, but for 4/(1 + T²), at a node of each panel."""
+    for j in range(active):
+        rest = middle[j] - half[j] * x
+        tau = 1.0 - rest
+        inverse[j] = 1.0 / (rest * (1.0 + tau) * (1.0 + tau * tau))
+    for j in range(active):
+        tau = 1.0 - (middle[j] - half[j] * x)
+        slope = (1.0 + tau * tau) * (1.0 + tau * tau) * inverse[j]
+        apart[j] = -0.5 * slope * slope
+    for j in range(active):
+        rest = middle[j] - half[j] * x
+        square = 1.0 + (1.0 - rest) * (1.0 - rest)
+        other = rest * square * inverse[j]
+        along[j] = -square * other * other
+    for j in range(active):
+        rest = middle[j] - half[j] * x
+        less = rest * (2.0 - rest) * inverse[j]
+        lever[j] = weight * half[j] * (beyond[j] - half[j] * x) * (gap[j] + top[j] * rest) * less * less
+
+
+@jit(fastmath={"contract", "nsz"}, **INLINE)
+def _add_corner(a: Array, b: Array, step: float, active: int, apart: Array, along: Array, lever: Array, value: Array) -> None:
+    for j in range(active):
+        delta = a[j] - b[j]
+        value[j] += step * lever[j] * exp(delta * delta * apart[j] + a[j] * b[j] * along[j])
+
+
+@jit()
+def _collinear(a: float, b: float) -> float:
+    """The same at ρ = 1: 2π (E[(x − a)₊ (x − b)₊] − E[(x − a)₊] E[(x − b)₊] − Φ(−a) Φ(−b)), even in (a, b)."""
+    if abs(a) > 39.0 or abs(b) > 39.0:
+        return 0.0
+    high, low = max(abs(a), abs(b)), min(abs(a), abs(b))
+    (p0, p1, p2), (q0, q1, _) = mills(high), mills(low)
+    near = density(low)
+    if a * b < 0.0:  # where the first term is as large as the others, and by Stein the difference is known
+        return 2.0 * math.pi * density(high) * near * (p0 * q0 - p1 * q1)
+    return 2.0 * math.pi * density(high) * (p2 + (high - low) * p1 - near * (p1 * q1 + p0 * q0))
 
 
 @jit()

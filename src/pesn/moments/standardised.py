@@ -101,13 +101,8 @@ class Standardised:
             matrix = np.stack([mixture.covariance(m, v, r, weights, widths) for m, v, r in each])
         # Only the correlations are used. A congruence with a diagonal matrix keeps the result semi-definite and makes its
         # diagonal exact, also in saturation, where the mixture's own variance is far too small.
-        own = np.diagonal(matrix, axis1=-2, axis2=-1)
-        alive = live & (own > 1e-290)  # below, digits are lost
-        inverse = np.divide(1.0, np.sqrt(own), out=np.zeros_like(own), where=alive)
-        deviation = np.sqrt(out_var)
-        upper = np.triu(inverse[:, :, None] * matrix * inverse[:, None, :], 1)
-        upper *= deviation[:, :, None] * deviation[:, None, :]
-        return upper + np.swapaxes(upper, -1, -2) + out_var[:, :, None] * np.eye(out_var.shape[-1])
+        mehler_sum.rescale(matrix, live, out_var)
+        return matrix
 
     def series(self, order: int | None, plan: Plan, given: Array | None = None, rest: bool = False) -> Series:
         """Mehler's series, of ``order`` or as far as ``plan`` goes; ``rest``: without the first order."""
