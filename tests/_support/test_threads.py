@@ -1,8 +1,20 @@
-"""Claim: products of small matrices take one thread where that is asked, and as many as before after it."""
+"""Claim: small products take one thread where that is asked; long arrays take as many as they may, with the same result."""
 
+import itertools
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
 from threadpoolctl import threadpool_info
 
-from pesn._support.threads import one_blas_thread
+import pesn
+from pesn._support import threads
+from pesn._support.threads import by_parts, n_threads, one_blas_thread
 
 
 def blas_threads():
@@ -14,3 +26,108 @@ def test_one_thread_and_then_as_many_as_before():
     with one_blas_thread():
         assert set(blas_threads()) <= {1}
     assert blas_threads() == before
+
+
+# ---------------------------------------------------------------- how many
+
+
+def count_with(**variables):
+    """What a new process counts, with eight processors and these variables."""
+    code = (
+        "import joblib, types; from pesn._support import threads; joblib.cpu_count = lambda: 8; "
+        "threads._controller = lambda: types.SimpleNamespace(info=lambda: []); print(threads.n_threads())"
+    )
+    plain = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    run = subprocess.run([sys.executable, "-c", code], env={**plain, **variables}, check=True, capture_output=True, text=True)
+    return int(run.stdout)
+
+
+@pytest.mark.parametrize("name", ["NUMBA_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_no_more_than_the_variables_say(name):
+    assert count_with(**{name: "3"}) == 3
+    assert count_with(**{name: ""}) == count_with() == 8
+
+
+def test_no_more_than_matrix_products():
+    with one_blas_thread():
+        assert n_threads() == 1
+
+
+def test_one_in_a_thread_that_is_not_the_main_one(monkeypatch):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
+    counted = []
+    worker = threading.Thread(target=lambda: counted.append(n_threads()))
+    worker.start()
+    worker.join()
+    assert counted == [1]
+
+
+def test_one_in_a_worker_process():
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(n_threads).result() == 1
+
+
+# ---------------------------------------------------------------- parts
+
+
+@pytest.fixture
+def several(monkeypatch):
+    def choose(n):
+        monkeypatch.setattr(threads, "n_threads", lambda: n)
+
+    return choose
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [0, 1, 524_287, 524_288, 1_000_001, 3_000_000])
+def test_parts_are_all_elements_once(several, count, size):
+    several(count)
+    taken = sorted((part.start, part.stop) for part in by_parts(lambda part: part, size))
+    assert taken[0][0] == 0
+    assert taken[-1][1] == size
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(taken))
+    assert len(taken) <= count
+    assert (len(taken) > 1) == (count > 1 and size >= 524_288)
+
+
+def test_an_error_of_a_part_is_raised(several):
+    several(2)
+
+    def refuse(part):
+        raise ZeroDivisionError("a part")
+
+    with pytest.raises(ZeroDivisionError, match="a part"):
+        by_parts(refuse, 2_000_000)
+    assert threading.active_count() == len(threading.enumerate())
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "relu", "hard_tanh", "elu"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_results_are_the_same_to_the_bit(several, name, dtype):
+    rng = np.random.default_rng(0)
+    mean, var = rng.normal(0.0, 12.0, 600_003).astype(dtype), (10.0 ** rng.uniform(-6.0, 2.0, 600_003)).astype(dtype)
+    found = []
+    for n in (1, 3):
+        several(n)
+        fast = pesn.moments(name, mean, var, method="surface-fast")
+        found.append((*pesn.moments(name, mean, var)[:2], *fast[:2], pesn.gain(name, mean, dtype(0.3))))
+    for other in found[1:]:
+        for ours, theirs in zip(other, found[0], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_fork_after_threads_computes_too():
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("no fork on this system")
+    code = """
+import multiprocessing, numpy as np, pesn
+from pesn._support import threads
+threads.n_threads = lambda: 2
+x = np.linspace(-3.0, 3.0, 1_000_000)
+def total(_=None):
+    return float(pesn.moments("tanh", x, 0.3).mean.sum())
+here = total()
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    assert pool.apply_async(total).get(60) == here
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)

@@ -44,6 +44,7 @@ UnitMethod: TypeAlias = "MomentName | tuple[Literal['spline', 'spline-raw'], Mes
 # imported when they are called: numba and the tables cost more than the rest of the package
 _METHODS = {
     "surface": "surface",
+    "surface-fast": "surface",
     "exact": "exact",
     "spline": "spline",
     "spline-raw": "spline",
@@ -51,6 +52,7 @@ _METHODS = {
     "mixture": "mixture",
     "monte-carlo": "monte_carlo",
 }
+_FLAGS = {"surface-fast": "fast", "spline-raw": "raw"}
 _OPTIONS = {
     "spline": ("mesh",),
     "spline-raw": ("mesh",),
@@ -82,12 +84,12 @@ class MomentMethod:
     def __init__(self, activation: str | Activation, method: MomentName = "surface", **options: Mesh | Rng) -> None:
         self.activation, self.method = activation if isinstance(activation, Activation) else get(activation), method
         self.options: dict[str, Mesh | Rng] = {name: value for name, value in options.items() if name in _OPTIONS.get(method, ())}
-        if method == "spline-raw":
-            self.options["raw"] = True
+        if method in _FLAGS:
+            self.options[_FLAGS[method]] = True
 
     def __call__(self, mean: AnyArray, var: AnyArray, order: int = 2) -> tuple[AnyArray, ...]:  # noqa: D102
         module = _module(_METHODS[self.method])
-        if self.method != "surface":  # the surface reads float32 as it is; every other method computes in float64
+        if not self.method.startswith("surface"):  # the surface reads float32 as it is; every other method computes in float64
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
         results: tuple[AnyArray, ...] = module.moments(self.activation, mean, var, order, **self.options)
         if "mesh" in self.options:
@@ -207,7 +209,9 @@ def moments(
     method
         - ``"surface"`` (default): a table of the answer; nearly exact at the price of one formula. Closed forms where they
           exist (piecewise-linear activations, erf, sine), ``"exact"`` where f is neither smooth nor piecewise linear, and
-          for orders 3 and 4.
+          for orders 3 and 4. float32 has smaller tables of its own accuracy.
+        - ``"surface-fast"``: the same from smaller tables, mean and variance within 1e-9 (of v where f is not bounded, relative
+          where it is), in half the time.
         - ``"exact"``: quadrature to rounding, any activation.
         - ``"spline"``: the paper's cubic spline on ``mesh``, with tails; the variance is that of the spline itself.
         - ``"spline-raw"``: the same with the paper's A₂ − A₁² (and A₃, A₄) from a spline of each power. Kept for the

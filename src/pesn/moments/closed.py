@@ -7,6 +7,7 @@ import math
 import numpy as np
 from scipy import special
 
+from pesn._support.threads import by_parts
 from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.activations.smooth import ERF, SINE
@@ -113,26 +114,36 @@ def _hinges(activation: Activation, mean: Array, var: Array) -> tuple[Array, Arr
     slopes, kinks = np.array(activation.slopes), np.array(activation.kinks)
     if not kinks.size:
         return np.array(activation.value(mean), dtype=float), np.square(slopes[0]) * var
-    given = kinks, np.asarray(activation.value(kinks), dtype=float), slopes, mean, var, np.empty_like(mean), np.empty_like(var)
-    if hinges.fill_moments(*given):
-        hinges.fill_pieces(*given)
-    return given[-2:]
+    values, out = np.asarray(activation.value(kinks), dtype=float), np.empty((2, mean.size))
+
+    def fill(part: slice) -> None:
+        given = kinks, values, slopes, mean[part], var[part], out[0, part], out[1, part]
+        if hinges.fill_moments(*given):
+            hinges.fill_pieces(*given)
+
+    by_parts(fill, mean.size)
+    return out[0], out[1]
 
 
 def _hinge_gain(activation: Activation, mean: Array, var: Array) -> Array:
-    given = np.array(activation.kinks), np.array(activation.slopes), mean, var, np.empty_like(mean)
-    if hinges.fill_gains(*given) and activation.kinks:
-        hinges.fill_piece_gains(*given)
-    return given[-1]
+    slopes, kinks, out = np.array(activation.slopes), np.array(activation.kinks), np.empty_like(mean)
+
+    def fill(part: slice) -> None:
+        given = kinks, slopes, mean[part], var[part], out[part]
+        if hinges.fill_gains(*given) and kinks.size:
+            hinges.fill_piece_gains(*given)
+
+    by_parts(fill, mean.size)
+    return out
 
 
 def _elu(alpha: float, mean: Array, var: Array) -> tuple[Array, Array]:
-    out_mean, out_var = np.empty_like(mean), np.empty_like(var)
-    elu.fill_moments(alpha, mean, var, out_mean, out_var)
-    return out_mean, out_var
+    out = np.empty((2, mean.size))
+    by_parts(lambda part: elu.fill_moments(alpha, mean[part], var[part], out[0, part], out[1, part]), mean.size)
+    return out[0], out[1]
 
 
 def _elu_gain(alpha: float, mean: Array, var: Array) -> Array:
     out = np.empty_like(mean)
-    elu.fill_gains(alpha, mean, var, out)
+    by_parts(lambda part: elu.fill_gains(alpha, mean[part], var[part], out[part]), mean.size)
     return out

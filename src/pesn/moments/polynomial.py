@@ -1,7 +1,7 @@
 """Two quantities of one cell of a table, each a polynomial in two coordinates, in one pass of vector instructions.
 
-numba's own compilation leaves such sums scalar, several times slower. A cell holds, for each power of y, the coefficients of the
-powers of x: those of the first quantity, then those of the second.
+numba's own compilation leaves such sums scalar, several times slower. A cell holds, for each power of y and each power of x, the
+coefficients of the two quantities side by side.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def polynomial(rows: int, columns: int, quantities: int, single: bool = False) -
     width = quantities * columns
 
     def plainly(table: AnyArray, offset: int, x: float, y: float) -> Any:
-        cell = table[offset : offset + rows * width].reshape(rows, quantities, columns)
-        values = np.einsum("r,rqk,k->q", y ** np.arange(rows), cell, x ** np.arange(columns))
+        cell = table[offset : offset + rows * width].reshape(rows, columns, quantities)
+        values = np.einsum("r,rkq,k->q", y ** np.arange(rows), cell, x ** np.arange(columns))
         return tuple(values) if quantities > 1 else values[0]
 
     number, real = (types.float32, ir.FloatType()) if single else (types.float64, ir.DoubleType())
@@ -74,19 +74,17 @@ def polynomial(rows: int, columns: int, quantities: int, single: bool = False) -
                 load.align = 4 if single else 8
                 return load
 
-            # Horner in y on whole rows, then Estrin in x on halves of each quantity: 8 → 4 → 2 → 1.
+            # Horner in y on whole rows, then Estrin in x on halves of a row: 8 → 4 → 2 → 1 power.
             values, upwards = row(rows - 1), spread(y, width)
             for r in range(rows - 2, -1, -1):
                 values = fma(values, upwards, row(r))
             powers = [x]
             while 2 ** len(powers) < columns:
                 powers.append(builder.fmul(powers[-1], powers[-1]))
-            n = columns
             for power in reversed(powers):
-                places = [q * n + k for q in range(quantities) for k in range(n)]
-                low, high = ([p for p in places if (p % n < n // 2) is below] for below in (True, False))
-                values = fma(lanes(values, high), spread(power, len(high)), lanes(values, low))
-                n //= 2
+                n = values.type.count // 2
+                low, high = lanes(values, list(range(n))), lanes(values, list(range(n, 2 * n)))
+                values = fma(high, spread(power, n), low)
             results = [builder.extract_element(values, ir.Constant(_INDEX, q)) for q in range(quantities)]
             return context.make_tuple(builder, signature.return_type, results) if quantities > 1 else results[0]
 

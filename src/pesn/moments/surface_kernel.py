@@ -17,7 +17,7 @@ from pesn.moments.polynomial import polynomial
 from pesn.moments.special import density, exp, ndtr
 from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface
 
-__all__ = ["BLOCK", "at", "fill_gains", "fill_moments", "fill_tails", "gain_at", "load"]
+__all__ = ["BLOCK", "at", "fill_gains", "fill_moments", "fill_tails", "gain_at"]
 
 BLOCK = 256  # elements at a time: what they need stays in the first cache
 _CELL = ROWS * COLUMNS
@@ -142,30 +142,14 @@ def gain_at(surface: Surface, m: float, v: float) -> float:
 
 
 @_inline
-def load(source: Array, step: int, start: int, n: int, scale: float, out: Array) -> None:
-    """``scale`` times n elements from ``start`` on, or n times the only one."""
-    if step == 0:
-        for i in range(n):
-            out[i] = scale * source[0]
-    else:
-        part = source[start : start + n]
-        for i in range(n):
-            out[i] = scale * part[i]
-
-
-@_inline
-def _find(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, start: int, n: int,
-          cells: AnyArray, work: Array) -> int:  # fmt: skip
+def _find(surface: Surface, mean: Array, var: Array, n: int, cells: AnyArray, work: Array) -> int:
     """The first pass: m, v, 1/√(v + c) and the places in the cells; how many elements lie beyond the table."""
-    load(mean, mean_step, start, n, surface.input_scale, work)
-    load(var, var_step, start, n, surface.input_scale * surface.input_scale, work[BLOCK:])
     beyond = 0  # a count, which vectorises; a largest |a| does not
     for i in range(n):
-        inverse = 1.0 / math.sqrt(work[BLOCK + i] + surface.root_c * surface.root_c)
-        a = work[i] * inverse
-        beyond += int(abs(a) > FARTHEST)
-        work[2 * BLOCK + i] = inverse
-        cells[i], work[3 * BLOCK + i], work[4 * BLOCK + i] = _place(surface, a, surface.root_c * inverse)
+        m, v, inverse = _scaled(surface, mean[i], var[i])
+        beyond += int(abs(m * inverse) > FARTHEST)
+        work[i], work[BLOCK + i], work[2 * BLOCK + i] = m, v, inverse
+        cells[i], work[3 * BLOCK + i], work[4 * BLOCK + i] = _place(surface, m * inverse, surface.root_c * inverse)
     return beyond
 
 
@@ -178,7 +162,7 @@ def fill_moments(
     beyond = False
     for start in range(0, out_mean.size, BLOCK):
         n = min(BLOCK, out_mean.size - start)
-        far = _find(surface, mean, mean_step, var, var_step, start, n, cells, work)
+        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
         for i in range(n):
             x, y = work[3 * BLOCK + i], work[4 * BLOCK + i]
             work[3 * BLOCK + i], work[4 * BLOCK + i] = _pair(surface.moments, np.int64(cells[i]) * 2 * _CELL, x, y)
@@ -216,7 +200,7 @@ def fill_gains(surface: Surface, mean: Array, mean_step: int, var: Array, var_st
     scale = surface.output_scale * surface.input_scale
     for start in range(0, out.size, BLOCK):
         n = min(BLOCK, out.size - start)
-        far = _find(surface, mean, mean_step, var, var_step, start, n, cells, work)
+        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
         for i in range(n):
             work[3 * BLOCK + i] = _one(surface.gains, np.int64(cells[i]) * _CELL, work[3 * BLOCK + i], work[4 * BLOCK + i])
         part = out[start : start + n]

@@ -34,7 +34,20 @@ from pesn._support.types import AnyArray, Array
 from pesn.activations import Activation, get
 from pesn.moments import exact
 
-__all__ = ["COLUMNS", "FARTHEST", "FOLD", "ROWS", "SHIPPED", "Surface", "aligned", "build", "load", "save"]
+__all__ = [
+    "COLUMNS",
+    "FARTHEST",
+    "FOLD",
+    "ROWS",
+    "SHIPPED",
+    "Surface",
+    "aligned",
+    "build",
+    "chebyshev_points",
+    "load",
+    "save",
+    "to_powers",
+]
 
 
 FOLD = 5.0
@@ -52,7 +65,7 @@ _notice = logging.getLogger("pesn")
 class Surface(NamedTuple):
     """A table and what its evaluation must know; numba passes it as one argument."""
 
-    moments: Array  # flat: cell, row, (mean, variance), column
+    moments: Array  # flat: cell, row, column, (mean, variance)
     gains: Array  # flat: cell, row, column
     n_t: int
     n_q: int
@@ -73,13 +86,14 @@ def coordinates(n_t: int, n_q: int, root_c: float, odd: bool) -> tuple[Array, Ar
     farthest = FARTHEST / (FARTHEST + FOLD)
     t_edges = np.linspace(0.0 if odd else -farthest, farthest, n_t + 1)
     q_edges = np.linspace(0.0, 1.0, n_q + 1)
-    t = (t_edges[:-1, None] + np.diff(t_edges)[:, None] * (0.5 + 0.5 * _points(COLUMNS)))[:, None, :, None]
-    q = (q_edges[:-1, None] + np.diff(q_edges)[:, None] * (0.5 + 0.5 * _points(ROWS)))[None, :, None, :]
+    t = (t_edges[:-1, None] + np.diff(t_edges)[:, None] * (0.5 + 0.5 * chebyshev_points(COLUMNS)))[:, None, :, None]
+    q = (q_edges[:-1, None] + np.diff(q_edges)[:, None] * (0.5 + 0.5 * chebyshev_points(ROWS)))[None, :, None, :]
     mean = FOLD * t / (1.0 - np.abs(t)) * root_c / q
     return mean, np.broadcast_to(root_c**2 * (1.0 - q) * (1.0 + q) / q**2, mean.shape)
 
 
-def _points(n: int) -> Array:
+def chebyshev_points(n: int) -> Array:
+    """On [−1, 1]."""
     return np.asarray(-np.cos(np.pi * (np.arange(n) + 0.5) / n))
 
 
@@ -89,20 +103,25 @@ def _fit(values: Array) -> Array:
     chebyshev = np.einsum("ia,jb,...ab->...ji", to_t, to_q, values)
     # Coefficients that are rounding noise would be amplified a thousandfold by the change to powers.
     chebyshev[np.abs(chebyshev) < 4e-16 * np.max(np.abs(values), axis=(-2, -1), keepdims=True)] = 0.0
-    return np.asarray(np.einsum("ia,jb,...ba->...ji", _to_powers(COLUMNS), _to_powers(ROWS), chebyshev))
+    return np.asarray(np.einsum("ia,jb,...ba->...ji", _from_chebyshev(COLUMNS), _from_chebyshev(ROWS), chebyshev))
 
 
 def _to_chebyshev(n: int) -> Array:
-    matrix = np.cos(np.arange(n)[:, None] * np.arccos(_points(n))) * (2.0 / n)
+    matrix = np.cos(np.arange(n)[:, None] * np.arccos(chebyshev_points(n))) * (2.0 / n)
     matrix[0] *= 0.5
     return matrix
 
 
-def _to_powers(n: int) -> Array:
+def _from_chebyshev(n: int) -> Array:
     matrix = np.zeros((n, n))
     for k in range(n):
         matrix[: k + 1, k] = np.polynomial.chebyshev.cheb2poly(np.eye(n)[k, : k + 1])
     return np.asarray(2.0 ** np.arange(n)[:, None] * matrix)
+
+
+def to_powers(n: int) -> Array:
+    """Values at n Chebyshev points of a cell → coefficients of powers of a coordinate that runs over ±½."""
+    return _from_chebyshev(n) @ _to_chebyshev(n)
 
 
 def _empty(activation: Activation, n_t: int, n_q: int) -> Surface:
@@ -153,7 +172,7 @@ def build(activation: Activation, n_t: int, n_q: int) -> Surface:
     if surface.log:
         ratio, gain = np.log(ratio), np.log(np.abs(gain))
     tables = [_fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
-    return surface._replace(moments=aligned(np.stack(tables[:2], axis=3)), gains=aligned(tables[2]))
+    return surface._replace(moments=aligned(np.stack(tables[:2], axis=-1)), gains=aligned(tables[2]))
 
 
 def aligned(table: AnyArray) -> AnyArray:
@@ -181,7 +200,7 @@ _loaded: weakref.WeakKeyDictionary[Activation, Surface | None] = weakref.WeakKey
 
 def save(surface: Surface, path: Path) -> None:
     """Write the tables as package data; the rest of the record follows from the activation."""
-    moments = np.ascontiguousarray(np.swapaxes(surface.moments.reshape(-1, ROWS, 2, COLUMNS), 1, 2)).reshape(-1)
+    moments = np.ascontiguousarray(np.moveaxis(surface.moments.reshape(-1, ROWS, COLUMNS, 2), -1, 1)).reshape(-1)
     np.savez(path, moments=moments, gains=surface.gains, cells=np.array([surface.n_t, surface.n_q]))
 
 
@@ -212,7 +231,7 @@ def _make(activation: Activation, error_of: Callable[[Activation, Surface], floa
         with resources.files(__name__).joinpath(f"{activation.name}.npz").open("rb") as file, np.load(file) as data:
             n_t, n_q = (int(n) for n in data["cells"])
             # on disk the two quantities stand apart
-            moments = np.swapaxes(data["moments"].reshape(-1, 2, ROWS, COLUMNS), 1, 2)
+            moments = np.moveaxis(data["moments"].reshape(-1, 2, ROWS, COLUMNS), 1, -1)
             return _empty(activation, n_t, n_q)._replace(moments=aligned(moments), gains=aligned(data["gains"]))
     assert error_of is not None  # given wherever a surface may have to be built
     _notice.warning("building the surface of %s: once, a few seconds", activation.name)
