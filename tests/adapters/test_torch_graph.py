@@ -11,107 +11,10 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import pesn  # noqa: E402
+from graph_models import MODELS, Convolutional, Last, Normalised, Residual  # noqa: E402
 from pesn import Gaussian, propagate  # noqa: E402
 from pesn.adapters.torch.graph import as_graph  # noqa: E402
 from pesn.networks.graph import through_graph  # noqa: E402
-
-
-class Residual(nn.Module):
-    def __init__(self, d=20, width=64, blocks=4):
-        super().__init__()
-        self.enter, self.leave = nn.Linear(d, width), nn.Linear(width, 3)
-        self.blocks = nn.ModuleList([nn.Linear(width, width) for _ in range(blocks)])
-
-    def forward(self, x):
-        h = torch.tanh(self.enter(x))
-        for block in self.blocks:
-            h = h + torch.tanh(block(h))
-        return self.leave(h)
-
-
-class Convolutional(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
-        self.second, self.up = nn.Conv2d(4, 4, 3, padding=1), nn.ConvTranspose2d(4, 2, 2, stride=2)
-        self.pool, self.leave = nn.AvgPool2d(2), nn.Linear(72, 3)
-        self.norm.running_mean.normal_()
-        self.norm.running_var.uniform_(0.5, 2.0)
-
-    def forward(self, x):
-        h = functional.relu(self.norm(self.first(x)))
-        h = h + functional.relu(self.second(h))
-        return self.leave(self.pool(self.up(h)).flatten(1))
-
-
-class DenseLike(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b, self.leave = nn.Linear(20, 32), nn.Linear(52, 32), nn.Linear(84, 2)
-
-    def forward(self, x):
-        h = torch.cat([x, functional.gelu(self.a(x))], dim=1)
-        return self.leave(torch.cat([h, functional.gelu(self.b(h))], dim=1))
-
-
-class Elman(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.enter, self.again, self.leave = nn.Linear(4, 32), nn.Linear(32, 32), nn.Linear(32, 2)
-
-    def forward(self, x):
-        h = torch.tanh(self.enter(x[:, 0]))
-        for t in range(1, x.shape[1]):
-            h = torch.tanh(self.enter(x[:, t]) + self.again(h))
-        return self.leave(h)
-
-
-class Last(nn.Module):
-    """A recurrent layer and a readout of its last step."""
-
-    def __init__(self, layer, width):
-        super().__init__()
-        self.layer, self.leave = layer, nn.Linear(width, 3)
-
-    def forward(self, x):
-        return self.leave(self.layer(x)[0][:, -1])
-
-
-class Gated(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b, self.c, self.leave = nn.Linear(20, 48), nn.Linear(20, 48), nn.Linear(48, 32), nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.leave(functional.glu(self.c(functional.silu(self.a(x)) * self.b(x))))
-
-
-class Normalised(nn.Module):
-    def __init__(self, norm):
-        super().__init__()
-        self.enter, self.norm, self.inner, self.leave = nn.Linear(20, 64), norm, nn.Linear(64, 64), nn.Linear(64, 3)
-
-    def forward(self, x):
-        h = self.enter(x)
-        return self.leave(h + functional.gelu(self.inner(self.norm(h))))
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.leave = nn.MultiheadAttention(16, 2, batch_first=True), nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.leave(self.inner(x, x, x, need_weights=False)[0].mean(1))
-
-
-class Pooled(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.leave = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(100, 3)
-
-    def forward(self, x):
-        return self.leave(functional.max_pool2d(torch.tanh(self.inner(x)), 2, padding=1).flatten(1))
 
 
 class Function(nn.Module):
@@ -124,25 +27,6 @@ class Function(nn.Module):
 
     def forward(self, *x):
         return self.function(self, *x)
-
-
-MODELS = {
-    "residual": (Residual, (20,), 0.01),
-    "convolutional": (Convolutional, (1, 6, 6), 0.01),
-    "dense-like": (DenseLike, (20,), 0.01),
-    "elman": (Elman, (10, 4), 0.01),
-    "rnn": (lambda: Last(nn.RNN(4, 24, 2, batch_first=True), 24), (8, 4), 0.01),
-    "gru": (lambda: Last(nn.GRU(4, 24, batch_first=True), 24), (8, 4), 0.01),
-    "lstm": (lambda: Last(nn.LSTM(4, 16, batch_first=True, bidirectional=True), 32), (6, 4), 0.01),
-    "gated": (Gated, (20,), 0.01),
-    "layer-norm": (lambda: Normalised(nn.LayerNorm(64)), (20,), 0.01),
-    "rms-norm": (lambda: Normalised(nn.RMSNorm(64)), (20,), 0.01),
-    "group-norm": (lambda: Normalised(nn.GroupNorm(4, 64)), (20,), 0.02),
-    "softmax": (lambda: nn.Sequential(Residual(), nn.Softmax(dim=-1)), (20,), 0.01),
-    "attention": (Attention, (5, 16), 0.01),
-    "encoder": (lambda: nn.TransformerEncoderLayer(16, 2, 24, batch_first=True), (4, 16), 0.02),
-    "max-pool": (Pooled, (1, 8, 8), 0.03),
-}
 
 
 def made(make, seed=0):
@@ -388,7 +272,9 @@ def test_hooks_and_parametrisations_are_run():
     assert len(network[1]._forward_hooks) == 1
 
 
-def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn):
+def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn, monkeypatch):
+    validates = torch.distributions.Distribution
+    monkeypatch.setattr(validates, "_validate_args", validates._validate_args)  # which the compiler turns off for all
     network = made(lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)))
     x = Gaussian([0.5, -0.3, 1.0, 0.1], var=0.3)
     expected = propagate(network, x)
@@ -404,6 +290,11 @@ def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn):
         np.testing.assert_allclose(y.cov, expected.cov, rtol=1e-9, err_msg=name)
         assert y.closure == "gaussian"
     assert len(propagate(forms["compile"], x, return_layers=True)) == 2  # of torch.compile, the very chain
+    tensors = Gaussian(torch.tensor(x.mean), var=0.3)
+    np.testing.assert_allclose(propagate(forms["compile"], tensors).cov.detach(), expected.cov, rtol=1e-5)
+    for name in ("jit.trace", "jit.script", "fx"):
+        with pytest.raises(TypeError, match="was made by torch.jit or torch.fx, .* give the module that it was made from"):
+            propagate(forms[name], tensors)
 
 
 def test_the_network_stays_as_it_was():
@@ -491,7 +382,7 @@ def infinite():
         (infinite, {}, "enter.weight of network must be finite, got inf"),
         (lambda: Residual(4).train(), {}, r"network is in training mode; call network.eval\(\) first"),
         (lambda: Function(lambda self, x: torch.ones(len(x), 2)), {"closure": "gaussian"}, "the same for every input"),
-        (lambda: Function(lambda self, x: x.sum()), {}, r"a row for each of 3, got one of shape \(\)"),
+        (lambda: Function(lambda self, x: x.sum()), {}, r"a row for each of 2, got one of shape \(\)"),
         (lambda: Function(lambda self, x: None), {}, "network must give a tensor, got None"),
         (lambda: Function(lambda self, x: "text"), {}, "network must give tensors, .* got a str"),
     ],

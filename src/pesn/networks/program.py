@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy.typing as npt
 
@@ -13,7 +13,9 @@ from pesn._support.types import FloatArray
 from pesn.networks.dense import Dense, is_linear
 from pesn.networks.graph import Graph
 
-__all__ = ["Network", "Program"]
+__all__ = ["Closure", "Network", "Program"]
+
+Closure = Literal["auto", "gaussian", "third-order", "sobol"]
 
 
 class TorchModule(Protocol):

@@ -26,7 +26,7 @@ from pesn.networks.callables import rows_of
 from pesn.networks.dense import Dense, forward, through_layers
 from pesn.networks.graph import TooLargeError, through_graph
 from pesn.networks.inputs import Shape, Shapes, as_gaussian, joined
-from pesn.networks.program import Network, Program, TorchDistribution
+from pesn.networks.program import Closure, Network, Program, TorchDistribution
 from pesn.networks.registry import register, registered
 from pesn.networks.result import Propagated
 from pesn.networks.sobol import sampled
@@ -34,7 +34,6 @@ from pesn.networks.third_order import third_order
 
 __all__ = ["Closure", "Network", "Program", "as_gaussian", "propagate"]
 
-Closure = Literal["auto", "gaussian", "third-order", "sobol"]
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
 _ADAPTERS = {"torch": "torch", "sklearn": "sklearn", "onnx": "onnx", "onnxruntime": "onnx"}  # by the package of the network
 _POINTS, _POINTS_OF_AUTO = 1024, 2048
@@ -178,7 +177,7 @@ def propagate(
         states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, method, covariance)
         return states if return_layers else states[-1]
     given, shapes = joined(x, shape)
-    program = _read(network, adapter, given, shapes)
+    program = _read(network, adapter, given, shapes, "gaussian" if asked else closure)
     chosen = _chosen(program, given, bool(asked)) if closure == "auto" else closure
     count = _count(n_samples, _POINTS if closure == "sobol" else _POINTS_OF_AUTO)
     if chosen != "sobol" and (n_samples is not None or return_samples):
@@ -222,13 +221,16 @@ def _adapter_of(network: object) -> str | None:
     return next((name for package, name in _ADAPTERS.items() if package in ancestry), None)
 
 
-def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes) -> Program:
+def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, closure: Closure) -> Program:
     plain = shapes == ((x.dim,),)
     if adapter is not None:
         read = import_module(f"pesn.adapters.{adapter}").read
         if adapter not in _SHAPED and not plain:
             raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")
-        program: Program = read(network, x, shapes) if adapter in _SHAPED else read(network, x)
+        given = (
+            (network, x, shapes, closure) if adapter == "torch" else (network, x, shapes) if adapter in _SHAPED else (network, x)
+        )
+        program: Program = read(*given)
         return program
     if not plain and not callable(network):
         raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")

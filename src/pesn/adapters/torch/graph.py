@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pesn.adapters.torch.elementwise import OF_ONE
 from pesn.adapters.torch.operations import REARRANGED, applied
+from pesn.adapters.torch.reductions import REDUCTIONS
 from pesn.adapters.torch.trace import Ref, Step, Trace, mapped, traced
 from pesn.adapters.torch.values import Builder, Value
 from pesn.networks.graph import Graph
@@ -17,8 +19,10 @@ from pesn.networks.inputs import Shapes
 __all__ = ["as_graph"]
 
 
-def as_graph(network: nn.Module, shapes: Shapes) -> Graph:
+def as_graph(network: nn.Module, shapes: Shapes, only_exact: bool = False) -> Graph:
     """The operations that the numbers of its inputs, of ``shapes``, go through; a TypeError names what has no closed form.
+
+    With ``only_exact`` also a network of more than a few operations that are not affine, before it is read to its end.
 
     >>> _ = torch.manual_seed(0)
     >>> class Residual(nn.Module):
@@ -33,7 +37,11 @@ def as_graph(network: nn.Module, shapes: Shapes) -> Graph:
     first = next(iter((*network.parameters(), *network.buffers())), torch.zeros(0))
     dtype = first.dtype if first.is_floating_point() else torch.get_default_dtype()
     inputs = [torch.zeros(1, *shape, dtype=dtype, device=first.device) for shape in shapes]
-    return _built(traced(network, inputs), shapes)
+    return _built(traced(network, inputs, _is_curved if only_exact else None), shapes)
+
+
+def _is_curved(step: Step) -> bool:
+    return step.name in OF_ONE or step.name in REDUCTIONS
 
 
 def _built(trace: Trace, shapes: Shapes) -> Graph:

@@ -20,7 +20,7 @@ from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.dense import Dense, through_layers
 
-__all__ = ["as_layers", "check_eval", "propagate"]
+__all__ = ["as_layers", "check_eval", "propagate", "unwrapped"]
 
 _PASS: tuple[type[nn.Module], ...] = (
     nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
@@ -55,7 +55,7 @@ def propagate(
         return through_layers(as_layers(network, x.dim), x, method, covariance) or [x]
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
-    dtype = x.dtype
+    network, dtype = unwrapped(network), x.dtype
     for parameter in network.parameters():
         if parameter.device != x.device:
             raise ValueError(f"network lies on {parameter.device} and x on {x.device}; move one of them with .to(...)")
@@ -172,6 +172,12 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
     return layers
 
 
+def unwrapped(network: nn.Module) -> nn.Module:
+    """The module itself, of what torch.compile has made of it."""
+    inner = getattr(network, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else network
+
+
 def check_eval(network: nn.Module) -> None:
     """A ValueError in training mode, where a network may be random."""
     if any(module.training for module in network.modules()):
@@ -185,7 +191,15 @@ def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any
     kind = next((known for known in candidates if isinstance(module, known) and _runs_as(module, known)), None)
     if kind is None:
         names = ", ".join(sorted({known.__name__ for known in _KNOWN}))
-        raise TypeError(f"{_name(place, module)} is not known to pesn; known: {names}")
+        if isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule):
+            raise TypeError(
+                f"{_name(place, module)} was made by torch.jit or torch.fx, and tensors go through chains of layers alone; "
+                "give the module that it was made from, or arrays (x.numpy())"
+            )
+        raise TypeError(
+            f"{_name(place, module)} is not known to pesn; known: {names}. Tensors go through chains of these, "
+            "arrays (x.numpy()) through any module"
+        )
     if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
         raise ValueError(f"{_name(place, module)} has not been initialised; run the network once first")
     if module._forward_hooks or module._forward_pre_hooks:

@@ -87,9 +87,12 @@ def _no_tensor(output: object) -> Tensor:
     raise TypeError(f"network must give tensors, or tuples and dictionaries of them, got a {type(output).__name__}")
 
 
-def traced(network: nn.Module, inputs: Sequence[Tensor]) -> Trace:
-    """One run of a network, recorded; a TypeError where it depends on the numbers otherwise than by operations."""
-    mode = _Recorder(network, inputs)
+def traced(network: nn.Module, inputs: Sequence[Tensor], is_curved: Callable[[Step], bool] | None = None) -> Trace:
+    """One run of a network, recorded; a TypeError where it depends on the numbers otherwise than by operations.
+
+    It is also one, and the run ends there, after a few steps that ``is_curved`` tells: they are more than one activation.
+    """
+    mode = _Recorder(network, inputs, is_curved)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(_step_by_step())
@@ -113,6 +116,8 @@ def _step_by_step() -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
 
+
+_FEW = 3  # operations that one activation may be written out in
 
 # An activation that was registered, as an operation of its own, which the dispatcher sees.
 _library: Any = torch.library.Library("pesn", "DEF")  # type: ignore[no-untyped-call]
@@ -163,8 +168,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         return False  # or the compiler is imported for it, which takes a second
 
-    def __init__(self, network: nn.Module, inputs: Sequence[Tensor]) -> None:
+    def __init__(self, network: nn.Module, inputs: Sequence[Tensor], is_curved: Callable[[Step], bool] | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.is_curved, self.curved = is_curved, 0
         self.names = {id(module): name for name, module in network.named_modules()}
         self.known = {id(tensor): Ref(i) for i, tensor in enumerate(inputs)}
         self.kept: list[Any] = list(inputs)  # alive, so that their ids stay theirs
@@ -223,4 +229,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             outputs.append((ref, tuple(leaf.shape)))
         packet = getattr(getattr(torch.ops, func.namespace), name, func.overloadpacket)
         self.steps.append(Step(name, packet, *asked, tuple(outputs), place))
+        self.curved += self.is_curved is not None and self.is_curved(self.steps[-1])
+        if self.curved > _FEW:
+            raise TypeError("network has many operations that are not affine; its closed form is not exact")
         return out

@@ -17,6 +17,7 @@ from pesn.networks.operations import PositivePower
 
 __all__ = ["Builder", "Scalar", "Value"]
 
+_SMALL = 2**16  # numbers of a matrix that is quicker than torch's own operations, called one by one
 Scalar = Callable[[Tensor], Tensor]  # one function of each number
 
 
@@ -126,7 +127,8 @@ class Builder:
             with torch.no_grad():
                 return np.asarray(torch.func.vmap(one)(*tensors).numpy())
 
-        return Affine(function)
+        sizes = [node.size for node in nodes]
+        return Affine(_as_matrix(function, sizes) if sum(sizes) * value.size <= _SMALL else function)
 
     def _node(self, operation: Operation, inputs: Sequence[str], kind: str) -> str:
         name = f"{kind} {len(self.nodes)} in {self.place}"
@@ -193,6 +195,26 @@ class Builder:
                 needed.update(node.inputs)
                 nodes.append(node)
         return Graph({str(value.node): value.size for value in self.inputs}, tuple(reversed(nodes)), last)
+
+
+def _as_matrix(function: Callable[..., Array], sizes: Sequence[int]) -> Callable[..., Array]:
+    """The same affine map by a product with its matrix, which is made when it is first asked for."""
+    made: list[Array] = []
+
+    def product(*rows: Array) -> Array:
+        if not made:
+            # all of 0, and then one number after the other a 1
+            ends = np.cumsum([1, *sizes])
+            parts = [np.eye(ends[-1])[:, ends[i] : ends[i + 1]] for i in range(len(sizes))]
+            images = function(*parts)
+            made.append(images[:1])
+            made.extend(images[ends[i] : ends[i + 1]] - images[:1] for i in range(len(sizes)))
+        out = made[0] + rows[0] @ made[1]
+        for part, matrix in zip(rows[1:], made[2:], strict=True):
+            out += part @ matrix
+        return np.asarray(out)
+
+    return product
 
 
 def as_activation(scalar: Scalar) -> Activation:
