@@ -293,7 +293,7 @@ def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn, monkeypatch
     tensors = Gaussian(torch.tensor(x.mean), var=0.3)
     np.testing.assert_allclose(propagate(forms["compile"], tensors).cov.detach(), expected.cov, rtol=1e-5)
     for name in ("jit.trace", "jit.script", "fx"):
-        with pytest.raises(TypeError, match="was made by torch.jit or torch.fx, .* give the module that it was made from"):
+        with pytest.raises(TypeError, match=r"was made by torch.jit or torch.fx, .* give the module that it was made from"):
             propagate(forms[name], tensors)
 
 
