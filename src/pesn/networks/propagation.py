@@ -37,6 +37,7 @@ __all__ = ["Closure", "Network", "Program", "as_gaussian", "propagate"]
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
 _ADAPTERS = {"torch": "torch", "sklearn": "sklearn", "onnx": "onnx", "onnxruntime": "onnx"}  # by the package of the network
 _POINTS, _POINTS_OF_AUTO = 1024, 2048
+_NUMBERS = 2**19  # of a matrix each of some rows of a batch, 4 MB
 _TRUSTED = 0.02  # beyond, a warning goes to the log
 _SHAPED = ("torch", "onnx")  # adapters that take inputs which are not rows of numbers
 _SHAPED_ONLY = "shape and several inputs go with a torch module, an ONNX file or a function"
@@ -272,20 +273,18 @@ def _count(n_samples: int | None, usual: int) -> int:
 
 def _by_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) -> Propagated:
     try:
-        rows = sampled(program.function, x, count, rng)
+        found = sampled(program.function, x, count, rng, keep)
     except Exception as error:
         if isinstance(program.refusal, ValueError):  # what is wrong with it was found before
             raise program.refusal from error
         raise
-    if not all(np.isfinite(row.mean).all() and np.isfinite(row.cov).all() for row in rows):
+    if not (np.isfinite(found.mean).all() and np.isfinite(found.cov).all()):
         told = program.refusal if isinstance(program.refusal, ValueError) else None
         raise told or ValueError("network must give finite numbers for every point, got NaN or infinity")
-    mean = np.stack([row.mean for row in rows]).reshape(*x.batch_shape, -1)
-    cov = np.stack([row.cov for row in rows]).reshape(*mean.shape, -1)
-    off = np.array([row.error.max(initial=0.0) for row in rows]).reshape(x.batch_shape)
-    dtype = x.mean.dtype
-    samples = np.stack([r.outputs for r in rows]).reshape(*x.batch_shape, count, -1) if keep else None
-    return Propagated.by(unchecked(mean.astype(dtype), cov.astype(dtype)), "sobol", off, samples)
+    dtype, batch, size = x.mean.dtype, x.batch_shape, found.mean.shape[-1]
+    mean, cov = found.mean.reshape(*batch, size).astype(dtype), found.cov.reshape(*batch, size, size).astype(dtype)
+    samples = None if found.outputs is None else found.outputs.reshape(*batch, count, size)
+    return Propagated.by(unchecked(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples)
 
 
 def _by_cumulants(layers: Sequence[Dense], x: Gaussian, check: bool) -> Propagated:
@@ -296,9 +295,10 @@ def _by_cumulants(layers: Sequence[Dense], x: Gaussian, check: bool) -> Propagat
 
 def _third_order(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
     means, covs = x.mean.reshape(-1, x.dim), np.broadcast_to(x.cov, (*x.batch_shape, x.dim, x.dim)).reshape(-1, x.dim, x.dim)
-    last = [third_order(layers, *row)[-1] for row in zip(means, covs, strict=True)]
-    mean = np.stack([row.mean for row in last]).reshape(*x.batch_shape, -1)
-    cov = np.stack([row.cov for row in last]).reshape(*mean.shape, -1)
+    step = max(1, _NUMBERS // max(layer.W.size for layer in layers))  # rows of a batch at a time
+    parts = [third_order(layers, means[k : k + step], covs[k : k + step])[-1] for k in range(0, max(len(means), 1), step)]
+    mean = np.concatenate([part.mean for part in parts]).reshape(*x.batch_shape, -1)
+    cov = np.concatenate([part.cov for part in parts]).reshape(*mean.shape, -1)
     return unchecked(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
 
 

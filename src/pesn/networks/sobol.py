@@ -12,28 +12,36 @@ from scipy.stats import qmc
 
 from pesn._support.types import Array, FloatArray, Rng
 from pesn.gaussian import Gaussian
-from pesn.linalg import symmetric
+from pesn.linalg import symmetric, transpose
 
 __all__ = ["Sampled", "sampled", "spread_points", "standard_points"]
 
 SCRAMBLES = 4  # independent ones: how far apart they are says how far the mean of them is from the truth
 _KEPT = 2**18  # numbers: 2 MB
+_AT_ONCE, _ROWS = 2**19, 2**14  # numbers and points that go through the network at a time
 
 
 class Sampled(NamedTuple):
-    """Of one input: mean (m,) and covariance (m, m) of the outputs (n, m); twice the relative standard errors of deviations."""
+    """Of R inputs: mean (R, m) and covariance (R, m, m) of the outputs, twice the relative standard errors of deviations (R, m).
+
+    ``outputs`` (R, n, m) is None where nobody asked for them.
+    """
 
     mean: Array
     cov: Array
     error: Array
-    outputs: FloatArray
+    outputs: FloatArray | None
 
 
-def sampled(function: Callable[[FloatArray], FloatArray], x: Gaussian, n_samples: int, rng: Rng) -> list[Sampled]:
-    """For each row of x, by ``n_samples`` points in four scrambles."""
+def sampled(function: Callable[[FloatArray], FloatArray], x: Gaussian, n_samples: int, rng: Rng, keep: bool = False) -> Sampled:
+    """For each row of x, by ``n_samples`` points in four scrambles; some rows' points go through the function at a time."""
     repeated = isinstance(rng, int) and n_samples * x.dim <= _KEPT
     points = _repeated_scrambles(x.dim, n_samples, rng) if repeated else _scrambles(x.dim, n_samples, rng)
-    return [_summary(function, rows) for rows in spread_points(x, points)]
+    parts = [_summary(function, block, keep) for block in _spread(x, points)]
+    if len(parts) == 1:
+        return parts[0]
+    mean, cov, error = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    return Sampled(mean, cov, error, np.concatenate([part.outputs for part in parts]) if keep else None)
 
 
 def _scrambles(dim: int, n_samples: int, rng: Rng) -> Array:
@@ -46,17 +54,19 @@ def _scrambles(dim: int, n_samples: int, rng: Rng) -> Array:
 _repeated_scrambles = lru_cache(maxsize=8)(_scrambles)  # of a seed: to draw them takes longer than a small network
 
 
-def _summary(function: Callable[[FloatArray], FloatArray], points: FloatArray) -> Sampled:
-    out = np.asarray(function(points))
+def _summary(function: Callable[[FloatArray], FloatArray], points: FloatArray, keep: bool) -> Sampled:
+    """Of the points (R, n, d) of some rows."""
+    rows, count, dim = points.shape
+    out = np.asarray(function(points.reshape(rows * count, dim))).reshape(rows, count, -1)
     away = out.astype(float)
-    mean = away.mean(axis=0)
-    away = away - mean
+    mean = away.mean(axis=1)
+    away -= mean[:, None, :]
     # about the mean of all: four scrambles, the spread of whose variances is that of four times as many points, times four
-    parts = np.square(away.reshape(SCRAMBLES, -1, away.shape[-1])).mean(axis=1)
-    var = parts.mean(axis=0)
-    off = parts.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES)
+    parts = np.square(away.reshape(rows, SCRAMBLES, -1, away.shape[-1])).mean(axis=2)
+    var = parts.mean(axis=1)
+    off = parts.std(axis=1, ddof=1) / np.sqrt(SCRAMBLES)
     error = np.divide(off, var, out=np.zeros_like(var), where=var > 0.0)  # of a deviation it is half that of the variance
-    return Sampled(mean, symmetric(away.T @ away / len(away)), error, out)
+    return Sampled(mean, symmetric(transpose(away) @ away / count), error, out if keep else None)
 
 
 def standard_points(dim: int, count: int, rng: np.random.Generator) -> Array:
@@ -67,15 +77,22 @@ def standard_points(dim: int, count: int, rng: np.random.Generator) -> Array:
 
 def spread_points(x: Gaussian, points: Array) -> Iterator[FloatArray]:
     """Standard normal points (count, d) as points of each row of x."""
+    return (rows for block in _spread(x, points) for rows in block)
+
+
+def _spread(x: Gaussian, points: Array) -> Iterator[FloatArray]:
+    """The same of some rows at a time, (R, count, d), as many as keep to some megabytes."""
     mean, dtype = x.mean.reshape(-1, x.dim), x.mean.dtype
     alone = x.diagonal is not None and x.factor is None
     spread = np.broadcast_to(x.var, mean.shape) if alone else np.broadcast_to(x.cov, (len(mean), x.dim, x.dim))
-    for m, s in zip(mean, spread.astype(np.float64), strict=True):
+    step = max(1, min(_AT_ONCE // points.size, _ROWS // len(points)))
+    for start in range(0, len(mean), step):
+        m, s = mean[start : start + step, None, :], spread[start : start + step].astype(np.float64)
         # The widest direction first: the first coordinates of Sobol's points are the most even.
         if alone:
-            rank = np.argsort(np.argsort(-s))
-            yield (m + np.sqrt(s) * points[:, rank]).astype(dtype, copy=False)
+            rank = np.argsort(np.argsort(-s, axis=-1), axis=-1)
+            away = np.sqrt(s)[:, None, :] * np.moveaxis(points[:, rank], 0, 1)
         else:
             values, vectors = np.linalg.eigh(s)
-            root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
-            yield (m + points @ root.T).astype(dtype, copy=False)
+            away = points @ transpose((vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])[..., ::-1])
+        yield (m + away).astype(dtype, copy=False)

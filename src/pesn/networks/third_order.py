@@ -25,11 +25,12 @@ import numpy as np
 
 from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation
-from pesn.linalg import symmetric
+from pesn.linalg import symmetric, transpose
 from pesn.moments import moments
 from pesn.moments.covariance import covariance
 from pesn.moments.mehler import project
 from pesn.networks.dense import Dense, is_linear
+from pesn.networks.third_order_kernel import correlations
 
 __all__ = ["Skewed", "third_order"]
 
@@ -40,7 +41,7 @@ _NODES, _REACH = 49, 7.2  # of the grid on which cubes are averaged
 
 
 class Branching(NamedTuple):
-    """Third cumulants Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka) of D entries: U and S (D, k)."""
+    """Third cumulants Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka) of D entries: U and S (…, D, k)."""
 
     U: Array
     S: Array
@@ -50,16 +51,18 @@ class Branching(NamedTuple):
         return Branching(W @ self.U, W @ self.S)
 
     def scaled(self, factor: Array) -> Branching:
-        """Of entries times ``factor`` (D,)."""
-        return Branching(factor[:, None] * self.U, factor[:, None] * self.S)
+        """Of entries times ``factor`` (…, D)."""
+        return Branching(factor[..., None] * self.U, factor[..., None] * self.S)
 
     def iij(self) -> Array:
-        """κ_iij (D, D)."""
-        return np.hstack([2.0 * self.U * self.S, np.square(self.S)]) @ np.hstack([self.S, self.U]).T
+        """κ_iij (…, D, D)."""
+        result: Array = (self.U * self.S) @ transpose(2.0 * self.S)
+        result += np.square(self.S) @ transpose(self.U)
+        return result
 
 
 class Own(NamedTuple):
-    """Third cumulants Σ_a t_a S_ia S_ja S_ka: of entries that are skewed by themselves. S (D, k), t (k,)."""
+    """Third cumulants Σ_a t_a S_ia S_ja S_ka: of entries that are skewed by themselves. S (…, D, k), t (…, k)."""
 
     S: Array
     t: Array
@@ -69,16 +72,16 @@ class Own(NamedTuple):
         return Own(W @ self.S, self.t)
 
     def scaled(self, factor: Array) -> Own:
-        """Of entries times ``factor`` (D,)."""
-        return Own(factor[:, None] * self.S, self.t)
+        """Of entries times ``factor`` (…, D)."""
+        return Own(factor[..., None] * self.S, self.t)
 
     def iij(self) -> Array:
-        """κ_iij (D, D)."""
-        return (np.square(self.S) * self.t) @ self.S.T
+        """κ_iij (…, D, D)."""
+        return np.asarray((np.square(self.S) * self.t[..., None, :]) @ transpose(self.S))
 
 
 class Fresh(NamedTuple):
-    """What a layer has just made: branchings with U = diag(u) and S (D, D), and what each unit t (D,) has to itself."""
+    """What a layer has just made: branchings with U = diag(u) and S (…, D, D), and what each unit t (…, D) has to itself."""
 
     u: Array
     S: Array
@@ -86,11 +89,11 @@ class Fresh(NamedTuple):
 
     def times(self, W: Array) -> list[Branching | Own]:
         """Of W x: products with diagonal matrices are not multiplied out."""
-        return [Branching(W * self.u, W @ self.S), Own(W, self.t)]
+        return [Branching(W * self.u[..., None, :], W @ self.S), Own(W, self.t)]
 
 
 class Skewed(NamedTuple):
-    """Mean (D,), covariance (D, D) and third cumulants, those of the last layer and of layers before it."""
+    """Mean (…, D), covariance (…, D, D) and third cumulants, those of the last layer and of layers before it."""
 
     mean: Array
     cov: Array
@@ -99,7 +102,7 @@ class Skewed(NamedTuple):
 
 
 def third_order(layers: Sequence[Dense], mean: FloatArray, cov: FloatArray) -> list[Skewed]:
-    """After each layer, of a Gaussian input of mean (d,) and covariance (d, d)."""
+    """After each layer, of a Gaussian input of mean (d,) and covariance (d, d), or of a batch: (n, d) and (n, d, d)."""
     state = Skewed(np.asarray(mean, float), np.asarray(cov, float))
     states = []
     for place, layer in enumerate(layers):
@@ -114,85 +117,74 @@ def third_order(layers: Sequence[Dense], mean: FloatArray, cov: FloatArray) -> l
 def _affine(layer: Dense, x: Skewed) -> Skewed:
     W = np.asarray(layer.W, float)
     cumulants = [*(one.times(W) for one in x.older), *(() if x.fresh is None else x.fresh.times(W))]
-    return Skewed(W @ x.mean + layer.b, symmetric(W @ x.cov @ W.T), tuple(cumulants))
+    return Skewed(x.mean @ W.T + layer.b, symmetric(W @ x.cov @ W.T), tuple(cumulants))
 
 
 def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
     """``further``: whether a layer comes that asks for third cumulants."""
-    var = np.maximum(np.diagonal(z.cov), 0.0)
+    var = np.maximum(np.diagonal(z.cov, axis1=-2, axis2=-1), 0.0)
     live = var > 0.0
     std = np.sqrt(np.where(live, var, 1.0))
     unit = moments(f, z.mean, var)
-    own_var = np.asarray(unit.var, float)
-    cov, mean, shift = (
-        np.asarray(covariance(f, z.mean, z.cov, var=unit.var), float),
-        np.asarray(unit.mean, float),
-        np.zeros(len(std)),
-    )
+    mean, shift = np.asarray(unit.mean, float), np.zeros(std.shape)
+    cov = np.asarray(covariance(f, z.mean, z.cov, var=unit.var), float)
     if not (further or z.older):
         return Skewed(mean, cov)
-    c = np.zeros((len(std), _ORDERS + 3))
+    c = np.zeros((*std.shape, _ORDERS + 3))
     if live.any():
-        c[live] = project(f, z.mean[live], std[live], _ORDERS + 3)[0] * std[live, None]
-    rho = z.cov / (std[:, None] * std)
+        c[live] = project(f, z.mean[live], std[live], _ORDERS + 3)[0] * std[live][:, None]
+    rho = z.cov / (std[..., :, None] * std[..., None, :])
     np.minimum(np.maximum(rho, -1.0, out=rho), 1.0, out=rho)
-    rho[np.diag_indices_from(rho)] = live
+    own = np.arange(std.shape[-1])
+    rho[..., own, own] = live
     x, weights, cubic = _grid()
-    away = np.asarray(f.value(z.mean[:, None] + np.sqrt(var)[:, None] * x), float)
-    away -= unit.mean[:, None]
+    away = np.asarray(f.value(z.mean[..., None] + np.sqrt(var)[..., None] * x), float)
+    away -= mean[..., None]
     if z.older:
-        iij = sum((one.iij() for one in z.older), np.zeros(rho.shape)) / std[:, None] / std[:, None] / std
-        shift, cov = _corrected(c, rho, np.square(away) @ cubic, iij, own_var, cov)
+        iij = z.older[0].iij()
+        for one in z.older[1:]:
+            iij += one.iij()
+        for scale in (std[..., :, None], std[..., :, None], std[..., None, :]):  # one after the other: squares may be no numbers
+            iij /= scale
+        shift, cov = _corrected(c, rho, np.square(away) @ cubic, iij, np.asarray(unit.var, float), cov)
         mean = mean + shift
     if not further:
         return Skewed(mean, cov)
-    gain, own = c[:, 0] / std, math.sqrt(2.0) * c[:, 1]
-    away -= shift[:, None]
-    rest = np.where(live, (away * away * away) @ weights - 3.0 * own * np.square(c[:, 0]), 0.0)
-    return Skewed(mean, cov, tuple(one.scaled(gain) for one in z.older), Fresh(own, c[:, :1] * rho, rest))
+    gain, curvature = c[..., 0] / std, math.sqrt(2.0) * c[..., 1]
+    away -= shift[..., None]
+    rest = np.where(live, (away * away * away) @ weights - 3.0 * curvature * np.square(c[..., 0]), 0.0)
+    return Skewed(mean, cov, tuple(one.scaled(gain) for one in z.older), Fresh(curvature, c[..., :1] * rho, rest))
 
 
 def _corrected(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, cov: Array) -> tuple[Array, Array]:
-    """Δμ (D,) and the covariance (D, D), of units with coefficients c and standardised κ_iij; ``skewness``: E[(f − μ)² He_3]."""
-    iii = np.clip(np.diagonal(iij), -_MOST_SKEWED, _MOST_SKEWED)
-    shift = iii * c[:, 2] / math.sqrt(6.0)
-    A, B = _series(c, rho)
-    half = (iii[:, None] * A + 3.0 * iij * B) / 6.0
-    changed = cov + half + half.T - np.outer(shift, shift)
+    """Δμ (…, D) and the covariance (…, D, D), with coefficients c and standardised κ_iij; ``skewness``: E[(f − μ)² He_3]."""
+    size = var.shape[-1]
+    iii = np.clip(np.diagonal(iij, axis1=-2, axis2=-1), -_MOST_SKEWED, _MOST_SKEWED)
+    shift = iii * c[..., 2] / math.sqrt(6.0)
     new = np.maximum(var + iii / 6.0 * skewness - np.square(shift), _LEAST_LEFT * var)
-    return shift, _semidefinite(changed, new)
+    correlation, square, row = np.empty(cov.shape), (-1, size, size), (-1, size)
+    correlations(
+        np.ascontiguousarray(transpose(c)).reshape(-1, c.shape[-1], size), rho.reshape(square), iij.reshape(square),
+        iii.reshape(row), shift.reshape(row), new.reshape(row), cov.reshape(square), correlation.reshape(square),
+    )  # fmt: skip
+    return shift, _semidefinite(correlation, new)
 
 
-def _series(c: Array, rho: Array) -> tuple[Array, Array]:
-    """A and B, by Horner's rule in ρ."""
-    A, B = np.zeros(rho.shape), np.zeros(rho.shape)
-    for n in range(_ORDERS - 1, -1, -1):
-        once = math.sqrt(n + 1.0) * c[:, n]
-        twice = math.sqrt((n + 1.0) * (n + 2.0)) * c[:, n + 1]
-        B *= rho
-        B += np.outer(twice, once)
-        A *= rho
-        if n:
-            A += np.outer(math.sqrt((n + 1.0) * (n + 2.0) * (n + 3.0)) * c[:, n + 2], c[:, n - 1])
-    return A, B
-
-
-def _semidefinite(cov: Array, var: Array) -> Array:
-    """With the diagonal ``var``, and no negative eigenvalue: an expansion may leave some, small ones."""
-    std = np.sqrt(var)
-    scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
-    correlation = symmetric(cov * scale[:, None] * scale)  # one after the other: of dead units the product overflows
-    np.minimum(np.maximum(correlation, -1.0, out=correlation), 1.0, out=correlation)
-    correlation[np.diag_indices_from(correlation)] = 1.0
+def _semidefinite(correlation: Array, var: Array) -> Array:
+    """A covariance with the diagonal ``var`` and no negative eigenvalue: an expansion may leave some, small ones."""
+    size = var.shape[-1]
     try:
-        np.linalg.cholesky(correlation + 1e-10 * np.eye(len(std)))
+        np.linalg.cholesky(correlation + 1e-10 * np.eye(size))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(correlation)
-        correlation = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        own = np.sqrt(np.diagonal(correlation))
-        correlation = symmetric(correlation / own[:, None] / own)
-    result = correlation * (std[:, None] * std)
-    result[np.diag_indices_from(result)] = var
+        whole = (vectors * np.maximum(values, 0.0)[..., None, :]) @ transpose(vectors)
+        scale = np.sqrt(np.diagonal(whole, axis1=-2, axis2=-1))
+        whole = symmetric(whole / scale[..., :, None] / scale[..., None, :])
+        correlation = np.where((values[..., :1, None] <= -1e-10), whole, correlation)
+    std = np.sqrt(var)
+    result = correlation * (std[..., :, None] * std[..., None, :])
+    own = np.arange(size)
+    result[..., own, own] = var
     return result
 
 
