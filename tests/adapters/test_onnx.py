@@ -375,29 +375,71 @@ def test_functions_of_the_file_are_read_through():
     np.testing.assert_allclose(found.mean, -mean - np.tanh(mean), rtol=1e-6)
 
 
+# ---------------------------------------------------------------- operators that are made of others
+
+COMPOSITE = {
+    "MaxPool": model([("MaxPool", "x", "y", {"kernel_shape": [2, 2], "strides": [2, 1], "pads": [1, 0, 0, 1]})], shape=IMAGE),
+    "MaxPool, dilations": model([("MaxPool", "x", "y", {"kernel_shape": [2, 3], "dilations": [2, 1]})], shape=IMAGE),
+    "MaxPool, one dimension": model([("MaxPool", "x", "y", {"kernel_shape": [3]})], shape=(2, 7)),
+    "GlobalMaxPool": model([("GlobalMaxPool", "x", "y")], shape=(2, 2, 2)),
+    "ReduceMax": model([("ReduceMax", "x i", "y", {"keepdims": 0})], {"i": np.array([1, 3])}, (2, 3, 2)),
+    "ReduceMin": model([("ReduceMin", "x i", "y")], {"i": np.array([-1])}, (2, 5)),
+    "Max of two": model([("Neg", "x", "n"), ("Max", "x n", "y")]),
+    "Min of two": model([("MatMul", "x W", "n"), ("Min", "x n", "y")], {"W": normal(4, 4)}),
+    "Softmax": model([("Softmax", "x", "y")]),
+    "Softmax, channels": model([("Softmax", "x", "y", {"axis": 1})], shape=(3, 2, 2)),
+    "LogSoftmax": model([("LogSoftmax", "x", "y")]),
+    "Exp": model([("Exp", "x", "y")]),
+    "LayerNormalization": model(
+        [("LayerNormalization", "x s b", "y", {"epsilon": 1e-3})], {"s": 1.0 + normal(16), "b": normal(16)}, (16,)
+    ),
+    "LayerNormalization, two axes": model([("LayerNormalization", "x s", "y", {"axis": 2})], {"s": np.ones((4, 3))}, (2, 4, 3)),
+    "InstanceNormalization": model([("InstanceNormalization", "x s b", "y")], {"s": normal(2), "b": normal(2)}, (2, 4, 3)),
+    "MatMul of two": model(
+        [("Transpose", "x", "t", {"perm": [0, 2, 1]}), ("MatMul", "x t", "s"), ("MatMul", "s x", "y")], shape=(3, 2)
+    ),
+    "MatMul of pairs": model([("Transpose", "x", "t", {"perm": [0, 1, 3, 2]}), ("MatMul", "t x", "y")], shape=(2, 3, 2)),
+    "attention": model(
+        [
+            ("MatMul", "x Q", "q"), ("MatMul", "x K", "k"), ("MatMul", "x V", "v"), ("Transpose", "k", "t", {"perm": [0, 2, 1]}),
+            ("MatMul", "q t", "s"), ("Softmax", "s", "p"), ("MatMul", "p v", "a"), ("Add", "a x", "y"),
+        ],
+        {"Q": normal(4, 4), "K": normal(4, 4), "V": normal(4, 4)},
+        (3, 4),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", COMPOSITE)
+def test_operators_made_of_others(kind):
+    """The same for a certain input, near for one that is nearly so, and of the right size for one that is not."""
+    program = COMPOSITE[kind]
+    x = uncertain(program)
+    certain = pesn.propagate(program, pesn.Gaussian(x.mean), closure="gaussian")
+    np.testing.assert_allclose(certain.mean, itself(program, x)(x.mean[None])[0], rtol=1e-3, atol=1e-5)
+    for size, tolerance in ((1e-4, 0.01), (1.0, 0.15)):
+        given = pesn.Gaussian(x.mean, cov=size * x.cov)
+        found = pesn.propagate(program, given, closure="gaussian")
+        points = pesn.propagate(program, given, closure="sobol", n_samples=2**13)
+        assert np.all(np.abs(found.std - points.std) <= tolerance * points.std.max())
+        assert np.all(np.abs(found.mean - points.mean) <= tolerance * points.std.max())
+
+
 # ---------------------------------------------------------------- by points
 
 UNKNOWN = {
-    "Softmax": (
-        [("Softmax", "x", "y")],
-        {},
-        "'y' of the ONNX graph, 'Softmax', has no closed form: the operator is not",
-    ),
+    "Hardmax": ([("Hardmax", "x", "y")], {}, "node 'y' of the ONNX graph, 'Hardmax', has no closed form: the operator is"),
+    "LpPool": ([("Neg", "x", "n"), ("LpPool", "n", "y", {"kernel_shape": [2, 2]})], {}, "node 'y' of the ONNX graph, 'LpPool'"),
     "MaxPool": (
-        [("Neg", "x", "n"), ("MaxPool", "n", "y", {"kernel_shape": [2, 2]})],
-        {},
-        "node 'y' of the ONNX graph, 'Max",
+        [("MaxPool", "x", "y", {"kernel_shape": [3, 3], "ceil_mode": 1})], {}, "'MaxPool', has no closed form: it is not known",
     ),
-    "MatMul": ([("MatMul", "x x", "y")], {}, "'MatMul', has no closed form: it is not affine in these inputs"),
     "Div": ([("Div", "one x", "y")], {"one": np.ones(1)}, "'Div', has no closed form: it is not affine in these inputs"),
     "Pow": ([("Pow", "x three", "y")], {"three": np.array(3.0)}, "'Pow', has no closed form: the operator is not known"),
+    "behind": ([("Sqrt", "x", "e"), ("Neg", "e", "y")], {}, "node 'e' of the ONNX graph, 'Sqrt', has no closed form: the op"),
     "behind, a gate": (
-        [("Softmax", "x", "e"), ("Sigmoid", "e", "s"), ("Mul", "e s", "y")],
-        {},
-        "'e' of the ONNX graph, 'Softmax', has no closed form",
+        [("LpPool", "x", "e", {"kernel_shape": [1, 1]}), ("Sigmoid", "e", "s"), ("Mul", "e s", "y")], {}, "'e' .* 'LpPool', has",
     ),
-    "behind": ([("Exp", "x", "e"), ("Neg", "e", "y")], {}, "node 'e' of the ONNX graph, 'Exp', has no closed form: the operator"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", UNKNOWN)

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"networks in ONNX files need {error.name}: pip install 'pesn[onnx]'", name=error.name) from error
 
 from pesn._support.types import FloatArray
-from pesn.adapters.onnx.chain import evaluate, layers_of
+from pesn.adapters.onnx.chain import layers_of
 from pesn.adapters.onnx.graph import graph_of
 from pesn.adapters.onnx.session import Source, load, of_model, of_session
 from pesn.gaussian import Gaussian
@@ -85,7 +85,7 @@ def _check(graph: Graph, function: Callable[[FloatArray], FloatArray]) -> None:
     """That the operators as they are read here give what onnxruntime gives, for a few rows."""
     draws = np.random.default_rng(0).standard_normal((2 * _CHECKED, sum(graph.inputs.values())))
     for rows in (draws[:_CHECKED], 5.0 * draws[_CHECKED:]):
-        there, here = np.asarray(function(rows), float), evaluate(graph, rows)
+        there, here = np.asarray(function(rows), float), graph(rows)
         if there.shape != here.shape or not np.all(np.abs(there - here) <= _AGREE * np.abs(there).max(initial=1e-30)):
             raise ValueError(
                 "the operators of the ONNX graph give other numbers than onnxruntime does of the whole; use closure='sobol'"

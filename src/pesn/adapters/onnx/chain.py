@@ -1,4 +1,4 @@
-"""A graph that was read from an ONNX file, row by row and as a chain of dense layers."""
+"""A graph that was read from an ONNX file, as a chain of dense layers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from pesn._support.types import Array
 from pesn.activations import get
 from pesn.networks.dense import Dense
-from pesn.networks.graph import Affine, Elementwise, Graph, Node
+from pesn.networks.graph import Affine, Elementwise, Graph
 
-__all__ = ["Reading", "evaluate", "layers_of"]
+__all__ = ["Reading", "layers_of"]
 
 _LARGEST_MATRIX = 2**22  # numbers in the matrix of a layer
 
@@ -22,24 +22,6 @@ class Reading(NamedTuple):
 
     graph: Graph
     structured: frozenset[str]
-
-
-def evaluate(graph: Graph, rows: Array) -> Array:
-    """The outputs of rows (n, d), one operation after the other."""
-    ends = np.cumsum([0, *graph.inputs.values()])
-    known: dict[str, Array] = {name: rows[:, ends[i] : ends[i + 1]] for i, name in enumerate(graph.inputs)}
-    for node in graph.nodes:
-        given = [known[name] for name in node.inputs]
-        known[node.name] = _value(node, given)
-    return known[graph.output]
-
-
-def _value(node: Node, given: Sequence[Array]) -> Array:
-    if isinstance(node.operation, Affine):
-        return node.operation.function(*given)
-    if isinstance(node.operation, Elementwise):
-        return np.asarray(node.operation.activation(given[0]))
-    return given[0] * given[1]
 
 
 def layers_of(reading: Reading) -> list[Dense] | None:

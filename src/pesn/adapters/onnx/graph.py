@@ -7,54 +7,25 @@ reshapes are nothing, and an affine operator is its own map of a batch. What dep
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
 from onnx import inliner, numpy_helper
 
 from pesn._support.types import AnyArray, Array
-from pesn.activations import Activation, get, leaky_relu
+from pesn.adapters.onnx.builder import Builder, Tensor, Unknown
 from pesn.adapters.onnx.chain import Reading
+from pesn.adapters.onnx.composites import COMPOSITES
 from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS, STRUCTURED, attributes, operator
 from pesn.adapters.onnx.session import Source
 from pesn.adapters.onnx.units import POINTWISE, UNITS, grid, recognised, unit
-from pesn.networks.graph import Affine, Elementwise, Graph, Linearised, Node, Product
+from pesn.networks.graph import Graph, Node
 from pesn.networks.inputs import Shapes
 
 __all__ = ["graph_of"]
 
 _BATCH = 5  # rows by which shapes are found, where the file takes any number
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """One row of a tensor, of this ``shape``, as a node of the graph; ``base``: what it is a function of, number by number."""
-
-    node: str
-    shape: tuple[int, ...]
-    base: tuple[Tensor, Callable[[Array], Array]] | None = None
-
-    @property
-    def root(self) -> tuple[Tensor, Callable[[Array], Array]]:
-        """The tensor that it is a function of, itself at worst, and the function."""
-        return self.base or (self, lambda z: z)
-
-
-@dataclass(frozen=True, eq=False)
-class Unknown:
-    """In the place of an operation that has no closed form: an error if anything depends on it."""
-
-    error: Exception
-
-    is_affine = False
-
-    def __call__(self, *rows: Array) -> Array:
-        raise self.error
-
-    def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:
-        raise self.error
 
 
 def graph_of(source: Source, shapes: Shapes) -> Reading:
@@ -66,16 +37,15 @@ def graph_of(source: Source, shapes: Shapes) -> Reading:
     return _Reader(source, shapes).read()
 
 
-class _Reader:
+class _Reader(Builder):
     def __init__(self, source: Source, shapes: Shapes) -> None:
         assert source.model is not None
+        super().__init__(source.batch or _BATCH)
         self.model = inliner.inline_local_functions(source.model) if source.model.functions else source.model
         self.opsets = {one.domain.removesuffix("ai.onnx"): one.version for one in self.model.opset_import}
-        self.batch = source.batch or _BATCH
         self.inputs = {one.name: math.prod(shape) for one, shape in zip(source.inputs, shapes, strict=True)}
         self.tensors = {one.name: Tensor(one.name, shape) for one, shape in zip(source.inputs, shapes, strict=True)}
         self.constants = {one.name: _constant(numpy_helper.to_array(one)) for one in self.model.graph.initializer}
-        self.nodes: dict[str, Node] = {}
         self.structured: set[str] = set()
         self.refusals: list[Exception] = []
 
@@ -141,7 +111,10 @@ class _Reader:
         elif kind == "PRelu" and given[1] in self.constants:
             self.tensors[node.output[0]] = self.parametric(node.output[0], tensors[0], self.constants[given[1]])
         elif (kind == "Mul" and len(tensors) == 2) or (kind == "Pow" and _is_two(self.constants.get(given[1]))):
-            self.tensors[node.output[0]] = self.multiplied(node, tensors)
+            one, other = tensors * 2 if kind == "Pow" else tensors
+            self.tensors[node.output[0]] = self.product(node.output[0], one, other)
+        elif kind in COMPOSITES and (made := COMPOSITES[kind](self, node, tensors, self.constants)) is not None:
+            self.tensors[node.output[0]] = made
         elif kind in POINTWISE and kind not in AFFINE:
             self.written_out(node, tensors, TypeError("the operator is not known"))
         else:
@@ -192,11 +165,6 @@ class _Reader:
         (out,) = operator(node, self.opsets)(sample)
         return Tensor(tensors[0].node, self.row(out))
 
-    def row(self, out: AnyArray) -> tuple[int, ...]:
-        if out.ndim == 0 or len(out) != self.batch:
-            raise ValueError("it mixes the rows of a batch")
-        return out.shape[1:]
-
     def mapped(self, node: onnx.NodeProto, given: list[str], tensors: list[Tensor]) -> None:
         """An operator that is affine in its inputs."""
         places = AFFINE.get(node.op_type, ())
@@ -236,60 +204,6 @@ class _Reader:
         """Of a constant that was made for all rows of a batch alike: for one row."""
         alike = constant.ndim == rank and len(constant) == self.batch and bool(np.all(constant == constant[:1]))
         return constant[:1] if alike else constant
-
-    # ------------------------------------------------------------ nodes of the graph
-
-    def affine(self, name: str, tensors: Sequence[Tensor], apply: Callable[[Sequence[AnyArray]], AnyArray]) -> Tensor:
-        inputs = tuple(dict.fromkeys(tensor.node for tensor in tensors))
-
-        def function(*rows: Array) -> Array:
-            known, count = dict(zip(inputs, rows, strict=True)), len(rows[0])
-            out = apply([known[tensor.node].reshape(count, *tensor.shape) for tensor in tensors])
-            return np.asarray(out, np.float64).reshape(count, -1)
-
-        shape = self.row(apply([np.full((self.batch, *tensor.shape), 0.5) for tensor in tensors]))
-        self.nodes[name] = Node(name, Affine(function), inputs)
-        return Tensor(name, shape)
-
-    def scaled(self, name: str, tensor: Tensor, factor: float) -> Tensor:
-        return tensor if factor == 1.0 else self.affine(name, [tensor], lambda arrays: factor * arrays[0])
-
-    def activated(self, name: str, tensor: Tensor, f: Activation, inner: float = 1.0, outer: float = 1.0) -> Tensor:
-        root, before = tensor.root
-        if f.slopes == (1.0,):
-            return tensor
-        z = self.scaled(f"{name}/inside", tensor, inner)
-        place = name if outer == 1.0 else f"{name}/unit"
-        self.nodes[place] = Node(place, Elementwise(f), (z.node,))
-        made = self.scaled(name, Tensor(place, tensor.shape), outer)
-        return Tensor(made.node, tensor.shape, (root, lambda value: outer * f(inner * before(value))))
-
-    def parametric(self, name: str, tensor: Tensor, slope: AnyArray) -> Tensor:
-        """PRelu(x) = slope · x + (1 − slope) · relu(x), with a slope for each channel."""
-        if slope.size == 1:
-            return self.activated(name, tensor, leaky_relu(float(slope.item())))
-        above = self.activated(f"{name}/relu", tensor, get("relu"))
-        return self.affine(name, [tensor, above], lambda both: slope * both[0] + (1.0 - slope) * both[1])
-
-    def multiplied(self, node: onnx.NodeProto, tensors: list[Tensor]) -> Tensor:
-        """A product of two, or a square; an activation where it is one written out, such as z · sigmoid(z)."""
-        name = node.output[0]
-        tensors = tensors * 2 if node.op_type == "Pow" else tensors
-        one, other = tensors
-        (root, f), (same, g) = one.root, other.root
-        if root == same and one.node != other.node and one.shape == other.shape == root.shape:
-            found = recognised(f(grid()) * g(grid()))
-            if found is not None:
-                return self.activated(name, root, found[0], 1.0, found[1])
-        shape = np.broadcast_shapes((1, *one.shape), (1, *other.shape))[1:]
-        sides = [self.expanded(f"{name}/{side}", tensor, shape) for side, tensor in zip("ab", (one, other), strict=True)]
-        self.nodes[name] = Node(name, Product(), (sides[0].node, sides[1].node))
-        return Tensor(name, shape)
-
-    def expanded(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-        if tensor.shape == shape:
-            return tensor
-        return self.affine(name, [tensor], lambda arrays: np.broadcast_to(arrays[0], (len(arrays[0]), *shape)))
 
 
 def _is_two(exponent: AnyArray | None) -> bool:

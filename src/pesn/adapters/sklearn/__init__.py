@@ -22,7 +22,7 @@ from functools import partial
 from sklearn.base import BaseEstimator
 
 from pesn.adapters.sklearn.estimators import expression
-from pesn.adapters.sklearn.expression import as_chain, as_graph, evaluate
+from pesn.adapters.sklearn.expression import as_chain, as_graph
 from pesn.adapters.sklearn.probabilities import class_probabilities
 from pesn.adapters.sklearn.rows import outputs
 from pesn.gaussian import Gaussian
@@ -41,7 +41,8 @@ def read(network: BaseEstimator, x: Gaussian) -> Program:
     layers = as_chain(value)
     if layers is not None:
         return Program(lambda rows: forward(layers, rows), layers)
-    return Program(partial(evaluate, value), graph=as_graph(value))
+    graph = as_graph(value)
+    return Program(lambda rows: graph(rows.astype(float)), graph=graph)
 
 
 def as_layers(estimator: BaseEstimator) -> list[Dense]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pesn._support.types import AnyArray, Array, FloatArray
+from pesn._support.types import AnyArray, Array
 from pesn.activations import Activation, get
 from pesn.networks.dense import Dense
 from pesn.networks.graph import Affine, Elementwise, Graph, Node, Product
 
-__all__ = ["Value", "as_chain", "as_graph", "beside", "evaluate", "product", "summed"]
+__all__ = ["Value", "as_chain", "as_graph", "beside", "product", "summed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,26 +88,6 @@ def beside(values: Sequence[Value]) -> Value:
 def summed(values: Sequence[Value], weights: Sequence[float]) -> Value:
     """Σ weights_k · values_k."""
     return beside(values).mapped(np.kron(np.asarray(weights, float), np.eye(len(values[0]))))
-
-
-def evaluate(value: Value, rows: FloatArray) -> FloatArray:
-    """For certain inputs, rows (n, d): (n, numbers)."""
-    known: dict[Unit | None, FloatArray] = {None: rows}
-    for stage in _stages(value):
-        known.update((unit, _apply(unit, [_sum(argument, known) for argument in unit.arguments])) for unit in stage)
-    return _sum(value, known)
-
-
-def _apply(unit: Unit, arguments: list[FloatArray]) -> FloatArray:
-    return arguments[0] * arguments[1] if unit.activation is None else unit.activation(arguments[0])
-
-
-def _sum(value: Value, known: dict[Unit | None, FloatArray]) -> FloatArray:
-    rows = known[None]
-    total = np.broadcast_to(value.offset.astype(np.result_type(value.offset, rows)), (len(rows), len(value)))
-    for unit, own in value.terms.items():
-        total = total + known[unit] @ own.T
-    return total
 
 
 def _stages(value: Value) -> list[list[Unit]]:
