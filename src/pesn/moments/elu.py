@@ -34,9 +34,14 @@ _inline = jit(**_FAST, **INLINE)
 
 
 @_inline
+def _near(x: float) -> float:
+    return x if x < _FAR else _FAR  # a NaN, 0/0, is far too
+
+
+@_inline
 def _right(alpha: float, m: float, s: float, i1: float, i2: float, d1: float, d2: float, j2: float) -> tuple[float, float]:
     """Mean and variance for m ≥ 0, where g = z: from ∫ yⁿ w, and d1, d2, j2 = ∫ (1−e)/s w, ∫ ((1−e)/s)² w, ∫ y (1−e)/s w."""
-    beta = min(m / s, _FAR)
+    beta = _near(m / s)
     p = density(beta)
     h1 = i1 - alpha * d1
     total = 1.0 - 2.0 * p * (i2 - alpha * j2 + beta * h1) + p * (alpha * alpha * d2 - 2.0 * alpha * j2 + i2) - p * p * h1 * h1
@@ -47,7 +52,7 @@ def _right(alpha: float, m: float, s: float, i1: float, i2: float, d1: float, d2
 def _left(alpha: float, m: float, s: float, i1: float, i2: float, d1: float, d2: float, j2: float) -> tuple[float, float]:
     """The same for m < 0 and a small s, where g = α(eᶻ − 1), whose variance is a log-normal's."""
     v = s * s
-    p = density(min(-m / s, _FAR))
+    p = density(_near(-m / s))
     h1 = p * (i1 - alpha * d1)
     base = expm1(m + 0.5 * v)
     # (eᵛ − 1)/v
@@ -68,7 +73,7 @@ def _below(k: float, m: float, v: float, b: float, s: float) -> float:
 @_inline
 def _wide_left(alpha: float, m: float, s: float) -> tuple[float, float]:
     """Mean and variance for m < 0 where s is not small: first and second moment of f + α."""
-    v, b = s * s, -min(-m / s, _FAR)
+    v, b = s * s, -_near(-m / s)
     i0, i1, i2 = mills(-b)
     p = density(b)
     first = alpha * _below(1.0, m, v, b, s) + p * (alpha * i0 + s * i1)
@@ -91,18 +96,18 @@ def _collect(group: int, m: Array, s: Array, n: int, places: AnyArray, own_m: Ar
 def _fill_integrals(sign: float, m: Array, s: Array, n: int, i1: Array, i2: Array, d1: Array, d2: Array, j2: Array) -> None:
     """What _right and _left need of the hinge, for a small s."""
     for i in range(n):
-        _, i1[i], i2[i] = mills(min(abs(m[i]) / s[i], _FAR))
+        _, i1[i], i2[i] = mills(_near(abs(m[i]) / s[i]))
         d1[i] = d2[i] = j2[i] = 0.0
     for node in range(_U.size):
         u, w = _U[node], _W[node]
         for i in range(n):
-            beta, step = min(abs(m[i]) / s[i], _FAR), sign * s[i]
+            beta, step = _near(abs(m[i]) / s[i]), sign * s[i]
             _, one, two = mills(beta + u * step)
             d1[i] += w * one
             j2[i] += w * two
             d2[i] += w * u * two
         for i in range(n):
-            beta, step = min(abs(m[i]) / s[i], _FAR), sign * s[i]
+            beta, step = _near(abs(m[i]) / s[i]), sign * s[i]
             d2[i] += w * (1.0 - u) * mills(beta + (1.0 + u) * step)[2]
 
 
@@ -110,7 +115,7 @@ def _fill_integrals(sign: float, m: Array, s: Array, n: int, i1: Array, i2: Arra
 def _fill_differences(m: Array, s: Array, n: int, i1: Array, i2: Array, d1: Array, d2: Array, j2: Array) -> None:
     """The same for an s that is not small, m ≥ 0."""
     for i in range(n):
-        beta, step = min(m[i] / s[i], _FAR), s[i]
+        beta, step = _near(m[i] / s[i]), s[i]
         zero, i1[i], i2[i] = mills(beta)
         ahead, slope, _ = mills(beta + step)
         d1[i], j2[i] = (zero - ahead) / step, (i1[i] - slope) / step
@@ -157,7 +162,7 @@ def fill_gains(alpha: float, mean: Array, var: Array, out: Array) -> None:
     for i in range(mean.size):
         m, v = mean[i], var[i]
         s = math.sqrt(v)
-        b = math.copysign(min(abs(m) / s, _FAR), m)
+        b = math.copysign(_near(abs(m) / s), m)
         moving = ndtr(b) + alpha * _below(1.0, m, v, b, s)
         still = 1.0 if m > 0.0 else alpha * exp(m)
         out[i] = moving if v > 0.0 else still

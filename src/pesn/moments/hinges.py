@@ -36,10 +36,15 @@ _inline = jit(**_FAST, **INLINE)
 
 
 @_inline
+def _near(x: float) -> float:
+    return x if x < _FAR else _FAR  # a NaN, 0/0, is far too
+
+
+@_inline
 def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t2: Array) -> None:
     """E[(x − β)₊ⁿ] for n = 0, 1, 2, at a kink's distance β."""
     for i in range(n):
-        beta = min(abs(kink - m[i]) / s[i], _FAR)
+        beta = _near(abs(kink - m[i]) / s[i])
         i0, i1, i2 = mills(beta)
         p = density(beta)
         t0[i], t1[i], t2[i] = p * i0, p * i1, p * i2
@@ -84,7 +89,7 @@ def fill_moments(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
                 before = kinks[other]
                 for i in range(n):
                     # The farther hinge opens inside the nearer one: E[h h′] = E[h′²] + gap · E[h′].
-                    step = min(gap / s[i], _FAR)
+                    step = _near(gap / s[i])
                     both = t2[i] + step * t1[i] if before > m[i] else (u2[i] + step * u1[i] if kink <= m[i] else 0.0)
                     term = factor * (both - t1[i] * u1[i])
                     total[i] += term
@@ -121,7 +126,7 @@ def fill_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array)
         for j in range(kinks.size):
             kink, delta = kinks[j], slopes[j + 1] - slopes[j]
             for i in range(n):
-                beta = min(abs(kink - m[i]) / s[i], _FAR)
+                beta = _near(abs(kink - m[i]) / s[i])
                 term = delta * density(beta) * mills(beta)[0]
                 moving = s[i] > 0.0
                 total[i] += (term if kink > m[i] else -term) if moving else 0.0
@@ -139,7 +144,7 @@ def fill_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array)
 
 @_inline
 def _standardised(distance: float, s: float) -> float:
-    return math.copysign(min(abs(distance) / s, _FAR), distance)
+    return math.copysign(_near(abs(distance) / s), distance)
 
 
 @_jit

@@ -18,7 +18,7 @@ from pesn._support.threads import by_parts
 from pesn._support.types import AnyArray
 from pesn.activations import Activation
 from pesn.moments import closed, exact, packed, tables
-from pesn.moments.surface_kernel import BLOCK, at, fill_gains, fill_moments, fill_tails, gain_at
+from pesn.moments.surface_kernel import BLOCK, at, fill_bounded, fill_gain_tails, fill_gains, fill_sloped, fill_tails, gain_at
 from pesn.moments.tables import FARTHEST, Surface
 
 __all__ = ["at", "gain", "gain_at", "moments"]
@@ -42,7 +42,7 @@ def _fill_all(surface: Surface, mean: AnyArray, var: AnyArray) -> tuple[AnyArray
 
     def fill(part: slice) -> None:
         given = surface, *_each(sources[0], part), *_each(sources[1], part), out_mean[part], out_var[part]
-        if fill_moments(*given):
+        if (fill_bounded if surface.bounded else fill_sloped)(*given):
             fill_tails(*given)
 
     by_parts(fill, mean.size)
@@ -125,7 +125,13 @@ def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> AnyArray:
         return exact.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
     out = np.empty(mean.shape)
     sources = _source(mean, np.float64), _source(var, np.float64)
-    by_parts(lambda part: fill_gains(surface, *_each(sources[0], part), *_each(sources[1], part), out[part]), mean.size)
+
+    def fill(part: slice) -> None:
+        given = surface, *_each(sources[0], part), *_each(sources[1], part), out[part]
+        if fill_gains(*given):
+            fill_gain_tails(*given)
+
+    by_parts(fill, mean.size)
     beyond = _unfinished(activation, surface, mean, var)
     if beyond is not None:
         out[beyond] = exact.gain(activation, mean[beyond].astype(float), var[beyond].astype(float))

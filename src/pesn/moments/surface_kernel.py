@@ -17,12 +17,13 @@ from pesn.moments.polynomial import polynomial
 from pesn.moments.special import density, exp, ndtr
 from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface
 
-__all__ = ["BLOCK", "at", "fill_gains", "fill_moments", "fill_tails", "gain_at"]
+__all__ = ["BLOCK", "at", "fill_bounded", "fill_gain_tails", "fill_gains", "fill_sloped", "fill_tails", "gain_at"]
 
 BLOCK = 256  # elements at a time: what they need stays in the first cache
 _CELL = ROWS * COLUMNS
 _EDGE = FARTHEST / (FARTHEST + FOLD)
 _BACK = 0.25  # a step back from the table's edge, for the slope of the extrapolation
+_SQRT_HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 _BEYOND = -1.0  # as a variance: still to be found
 
 # Fused multiply-add and x/y = x·(1/y), but infinities and NaN in their place. Helpers are inlined by LLVM into the loops.
@@ -59,11 +60,15 @@ def _bounded(surface: Surface, mean: float, ratio: float, m: float, v: float, in
 
 
 @_inline
-def _sloped(surface: Surface, mean: float, ratio: float, m: float, v: float, inverse: float) -> tuple[float, float]:
-    """The same where a tail has a slope: the mean of the two tails joined at 0, under N(m, v + c), is added."""
-    low, high, a = surface.left, surface.right, m * inverse
-    below = ndtr(-a)
-    mean += (low[0] + low[1] * m) * below + (high[0] + high[1] * m) * (1.0 - below) + (high[1] - low[1]) * density(a) / inverse
+def _sloped(
+    surface: Surface, mean: float, ratio: float, m: float, v: float, inverse: float, below: float, peak: float
+) -> tuple[float, float]:
+    """The same where a tail has a slope: the mean of the two tails joined at 0, under N(m, v + c), is added.
+
+    ``below`` and ``peak`` are Φ(−a) and φ(a).
+    """
+    low, high = surface.left, surface.right
+    mean += (low[0] + low[1] * m) * below + (high[0] + high[1] * m) * (1.0 - below) + (high[1] - low[1]) * peak / inverse
     if surface.odd:
         mean = math.copysign(mean, m) if m != 0.0 else 0.0
     var = v * (exp(ratio) if surface.log else max(ratio, 0.0))
@@ -116,7 +121,8 @@ def at(surface: Surface, m: float, v: float) -> tuple[float, float]:
     mean, ratio = _pair(surface.moments, cell * 2 * _CELL, x, y)
     if surface.bounded:
         return _bounded(surface, mean, ratio, sm, sv, inverse)
-    return _sloped(surface, mean, ratio, sm, sv, inverse)
+    a = sm * inverse  # libm's are compiled sooner
+    return _sloped(surface, mean, ratio, sm, sv, inverse, 0.5 * math.erfc(a * _SQRT_HALF), _DENSITY * math.exp(-0.5 * a * a))
 
 
 @_inline
@@ -153,35 +159,59 @@ def _find(surface: Surface, mean: Array, var: Array, n: int, cells: AnyArray, wo
     return beyond
 
 
+@_inline
+def _look_up(surface: Surface, n: int, cells: AnyArray, work: Array) -> None:
+    """The second pass: what the cells hold of mean and variance, in the place of the places."""
+    for i in range(n):
+        x, y = work[3 * BLOCK + i], work[4 * BLOCK + i]
+        work[3 * BLOCK + i], work[4 * BLOCK + i] = _pair(surface.moments, np.int64(cells[i]) * 2 * _CELL, x, y)
+
+
+@_inline
+def _mark(n: int, work: Array, out_var: Array) -> None:
+    for i in range(n):
+        if abs(work[i] * work[2 * BLOCK + i]) > FARTHEST:
+            out_var[i] = _BEYOND
+
+
 @_jit
-def fill_moments(
+def fill_bounded(
     surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
 ) -> bool:
-    """All but what lies beyond the table, where the variance is left as −1; whether anything does."""
-    cells, work = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK)
-    beyond = False
+    """All but what lies beyond the table, where the variance is left as −1; whether anything does. Both tails constant."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
     for start in range(0, out_mean.size, BLOCK):
         n = min(BLOCK, out_mean.size - start)
         far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+        _look_up(surface, n, cells, work)
+        first, second = out_mean[start:][:n], out_var[start:][:n]
         for i in range(n):
-            x, y = work[3 * BLOCK + i], work[4 * BLOCK + i]
-            work[3 * BLOCK + i], work[4 * BLOCK + i] = _pair(surface.moments, np.int64(cells[i]) * 2 * _CELL, x, y)
-        first, second = out_mean[start : start + n], out_var[start : start + n]
-        if surface.bounded:
-            for i in range(n):
-                first[i], second[i] = _bounded(
-                    surface, work[3 * BLOCK + i], work[4 * BLOCK + i], work[i], work[BLOCK + i], work[2 * BLOCK + i]
-                )
-        else:
-            for i in range(n):
-                first[i], second[i] = _sloped(
-                    surface, work[3 * BLOCK + i], work[4 * BLOCK + i], work[i], work[BLOCK + i], work[2 * BLOCK + i]
-                )
+            m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
+            first[i], second[i] = _bounded(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse)
         if far > 0:
             beyond = True
-            for i in range(n):
-                if abs(work[i] * work[2 * BLOCK + i]) > FARTHEST:
-                    second[i] = _BEYOND
+            _mark(n, work, second)
+    return beyond
+
+
+@_jit
+def fill_sloped(
+    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
+) -> bool:
+    """The same where a tail has a slope: apart, as each takes a while to compile."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
+    for start in range(0, out_mean.size, BLOCK):
+        n = min(BLOCK, out_mean.size - start)
+        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+        _look_up(surface, n, cells, work)
+        first, second = out_mean[start:][:n], out_var[start:][:n]
+        for i in range(n):
+            m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
+            below, peak = ndtr(-m * inverse), density(m * inverse)
+            first[i], second[i] = _sloped(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse, below, peak)
+        if far > 0:
+            beyond = True
+            _mark(n, work, second)
     return beyond
 
 
@@ -194,20 +224,30 @@ def fill_tails(surface: Surface, mean: Array, mean_step: int, var: Array, var_st
 
 
 @_jit
-def fill_gains(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> None:
-    """E[f′] of every element."""
-    cells, work = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK)
+def fill_gains(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> bool:
+    """E[f′] of all but what lies beyond the table, NaN there; whether anything does."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
     scale = surface.output_scale * surface.input_scale
     for start in range(0, out.size, BLOCK):
         n = min(BLOCK, out.size - start)
         far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
         for i in range(n):
             work[3 * BLOCK + i] = _one(surface.gains, np.int64(cells[i]) * _CELL, work[3 * BLOCK + i], work[4 * BLOCK + i])
-        part = out[start : start + n]
+        part = out[start:][:n]
         for i in range(n):
             gain = surface.direction * exp(work[3 * BLOCK + i]) if surface.log else work[3 * BLOCK + i]
             part[i] = scale * gain * (surface.root_c * work[2 * BLOCK + i] if surface.bounded else 1.0)
         if far > 0:
+            beyond = True
             for i in range(n):
                 if abs(work[i] * work[2 * BLOCK + i]) > FARTHEST:
-                    part[i] = gain_at(surface, mean[(start + i) * mean_step], var[(start + i) * var_step])
+                    part[i] = np.nan
+    return beyond
+
+
+@_jit
+def fill_gain_tails(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> None:
+    """What lies beyond the table."""
+    for i in range(out.size):
+        if math.isnan(out[i]):
+            out[i] = gain_at(surface, mean[i * mean_step], var[i * var_step])
