@@ -394,6 +394,21 @@ COMPOSITE = {
         [("LayerNormalization", "x s b", "y", {"epsilon": 1e-3})], {"s": 1.0 + normal(16), "b": normal(16)}, (16,)
     ),
     "LayerNormalization, two axes": model([("LayerNormalization", "x s", "y", {"axis": 2})], {"s": np.ones((4, 3))}, (2, 4, 3)),
+    "LayerNormalization written out": model(
+        [
+            ("ReduceMean", "x i", "m"), ("Sub", "x m", "d"), ("Pow", "d two", "s"), ("ReduceMean", "s i", "v"),
+            ("Add", "v eps", "e"), ("Sqrt", "e", "r"), ("Div", "d r", "n"), ("Mul", "n g", "y"),
+        ],
+        {"i": np.array([-1]), "two": np.array(2.0), "eps": np.array(1e-3), "g": 1.0 + normal(16)},
+        (16,),
+    ),
+    "quotients": model(
+        [("Mul", "x x", "s"), ("Add", "s one", "a"), ("Div", "one a", "r"), ("Pow", "a p", "q"), ("Add", "r q", "y")],
+        {"one": np.array([1.0]), "p": np.array(-0.3)},
+    ),
+    "softmax written out": model(
+        [("Exp", "x", "e"), ("ReduceSum", "e i", "s"), ("Div", "e s", "y")], {"i": np.array([-1])}
+    ),
     "InstanceNormalization": model([("InstanceNormalization", "x s b", "y")], {"s": normal(2), "b": normal(2)}, (2, 4, 3)),
     "MatMul of two": model(
         [("Transpose", "x", "t", {"perm": [0, 2, 1]}), ("MatMul", "x t", "s"), ("MatMul", "s x", "y")], shape=(3, 2)
@@ -417,7 +432,7 @@ def test_operators_made_of_others(kind):
     x = uncertain(program)
     certain = pesn.propagate(program, pesn.Gaussian(x.mean), closure="gaussian")
     np.testing.assert_allclose(certain.mean, itself(program, x)(x.mean[None])[0], rtol=1e-3, atol=1e-5)
-    for size, tolerance in ((1e-4, 0.01), (1.0, 0.15)):
+    for size, tolerance in ((1e-4, 0.01), (1.0, 0.2)):
         given = pesn.Gaussian(x.mean, cov=size * x.cov)
         found = pesn.propagate(program, given, closure="gaussian")
         points = pesn.propagate(program, given, closure="sobol", n_samples=2**13)

@@ -22,6 +22,7 @@ class Tensor:
     node: str
     shape: tuple[int, ...]
     base: tuple[Tensor, Callable[[Array], Array]] | None = None
+    positive: bool = False  # as squares are, and sums of them
 
     @property
     def root(self) -> tuple[Tensor, Callable[[Array], Array]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,9 +134,7 @@ def _softmax(builder: Builder, node: onnx.NodeProto, tensors: list[Tensor], cons
 
 
 def _exp(builder: Builder, node: onnx.NodeProto, tensors: list[Tensor], constants: Constants) -> Tensor:
-    (tensor,), name = tensors, node.output[0]
-    root, before = tensor.root
-    return Tensor(builder.operation(name, Exp(), tensors, tensor.shape).node, tensor.shape, (root, lambda z: np.exp(before(z))))
+    return replace(builder.operation(node.output[0], Exp(), tensors, tensors[0].shape), positive=True)
 
 
 # ---------------------------------------------------------------- normalisation, products
@@ -176,6 +175,23 @@ def _two(node: onnx.NodeProto) -> list[tuple[str, AnyArray]]:
     return [(names[0], np.ones(1)), (names[1], np.zeros(1))]
 
 
+def _power(builder: Builder, node: onnx.NodeProto, tensors: list[Tensor], constants: Constants) -> Tensor | None:
+    """Sqrt, Reciprocal, Pow and Div by what is positive."""
+    name, kind = node.output[0], node.op_type
+    below = tensors[-1]
+    exponent = constants.get(node.input[1]) if kind == "Pow" else {"Sqrt": 0.5}.get(kind, -1.0)
+    if not below.positive or exponent is None or np.size(exponent) != 1 or (kind == "Pow" and len(tensors) > 1):
+        return None
+    place = f"{name}/power" if kind == "Div" else name
+    made = replace(builder.operation(place, PositivePower(float(exponent)), [below], below.shape), positive=True)
+    if kind != "Div":
+        return made
+    if len(tensors) == 2:
+        return builder.product(name, tensors[0], made)
+    above = constants[node.input[0]]
+    return builder.affine(name, [made], lambda t: above * t[0])
+
+
 def _matrices(builder: Builder, node: onnx.NodeProto, tensors: list[Tensor], constants: Constants) -> Tensor | None:
     """A product of two matrices, or of as many pairs of them."""
     if len(tensors) != 2:
@@ -197,6 +213,7 @@ COMPOSITES: dict[str, Handler] = {
     "LogSoftmax": _log_softmax,
     "Softmax": _softmax,
     "Exp": _exp,
+    **dict.fromkeys(("Sqrt", "Reciprocal", "Pow", "Div"), _power),
     "LayerNormalization": _layer_norm,
     "InstanceNormalization": _instance_norm,
     "MatMul": _matrices,

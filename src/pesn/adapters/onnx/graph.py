@@ -7,7 +7,8 @@ reshapes are nothing, and an affine operator is its own map of a batch. What dep
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ from pesn._support.types import AnyArray, Array
 from pesn.adapters.onnx.builder import Builder, Tensor, Unknown
 from pesn.adapters.onnx.chain import Reading
 from pesn.adapters.onnx.composites import COMPOSITES
-from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS, STRUCTURED, attributes, operator
+from pesn.adapters.onnx.operators import AFFINE, POSITIVE, SAME_ROWS, STRUCTURED, attributes, operator
 from pesn.adapters.onnx.session import Source
 from pesn.adapters.onnx.units import POINTWISE, UNITS, grid, recognised, unit
 from pesn.networks.graph import Graph, Node
@@ -26,6 +27,7 @@ from pesn.networks.inputs import Shapes
 __all__ = ["graph_of"]
 
 _BATCH = 5  # rows by which shapes are found, where the file takes any number
+_NOT_KNOWN, _NOT_AFFINE = "the operator is not known", "it is not affine in these inputs"
 
 
 def graph_of(source: Source, shapes: Shapes) -> Reading:
@@ -112,11 +114,12 @@ class _Reader(Builder):
             self.tensors[node.output[0]] = self.parametric(node.output[0], tensors[0], self.constants[given[1]])
         elif (kind == "Mul" and len(tensors) == 2) or (kind == "Pow" and _is_two(self.constants.get(given[1]))):
             one, other = tensors * 2 if kind == "Pow" else tensors
-            self.tensors[node.output[0]] = self.product(node.output[0], one, other)
-        elif kind in COMPOSITES and (made := COMPOSITES[kind](self, node, tensors, self.constants)) is not None:
-            self.tensors[node.output[0]] = made
-        elif kind in POINTWISE and kind not in AFFINE:
-            self.written_out(node, tensors, TypeError("the operator is not known"))
+            made = self.product(node.output[0], one, other)
+            self.tensors[node.output[0]] = replace(made, positive=made.positive or one == other)
+        elif kind in POINTWISE and (kind not in AFFINE or (kind == "Div" and given[1] in self.tensors)):
+            self.written_out(node, tensors)
+        elif kind in COMPOSITES and (composite := COMPOSITES[kind](self, node, tensors, self.constants)) is not None:
+            self.tensors[node.output[0]] = composite
         else:
             self.mapped(node, given, tensors)
 
@@ -125,26 +128,38 @@ class _Reader(Builder):
         node = self.nodes.get(tensor.node)
         return node.operation.error if node is not None and isinstance(node.operation, Unknown) else None
 
-    def written_out(self, node: onnx.NodeProto, tensors: list[Tensor], error: Exception) -> None:
-        """A part of an activation, by itself none: refused, unless the whole is recognised."""
+    def written_out(self, node: onnx.NodeProto, tensors: list[Tensor], error: Exception | None = None) -> None:
+        """A part of an activation, by itself none: refused, unless the whole is recognised, or it is a power of the positive."""
+        name, (root, function) = node.output[0], self.as_function(node, tensors)
+        found = None if root is None else recognised(function(grid()))
+        if root is not None and found is not None:
+            self.tensors[name] = self.activated(name, root, found[0], 1.0, found[1])
+            return
+        read = COMPOSITES.get(node.op_type) if error is None else None
+        made = None if read is None else read(self, node, tensors, self.constants)
+        if made is None:
+            self.refuse(node, error or TypeError(_NOT_AFFINE if node.op_type in AFFINE else _NOT_KNOWN))
+            made = self.tensors[name]
+        if root is not None:
+            self.tensors[name] = replace(made, shape=root.shape, base=(root, function))
+        else:
+            self.tensors[name] = made
+
+    def as_function(self, node: onnx.NodeProto, tensors: list[Tensor]) -> tuple[Tensor | None, Callable[[Array], Array]]:
+        """What each number of a node is of a number of one tensor; None where it is none of such."""
         roots = [tensor.root[0] for tensor in tensors]
         fixed = {name: self.constants[name] for name in node.input if name in self.constants}
         pointwise = node.op_type in POINTWISE or node.op_type in UNITS
         known = all(root == roots[0] for root in roots) and self.error(roots[0]) is None
         if not (pointwise and known and all(value.size == 1 for value in fixed.values())):
-            raise error
+            return None, np.asarray
         run = operator(node, self.opsets)
         before = {name: self.tensors[name].root[1] for name in node.input if name in self.tensors}
 
         def function(z: Array) -> Array:
             return np.reshape(run({**fixed, **{name: f(z) for name, f in before.items()}})[0], z.shape)
 
-        found, name = recognised(function(grid())), node.output[0]
-        if found is not None:
-            self.tensors[name] = self.activated(name, roots[0], found[0], 1.0, found[1])
-        else:
-            self.refuse(node, error)
-            self.tensors[name] = Tensor(name, roots[0].shape, (roots[0], function))
+        return roots[0], function
 
     def reshaped(self, node: onnx.NodeProto, tensors: list[Tensor]) -> Tensor:
         """Of the same numbers in the same order: checked by what it makes of the shape."""
@@ -163,16 +178,16 @@ class _Reader(Builder):
         sample = {name: self.constants[name] for name in node.input if name in self.constants}
         sample[node.input[0]] = np.zeros((self.batch, *tensors[0].shape))
         (out,) = operator(node, self.opsets)(sample)
-        return Tensor(tensors[0].node, self.row(out))
+        return Tensor(tensors[0].node, self.row(out), positive=tensors[0].positive)
 
     def mapped(self, node: onnx.NodeProto, given: list[str], tensors: list[Tensor]) -> None:
         """An operator that is affine in its inputs."""
         places = AFFINE.get(node.op_type, ())
         varying = [i for i, name in enumerate(node.input) if name in self.tensors]
         if node.op_type not in AFFINE:
-            raise TypeError("the operator is not known")
+            raise TypeError(_NOT_KNOWN)
         if places is not None and (len(varying) > 1 if places == (-1,) else not set(varying) <= set(places)):
-            raise TypeError("it is not affine in these inputs")
+            raise TypeError(_NOT_AFFINE)
         run = operator(node, self.opsets)
         rank = max(len(tensor.shape) for tensor in tensors) + 1
         fixed = {name: self.one_row(self.constants[name], rank) for name in given if name in self.constants}
@@ -198,7 +213,10 @@ class _Reader(Builder):
 
             made = self.tensors[node.output[0]]
             if made.shape == root.shape:
-                self.tensors[node.output[0]] = Tensor(made.node, made.shape, (root, after))
+                self.tensors[node.output[0]] = replace(made, base=(root, after))
+        counted = fixed.values() if node.op_type in ("Add", "Mul", "Div") else ()
+        if node.op_type in POSITIVE and all(t.positive for t in tensors) and all((value > 0.0).all() for value in counted):
+            self.tensors[node.output[0]] = replace(self.tensors[node.output[0]], positive=True)
 
     def one_row(self, constant: AnyArray, rank: int) -> AnyArray:
         """Of a constant that was made for all rows of a batch alike: for one row."""

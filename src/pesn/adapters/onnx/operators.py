@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from pesn._support.types import AnyArray
 
-__all__ = ["AFFINE", "SAME_ROWS", "STRUCTURED", "attributes", "operator"]
+__all__ = ["AFFINE", "POSITIVE", "SAME_ROWS", "STRUCTURED", "attributes", "operator"]
 
 Apply = Callable[[Mapping[str, AnyArray]], list[AnyArray]]
 
@@ -30,6 +30,8 @@ AFFINE: dict[str, tuple[int, ...] | None] = {
     "FeatureVectorizer": None,
 }
 STRUCTURED = {"Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "Resize", "Upsample"}  # whose matrix is mostly 0
+# Positive where all that comes in is.
+POSITIVE = {"Add", "Sum", "Mean", "Mul", "Div", "ReduceMean", "ReduceSum", "AveragePool", "GlobalAveragePool", "Concat"}
 _ML = {"Scaler", "LinearRegressor", "ArrayFeatureExtractor", "FeatureVectorizer"}
 
 
