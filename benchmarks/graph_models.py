@@ -134,6 +134,11 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], float]] = {
     "layer-norm": (lambda: Normalised(nn.LayerNorm(64)), (20,), 0.01),
     "rms-norm": (lambda: Normalised(nn.RMSNorm(64)), (20,), 0.01),
     "group-norm": (lambda: Normalised(nn.GroupNorm(4, 64)), (20,), 0.02),
+    "instance-norm": (
+        lambda: Normalised(nn.Sequential(nn.Unflatten(1, (2, 32)), nn.InstanceNorm1d(2), nn.Flatten())),
+        (20,),
+        0.02,
+    ),
     "softmax": (lambda: nn.Sequential(Residual(), nn.Softmax(dim=-1)), (20,), 0.01),
     "attention": (Attention, (5, 16), 0.01),
     "encoder": (lambda: nn.TransformerEncoderLayer(16, 2, 24, batch_first=True), (4, 16), 0.02),

@@ -10,7 +10,7 @@ import numpy as np
 from pesn._support.types import Array
 from pesn.networks.graph import Linearised
 
-__all__ = ["Exp", "MatrixProduct", "PositivePower"]
+__all__ = ["Exp", "MatrixProduct", "PositiveLog", "PositivePower"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +55,40 @@ class PositivePower:
 
     def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:  # noqa: D102
         m, matrix, p = means[0], cov(0, 0), self.power
-        if not (m > 0.0).all():
-            raise ValueError(f"a power of {p:g} needs positive numbers, got a mean of {m.min():.3g}")
-        relative = np.maximum(matrix / (m[:, None] * m), -0.99)
-        logs = np.log1p(relative)
+        logs = _logarithms(m, matrix)
         own = np.diagonal(logs)
         mean = m**p * np.exp(0.5 * p * (p - 1.0) * own)
         # E[s^{p+1}] − E[s^p] m = E[s^p] m (e^{p σ²} − 1), and Var s = m² (e^{σ²} − 1)
         slope = mean / m * np.where(own > 0.0, np.expm1(p * own) / np.where(own > 0.0, np.expm1(own), 1.0), p)
         rest = mean[:, None] * np.expm1(p * p * logs) * mean - slope[:, None] * matrix * slope
         return Linearised(mean, lambda rows: rows * slope, _semi_definite(rest))
+
+
+@dataclass(frozen=True, eq=False)
+class PositiveLog:
+    """log s of numbers that are positive, taken as log-normal like those of :class:`PositivePower`."""
+
+    is_affine = False
+
+    def __call__(self, *rows: Array) -> Array:
+        """Of certain rows."""
+        return np.asarray(np.log(rows[0]))
+
+    def linearised(self, means: Sequence[Array], cov: Callable[[int, int], Array]) -> Linearised:  # noqa: D102
+        m, matrix = means[0], cov(0, 0)
+        logs = _logarithms(m, matrix)
+        own = np.diagonal(logs)
+        # Cov(log s, s) = m σ², and Var s = m² (e^{σ²} − 1)
+        slope = np.where(own > 0.0, own / np.where(own > 0.0, np.expm1(own), 1.0), 1.0) / m
+        rest = logs - slope[:, None] * matrix * slope
+        return Linearised(np.log(m) - 0.5 * own, lambda rows: rows * slope, _semi_definite(rest))
+
+
+def _logarithms(mean: Array, cov: Array) -> Array:
+    """The covariance of the logarithms of log-normals."""
+    if not (mean > 0.0).all():
+        raise ValueError(f"it needs positive numbers, got a mean of {mean.min():.3g}")
+    return np.asarray(np.log1p(np.maximum(cov / (mean[:, None] * mean), -0.99)))
 
 
 @dataclass(frozen=True, eq=False)

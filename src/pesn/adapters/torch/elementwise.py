@@ -15,7 +15,7 @@ from pesn.adapters.torch.functions import clipped, gelu_function, leaky, softplu
 from pesn.adapters.torch.steps import Handler, call, refusal
 from pesn.adapters.torch.trace import Step, activation_at
 from pesn.adapters.torch.values import Builder, Value
-from pesn.networks.operations import Exp
+from pesn.networks.operations import Exp, PositiveLog
 
 __all__ = ["ELEMENTWISE", "OF_ONE"]
 
@@ -72,14 +72,27 @@ def _power(builder: Builder, step: Step, args: list[Any]) -> Value:
 
 
 def _positive_power(exponent: float) -> Handler:
-    """Of what is known to be positive."""
+    """Of a function of each number, with it; or of what is known to be positive."""
 
     def handler(builder: Builder, step: Step, args: list[Any]) -> Value:
-        if not args[0].positive:
+        value = args[0]
+        if not value.positive:
             raise refusal(step, " of numbers that may be negative")
-        return builder.power(args[0], exponent)
+        if not value.straight:
+            return builder.composed(lambda z: value.scalar(z) ** exponent, value.base)
+        return builder.power(value, exponent)
 
     return handler
+
+
+def _logarithm(builder: Builder, step: Step, args: list[Any]) -> Value:
+    value, function = args[0], _scalar(step, args)
+    if not value.positive:
+        raise refusal(step, " of numbers that may be negative")
+    if not value.straight:
+        return builder.composed(lambda z: function(value.scalar(z)), value.base)
+    moved = builder.affine(lambda t: t + 1.0, value) if step.name == "log1p" else value
+    return builder.operation(PositiveLog(), "log", value.shape, moved)
 
 
 def _smooth(builder: Builder, step: Step, args: list[Any]) -> Value:
@@ -167,6 +180,8 @@ OF_ONE: dict[str, Handler] = {
     "sin": _unary(lambda: "sine"),
     "exp": _unary(lambda: Exp()),
     "cos": _cosine,
+    "log": _logarithm,
+    "log1p": _logarithm,
     "sqrt": _positive_power(0.5),
     "rsqrt": _positive_power(-0.5),
     "pow": _power,

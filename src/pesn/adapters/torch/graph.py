@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,8 @@ from pesn.networks.graph import Graph
 from pesn.networks.inputs import Shapes
 
 __all__ = ["as_graph"]
+
+_FAR = 1e4  # in the place of −∞ that masks: as far down for e^z, and a number to calculate with
 
 
 def as_graph(network: nn.Module, shapes: Shapes, only_exact: bool = False) -> Graph:
@@ -73,7 +76,9 @@ def _argument(leaf: Any, known: dict[Ref, Any]) -> Any:
         return known[leaf]
     if isinstance(leaf, Tensor):
         leaf = leaf.cpu()
-        return leaf.double() if leaf.is_floating_point() else leaf
+        return torch.nan_to_num(leaf.double(), nan=math.nan, posinf=_FAR, neginf=-_FAR) if leaf.is_floating_point() else leaf
+    if isinstance(leaf, float) and math.isinf(leaf):
+        return math.copysign(_FAR, leaf)
     return leaf
 
 

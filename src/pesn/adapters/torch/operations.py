@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pesn.adapters.torch.elementwise import ELEMENTWISE, OF_ONE
-from pesn.adapters.torch.reductions import REDUCTIONS
+from pesn.adapters.torch.reductions import REDUCTIONS, normalised, weighted
 from pesn.adapters.torch.steps import call, refusal
 from pesn.adapters.torch.trace import Step, leaves
 from pesn.adapters.torch.values import Builder, Value
@@ -149,6 +149,8 @@ def applied(builder: Builder, step: Step, args: list[Any]) -> Any:
         return builder.affine(call(step, args), *values)
     if name == "div" and not isinstance(args[1], Value) and "rounding_mode" not in step.kwargs:
         return _signed(_scalar_or_affine(builder, step, args), step, args)
+    if name == "_trilinear":
+        return _trilinear(builder, step, args)
     if name in _BILINEAR:
         return _bilinear(builder, step, args)
     handler = ELEMENTWISE.get(name) or REDUCTIONS.get(name)
@@ -197,15 +199,30 @@ def _signed(made: Value, step: Step, args: list[Any]) -> Value:
 
 
 def _batch_norm(builder: Builder, step: Step, args: list[Any]) -> list[Value | None]:
-    training = args[5] if step.name != "_native_batch_norm_legit_no_training" else False
-    if training or args[3] is None:
-        raise ValueError(f"{step.place} must have running statistics; without them it depends on the batch")
-    weight, bias, mean, var, eps = args[1], args[2], args[3], args[4], args[-1]
+    value, weight, bias, mean, var, eps = args[0], args[1], args[2], args[3], args[4], args[-1]
+    if step.name != "_native_batch_norm_legit_no_training" and (args[5] or mean is None):
+        # of one row alone, as rows were found not to depend on each other: InstanceNorm
+        made = normalised(builder, value, [d for d in range(len(value.shape)) if d != 1], eps)
+        wide = [-1] + [1] * (len(value.shape) - 2)
+        return [weighted(builder, made, *(None if t is None else t.reshape(wide) for t in (weight, bias))), None, None]
 
     def function(x: Tensor) -> Tensor:
         return functional.batch_norm(x, mean, var, weight, bias, training=False, eps=eps)
 
-    return [builder.affine(function, args[0], shape=args[0].shape), None, None]
+    return [builder.affine(function, value, shape=value.shape), None, None]
+
+
+def _trilinear(builder: Builder, step: Step, args: list[Any]) -> Value:
+    """Of ``nn.Bilinear``: Σ a_i W_oij b_j."""
+    a, weight, b = args[:3]
+    values = [part for part in (a, weight, b) if isinstance(part, Value)]
+    if isinstance(weight, Value) or tuple(a.shape)[:-1] != (1,) or [*args[3:6]] != [[1, 3], [0], [1, 2]]:
+        raise refusal(step)
+    if len(values) == 1:
+        return builder.affine(call(step, args), *values)
+    matrices = builder.affine(lambda t: torch.einsum("ni,oij->noj", t, weight), a)
+    made = _matrix_product(builder, "bmm", matrices, builder.rearranged(lambda t: t.reshape(1, -1, 1), b))
+    return builder.rearranged(lambda t: t.reshape(1, -1), made)
 
 
 def _bilinear(builder: Builder, step: Step, args: list[Any]) -> Value:

@@ -41,14 +41,14 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
             refusal = error
     rows = _probe(x)
     try:
-        out = function(rows)
+        out, alone = function(rows), function(rows[-1:])  # the last, to which a recurrent layer would have carried the others
     except Exception as error:
         if isinstance(refusal, ValueError):
             return Program(function, None, refusal)
         raise ValueError(
             f"network cannot be run on {_told(shapes)}: {_first_line(error)}" + ("" if len(shapes) > 1 else "; give shape=")
         ) from error
-    if not _agree(out[-1:], function(rows[-1:])):  # the last, to which a recurrent layer would have carried the others
+    if not _agree(out[-1:], alone, network):
         raise ValueError(
             "network must treat each row by itself, and the same row the same each time; got numbers that change with the other "
             "rows. Is the first axis the batch (batch_first=True of a recurrent layer), and nothing random or kept between calls?"
@@ -58,7 +58,9 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     try:
         with _eager(network):
             graph = as_graph(network, shapes, only_exact=closure == "auto")
-        if not _agree(graph(rows.astype(float)), out):
+        if closure == "auto" and graph.depth > 1:
+            return Program(function, None, refusal)
+        if not _agree(graph(rows.astype(float)), out, network):
             raise TypeError("network does other things than were traced, with other numbers; use closure='sobol'")
     except Exception as error:
         return Program(function, None, _refusal(refusal, error))
@@ -121,8 +123,8 @@ def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], Float
                 raise TypeError(
                     f"network must give tensors with a row for each of {len(rows)}, got one of shape {tuple(tensor.shape)}"
                 )
-        if not out:
-            raise TypeError("network must give a tensor, got None")
+        if not any(tensor.numel() for tensor in out):
+            raise TypeError("network must give a tensor with numbers in it, got none")
         return np.concatenate([t.reshape(len(rows), -1).double().cpu().numpy() for t in out], axis=1)
 
     return function
@@ -136,12 +138,13 @@ def _probe(x: Gaussian) -> FloatArray:
     return rows
 
 
-def _agree(one: FloatArray, other: FloatArray) -> bool:
-    """Whether two runs gave the same, but for the rounding of single precision."""
+def _agree(one: FloatArray, other: FloatArray, network: nn.Module) -> bool:
+    """Whether two runs gave the same, but for the rounding of the network's own numbers."""
     if one.shape != other.shape:
         return False
+    rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
     size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
-    return bool(np.allclose(one, other, rtol=0.0, atol=1e-3 * (size + 1e-6), equal_nan=True))
+    return bool(np.allclose(one, other, rtol=0.0, atol=max(1e-3, 8.0 * rounding) * (size + 1e-6), equal_nan=True))
 
 
 @contextmanager

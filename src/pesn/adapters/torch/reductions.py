@@ -16,7 +16,7 @@ from pesn.adapters.torch.trace import Step
 from pesn.adapters.torch.values import Builder, Value
 from pesn.networks.operations import Exp
 
-__all__ = ["REDUCTIONS"]
+__all__ = ["REDUCTIONS", "normalised", "weighted"]
 
 
 def larger(builder: Builder, a: Value, b: Value) -> Value:
@@ -106,7 +106,7 @@ def _max_pool(builder: Builder, step: Step, args: list[Any]) -> list[Value | Non
 
     kernel = parameter(1, None)
     stride, padding, dilation = parameter(2, kernel), parameter(3, [0]), parameter(4, [1])
-    # where each number of each window stands: one axis at a time, NaN for what the padding adds
+    # where each number of each window stands: one axis at a time, -1 for what the padding adds
     places = torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape)
     lead = len(shape) - dims
     wide = [0] * (2 * dims)
@@ -118,11 +118,36 @@ def _max_pool(builder: Builder, step: Step, args: list[Any]) -> list[Value | Non
     for d in range(dims):
         places = places.unfold(lead + d, dilation[d] * (kernel[d] - 1) + 1, stride[d])
         places = places.narrow(lead + d, 0, out[lead + d])[..., :: dilation[d]]
-    window = places.reshape(*out, -1).movedim(-1, 0).long()
-    inside = window.max(dim=0).values  # any that is no padding
-    index = torch.where(window < 0, inside, window)
-    chosen = builder.rearranged(lambda t: t.reshape(-1)[index], value)
-    return [reduced(builder, builder.shared(chosen), larger), None]
+    return [_largest_of(builder, value, places.reshape(math.prod(out), -1).long(), out), None]
+
+
+def _largest_of(builder: Builder, value: Value, windows: Tensor, shape: Sequence[int]) -> Value:
+    """The largest of each row of places ``windows`` (n, k) in ``value``, of which negative ones are padding.
+
+    Rows with as many numbers go together: a number that stood for the padding would be compared with itself, as if with another.
+    """
+    inside = (windows >= 0).sum(dim=1)
+    rows, parts = [], []
+    for count in sorted(set(inside.tolist())):
+        (here,) = torch.nonzero(inside == count, as_tuple=True)
+        index = windows[here][windows[here] >= 0].reshape(-1, count).T
+        chosen = builder.rearranged(lambda t, index=index: t.reshape(-1)[index], value)
+        parts.append(reduced(builder, builder.shared(chosen), larger))
+        rows.append(here)
+    order = torch.argsort(torch.cat(rows))
+    return builder.affine(lambda *t: torch.cat(t)[order].reshape(list(shape)), *parts, shape=shape)
+
+
+def _adaptive_max_pool(builder: Builder, step: Step, args: list[Any]) -> list[Value | None]:
+    value, sizes = args[0], [args[1]] if isinstance(args[1], int) else list(args[1])
+    given = value.shape[-len(sizes) :]
+    if any(n % size for n, size in zip(given, sizes, strict=True)):
+        raise refusal(step, f" of {tuple(given)} to {tuple(sizes)}")
+    places = torch.arange(value.size).reshape(value.shape)
+    for axis, size in enumerate(sizes, len(value.shape) - len(sizes)):
+        places = places.unfold(axis, value.shape[axis] // size, value.shape[axis] // size)
+    shape = (*value.shape[: -len(sizes)], *sizes)
+    return [_largest_of(builder, value, places.reshape(math.prod(shape), -1), shape), None]
 
 
 def _log_partition(builder: Builder, value: Value, dim: int) -> Value:
@@ -160,10 +185,11 @@ def normalised(builder: Builder, value: Value, dims: list[int], eps: float, cent
 def _layer_norm(builder: Builder, step: Step, args: list[Any]) -> list[Value | None]:
     value, shape, weight, bias, eps = args[0], args[1], args[2], args[3], args[4]
     made = normalised(builder, value, list(range(-len(shape), 0)), eps)
-    return [_weighted(builder, made, weight, bias), None, None]
+    return [weighted(builder, made, weight, bias), None, None]
 
 
-def _weighted(builder: Builder, made: Value, weight: Any, bias: Any) -> Value:
+def weighted(builder: Builder, made: Value, weight: Any, bias: Any) -> Value:
+    """Times ``weight``, plus ``bias``, where there are any."""
     if weight is None and bias is None:
         return made
 
@@ -178,7 +204,7 @@ def _rms_norm(builder: Builder, step: Step, args: list[Any]) -> Any:
     value, shape = args[0], args[1]
     weight, eps = args[2] if len(args) > 2 else None, args[3] if len(args) > 3 else None
     made = normalised(builder, value, list(range(-len(shape), 0)), torch.finfo(torch.float32).eps if eps is None else eps, False)
-    made = _weighted(builder, made, weight, None)
+    made = weighted(builder, made, weight, None)
     return [made, None] if len(step.outputs) > 1 else made
 
 
@@ -188,7 +214,7 @@ def _group_norm(builder: Builder, step: Step, args: list[Any]) -> list[Value | N
     made = builder.rearranged(lambda t: t.reshape(value.shape), normalised(builder, grouped, [2], eps))
     wide = [1, channels] + [1] * (len(value.shape) - 2)
     weight, bias = (None if part is None else part.reshape(wide) for part in (weight, bias))
-    return [_weighted(builder, made, weight, bias), None, None]
+    return [weighted(builder, made, weight, bias), None, None]
 
 
 def _variance(builder: Builder, step: Step, args: list[Any]) -> Any:
@@ -225,6 +251,9 @@ REDUCTIONS: dict[str, Handler] = {
     "max_pool1d": _max_pool,
     "max_pool2d_with_indices": _max_pool,
     "max_pool3d_with_indices": _max_pool,
+    "adaptive_max_pool1d": _adaptive_max_pool,
+    "adaptive_max_pool2d": _adaptive_max_pool,
+    "adaptive_max_pool3d": _adaptive_max_pool,
     "_softmax": _softmax,
     "_safe_softmax": _softmax,
     "_log_softmax": _log_softmax,
