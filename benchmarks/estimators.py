@@ -1,6 +1,6 @@
 """Fitted estimators with uncertain inputs: which way is taken, how far deviations are off, and the time beside plain samples.
 
-python benchmarks/estimators.py [--quick]
+python benchmarks/estimators.py [--quick] [--write]                     --write puts the table into docs/how-to/sklearn.md
 """
 
 from timing import race, ratio  # isort: skip  (before NumPy: one thread)
@@ -8,6 +8,7 @@ from timing import race, ratio  # isort: skip  (before NumPy: one thread)
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from sklearn.preprocessing import PolynomialFeatures, QuantileTransformer, Stand
 from sklearn.svm import SVR
 
 import pesn
-from pages import table
+from pages import table, write_block
 
 Array = npt.NDArray[np.float64]
 SIZE = 0.2  # standard deviation of every input, in units of its own
@@ -107,7 +108,10 @@ def report(rows: int = 6, truth: int = 2**17, rounds: int = 7) -> str:
 
 
 def main() -> None:
-    print(report(2, 2**13, 3) if "--quick" in sys.argv[1:] else report())
+    text = report(2, 2**13, 3) if "--quick" in sys.argv[1:] else report()
+    print(text)
+    if "--write" in sys.argv[1:]:
+        write_block(Path(__file__).parents[1] / "docs" / "how-to" / "sklearn.md", "estimators", text)
 
 
 if __name__ == "__main__":

@@ -474,6 +474,10 @@ def test_unknown_operators_go_by_points(kind, caplog):
 
 def test_what_mixes_rows_is_no_closed_form():
     program = model([("Reshape", "x s", "y")], {"s": np.array([-1, 1])}, (2,))
+    for steps in (3, 5, 7):
+        turned = model([("Transpose", "x", "y", {"perm": [1, 0, 2]})], {}, (steps, 2))
+        with pytest.raises(ValueError, match="'Transpose', has no closed form: it mixes the rows of a batch"):
+            pesn.propagate(turned, pesn.Gaussian(np.zeros(2 * steps), var=1.0), closure="gaussian")
     with pytest.raises(ValueError, match="'Reshape', has no closed form: it mixes the rows of a batch"):
         pesn.propagate(program, pesn.Gaussian([0.0, 0.0], var=1.0), closure="gaussian")
     with pytest.raises(ValueError, match="mixes the rows of a batch") as raised:

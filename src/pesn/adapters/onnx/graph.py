@@ -26,7 +26,7 @@ from pesn.networks.inputs import Shapes
 
 __all__ = ["graph_of"]
 
-_BATCH = 5  # rows by which shapes are found, where the file takes any number
+_BATCHES = (3, 5, 7, 11, 13)  # rows by which shapes are found, where the file takes any number: as many as no axis has
 _NOT_KNOWN, _NOT_AFFINE = "the operator is not known", "it is not affine in these inputs"
 
 
@@ -42,7 +42,8 @@ def graph_of(source: Source, shapes: Shapes) -> Reading:
 class _Reader(Builder):
     def __init__(self, source: Source, shapes: Shapes) -> None:
         assert source.model is not None
-        super().__init__(source.batch or _BATCH)
+        sizes = {n for shape in shapes for n in shape}
+        super().__init__(source.batch or next((n for n in _BATCHES if n not in sizes), _BATCHES[-1]))
         self.model = inliner.inline_local_functions(source.model) if source.model.functions else source.model
         self.opsets = {one.domain.removesuffix("ai.onnx"): one.version for one in self.model.opset_import}
         self.inputs = {one.name: math.prod(shape) for one, shape in zip(source.inputs, shapes, strict=True)}
