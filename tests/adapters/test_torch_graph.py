@@ -197,6 +197,19 @@ def test_one_function_of_each_number_is_one_node():
         assert len(nodes) == 1, name
 
 
+def test_steps_that_are_computed_at_once_are_taken_apart():
+    graph = as_graph(made(lambda: Last(nn.GRU(4, 12, batch_first=True), 12)), ((30, 4),))
+    x = Gaussian(np.random.default_rng(0).normal(size=120), var=0.04)
+    rows = np.random.default_rng(1).normal(size=(2, 120))
+    widest = 0
+    values = {"input": rows}
+    for node in graph.nodes:
+        values[node.name] = node.operation(*(values[name] for name in node.inputs))
+        widest = max(widest, values[node.name].shape[1])
+    assert widest <= 36  # the three gates of one step, never those of all
+    assert through_graph(graph, x).dim == 3
+
+
 def test_residual_sums_do_not_keep_all_that_they_are_made_of():
     graph = as_graph(made(lambda: Residual(blocks=12)), ((20,),))
     alive = max(
@@ -393,10 +406,12 @@ def infinite():
         (lambda: Function(lambda self, x: torch.ones(len(x), 2)), {"closure": "gaussian"}, "the same for every input"),
         (lambda: Function(lambda self, x: x.sum()), {}, r"a row for each of 2, got one of shape \(\)"),
         (lambda: Function(lambda self, x: None), {}, "network must give a tensor with numbers in it, got none"),
-        (lambda: Function(lambda self, x: "text"), {}, "network must give tensors, .* got a str"),
+        (lambda: Function(lambda self, x: "text"), {}, "^network must give tensors, .* got a str"),
+        (lambda: Function(lambda self, x: torch.fft.fft(x)), {}, "^network must give real numbers, got dtype torch.complex64"),
+        (lambda: Function(lambda self, x, h: x + h), {}, "missing 1 required positional argument"),
     ],
     ids=["dropout", "kept", "batch", "batch-second", "integers", "shape", "meta", "lazy", "infinite", "training", "same",
-         "scalar", "none", "text"],
+         "scalar", "none", "text", "complex", "arguments"],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Lazy modules")
 def test_odd_networks_are_told_apart(make, options, words):
@@ -405,6 +420,17 @@ def test_odd_networks_are_told_apart(make, options, words):
     network = network if words.startswith("network is in training") else network.eval()
     with pytest.raises((ValueError, TypeError), match=words):
         propagate(network, X4, **options)
+
+
+def test_units_that_never_fire_are_no_hindrance():
+    network = made(lambda: Residual(4, 8, 1))
+    with torch.no_grad():
+        network.enter.bias.fill_(-60.0)
+    y = propagate(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), network, nn.ReLU()).eval(), Gaussian(np.zeros(4), var=1e-4),
+                  closure="gaussian")  # fmt: skip
+    assert np.isfinite(y.cov).all()
+    far = Function(lambda self, x: self.a(functional.relu(self.b(x) - 9.0)) + x)
+    assert np.isfinite(propagate(far.eval(), Gaussian(np.zeros(4), var=0.06), closure="gaussian").cov).all()
 
 
 def test_what_is_too_large_for_a_covariance_is_sampled():

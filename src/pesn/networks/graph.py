@@ -103,7 +103,7 @@ class Affine:
                 return np.asarray(self.function(*rows))
             # At the size of 1: small covariances beside an offset would lose their digits.
             largest = np.maximum.reduce([np.abs(part).max(axis=1, keepdims=True, initial=0.0) for part in rows])
-            scale = np.exp2(-np.ceil(np.log2(np.where(largest > 0.0, largest, 1.0))))
+            scale = np.exp2(np.clip(-np.ceil(np.log2(np.where(largest > 0.0, largest, 1.0))), -1000.0, 1000.0))
             return np.asarray((self.function(*(scale * part for part in rows)) - offset) / scale)
 
         return Linearised(both[1], linear)

@@ -71,8 +71,12 @@ def _summary(function: Callable[[FloatArray], FloatArray], points: FloatArray, k
 
 def standard_points(dim: int, count: int, rng: np.random.Generator) -> Array:
     """Points (count, dim) that are spread as a standard normal."""
-    uniform = qmc.Sobol(dim, scramble=True, rng=rng).random(count)
-    return np.asarray(special.ndtri(uniform + 2.0**-31))  # half a last bit off 0, where the quantile is infinite
+    uniform = qmc.Sobol(min(dim, qmc.Sobol.MAXDIM), scramble=True, rng=rng).random(count)
+    points = special.ndtri(uniform + 2.0**-31)  # half a last bit off 0, where the quantile is infinite
+    # an image has more coordinates than Sobol's points: the rest, the narrowest, are drawn
+    return np.asarray(
+        points if dim <= qmc.Sobol.MAXDIM else np.hstack([points, rng.standard_normal((count, dim - points.shape[1]))])
+    )
 
 
 def spread_points(x: Gaussian, points: Array) -> Iterator[FloatArray]:

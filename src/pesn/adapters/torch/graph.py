@@ -100,6 +100,6 @@ def _uses(trace: Trace) -> Counter[Ref]:
 def _kept(builder: Builder, step: Step, value: Value, uses: int) -> Value:
     """As a node of its own, where several use it; not where it is larger than what it was made of, as all steps at once are."""
     made_of = sum(node.size for node in value.nodes)
-    if value.node is not None or uses < 2 or step.name in REARRANGED or value.size > 2 * made_of:
+    if value.node is not None or uses < 2 or step.name in REARRANGED:
         return value
-    return builder.shared(value)
+    return builder.written_out(value) if value.size > 2 * made_of else builder.shared(value)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pesn._support.types import FloatArray
 from pesn.adapters.torch.graph import as_graph
 from pesn.adapters.torch.network import as_layers, check_eval, unwrapped
-from pesn.adapters.torch.trace import tensors_of
+from pesn.adapters.torch.trace import OutputError, tensors_of
 from pesn.gaussian import Gaussian
 from pesn.networks.dense import Dense
 from pesn.networks.inputs import Shapes, parts_of
@@ -42,12 +42,13 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     rows = _probe(x)
     try:
         out, alone = function(rows), function(rows[-1:])  # the last, to which a recurrent layer would have carried the others
+    except OutputError:
+        raise
     except Exception as error:
         if isinstance(refusal, ValueError):
             return Program(function, None, refusal)
-        raise ValueError(
-            f"network cannot be run on {_told(shapes)}: {_first_line(error)}" + ("" if len(shapes) > 1 else "; give shape=")
-        ) from error
+        hint = "; give shape= where it takes more than rows of numbers" if shapes == ((x.dim,),) else ""
+        raise ValueError(f"network cannot be run on {_told(shapes)}: {_first_line(error)}{hint}") from error
     if not _agree(out[-1:], alone, network):
         raise ValueError(
             "network must treat each row by itself, and the same row the same each time; got numbers that change with the other "
@@ -119,12 +120,14 @@ def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], Float
         with torch.no_grad():
             out = tensors_of(network(*(part.to(first.device, first.dtype) for part in given)))
         for tensor in out:
+            if tensor.is_complex():
+                raise OutputError(f"network must give real numbers, got dtype {tensor.dtype}")
             if not tensor.ndim or len(tensor) != len(rows):
-                raise TypeError(
+                raise OutputError(
                     f"network must give tensors with a row for each of {len(rows)}, got one of shape {tuple(tensor.shape)}"
                 )
         if not any(tensor.numel() for tensor in out):
-            raise TypeError("network must give a tensor with numbers in it, got none")
+            raise OutputError("network must give a tensor with numbers in it, got none")
         return np.concatenate([t.reshape(len(rows), -1).double().cpu().numpy() for t in out], axis=1)
 
     return function

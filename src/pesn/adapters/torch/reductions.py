@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from pesn.activations import Activation, custom
 from pesn.adapters.torch.steps import Handler, refusal
 from pesn.adapters.torch.trace import Step
 from pesn.adapters.torch.values import Builder, Value
-from pesn.networks.operations import Exp
 
+_MANY = 2048  # numbers, each beside all others of its softmax
 __all__ = ["REDUCTIONS", "normalised", "weighted"]
 
 
@@ -163,8 +165,27 @@ def _log_softmax(builder: Builder, step: Step, args: list[Any]) -> Value:
 
 
 def _softmax(builder: Builder, step: Step, args: list[Any]) -> Value:
-    """e^{z − log Σ e^z}: of logarithms that are taken as Gaussian."""
-    return builder.elementwise(Exp(), torch.exp, _log_softmax(builder, step, args))
+    """The logistic function of each number less the logarithm of the others' sum; of many, e^{z − log Σ e^z}, at most 1."""
+    value, dim = builder.shared(args[0]), args[1] % len(args[0].shape)
+    n = value.shape[dim]
+    if n == 1 or value.size * (n - 1) > _MANY:
+        return builder.elementwise(_exp_below_0(), lambda z: torch.exp(z.clamp(max=0.0)), _log_softmax(builder, step, args))
+    others = torch.tensor([[j for j in range(n) if j != i] for i in range(n)]).T
+    rest = builder.rearranged(lambda t: t.movedim(dim, 0)[others], value)  # (n - 1, n, …)
+    beyond = builder.affine(lambda z, s: z - s.movedim(0, dim), value, reduced(builder, rest, log_sum))
+    return builder.elementwise("sigmoid", torch.sigmoid, beyond)
+
+
+@lru_cache
+def _exp_below_0() -> Activation:
+    return custom(
+        lambda z: np.exp(np.minimum(z, 0.0)),
+        derivative=lambda z: np.where(np.asarray(z) < 0.0, np.exp(np.minimum(z, 0.0)), 0.0),
+        left=0.0,
+        right=1.0,
+        kinks=[0.0],
+        name="exp(min(z, 0))",
+    )
 
 
 def _log_sum_exp(builder: Builder, step: Step, args: list[Any]) -> Value:

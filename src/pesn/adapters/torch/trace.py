@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pesn.activations import Activation
 from pesn.networks.registry import registered
 
-__all__ = ["Ref", "Step", "Trace", "activation_at", "leaves", "mapped", "tensors_of", "traced"]
+__all__ = ["OutputError", "Ref", "Step", "Trace", "activation_at", "leaves", "mapped", "tensors_of", "traced"]
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,12 @@ def tensors_of(output: Any) -> list[Tensor]:
     return [tensor for part in output for tensor in tensors_of(part)]
 
 
+class OutputError(TypeError):
+    """A network that gives something else than rows of numbers."""
+
+
 def _no_tensor(output: object) -> Tensor:
-    raise TypeError(f"network must give tensors, or tuples and dictionaries of them, got a {type(output).__name__}")
+    raise OutputError(f"network must give tensors, or tuples and dictionaries of them, got a {type(output).__name__}")
 
 
 def traced(network: nn.Module, inputs: Sequence[Tensor], is_curved: Callable[[Step], bool] | None = None) -> Trace:

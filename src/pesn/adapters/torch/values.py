@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pesn.networks.operations import PositivePower
 
 __all__ = ["Builder", "Scalar", "Value"]
 
+_LARGE = 2**23  # numbers of a matrix that is still written out
 _SMALL = 2**16  # numbers of a matrix that is quicker than torch's own operations, called one by one
 Scalar = Callable[[Tensor], Tensor]  # one function of each number
 
@@ -41,6 +43,8 @@ class Value:
         The value that it is one function of each number of, that function, and whether it is a line.
     positive
         Whether it is known to be, whatever the inputs.
+    written
+        Its map as a matrix, where it is one that many take their part of: see :meth:`Builder.written_out`.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Value:
         self.base: Value = self
         self.scalar: Scalar = _same
         self.straight, self.positive = True, False
+        self.written: _Written | None = None
 
     @property
     def size(self) -> int:
@@ -97,10 +102,21 @@ class Builder:
         """Entries of one value, in another order or shape."""
         order = function(torch.arange(value.size, dtype=torch.float64).reshape(value.shape))
         result = self.affine(function, value, shape=order.shape)
+        if value.written is not None:
+            result.written = value.written.part(order.reshape(-1).long())
+            result.compute = result.written.compute(result.shape, value.nodes)
         result.positive = value.positive
         if order.numel() == value.size and bool((order.reshape(-1) == torch.arange(value.size)).all()):
             result.node = value.node
         return result
+
+    def written_out(self, value: Value) -> Value:
+        """The same, with its map as a matrix: parts that are taken out of it, as of all steps at once, cost their own size."""
+        rows = sum(node.size for node in value.nodes)
+        if value.node is None and value.written is None and rows * value.size <= _LARGE:
+            images = self._function_of(value)(*_unit_rows([node.size for node in value.nodes]))
+            value.written = _Written(torch.from_numpy(images[0]), torch.from_numpy(images[1:] - images[:1]), torch.arange(rows))
+        return value
 
     def settled(self, value: Value) -> str:
         """The name of the node that holds its numbers, made where there is none."""
@@ -115,6 +131,11 @@ class Builder:
         return own if value.base is value else own.as_function_of(value.base, value.scalar, value.straight)
 
     def _affine_of(self, value: Value) -> Affine:
+        function, sizes = self._function_of(value), [node.size for node in value.nodes]
+        return Affine(_as_matrix(function, sizes) if sum(sizes) * value.size <= _SMALL else function)
+
+    def _function_of(self, value: Value) -> Callable[..., Array]:
+        """Rows of its nodes to rows of it."""
         nodes = value.nodes
         compute = value.compute
         assert compute is not None
@@ -127,8 +148,7 @@ class Builder:
             with torch.no_grad():
                 return np.asarray(torch.func.vmap(one)(*tensors).numpy())
 
-        sizes = [node.size for node in nodes]
-        return Affine(_as_matrix(function, sizes) if sum(sizes) * value.size <= _SMALL else function)
+        return function
 
     def _node(self, operation: Operation, inputs: Sequence[str], kind: str) -> str:
         name = f"{kind} {len(self.nodes)} in {self.place}"
@@ -197,22 +217,56 @@ class Builder:
         return Graph({str(value.node): value.size for value in self.inputs}, tuple(reversed(nodes)), last)
 
 
+@dataclass(frozen=True)
+class _Written:
+    """An affine map as offset (n,) and matrix (k, n) of the k of its inputs, side by side, that it depends on."""
+
+    offset: Tensor
+    matrix: Tensor
+    columns: Tensor
+
+    def part(self, places: Tensor) -> _Written:
+        """Some of what it gives."""
+        matrix = self.matrix[:, places]
+        (used,) = torch.nonzero((matrix != 0.0).any(dim=1), as_tuple=True)
+        return _Written(self.offset[places], matrix[used], self.columns[used])
+
+    def compute(self, shape: tuple[int, ...], nodes: tuple[Value, ...]) -> Callable[[dict[Value, Tensor]], Tensor]:
+        """As a function of the tensors of its nodes."""
+
+        def compute(known: dict[Value, Tensor]) -> Tensor:
+            flat = [node.at(known).reshape(-1) for node in nodes]
+            given = (flat[0] if len(flat) == 1 else torch.cat(flat))[self.columns]
+            return (self.offset + given @ self.matrix).reshape(shape)
+
+        return compute
+
+
+def _unit_rows(sizes: Sequence[int]) -> list[Array]:
+    """Of inputs of these sizes: a row with all of 0, and one with a 1 in each place after the other."""
+    ends = np.cumsum([1, *sizes])
+    return [np.eye(ends[-1])[:, ends[i] : ends[i + 1]] for i in range(len(sizes))]
+
+
 def _as_matrix(function: Callable[..., Array], sizes: Sequence[int]) -> Callable[..., Array]:
     """The same affine map by a product with its matrix, which is made when it is first asked for."""
-    made: list[Array] = []
+    offset: list[Array] = []
+    parts: list[tuple[Any, Array]] = []
 
     def product(*rows: Array) -> Array:
-        if not made:
-            # all of 0, and then one number after the other a 1
+        if not offset:
+            images = function(*_unit_rows(sizes))
             ends = np.cumsum([1, *sizes])
-            parts = [np.eye(ends[-1])[:, ends[i] : ends[i + 1]] for i in range(len(sizes))]
-            images = function(*parts)
-            made.append(images[:1])
-            made.extend(images[ends[i] : ends[i + 1]] - images[:1] for i in range(len(sizes)))
-        out = made[0] + rows[0] @ made[1]
-        for part, matrix in zip(rows[1:], made[2:], strict=True):
-            out += part @ matrix
-        return np.asarray(out)
+            for i in range(len(sizes)):
+                matrix = images[ends[i] : ends[i + 1]] - images[:1]
+                (used,) = np.nonzero(matrix.any(axis=1))
+                few = 2 * len(used) < len(matrix)
+                parts.append((used, matrix[used]) if few else (slice(None), matrix))
+            offset.append(images[:1])
+        out = np.repeat(offset[0], len(rows[0]), axis=0)
+        for part, (used, matrix) in zip(rows, parts, strict=True):
+            out += part[:, used] @ matrix
+        return out
 
     return product
 
