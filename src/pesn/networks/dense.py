@@ -14,7 +14,7 @@ from pesn.activations import Activation, get
 from pesn.gaussian import Gaussian, as_vector, unchecked
 from pesn.moments import MeanAndVariance, UnitMethod, moments, named_method
 
-__all__ = ["Dense", "forward", "is_linear", "through_layers"]
+__all__ = ["Dense", "check_sizes", "forward", "is_linear", "through_layers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +74,22 @@ def forward(layers: Sequence[Dense], rows: FloatArray) -> FloatArray:
     return rows
 
 
+def check_sizes(layers: Sequence[Dense], x: Gaussian) -> None:
+    """That each layer takes what comes before it."""
+    size = x.dim
+    for place, layer in enumerate(layers):
+        if layer.W.shape[1] != size:
+            got = f"the input has {size}" if place == 0 else f"layer {place - 1} gives {size}"
+            raise ValueError(f"layer {place}, {layer!r}, takes {layer.W.shape[1]} numbers, but {got}")
+        size = len(layer.W)
+
+
 def through_layers(layers: Sequence[Dense], x: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> list[Gaussian]:
     """The Gaussian after each layer."""
     named_method("method", method)  # here, as a network without activations never asks moments()
     x, states = as_vector(x), []
-    for place, layer in enumerate(layers):
-        if layer.W.shape[1] != x.dim:
-            got = f"the input has {x.dim}" if place == 0 else f"layer {place - 1} gives {x.dim}"
-            raise ValueError(f"layer {place}, {layer!r}, takes {layer.W.shape[1]} numbers, but {got}")
+    check_sizes(layers, x)
+    for layer in layers:
         x = _activate(layer.activation, _linear(layer, x, covariance), method, covariance)
         states.append(x)
     return states

@@ -23,9 +23,10 @@ from pesn._support.types import FloatArray, NetworkCovariance, Rng
 from pesn.gaussian import Gaussian, unchecked
 from pesn.moments import UnitMethod
 from pesn.networks.callables import rows_of
-from pesn.networks.dense import Dense, forward, through_layers
+from pesn.networks.dense import Dense, check_sizes, forward, through_layers
 from pesn.networks.graph import TooLargeError, through_graph
 from pesn.networks.inputs import Shape, Shapes, as_gaussian, joined
+from pesn.networks.low_rank import through_layers_low_rank
 from pesn.networks.program import Closure, Network, Program, TorchDistribution
 from pesn.networks.registry import register, registered
 from pesn.networks.result import Propagated
@@ -54,6 +55,7 @@ def propagate(
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
+    rank: int = 40,
     n_samples: int | None = None,
     rng: Rng = 0,
     check: bool = True,
@@ -69,6 +71,7 @@ def propagate(
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
+    rank: int = 40,
     n_samples: int | None = None,
     rng: Rng = 0,
     check: bool = True,
@@ -84,6 +87,7 @@ def propagate(
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
+    rank: int = 40,
     n_samples: int | None = None,
     rng: Rng = 0,
     check: bool = True,
@@ -100,6 +104,7 @@ def propagate(
     closure: Closure = "auto",
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
+    rank: int = 40,
     n_samples: int | None = None,
     rng: Rng = 0,
     check: bool = True,
@@ -129,14 +134,18 @@ def propagate(
         How each unit's mean and variance are found: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
         than "surface" go with the Gaussian closure.
     covariance
-        ``"full"``: between all units (Mehler's series). ``"diagonal"``: none, as in the paper; by the Gaussian closure.
+        ``"full"``: between all units (Mehler's series). By the Gaussian closure also ``"low-rank"``: a factor of few columns and
+        each unit's own variance, for layers of a thousand units, of which no matrix over all pairs is formed; ``"diagonal"``:
+        none, as in the paper.
+    rank
+        Columns of the factor of ``covariance="low-rank"``, 2 or more.
     n_samples
         Sobol's points, a power of 2, 8 or more; None: 1,024, of "auto" 2,048.
     rng
         Scrambles them: a seed, which gives the same result each time, or a Generator.
     check
-        Whether the Gaussian and the third-order closure are compared, or that of a graph and 1,024 points, which takes the time
-        of both; without, ``reliability`` is NaN.
+        Whether the Gaussian and the third-order closure are compared, or that of a graph or of low rank and 1,024 points, which
+        takes the time of both; without, ``reliability`` is NaN.
     return_samples
         Keep the outputs of all points in ``samples``.
     return_layers
@@ -160,8 +169,11 @@ def propagate(
     """
     if closure not in _CLOSURES:
         raise ValueError(f"closure must be one of {', '.join(map(repr, _CLOSURES))}, got {closure!r}")
-    if covariance not in ("full", "diagonal"):
-        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
+    if covariance not in ("full", "low-rank", "diagonal"):
+        raise ValueError(f"covariance must be 'full', 'low-rank' or 'diagonal', got {covariance!r}")
+    whole_number("rank", rank, 2)
+    if covariance == "low-rank" and method != "surface":
+        raise ValueError(f"covariance='low-rank' goes with method='surface', got method={method!r}")
     for name, value in (("check", check), ("return_samples", return_samples), ("return_layers", return_layers)):
         flag(name, value)
     if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
@@ -175,6 +187,8 @@ def propagate(
     if adapter == "torch" and isinstance(x, Gaussian) and hasattr(x, "numpy"):  # tensors
         if closure in ("third-order", "sobol") or return_samples:
             raise ValueError(f"closure must be 'gaussian' for tensors, got {closure!r}; for the others give x.numpy()")
+        if covariance == "low-rank":
+            raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
         states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, method, covariance)
         return states if return_layers else states[-1]
     given, shapes = joined(x, shape)
@@ -197,19 +211,31 @@ def propagate(
         return _told(_by_graph(program, given, check, rng, closure == "auto"))
     if chosen == "third-order":
         return _told(_by_cumulants(program.layers, given, check))
-    found = through_layers(program.layers, given, method, covariance) or [given]
+    found = _through(program.layers, given, method, covariance, rank) or [given]
     if return_layers:
         return found
-    plain = not check or covariance == "diagonal"  # of which nothing is known to compare with
-    reliability = np.full(given.batch_shape, np.nan) if plain else _disagreement(program, given, found[-1])
+    reliability = np.full(given.batch_shape, np.nan)
+    if check and covariance == "low-rank":  # its error is not the closure's alone
+        reliability = _apart(found[-1], _by_points(program, given, _POINTS, rng, keep=False))
+    elif check and covariance == "full":  # of a diagonal nothing is known to compare with
+        reliability = _disagreement(program, given, found[-1])
     return _told(Propagated.by(found[-1], "gaussian", reliability))
+
+
+def _through(
+    layers: Sequence[Dense], x: Gaussian, method: UnitMethod, covariance: NetworkCovariance, rank: int
+) -> list[Gaussian]:
+    if covariance != "low-rank":
+        return through_layers(layers, x, method, covariance)
+    check_sizes(layers, x)
+    return through_layers_low_rank(layers, x, rank)
 
 
 def _asked(method: UnitMethod, covariance: str, return_layers: bool) -> str:
     """The option that only the Gaussian closure has, as it was given."""
     if method != "surface":
         return f"method={method!r}"
-    return "return_layers=True" if return_layers else "covariance='diagonal'" if covariance == "diagonal" else ""
+    return "return_layers=True" if return_layers else f"covariance={covariance!r}" if covariance != "full" else ""
 
 
 def _adapter_of(network: object) -> str | None:

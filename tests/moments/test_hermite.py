@@ -1,0 +1,186 @@
+"""Claim: coefficients of Mehler's series in closed form are the projections, at any order and width; few inputs, nearly collinear
+units, batches and the ends of the range included."""
+
+import numpy as np
+import pytest
+
+from pesn.activations import custom, elu, get, hard_tanh, leaky_relu
+from pesn.moments import exact, hermite, mehler, pairs
+from pesn.moments.covariance import TOLERANCE, choose, covariance, linear_and_rest
+from pesn.moments.standardised import Standardised, plan
+
+OWN = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
+KINDS = ["relu", "leaky_relu", "hard_tanh", "gelu", "erf", "elu", elu(0.4), hard_tanh(-0.5, 2.0)]
+
+
+def few_inputs(inputs, units, seed=0, var=1.0, bias=0.3):
+    rng = np.random.default_rng(seed)
+    W = rng.normal(size=(units, inputs))
+    return bias * rng.normal(size=units), var * W @ W.T
+
+
+def pair(f, m, s, rho, h=0.004):
+    """The slow twin: E[f(z2) | z1] by quadrature, the outer integral dense."""
+    x = np.arange(-9.0, 9.0, h)
+    w = h / np.sqrt(2 * np.pi) * np.exp(-0.5 * x * x)
+    inner = exact.moments(f, m[1] + s[1] * rho * x, np.full_like(x, max(s[1] ** 2 * (1 - rho * rho), 0.0)), 1)[0]
+    outer = f(m[0] + s[0] * x)
+    return np.sum(w * (outer - np.sum(w * outer)) * (inner - np.sum(w * inner)))
+
+
+# ---------------------------------------------------------------- coefficients
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("s", [1e-3, 0.3, 2.0, 4.9, 5.1, 12.0])
+def test_closed_coefficients_are_the_projections(kind, s):
+    f, mean = get(kind), np.array([-3.0, -0.5, 0.0, 0.2, 2.5])
+    std = np.full(5, s)
+    found, projected = mehler.project(f, mean, std, 60)[0], mehler._by_panels(f, mean, std, 60)
+    size = np.sqrt(exact.moments(f, mean, std**2, 2)[1])[:, None] / s
+    np.testing.assert_allclose(found / size, projected / size, rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("kind", ["gelu", "elu", "erf", "relu"], ids=str)
+def test_the_squares_of_all_coefficients_are_the_variance(kind):
+    f, mean, std = get(kind), np.array([-1.0, 0.3]), np.array([1.0, 2.0])
+    c = mehler.project(f, mean, std, 4000)[0] * std[:, None]
+    np.testing.assert_allclose(np.sum(c * c, axis=1), exact.moments(f, mean, std**2, 2)[1], rtol=3e-6)
+
+
+def test_the_grid_of_high_orders_is_as_good_as_panels():
+    f, mean, std = get("swish"), np.array([-1.0, 0.3, 2.0]), np.array([0.5, 2.0, 4.0])
+    on_grid, panels = mehler.project(f, mean, std, 320)[0], mehler._by_panels(f, mean, std, 320)
+    np.testing.assert_allclose(on_grid, panels, rtol=0, atol=1e-10)
+
+
+def test_what_has_no_bumps_is_projected():
+    assert hermite.bumps_of(get("swish")) is None
+    assert hermite.bumps_of(OWN) is None
+
+
+# ---------------------------------------------------------------- few inputs
+
+
+@pytest.mark.parametrize("kind", ["tanh", "relu", "gelu", "hard_tanh", "elu", "softplus", OWN], ids=str)
+@pytest.mark.parametrize("var", [0.25, 4.0])
+def test_pairs_of_units_with_three_inputs(kind, var):
+    f = get(kind)
+    m, C = few_inputs(3, 40, var=var)
+    out, s = covariance(f, m, C), np.sqrt(np.diag(C))
+    rho = C / np.outer(s, s)
+    upper = np.abs(np.triu(rho, 1))
+    nearest = np.unravel_index(np.argsort(upper.ravel())[-3:], rho.shape)
+    limit = TOLERANCE if f is not OWN else 1e-4
+    for i, j in [*zip(*nearest, strict=True), (0, 1), (2, 9), (5, 30)]:
+        true = pair(f, (m[i], m[j]), (s[i], s[j]), rho[i, j])
+        assert abs(out[i, j] - true) <= (limit + 2e-7) * np.sqrt(out[i, i] * out[j, j])
+
+
+@pytest.mark.parametrize("kind", ["tanh", "sigmoid", "relu", "gelu", "hard_tanh", "elu", "swish"])
+@pytest.mark.parametrize("inputs", [1, 2, 3])
+def test_few_inputs_stay_semi_definite(kind, inputs):
+    m, C = few_inputs(inputs, 60, seed=inputs)
+    out = covariance(kind, m, C)
+    np.testing.assert_array_equal(out, out.T)
+    s = np.sqrt(np.diag(out))
+    live = s > 0.0
+    assert np.linalg.eigvalsh((out / np.outer(s, s))[np.ix_(live, live)])[0] >= -1e-11
+
+
+def test_a_short_series_is_not_taken_further_than_a_pair_needs():
+    """The bound of the worst unit and of the nearest pair together asks for more than twice the orders."""
+    m, C = few_inputs(3, 100)
+    s = np.sqrt(np.diag(C))
+    method, order = choose("tanh", m, C)
+    problem = Standardised(get("tanh"), m[None], C[None])
+    own = problem.series(None, plan(get("tanh"), "auto")).own[0]
+    from pesn.moments import mixture
+
+    _, c = mixture.coefficients(m, s**2, own, np.empty((0, 100)), float(problem.largest[0]), TOLERANCE, 8192)
+    assert method == "mehler"
+    assert order < 0.75 * len(c)
+
+
+# ---------------------------------------------------------------- pairs, kink by kink
+
+
+@pytest.mark.parametrize("kind", ["relu", "hard_tanh", leaky_relu(0.2)], ids=str)
+@pytest.mark.parametrize("inputs", [1, 2, 3, 20])
+def test_corners_one_by_one_are_the_rectangles(kind, inputs, monkeypatch):
+    m, C = few_inputs(inputs, 30, seed=3, bias=1.0)
+    s = np.sqrt(np.diag(C))
+    rho = np.clip(C / np.outer(s, s), -1.0, 1.0)
+    rho[np.abs(rho) > 1.0 - 1e-15] = np.sign(rho[np.abs(rho) > 1.0 - 1e-15])
+    fast = pairs.piecewise_linear(get(kind), m, s * s, rho)
+    monkeypatch.setattr(pairs, "_NARROW", np.inf)
+    slow = pairs.piecewise_linear(get(kind), m, s * s, rho)
+    own = np.sqrt(np.diag(slow))
+    live = own > 1e-12
+    scale = np.outer(own, own)[np.ix_(live, live)]
+    np.testing.assert_allclose(fast[np.ix_(live, live)] / scale, slow[np.ix_(live, live)] / scale, rtol=0, atol=2e-13)
+
+
+@pytest.mark.parametrize("a", [0.0, 0.3, 3.0, 12.0, 30.0, -0.3, -3.0, -12.0])
+def test_the_variance_of_a_hinge_keeps_its_digits(a):
+    """Far in its tail, too: 2π Var/φ from the closed covariance at ρ = 1."""
+    own = pairs.piecewise_linear(get("relu"), np.array([-a, 0.1]), np.ones(2), np.ones((2, 2)))
+    true = exact.moments(get("relu"), np.array([-a]), np.ones(1), 2)[1][0]
+    assert own[0, 0] == pytest.approx(true, rel=1e-11)
+    assert own[0, 1] == pytest.approx(pair(get("relu"), (-a, 0.1), (1.0, 1.0), 1.0, 0.0005), rel=1e-5, abs=1e-8)
+
+
+# ---------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("kind", ["tanh", "sigmoid", "erf", "relu", "hard_tanh", "gelu", "elu", "swish", "sine", OWN], ids=str)
+def test_a_batch_is_its_matrices_one_by_one(kind, monkeypatch):
+    """Wide and narrow, dead units, few inputs and many, in one call and in blocks."""
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(7, 5, 5)) * np.array([1e-5, 0.1, 1.0, 1.0, 5.0, 1.0, 0.0])[:, None, None]
+    root[2, :, 2:] = 0.0
+    root[3, 1] = root[3, 0]
+    root[5, 2] = 0.0
+    m, C = rng.normal(size=(7, 5)), root @ root.transpose(0, 2, 1)
+    whole = covariance(kind, m, C)
+    alone = np.stack([covariance(kind, a, b) for a, b in zip(m, C, strict=True)])
+    scale = np.sqrt(np.einsum("bi,bj->bij", *2 * (np.diagonal(alone, axis1=1, axis2=2),))) + 1e-300
+    np.testing.assert_allclose(whole / scale, alone / scale, rtol=0, atol=1e-9)
+    monkeypatch.setattr("pesn.moments.covariance._ENTRIES", 50)
+    np.testing.assert_allclose(covariance(kind, m, C) / scale, whole / scale, rtol=0, atol=1e-9)
+    g, rest = linear_and_rest(kind, m, C)
+    np.testing.assert_allclose(g[:, :, None] * C * g[:, None, :] + rest, whole, rtol=0, atol=1e-6 * scale.max())
+
+
+# ---------------------------------------------------------------- the ends of the range
+
+
+@pytest.mark.parametrize("kind", ["relu", "hard_tanh", "gelu", "elu", "erf", "tanh", "swish"])
+@pytest.mark.parametrize("var", [1e-300, 1e-20, 1e20, 1e300])
+@pytest.mark.parametrize("rho", [-1.0, 0.3, 1.0])
+def test_tiny_and_huge_variances(kind, var, rho):
+    out = covariance(kind, [0.2, -0.3], var * np.array([[1.0, rho], [rho, 1.0]]))
+    assert np.all(np.isfinite(out))
+    np.testing.assert_array_equal(
+        np.diag(out) > 0.0, [True, kind not in ("relu", "hard_tanh") or kind == "hard_tanh" or var > 1.0]
+    )
+    scale = np.sqrt(out[0, 0]) * np.sqrt(out[1, 1])
+    if scale > 0.0:
+        assert abs(out[0, 1] / scale) <= 1.0 + 1e-12
+        if var < 1.0:  # a line
+            assert out[0, 1] / scale == pytest.approx(rho * np.sign(get(kind).derivative(np.array([0.2, -0.3]))).prod(), abs=2e-6)
+
+
+def test_saturated_units_have_small_covariances_and_not_none():
+    out = covariance("gelu", [-8.0, -8.5], [[1.0, 0.9], [0.9, 1.0]])
+    assert 0.0 < out[0, 1] < np.sqrt(out[0, 0] * out[1, 1]) < 1e-4
+    true = pair(get("gelu"), (-8.0, -8.5), (1.0, 1.0), 0.9, 0.002)
+    assert out[0, 1] == pytest.approx(true, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu", "elu", "hard_tanh"])
+def test_single_precision(kind):
+    m, C = few_inputs(3, 20)
+    out = covariance(kind, m.astype(np.float32), C.astype(np.float32))
+    assert out.dtype == np.float32
+    np.testing.assert_allclose(out, covariance(kind, m, C), rtol=0, atol=2e-4 * np.abs(out).max())
