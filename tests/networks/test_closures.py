@@ -202,3 +202,40 @@ def test_units_that_hardly_ever_fire_leave_the_others_as_they_are():
     one, other = (pesn.propagate(network, x, closure="third-order") for network in (layers, wider))
     assert np.allclose(one.cov, other.cov, rtol=1e-9)
     assert np.allclose(one.mean, other.mean, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("closure", ["gaussian", "third-order", "sobol"])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
+def test_a_batch_is_its_rows(closure, activation, monkeypatch):
+    """In one go, and in blocks of rows."""
+    layers, rng = network([4, 12, 12, 3], activation), np.random.default_rng(2)
+    root = rng.normal(size=(5, 4, 4)) * np.array([0.0, 0.01, 0.3, 0.3, 1.0])[:, None, None]
+    x = Gaussian(rng.normal(size=(5, 4)), cov=root @ root.transpose(0, 2, 1))
+    found = propagate(layers, x, closure=closure)
+    monkeypatch.setattr("pesn.networks.propagation._NUMBERS", 300)
+    monkeypatch.setattr("pesn.networks.sobol._ROWS", 2048)
+    blocks = propagate(layers, x, closure=closure)
+    for k in range(5):
+        one = propagate(layers, Gaussian(x.mean[k], cov=x.cov[k]), closure=closure)
+        for whole in (found, blocks):
+            np.testing.assert_allclose(whole.mean[k], one.mean, rtol=1e-7, atol=1e-9)
+            np.testing.assert_allclose(whole.cov[k], one.cov, rtol=1e-5, atol=1e-9)
+            np.testing.assert_allclose(whole.reliability[k], one.reliability, rtol=1e-3, atol=1e-6)
+
+
+def test_points_of_many_rows_go_through_a_function_at_once():
+    calls = []
+
+    def function(rows):
+        calls.append(len(rows))
+        return rows[:, :1] * rows[:, 1:]
+
+    x = Gaussian(np.random.default_rng(0).normal(size=(100, 2)), var=0.1)
+    y = propagate(function, x, closure="sobol", n_samples=256, return_samples=True)
+    assert sum(calls) >= 100 * 256
+    assert len(calls) < 10
+    assert y.samples.shape == (100, 256, 1)
+    assert max(calls) <= 2**14

@@ -135,10 +135,11 @@ def _affine(W: Array, b: Array, x: _State, V: Array, rank: int) -> _State:
         kept = x.hidden[:, None] * (back - Q @ (Q.T @ back))
         return np.asarray(moved @ (moved.T @ T) + W @ (x.own[:, None] * back + kept - Q @ (Q.T @ kept)))
 
-    omega = np.eye(size)
     if rank < size:
         fresh = np.random.default_rng(0).standard_normal((size, rank - V.shape[1]))
         omega = np.hstack([_orthonormal(V), _orthonormal(times(fresh))])
+    else:
+        omega = np.eye(size)
     product = times(omega)
     factor = product @ inverse_root(omega.T @ product)
     left = np.maximum(var - np.sum(np.square(factor), axis=1), 0.0)

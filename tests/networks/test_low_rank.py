@@ -1,0 +1,139 @@
+"""Claim: a factor of few columns gives the deviations of a wide network's few outputs that the full covariance does, and no
+matrix over all pairs of units is formed."""
+
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pesn import Dense, Gaussian, propagate
+from pesn.networks.dense import through_layers
+from pesn.networks.low_rank import through_layers_low_rank
+
+
+def network(widths, activation="tanh", seed=0, gain=1.5):
+    rng = np.random.default_rng(seed)
+    layers = [
+        Dense(rng.normal(size=(m, n)) * gain / np.sqrt(n), 0.1 * rng.normal(size=m), activation) for n, m in pairwise(widths[:-1])
+    ]
+    return [*layers, Dense(rng.normal(size=(widths[-1], widths[-2])) / np.sqrt(widths[-2]))]
+
+
+def full(layers, x):
+    return propagate(layers, x, closure="gaussian", check=False)
+
+
+def low(layers, x, **options):
+    return propagate(layers, x, covariance="low-rank", check=False, **options)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
+@pytest.mark.parametrize("inputs", [3, 40, 200])
+def test_deviations_of_few_outputs(activation, inputs):
+    layers = network([inputs, 200, 200, 200, 5], activation)
+    x = Gaussian(np.random.default_rng(1).normal(size=inputs), var=0.25)
+    found, true = low(layers, x), full(layers, x)
+    np.testing.assert_allclose(found.std, true.std, rtol=0.01)
+    assert np.max(np.abs(found.mean - true.mean) / true.std) < 0.05
+    scale = np.outer(true.std, true.std)
+    assert np.max(np.abs(found.cov - true.cov) / scale) < 0.02
+    assert found.closure == "gaussian"
+    apart = propagate(layers, x, covariance="diagonal").std / true.std - 1.0
+    assert np.max(np.abs(found.std / true.std - 1.0)) < 0.2 * np.max(np.abs(apart))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_with_as_many_columns_as_units_it_is_the_full_covariance(activation):
+    """Of the linear part, all; of what is left of a unit, all but what is worth no column."""
+    layers, x = network([4, 20, 20, 3], activation), Gaussian([0.3, -0.2, 0.1, 0.5], var=0.2)
+    found, true = low(layers, x, rank=60), full(layers, x)
+    np.testing.assert_allclose(found.cov, true.cov, rtol=0, atol=2e-3 * true.var.max())
+
+
+def test_more_columns_are_nearer():
+    layers, x = network([20, 150, 150, 150]), Gaussian(np.zeros(20), var=0.25)
+    true = full(layers, x)
+    off = [np.sqrt(np.mean(np.square(low(layers, x, rank=rank).cov - true.cov))) for rank in (10, 40, 120)]
+    assert off[2] < 0.6 * off[1] < 0.6 * off[0]
+
+
+def test_every_variance_of_one_layer_is_exact():
+    layers, x = network([20, 200, 7])[:1], Gaussian(np.linspace(-1, 1, 20), factor=np.ones((20, 1)), var=0.1)
+    found, true = low(layers, x, rank=30), full(layers, x)
+    np.testing.assert_allclose(found.var, true.var, rtol=1e-9)
+    assert found.factor.shape[0] == 200
+    assert np.linalg.eigvalsh(true.cov - found.factor @ found.factor.T)[0] > -1e-5 * true.var.max()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        Gaussian(np.zeros(6)),
+        Gaussian(np.zeros(6), cov=0.1 * np.eye(6) + 0.05),
+        Gaussian(np.zeros(6), factor=np.ones((6, 1))),
+        Gaussian(np.zeros(6), var=[0.0, 0.0, 1.0, 0.0, 0.0, 0.0]),
+        Gaussian(np.full(6, 30.0), var=1e-8),
+        Gaussian(np.zeros(6), var=1e6),
+    ],
+    ids=["certain", "full", "factor", "one", "saturated", "wide"],
+)
+def test_any_input(x):
+    layers = network([6, 80, 80, 2])
+    found, true = low(layers, x), full(layers, x)
+    np.testing.assert_allclose(found.std, true.std, rtol=0.02, atol=0.01 * true.std.max() + 1e-12)
+    assert np.all(np.isfinite(found.mean))
+
+
+def test_a_batch_is_its_rows():
+    layers = network([6, 80, 80, 2])
+    x = Gaussian(np.random.default_rng(0).normal(size=(2, 3, 6)), var=np.linspace(0.0, 0.3, 6))
+    found = low(layers, x)
+    assert found.mean.shape == (2, 3, 2)
+    one = low(layers, Gaussian(x.mean[1, 2], var=x.var[1, 2]))
+    np.testing.assert_allclose(found.mean[1, 2], one.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.cov[1, 2], one.cov, rtol=1e-9)
+
+
+def test_layers_and_single_precision():
+    layers = network([6, 80, 80, 2])
+    x = Gaussian(np.zeros(6, np.float32), var=np.float32(0.2))
+    states = propagate(layers, x, covariance="low-rank", return_layers=True)
+    assert [state.factor.shape[0] for state in states] == [80, 80, 2]
+    assert states[-1].mean.dtype == np.float32
+    np.testing.assert_allclose(states[1].std, through_layers(layers, x, "surface", "full")[1].std, rtol=0.05)
+
+
+def test_no_matrix_over_all_pairs_of_units():
+    """Of a thousand units one matrix would be 8 MB."""
+    rng = np.random.default_rng(0)
+    layers = [Dense(rng.normal(size=(1000, 20)) / 5, None, "tanh"), Dense(rng.normal(size=(1, 1000)) / 30)]
+    x = Gaussian(np.zeros(20), var=0.1)
+    through_layers_low_rank(layers, x, 20)
+    tracemalloc.start()
+    through_layers_low_rank(layers, x, 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6e6
+
+
+def test_reliability_comes_from_points():
+    layers, x = network([6, 80, 80, 2]), Gaussian(np.zeros(6), var=0.2)
+    checked = propagate(layers, x, covariance="low-rank")
+    points = propagate(layers, x, closure="sobol")
+    assert checked.reliability == pytest.approx(np.max(np.abs(checked.std / points.std - 1.0)))
+    assert np.isnan(low(layers, x).reliability)
+
+
+def test_wrong_options_are_named():
+    layers, x = network([6, 80, 2]), Gaussian(np.zeros(6), var=0.2)
+    with pytest.raises(ValueError, match="covariance must be 'full', 'low-rank' or 'diagonal', got 'low'"):
+        propagate(layers, x, covariance="low")
+    with pytest.raises(ValueError, match="rank"):
+        propagate(layers, x, covariance="low-rank", rank=0)
+    with pytest.raises(ValueError, match="covariance='low-rank' goes with closure='gaussian', got closure='sobol'"):
+        propagate(layers, x, covariance="low-rank", closure="sobol")
+    with pytest.raises(ValueError, match="covariance='low-rank' goes with method='surface', got method='exact'"):
+        propagate(layers, x, covariance="low-rank", method="exact")
+    with pytest.raises(ValueError, match="takes 6 numbers, but the input has 5"):
+        propagate(layers, Gaussian(np.zeros(5), var=0.1), covariance="low-rank")
