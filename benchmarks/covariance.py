@@ -67,8 +67,8 @@ def layers(rounds: int = 9) -> list[str]:
         rows.append([kind, str(BEFORE[kind]), *now, f"{ratio(times[3], 'layer', 'own products').median:.3g}"])
     return [
         f"`pesn.propagate` through one layer of {UNITS} units, its input's standard deviation 1, weights of variance 3 over the "
-        f"number of inputs; time as a multiple of two products of {UNITS} × {UNITS} matrices, and, of 3 inputs, of the layer's own "
-        "two products. *Before*: of 3 inputs, when this was begun.",
+        f"number of inputs; time as a multiple of two products of {UNITS} × {UNITS} matrices and, of 3 inputs, of the layer's "
+        "own two products. *Before*: of 3 inputs, when this was begun.",
         "",
         table(["inputs", "3, before", *map(str, INPUTS), "3, own products"], rows),
         "",

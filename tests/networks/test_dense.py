@@ -336,7 +336,7 @@ def test_bad_layers(arguments, error, message):
         ([], X3, {}, TypeError, r"network must be a list of pesn\.Dense.*got an empty list"),
         (None, X3, {}, TypeError, r"network must be a list of pesn\.Dense.*got NoneType"),
         ([OK, np.tanh], X3, {}, TypeError, r"layer 1 of network must be a pesn\.Dense, got ufunc"),
-        ([OK], X3, {"covariance": "ful"}, ValueError, "covariance must be 'full' or 'diagonal', got 'ful'"),
+        ([OK], X3, {"covariance": "ful"}, ValueError, "covariance must be 'full', 'low-rank' or 'diagonal', got 'ful'"),
         ([OK], X3, {"method": "splin"}, ValueError, "method must be one of 'surface', .*got 'splin'"),
         ([Dense(np.eye(3))], X3, {"method": "splin"}, ValueError, "method must be one of"),  # though no unit asks for it
         ([OK], X3, {"method": None}, ValueError, "method must be one of"),
