@@ -1,6 +1,7 @@
 """Gaussians through torch networks that are no chain of layers, against 200,000 samples of each.
 
-python benchmarks/graphs.py [model ...] [--gain 2] [--seeds 3]     --gain: every weight times that, as training makes them larger
+python benchmarks/graphs.py [model ...] [--gain 2] [--seeds 3] [--write]     --gain: every weight times that, as training makes
+them larger; --write: into docs/how-to/torch-graphs.md
 """
 
 from timing import race, ratio  # isort: skip  (before NumPy: one thread)
@@ -8,6 +9,7 @@ from timing import race, ratio  # isort: skip  (before NumPy: one thread)
 import argparse
 import math
 import statistics
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from torch import nn
 
 import pesn
 from graph_models import MODELS
-from pages import table
+from pages import table, write_block
 
 torch.set_num_threads(1)
 N, BLOCK = 200_000, 4_000
@@ -81,14 +83,17 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=list(MODELS), help="names, all where none is given")
     parser.add_argument("--gain", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    head = ["model", "input std", "std ÷ samples'", "mean, in std", "auto", "reliability", "time ÷ 2,048 samples", "auto's time"]
+    head = ["network", "input std", "std ÷ that of samples", "mean, in std", "auto", "reliability", "time", "auto's time"]
     rows = []
     for name in given.models or list(MODELS):
         for std in (0.2, 0.5):
             rows.append(row(name, std, given.gain, given.seeds))
             print("  ".join(rows[-1]), flush=True)
     print(table(head, rows))
+    if given.write:
+        write_block(Path(__file__).parents[1] / "docs/how-to/torch-graphs.md", "graphs", table(head, rows))
 
 
 if __name__ == "__main__":

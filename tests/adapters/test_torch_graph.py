@@ -319,6 +319,34 @@ def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn, monkeypatch
             propagate(forms[name], tensors)
 
 
+def changed_in_place(network):
+    with torch.no_grad():
+        network.leave.weight.mul_(2.0)
+
+
+def changed_as_data(network):
+    network.leave.weight.data.mul_(1.001)
+
+
+def replaced(network):
+    network.leave = nn.Linear(64, 3)
+
+
+def hooked(network):
+    network.leave.register_forward_hook(lambda module, args, out: 3.0 * out)
+
+
+@pytest.mark.parametrize("change", [changed_in_place, changed_as_data, replaced, hooked])
+def test_what_was_read_before_is_read_again_where_it_has_changed(change):
+    network, x = made(lambda: Residual(20)), Gaussian(np.random.default_rng(0).normal(size=20), var=0.04)
+    first = propagate(network, x, closure="gaussian", check=False)
+    np.testing.assert_array_equal(propagate(network, x, closure="gaussian", check=False).cov, first.cov)
+    change(network.eval())
+    after = propagate(network.eval(), x, closure="gaussian", check=False)
+    np.testing.assert_allclose(after.cov, through_graph(as_graph(network, ((20,),)), x).cov, rtol=1e-9)
+    assert not np.allclose(after.cov, first.cov, rtol=1e-4)
+
+
 def test_the_network_stays_as_it_was():
     network = made(lambda: Convolutional())
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}

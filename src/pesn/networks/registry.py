@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["register", "registered"]
+__all__ = ["register", "registered", "snapshot"]
 
 _MAKERS: dict[type, Callable[[Any], Any]] = {}
 _Maker = TypeVar("_Maker", bound=Callable[[Any], Any])
@@ -53,3 +53,8 @@ def register(kind: type) -> Callable[[_Maker], _Maker]:
 def registered(network: object) -> Callable[[Any], Any] | None:
     """What was registered for the nearest type of an object, or None."""
     return next((_MAKERS[kind] for kind in type(network).__mro__ if kind in _MAKERS), None) if _MAKERS else None
+
+
+def snapshot() -> dict[type, Callable[[Any], Any]]:
+    """All that is registered, for a comparison with what was before."""
+    return dict(_MAKERS)
