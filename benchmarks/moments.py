@@ -1,14 +1,19 @@
-"""How fast the moment engine is: ratios inside one run, the two sides of each taken in turn. Prints one table.
+"""How fast the moment engine is: ratios inside one run, the two sides of each taken in turn, and every activation beside np.tanh.
 
-python benchmarks/moments.py [--quick]
+python benchmarks/moments.py [--quick]      the two tables, and the packed instructions in the assembly of the kernels
+python benchmarks/moments.py --assembly     these alone
 """
 
 from timing import Ratio, Times, machine, race, ratio  # isort: skip  (before NumPy: one thread)
 
+import os
+import re
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -16,8 +21,10 @@ import numpy as np
 
 import pesn
 from pages import table
+from pesn._support import threads
 from pesn._support.types import MomentName
 from plain import plain_spline
+from vector_loop import vector_loop
 
 
 class Pair(NamedTuple):
@@ -32,6 +39,9 @@ class Pair(NamedTuple):
 
 PAIRS = (
     Pair("surface", 10**6, "np.tanh", 10**6, np.inf),  # not the same work: what a mean and a variance cost beside one tanh
+    Pair("surface-fast", 10**6, "np.tanh", 10**6, np.inf),
+    Pair("surface", 10**6, "plain vector loop", 10**6, 1e-12),  # what flags, strides and tails cost beside the same arithmetic
+    Pair("surface", 10**6, "surface-fast", 10**6, 1e-9),
     Pair("plain NumPy spline", 10**5, "surface", 10**6, 1e-4),
     Pair("mixture", 10**5, "surface", 10**6, 1e-4),
     Pair("plain NumPy spline", 10**5, "spline", 10**5, 1e-4),  # ours gives the variance of the spline itself
@@ -55,6 +65,8 @@ def _method(name: str) -> Callable[..., Any]:
         return lambda mean, var: (np.tanh(mean), 0.0 * var)
     if name == "plain NumPy spline":
         return plain_spline
+    if name == "plain vector loop":
+        return vector_loop
     method = cast(MomentName, name)
     return lambda mean, var: pesn.moments("tanh", mean, var, method=method)[:2]
 
@@ -81,6 +93,73 @@ def figures(rounds: int = 9, share: float = 1.0) -> list[Figure]:
     return found
 
 
+class Engine(NamedTuple):
+    """Nanoseconds an element that an activation takes: of all columns but the last the processor's, of that the clock's."""
+
+    activation: str
+    nanoseconds: dict[str, float]
+
+
+COLUMNS = ("surface", "surface-fast", "float32", "gain", "two threads")
+
+
+SYNONYMS = ("logistic", "silu", "sin", "linear")
+
+
+def engine(rounds: int = 9, n: int = 10**6, names: Sequence[str] = ()) -> list[Engine]:
+    """Activations, every one that has a name unless some are given, and np.tanh, on the same elements as the pairs."""
+    rng = np.random.default_rng(0)
+    mean, var = rng.uniform(-5.0, 5.0, n), 10.0 ** rng.uniform(-3.0, 1.0, n)
+    mean32, var32 = mean.astype(np.float32), var.astype(np.float32)
+    times = race({"double": partial(np.tanh, mean), "single": partial(np.tanh, mean32)}, rounds)
+    each = {kind: 1e9 * statistics.median(taken) / n for kind, taken in times.items()}
+    found = [Engine("np.tanh", {"surface": each["double"], "float32": each["single"]})]
+    for name in names or [name for name in pesn.activations.names() if name not in SYNONYMS]:
+        print(f"… {name}", file=sys.stderr)
+        sides: dict[str, Callable[[], Any]] = {
+            "surface": partial(pesn.moments, name, mean, var),
+            "surface-fast": partial(pesn.moments, name, mean, var, method="surface-fast"),
+            "float32": partial(pesn.moments, name, mean32, var32),
+            "gain": partial(pesn.gain, name, mean, var),
+            "two threads": partial(_in_two_threads, name, mean, var),
+        }
+        found.append(Engine(name, {side: 1e9 * statistics.median(taken) / n for side, taken in race(sides, rounds).items()}))
+    return found
+
+
+def _in_two_threads(name: str, mean: Any, var: Any) -> None:
+    """More than this process, held to one, would take."""
+    before, threads.n_threads = threads.n_threads, lambda: 2
+    try:
+        pesn.moments(name, mean, var)
+    finally:
+        threads.n_threads = before
+
+
+def engine_report(found: list[Engine]) -> str:
+    rows = [[one.activation, *(f"{one.nanoseconds[c]:.1f}" if c in one.nanoseconds else "" for c in COLUMNS)] for one in found]
+    return (
+        "Nanoseconds for an element, mean and variance, checks of the arguments included; `surface` and `gain` in float64, "
+        "`float32` by the default method, `two threads` the first column by the clock of a machine with two idle cores.\n\n"
+        + table(["activation", *COLUMNS], rows)
+    )
+
+
+_PACKED = {"square roots": r"\bv?sqrtp[sd]\b|\bfsqrt\s+v|\bvrsqrt\w*p[sd]\b", "divisions": r"\bv?divp[sd]\b|\bfdiv\s+v"}
+
+
+def assembly() -> dict[str, int]:
+    """Packed square roots and divisions in the assembly of the surface's kernel, whose passes are vectorised if there are any."""
+    code = (
+        "import numpy as np, pesn; from pesn.moments.surface_kernel import fill_bounded; x = np.ones(300); "
+        "pesn.moments('tanh', x, x); print(*fill_bounded.inspect_asm().values())"
+    )
+    with tempfile.TemporaryDirectory() as folder:  # what comes from numba's cache has no assembly to show
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    return {what: len(re.findall(pattern, run.stdout)) for what, pattern in _PACKED.items()}
+
+
 def import_figure(rounds: int = 5) -> Figure:
     """import pesn ÷ import numpy, each in a new process: wall time, as a child's processor time does not show in the parent."""
     times: Times = {"pesn": [], "numpy": []}
@@ -105,8 +184,12 @@ def report(found: list[Figure]) -> str:
 
 
 def main() -> None:
-    found = figures(3, 0.1) if "--quick" in sys.argv[1:] else figures()
-    print(f"{report([*found, import_figure()])}\n\n{machine()}")
+    packed = ", ".join(f"{count} packed {what}" for what, count in assembly().items())
+    if "--assembly" not in sys.argv[1:]:
+        quick = "--quick" in sys.argv[1:]
+        found = figures(3, 0.1) if quick else figures()
+        print(f"{report([*found, import_figure()])}\n\n{engine_report(engine(3, 2 * 10**5) if quick else engine())}\n")
+    print(f"Assembly of the surface's kernel: {packed}.\n\n{machine()}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import moments
 import network_speed
 import peers
 import reservoirs
@@ -135,3 +136,14 @@ def test_a_block_is_replaced_and_nothing_else(tmp_path):
     assert page.read_text() == "above\n<!-- x:begin -->\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n<!-- x:end -->\nbelow\n"
     with pytest.raises(SystemExit, match="has no block y"):
         write_block(page, "y", "")
+
+
+def test_the_engine_is_timed_beside_tanh_in_every_way():
+    found = moments.engine(1, 50, ("tanh", "relu"))
+    assert [one.activation for one in found] == ["np.tanh", "tanh", "relu"]
+    assert all(set(one.nanoseconds) == set(moments.COLUMNS) for one in found[1:])
+    assert moments.engine_report(found).count("\n| ") == len(found) + 2
+
+
+def test_the_passes_of_the_surface_are_vectorised():
+    assert all(count > 0 for count in moments.assembly().values())
