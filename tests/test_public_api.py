@@ -34,8 +34,8 @@ def test_all_is_what_is_there():
         ("Dense", "W, b=None, activation='identity'"),
         (
             "propagate",
-            "network, x, *, shape=None, closure='auto', method='surface', covariance='full', rank=40, n_samples=None, rng=0, check=True, "
-            "return_samples=False, return_layers=False",
+            "network, x, *, shape=None, closure='auto', method='surface', covariance='full', rank=40, n_samples=None, rng=0, "
+            "check=True, return_samples=False, return_layers=False",
         ),
         (
             "EchoStateNetwork",

@@ -151,7 +151,21 @@ def coefficients(
         left[left > 0.0] = np.inf
     none = np.zeros((0, 0))
     count, enough = _coefficients(
-        state, bumps.exponential, gain, exponential, std, own, len(known), largest, none, tolerance, most, 0.0, left, result
+        state,
+        kinds,
+        bumps.exponential,
+        gain,
+        exponential,
+        std,
+        own,
+        len(known),
+        largest,
+        none,
+        tolerance,
+        most,
+        0.0,
+        left,
+        result,
     )
     return enough, result[:count]
 
@@ -174,10 +188,11 @@ def _rows(
         for n in range(ready):
             for i in range(size):
                 c[n, i] = known[b, n, i]
-        _start(place, width, weight, common, mean[b], std[b], own[b], state, left)
+        kinds = place.shape[0] if np.max(std[b]) > _WIDE else common
+        _start(place[:kinds], width[:kinds], weight[:, :kinds], common, mean[b], std[b], own[b], state, left)
         gain = linear[b] if linear.shape[0] > 0 else none
         count, enough = _coefficients(
-            state, alpha, gain, exponential[b], std[b], own[b], ready, sums.largest[b], sums.correlation[b], limit, asked,
+            state, kinds, alpha, gain, exponential[b], std[b], own[b], ready, sums.largest[b], sums.correlation[b], limit, asked,
             1.5 if kinked else 0.0, left, c,
         )  # fmt: skip
         if order > 0 or enough:
@@ -211,14 +226,14 @@ def _start(
 
 @jit(fastmath={"contract", "nsz"})
 def _coefficients(
-    state: Array, alpha: float, gain: Array, exponential: Array, std: Array, own: Array, known: int, largest: float,
+    state: Array, kinds: int, alpha: float, gain: Array, exponential: Array, std: Array, own: Array, known: int, largest: float,
     correlation: Array, tolerance: float, most: int, decay: float, left: Array, out: Array,
 ) -> tuple[int, bool]:  # fmt: skip
     """Rows n = 1 … of ``out``, and whether they are enough; what they use up of a unit's variance is taken from ``left``.
 
     ``state`` holds τ_{n−1}; loops are kept apart and short of arrays, or LLVM does not vectorise them.
     """
-    _, kinds, size = state.shape
+    size = state.shape[2]
     now, slope, back, zeroth, once, twice = state[0], state[1], state[2], state[3], state[4], state[5]
     before = np.zeros((kinds, size))
     total, e, e_weight, pull = np.empty(size), np.zeros(size), np.zeros(size), np.zeros(size)
@@ -226,7 +241,7 @@ def _coefficients(
         for i in range(size):
             if left[i] > 0.0 and exponential[i] > 0.0:
                 e[i], e_weight[i], pull[i] = exponential[i], alpha * std[i] * std[i] / math.sqrt(own[i]), 1.0 / std[i]
-    use_zeroth, use_once, use_twice = np.any(zeroth != 0.0), np.any(once != 0.0), np.any(twice != 0.0)
+    use_zeroth, use_once, use_twice = np.any(zeroth[:kinds] != 0.0), np.any(once[:kinds] != 0.0), np.any(twice[:kinds] != 0.0)
     power, look, suspect = largest, _LOOK, 0
     for n in range(1, most + 1):
         root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)

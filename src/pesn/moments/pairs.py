@@ -115,6 +115,11 @@ def _piecewise_linear(
     batch, size, count = low.shape
     bends = steps.shape[0]
     log_gain = np.log(np.maximum(np.abs(gain), 1e-300))
+    tails = np.empty((batch, size, bends, 4))
+    for b in range(batch):
+        for i in range(size):
+            for p in range(bends):
+                _tail(kinks[b, i, p], tails[b, i, p])
     out = np.zeros((batch, size, size))
     flat = out.reshape(batch * size * size)
     pool, place = np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64)
@@ -133,7 +138,7 @@ def _piecewise_linear(
             elif rho != 0.0 and alone:
                 for p in range(bends):
                     for q in range(bends):
-                        out[b, i, j] += steps[p] * steps[q] * _collinear(kinks[b, i, p], side * kinks[b, j, q])
+                        out[b, i, j] += steps[p] * steps[q] * _collinear(tails[b, i, p], side, tails[b, j, q])
             elif rho != 0.0:
                 for p in range(count):
                     for q in range(count):
@@ -271,17 +276,24 @@ def _add_corner(a: Array, b: Array, step: float, active: int, apart: Array, alon
         value[j] += step * lever[j] * exp(delta * delta * apart[j] + a[j] * b[j] * along[j])
 
 
-@jit()
-def _collinear(a: float, b: float) -> float:
-    """The same at ρ = 1: 2π (E[(x − a)₊ (x − b)₊] − E[(x − a)₊] E[(x − b)₊] − Φ(−a) Φ(−b)), even in (a, b)."""
-    if abs(a) > 39.0 or abs(b) > 39.0:
+@jit(**INLINE)
+def _tail(a: float, out: Array) -> None:
+    """a and E[(z − |a|)₊ⁿ] of a standard normal z, n = 0, 1, 2; 0 where it is none to speak of."""
+    zeroth, first, second = mills(min(abs(a), 39.0))
+    p = density(a) if abs(a) <= 39.0 else 0.0
+    out[0], out[1], out[2], out[3] = a, p * zeroth, p * first, p * second
+
+
+@jit(**INLINE)
+def _collinear(one: Array, side: float, other: Array) -> float:
+    """The same at ρ = 1: 2π (E[(x − a)₊ (x − b)₊] − E[(x − a)₊] E[(x − b)₊] − Φ(−a) Φ(−b)), even in (a, b), from their tails."""
+    both = one[1] * other[1]
+    if one[0] * other[0] * side < 0.0:  # where the first term is as large as the others, and by Stein the difference is known
+        return 2.0 * math.pi * (both - one[2] * other[2])
+    if other[1] == 0.0 or one[1] == 0.0:
         return 0.0
-    high, low = max(abs(a), abs(b)), min(abs(a), abs(b))
-    (p0, p1, p2), (q0, q1, _) = mills(high), mills(low)
-    near = density(low)
-    if a * b < 0.0:  # where the first term is as large as the others, and by Stein the difference is known
-        return 2.0 * math.pi * density(high) * near * (p0 * q0 - p1 * q1)
-    return 2.0 * math.pi * density(high) * (p2 + (high - low) * p1 - near * (p1 * q1 + p0 * q0))
+    high, low = (one, other) if abs(one[0]) >= abs(other[0]) else (other, one)
+    return 2.0 * math.pi * (high[3] + (abs(high[0]) - abs(low[0])) * high[2] - one[2] * other[2] - both)
 
 
 @jit()
