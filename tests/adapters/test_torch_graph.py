@@ -116,7 +116,36 @@ def test_tensors_go_through_what_arrays_go_through(module):
 
 # ---------------------------------------------------------------- operations, each by itself
 
+
+def filled(self, x):
+    """Outputs laid out first, filled in a loop, as many write it."""
+    out = torch.zeros(len(x), 3, 4)
+    for t in range(3):
+        out[:, t] = self.c * x * t
+    return out.flatten(1)
+
+
+def filled_like(self, x):
+    out = x.new_zeros(len(x), 6)
+    out[:, 1:5] = torch.tanh(x)
+    out[:, 0] += 1.0
+    out *= 2.0
+    return out
+
+
+def put(self, x):
+    h = self.a(x).clone()
+    h[:, [0, 2]] = x[:, :2]
+    return h
+
+
 OPERATIONS = {
+    "filled": filled,
+    "filled-like": filled_like,
+    "put": put,
+    "scattered": lambda self, x: torch.zeros(len(x), 6).scatter_add(1, torch.tensor([[0, 1, 5, 0]]).expand(len(x), 4), x),
+    "copied": lambda self, x: torch.empty_like(x).copy_(torch.tanh(x)).mul_(2.0),
+    "powers": lambda self, x: torch.stack([x**k for k in range(3)], dim=-1).flatten(1),
     "scalars": lambda self, x: 1.0 - (2.0 * x / 3.0 + 1.0) * 0.5,
     "square": lambda self, x: x**2,
     "cube": lambda self, x: x**3,

@@ -66,6 +66,8 @@ def _power(builder: Builder, step: Step, args: list[Any]) -> Value:
         raise refusal(step)
     if exponent == 2:
         return builder.square(value)
+    if exponent == 0:
+        return builder.affine(torch.ones_like, value, shape=value.shape)
     if exponent == int(exponent) and exponent > 0:
         return value if exponent == 1 else builder.composed(lambda z: value.scalar(z) ** int(exponent), value.base)
     return _positive_power(float(exponent))(builder, step, args)

@@ -130,6 +130,9 @@ _BILINEAR = {  # the places of the two factors
     "mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2),
     "mul": (0, 1), "addcmul": (1, 2), "outer": (0, 1),
 }  # fmt: skip
+_PUT = {  # affine in all but so many arguments after the first, which say where
+    "index_put": 1, "_index_put_impl": 1, "scatter": 2, "scatter_add": 2, "index_add": 2, "index_copy": 2, "masked_scatter": 1,
+}  # fmt: skip
 _NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm"})
 
 
@@ -141,6 +144,10 @@ def applied(builder: Builder, step: Step, args: list[Any]) -> Any:
         return _rearranged(builder, step, args)
     if name in _AFFINE or (name in _AFFINE_IN_FIRST and alone):
         return _signed(_scalar_or_affine(builder, step, args), step, args)
+    if name == "copy":
+        return _copied(builder, args)
+    if name in _PUT and not any(isinstance(arg, Value) for arg in leaves(args[1 : 1 + _PUT[name]])):
+        return builder.affine(call(step, args), *values)
     if name in _NORMS and alone:
         return _batch_norm(builder, step, args)
     if name == "where" and not isinstance(args[0], Value):
@@ -185,6 +192,15 @@ def _scalar_or_affine(builder: Builder, step: Step, args: list[Any]) -> Value:
     if result.shape != values[0].shape:
         return result
     return result.as_function_of(values[0].base, scalar, all(v.straight for v in values))
+
+
+def _copied(builder: Builder, args: list[Any]) -> Value:
+    """What is copied, in the shape of what it is copied onto."""
+    onto, source = args[:2]
+    shape = onto.shape
+    if isinstance(source, Value):
+        return builder.affine(lambda t: t.expand(shape), source, shape=shape)
+    return builder.affine(lambda t: source.expand(shape) + 0.0 * t, onto, shape=shape)
 
 
 def _signed(made: Value, step: Step, args: list[Any]) -> Value:

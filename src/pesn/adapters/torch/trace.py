@@ -121,6 +121,11 @@ def _step_by_step() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
+_BY_SHAPE = frozenset(  # take nothing of a tensor but its shape and kind
+    f"{new}{kind}{like}"
+    for new, like in (("new_", ""), ("", "_like"))
+    for kind in ("zeros", "ones", "empty", "full", "empty_strided")
+) | {"zero"}
 _FEW = 3  # operations that one activation may be written out in
 
 # An activation that was registered, as an operation of its own, which the dispatcher sees.
@@ -212,6 +217,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise TypeError(f"{place} is random itself ({name})")
         if not depends:
             return func(*args, **kwargs)
+        if name in _BY_SHAPE:
+            made = func(*args, **kwargs)
+            self.known.pop(id(made), None)
+            self.kept.append(made)
+            return made
         if name in ("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "unique"):
             raise TypeError(f"what {place} does depends on the numbers themselves ({name})")
 
