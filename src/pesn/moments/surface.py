@@ -18,10 +18,10 @@ from pesn._support.threads import by_parts
 from pesn._support.types import AnyArray
 from pesn.activations import Activation
 from pesn.moments import closed, exact, packed, tables
-from pesn.moments.surface_kernel import BLOCK, at, fill_bounded, fill_gain_tails, fill_gains, fill_sloped, fill_tails, gain_at
+from pesn.moments.surface_kernel import BLOCK, fill_bounded, fill_gain_tails, fill_gains, fill_sloped, fill_tails
 from pesn.moments.tables import FARTHEST, Surface
 
-__all__ = ["at", "gain", "gain_at", "moments"]
+__all__ = ["gain", "moments"]
 
 
 def _source(values: AnyArray, dtype: npt.DTypeLike) -> tuple[AnyArray, int]:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pesn._support.jit import INLINE, jit
 from pesn.moments.special import tanh, tanh_and_slope
-from pesn.moments.surface import at
+from pesn.moments.surface_kernel import at
 from pesn.moments.tables import Surface
 
 __all__ = [
