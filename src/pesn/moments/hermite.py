@@ -30,6 +30,7 @@ __all__ = ["Bumps", "bumps_of", "coefficients", "project", "rows", "tanh_bumps"]
 
 _LEAST = 1e-305  # a variance, below which its root's inverse is no number
 _WIDE = 5.0  # deviations from which on the exponential part of elu is a sum of δ's
+_LOOK_EARLY = 20  # of kinks it is soon seen that they ask for too many orders
 _LOOK = 48  # from here on, what is left is looked at pair by pair, and then whenever a quarter more orders are known
 
 
@@ -242,7 +243,7 @@ def _coefficients(
             if left[i] > 0.0 and exponential[i] > 0.0:
                 e[i], e_weight[i], pull[i] = exponential[i], alpha * std[i] * std[i] / math.sqrt(own[i]), 1.0 / std[i]
     use_zeroth, use_once, use_twice = np.any(zeroth[:kinds] != 0.0), np.any(once[:kinds] != 0.0), np.any(twice[:kinds] != 0.0)
-    power, look, suspect = largest, _LOOK, 0
+    power, look, suspect = largest, _LOOK if decay == 0.0 else _LOOK_EARLY, 0
     for n in range(1, most + 1):
         root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
         both = inverse / root if n > 1 else 0.0
@@ -289,7 +290,7 @@ def _coefficients(
             suspect = beyond_tolerance(correlation, left, n + 1, tolerance, suspect)
             if suspect < 0:
                 return n, True
-            if n == _LOOK and decay > 0.0:  # what is left falls as a power of n: if that will not do, nothing more is tried
+            if n == _LOOK_EARLY and decay > 0.0:  # what is left falls as a power of n: if that will not do, nothing more is tried
                 later = left * (n / most) ** decay
                 if beyond_tolerance(correlation, later, most + 1, tolerance, suspect) >= 0:
                     return n, False

@@ -27,7 +27,8 @@ __all__ = ["piecewise_linear", "sine"]
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(12)
+_FEW, _FEWEST = np.polynomial.legendre.leggauss(12), np.polynomial.legendre.leggauss(8)
+_WEAK, _NEAR = 0.35, 3.0  # a correlation and a kink's distance up to which the fewest nodes are as good
 _POOL = 128  # pairs at a time
 _FAR = 1e3  # standard deviations
 _NARROW = 0.2  # a piece, in standard deviations, of which corners one by one would lose more than a digit
@@ -66,7 +67,7 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
     apart = (np.min(gaps, axis=1, initial=np.inf) > _NARROW).reshape(batch)
     matrix: Array = _piecewise_linear(
         gain.reshape(batch), apart, single, np.diff(slopes), low, high, width, heights[used],
-        correlation.reshape(-1, *shape[-2:]), _NODES, _WEIGHTS, _FEW, _FEW_WEIGHTS,
+        correlation.reshape(-1, *shape[-2:]), _NODES, _WEIGHTS, *_FEW, *_FEWEST,
     )  # fmt: skip
     return matrix.reshape(shape)
 
@@ -111,6 +112,7 @@ def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
 def _piecewise_linear(
     gain: Array, apart: Any, kinks: Array, steps: Array, low: Array, high: Array, width: Array, heights: Array,
     correlation: Array, nodes: Array, weights: Array, few: Array, few_weights: Array,
+    fewest: Array, fewest_weights: Array,
 ) -> Array:  # fmt: skip
     batch, size, count = low.shape
     bends = steps.shape[0]
@@ -123,18 +125,25 @@ def _piecewise_linear(
     out = np.zeros((batch, size, size))
     flat = out.reshape(batch * size * size)
     pool, place = np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64)
-    b, i, j, active = 0, 0, 0, 0
-    while b < batch or active > 0:
-        while b < batch and active < _POOL:  # pairs that are done with make room for others
+    easy, easy_place = np.empty_like(pool), np.empty_like(place)
+    b, i, j, active, waiting = 0, 0, 0, 0, 0
+    while b < batch or active + waiting > 0:
+        while b < batch and active < _POOL and waiting < _POOL:  # pairs that are done with make room for others
             rho = correlation[b, i, j]
             side = 1.0 if rho > 0.0 else -1.0  # φ₂(a, b; −r) = φ₂(a, −b; r)
             alone = apart[b, i] and apart[b, j]
             if rho != 0.0 and alone and abs(rho) < 1.0:
                 # what is e^−limit and less is nothing beside the linear part
-                limit = min(700.0, 39.0 - log_gain[b, i] - log_gain[b, j])
-                _enter(pool, active, abs(rho), limit, kinks[b, i], side, kinks[b, j])
-                place[active] = (b * size + i) * size + j
-                active += 1
+                limit = min(700.0, 32.0 - log_gain[b, i] - log_gain[b, j])
+                where = (b * size + i) * size + j
+                if abs(rho) < _WEAK and _is_near(kinks[b, i]) and _is_near(kinks[b, j]):
+                    _enter(easy, waiting, abs(rho), limit, kinks[b, i], side, kinks[b, j])
+                    easy_place[waiting] = where
+                    waiting += 1
+                else:
+                    _enter(pool, active, abs(rho), limit, kinks[b, i], side, kinks[b, j])
+                    place[active] = where
+                    active += 1
             elif rho != 0.0 and alone:
                 for p in range(bends):
                     for q in range(bends):
@@ -153,7 +162,9 @@ def _piecewise_linear(
                 j = i
             if i == size:
                 b, i, j = b + 1, 0, 0
-        if active > 0:
+        if waiting == _POOL or (b == batch and waiting > 0):
+            waiting = _panels(easy, easy_place, waiting, steps, fewest, fewest_weights, flat)
+        if active == _POOL or b == batch:
             active = _panels(pool, place, active, steps, few, few_weights, flat)
     for b in range(batch):
         for i in range(size):
@@ -171,6 +182,14 @@ def _exponents(rest: float) -> tuple[float, float]:
     inverse = 1.0 / (rest * more)
     slope, other = square * inverse, rest * inverse
     return 0.5 * slope * slope, square * other * other
+
+
+@jit(**INLINE)
+def _is_near(kinks: Array) -> bool:
+    most = 0.0
+    for p in range(kinks.shape[0]):
+        most = max(most, abs(kinks[p]))
+    return most < _NEAR
 
 
 @jit(**INLINE)
@@ -219,7 +238,7 @@ def _panels(pool: Array, place: Any, active: int, steps: Array, nodes: Array, we
                     square, product = (a - b) ** 2, a * b
                     start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
                     spread = max(spread, abs(min(start, limit[n]) - min(stop, limit[n])))
-        parts[n] = math.floor(spread / 6.0)  # beside the first: 12 nodes integrate no more
+        parts[n] = math.floor(spread / 8.0)  # beside the first: 12 nodes integrate no more than that
         half[n] = 0.5 * (top[n] if far[n] == 1.0 and near == gap[n] else far[n] - near) / (1.0 + parts[n])
         middle[n] = far[n] - half[n]
         beyond[n] = half[n] if near == gap[n] and parts[n] == 0.0 else middle[n] - gap[n]
