@@ -213,8 +213,8 @@ def test_what_goes_with_a_chain_only(sent, options):
 
 def test_more_numbers_than_sobols_points_have_coordinates():
     x = Gaussian(np.zeros(22_000), var=np.linspace(0.5, 1.5, 22_000))
-    y = propagate(lambda rows: rows.sum(axis=1, keepdims=True) / np.sqrt(22_000.0), x, n_samples=512)
-    np.testing.assert_allclose(y.std, 1.0, rtol=0.15)
+    y = propagate(lambda rows: rows.sum(axis=1, keepdims=True) / np.sqrt(22_000.0), x, n_samples=128)
+    np.testing.assert_allclose(y.std, 1.0, rtol=0.3)
 
 
 # ---------------------------------------------------------------- several inputs, and their shapes

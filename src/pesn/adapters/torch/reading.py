@@ -61,10 +61,10 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
         )
     if closure == "sobol":
         return Program(function, None, refusal)
+    if closure == "auto" and _is_deep(network, shapes):
+        return Program(function, None, refusal)
     try:
-        graph = _graph_of(network, shapes, rows, out, closure == "auto")
-        if closure == "auto" and graph.depth > 1:
-            return Program(function, None, refusal)
+        graph = _graph_of(network, shapes, rows, out)
     except Exception as error:
         return Program(function, None, _refusal(refusal, error))
     return Program(function, graph=graph)
@@ -73,19 +73,38 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
 _kept: WeakKeyDictionary[nn.Module, tuple[object, float, Graph]] = WeakKeyDictionary()
 
 
-def _graph_of(network: nn.Module, shapes: Shapes, rows: FloatArray, out: FloatArray, only_exact: bool) -> Graph:
+_deep: WeakKeyDictionary[nn.Module, object] = WeakKeyDictionary()
+
+
+def _is_deep(network: nn.Module, shapes: Shapes) -> bool:
+    """Whether it has more than one operation that is not affine, or any that is not known: no closed form of it is exact."""
+    own, state = _own(network), _state(network, shapes)
+    if state is not None and _deep.get(own) == state:
+        return True
+    try:
+        with _eager(network):
+            deep = as_graph(network, shapes, only_exact=True).depth > 1
+    except Exception:  # which closure="gaussian" tells of
+        deep = True
+    if deep and state is not None:
+        _deep[own] = state
+    return deep
+
+
+def _own(network: nn.Module) -> nn.Module:
+    return network.layer if isinstance(network, _Sequences) else network
+
+
+def _graph_of(network: nn.Module, shapes: Shapes, rows: FloatArray, out: FloatArray) -> Graph:
     """Its graph, which gives ``out`` of ``rows`` as the network does; kept for as long as nothing is seen to have changed."""
-    own = network.layer if isinstance(network, _Sequences) else network
-    state = _state(network, shapes)
+    own, state = _own(network), _state(network, shapes)
     size = np.abs(out).max(initial=0.0) + 1e-6
     if state is not None and own in _kept:
         before, off, graph = _kept[own]
         if before == state and np.abs(graph(rows.astype(float)) - out).max(initial=0.0) <= (10.0 * off + 1e-7) * size:
             return graph
     with _eager(network):
-        graph = as_graph(network, shapes, only_exact)
-    if only_exact and graph.depth > 1:
-        return graph
+        graph = as_graph(network, shapes)
     found = graph(rows.astype(float))
     if not _agree(found, out, network):
         raise TypeError("network does other things than were traced, with other numbers; use closure='sobol'")
