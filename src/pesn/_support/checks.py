@@ -12,16 +12,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pesn._support.types import Rng
+
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["flag", "number", "pandas_index", "whole_number"]
+__all__ = ["flag", "generator", "number", "pandas_index", "whole_number"]
 
 
 def flag(name: str, value: object) -> None:
     """Refuse what is neither True nor False: an argument in the wrong place would pass for True."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def generator(rng: Rng) -> np.random.Generator:
+    """``np.random.default_rng(rng)``, whose errors name the argument.
+
+    >>> generator(-1)
+    Traceback (most recent call last):
+    ValueError: rng must be None, a seed (0 or more) or a NumPy generator, got -1
+    """
+    told = f"rng must be None, a seed (0 or more) or a NumPy generator, got {rng!r}"
+    if isinstance(rng, np.random.RandomState):  # which NumPy takes, but it has no children
+        raise TypeError(told)
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(told) from None
 
 
 def number(name: str, value: object, low: float, high: float, ends: str) -> None:

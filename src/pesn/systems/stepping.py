@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real
-from pesn._support.checks import whole_number
+from pesn._support.checks import generator, whole_number
 from pesn._support.types import Array
 
-__all__ = ["Progress", "Seed", "check_divergence", "for_each_run", "generator", "generators", "report", "rk4", "sizes"]
+__all__ = ["Progress", "Seed", "check_divergence", "for_each_run", "generators", "report", "rk4", "sizes"]
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 Seed = Any  # what np.random.default_rng takes
@@ -49,19 +49,6 @@ def generators(rng: Seed, runs: int) -> list[np.random.Generator]:
     True
     """
     return generator(rng).spawn(runs)
-
-
-def generator(rng: Seed) -> np.random.Generator:
-    """``np.random.default_rng(rng)``, whose errors name the argument.
-
-    >>> generator(-1)
-    Traceback (most recent call last):
-    ValueError: rng must be None, a seed (0 or more) or a NumPy generator, got -1
-    """
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"rng must be None, a seed (0 or more) or a NumPy generator, got {rng!r}") from None
 
 
 def report(progress: Progress | None, done: int, steps: int) -> None:
