@@ -322,6 +322,10 @@ def test_several_inputs():
     parts = (pesn.Gaussian(RNG.normal(size=4), var=0.1), pesn.Gaussian(RNG.normal(size=3), var=0.2))
     joint = pesn.Gaussian(np.concatenate([p.mean for p in parts]), var=np.concatenate([p.var for p in parts]))
     np.testing.assert_allclose(pesn.propagate(program, parts).cov, pesn.propagate(program, joint).cov, rtol=1e-9)
+    with pytest.raises(ValueError, match=r"x\[0\] must have 4 numbers, those of the input '.*' of the ONNX file, got 3"):
+        pesn.propagate(program, parts[::-1])  # as many numbers in all
+    with pytest.raises(ValueError, match=r"x must be a Gaussian for each input of the ONNX file, .*, or one of all, got 3"):
+        pesn.propagate(program, (*parts, parts[0]))
 
 
 def test_a_fixed_number_of_rows_and_none():
@@ -483,6 +487,14 @@ def test_what_mixes_rows_is_no_closed_form():
     with pytest.raises(ValueError, match="mixes the rows of a batch") as raised:
         pesn.propagate(program, pesn.Gaussian([0.0, 0.0], var=1.0), closure="sobol")
     assert "output 'y' of the ONNX file must have a row for each row of the input" in str(raised.value.__cause__)
+
+
+def test_what_mixes_rows_is_refused_by_points_too():
+    program = model([("ReduceMean", "x a", "m", {"keepdims": 1}), ("Sub", "x m", "y")], {"a": np.array([0])}, (2,))
+    session = onnxruntime.InferenceSession(program.SerializeToString())
+    for network, told in ((program, "'ReduceMean', has no closed form: it mixes the rows"), (session, "mixes rows of a batch")):
+        with pytest.raises(ValueError, match=told):
+            pesn.propagate(network, pesn.Gaussian([0.0, 0.0], var=1.0))
 
 
 def test_a_reading_that_is_not_the_network_is_found_out():

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.linear_model import Ridge
 
 import pesn
@@ -21,6 +22,8 @@ FORMS = {
     "lists": lambda rows: both(rows).tolist(),
     "frame": lambda rows: pd.DataFrame(both(rows), columns=["a", "b"]),
     "float32": lambda rows: both(rows).astype(np.float32),
+    "sparse": lambda rows: sparse.csr_array(both(rows)),
+    "masked, nowhere": lambda rows: np.ma.masked_invalid(both(rows)),
     "more axes": lambda rows: both(rows)[:, None, :],
     "tuple of rows": lambda rows: tuple(both(rows)),
     "row by row": lambda rows: [(a * b, a + b) for a, b in rows],
@@ -92,6 +95,8 @@ WRONG = {
         "gives a row other numbers among 2048 rows than among 2",
     ),
     "centred": (lambda rows: rows - rows.mean(axis=0), ValueError, "a mean or a norm over all?"),
+    "along the rows": (lambda rows: np.cumsum(rows, axis=0), ValueError, "gives a row other numbers"),
+    "masked": (lambda rows: np.ma.masked_less(rows, 2.0), ValueError, "NaN or infinity from .*lambda"),
     "a class": (Ridge, TypeError, "network must be a function or an instance, got the class Ridge"),
 }
 

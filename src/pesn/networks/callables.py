@@ -11,20 +11,20 @@ import numpy as np
 from pesn._support.types import FloatArray
 from pesn.networks.inputs import Shapes, parts_of
 
-__all__ = ["rows_of"]
+__all__ = ["mixes_rows", "rows_of"]
 
 _EXPECTED = (
     "network must be a function of rows, (n, d) in, (n, m) or (n,) out; "
     "a function f of one row becomes one by lambda rows: np.array([f(row) for row in rows])"
 )
-_FEW = 2  # rows that are asked for again, by themselves
+_AGAIN = [0, -1]  # rows that are asked for again, by themselves: sums along the rows show in the last
 
 
 def rows_of(function: Callable[..., Any], shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
     """A function that takes rows (n, d) and gives (n, m), from one of inputs (n, *shape), each of ``shapes``.
 
     What it gives may be (n,), one number a row, a frame, a list or an array of another library; more axes are flattened. Rows
-    must not depend on each other: of the first ones that is tried. A function that is random gives what it gives.
+    must not depend on each other: of the first and the last that is tried. A function that is random gives what it gives.
     """
     if isinstance(function, type):
         raise TypeError(f"network must be a function or an instance, got the class {function.__qualname__}")
@@ -45,7 +45,11 @@ def rows_of(function: Callable[..., Any], shapes: Shapes) -> Callable[[FloatArra
         found = ask(rows)
         if not tried:
             tried.append(True)
-            _try_apart(ask, rows, found, name)
+            if mixes_rows(ask, rows, found):
+                raise ValueError(
+                    f"{_EXPECTED}; {name} gives a row other numbers among {len(rows)} rows than among {len(_AGAIN)}: "
+                    "a mean or a norm over all?"
+                )
         bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
         if len(bad):
             raise ValueError(
@@ -58,6 +62,10 @@ def rows_of(function: Callable[..., Any], shapes: Shapes) -> Callable[[FloatArra
 
 
 def _as_rows(out: Any, count: int, name: str, given: str) -> FloatArray:
+    if hasattr(out, "toarray"):  # sparse
+        out = out.toarray()
+    if np.ma.isMaskedArray(out):  # what is masked is no number
+        out = np.ma.filled(out.astype(float), np.nan)
     try:
         found = np.asarray(out.detach() if hasattr(out, "detach") else out)
     except ValueError as error:
@@ -72,19 +80,19 @@ def _as_rows(out: Any, count: int, name: str, given: str) -> FloatArray:
     return found if found.dtype.kind == "f" else found.astype(np.float64)
 
 
-def _try_apart(ask: Callable[[FloatArray], FloatArray], rows: FloatArray, found: FloatArray, name: str) -> None:
-    """That a row gives by itself what it gave among all: a norm taken over all rows goes unnoticed otherwise."""
+def mixes_rows(ask: Callable[[FloatArray], FloatArray], rows: FloatArray, found: FloatArray) -> bool:
+    """Whether a row gives other numbers among few than it gave among all: a norm taken over all goes unnoticed otherwise.
+
+    What gives other numbers each time is random, which is no fault.
+    """
     try:
-        once, again = ask(rows[:_FEW]), ask(rows[:_FEW])
+        once, again = ask(rows[_AGAIN]), ask(rows[_AGAIN])
     except Exception:  # it takes many rows only
-        return
-    if once.shape[1] != found.shape[1] or not np.array_equal(once, again, equal_nan=True):  # random
-        return
+        return False
+    if once.shape[1] != found.shape[1] or not np.array_equal(once, again, equal_nan=True):
+        return False
     size = np.abs(found).max(initial=0.0, where=np.isfinite(found))
-    if not np.allclose(once, found[:_FEW], rtol=1e-3, atol=1e-6 * size, equal_nan=True):
-        raise ValueError(
-            f"{_EXPECTED}; {name} gives a row other numbers among {len(rows)} rows than among {_FEW}: a mean or a norm over all?"
-        )
+    return not np.allclose(once, found[_AGAIN], rtol=1e-3, atol=1e-6 * size, equal_nan=True)
 
 
 def _shown(given: Sequence[FloatArray]) -> str:

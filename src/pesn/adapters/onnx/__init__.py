@@ -23,6 +23,7 @@ from pesn.adapters.onnx.chain import layers_of
 from pesn.adapters.onnx.graph import graph_of
 from pesn.adapters.onnx.session import Source, load, of_model, of_session
 from pesn.gaussian import Gaussian
+from pesn.networks.callables import mixes_rows
 from pesn.networks.dense import Dense
 from pesn.networks.graph import Graph
 from pesn.networks.inputs import Shapes
@@ -62,12 +63,22 @@ def read(network: Any, x: Gaussian, shapes: Shapes) -> Program:
     function = partial(source.run, shapes=given)
     closed = _closed(source, given)
     if isinstance(closed, Exception):
-        return Program(function, None, closed)
+        return Program(partial(_apart, function), None, closed)
     graph, layers = closed
     if layers is None:
         return Program(function, graph=graph)
     dtype = x.mean.dtype
     return Program(function, [Dense(layer.W.astype(dtype), layer.b.astype(dtype), layer.activation) for layer in layers])
+
+
+def _apart(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
+    """What it gives for rows; of operators that are not known, some rows are tried by themselves."""
+    found = function(rows)
+    if mixes_rows(function, rows, found):
+        raise ValueError(
+            "network must give a row the same numbers whatever rows are beside it; the ONNX file mixes rows of a batch"
+        )
+    return found
 
 
 @lru_cache(maxsize=4)

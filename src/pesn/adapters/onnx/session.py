@@ -53,6 +53,9 @@ class Source:
 
     def shaped(self, dim: int, shapes: Shapes) -> Shapes:
         """The shape of a row of each input, of ``dim`` numbers in all; from ``shapes`` where the file leaves it open."""
+        if len(shapes) not in (1, len(self.inputs)):
+            names = ", ".join(repr(one.name) for one in self.inputs)
+            raise ValueError(f"x must be a Gaussian for each input of the ONNX file, {names}, or one of all, got {len(shapes)}")
         told = shapes if len(shapes) == len(self.inputs) and shapes != ((dim,),) else None
         found = []
         for i, one in enumerate(self.inputs):
@@ -66,6 +69,11 @@ class Source:
             if sizes is None or None in sizes:
                 left = _shown(sizes)
                 raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {one.name!r} has {left}")
+            size = math.prod(n for n in sizes if n is not None)
+            if told is not None and math.prod(told[i]) != size:
+                which = f"x[{i}]" if len(told) > 1 else "x"
+                got = math.prod(told[i])
+                raise ValueError(f"{which} must have {size} numbers, those of the input {one.name!r} of the ONNX file, got {got}")
             found.append(tuple(int(n) for n in sizes if n is not None))
         total = sum(map(math.prod, found))
         if total != dim:
@@ -83,7 +91,8 @@ class Source:
         if self.batch is not None and count < step:  # the file has a fixed number: the last rows are filled up
             rows = np.concatenate([rows, np.repeat(rows[-1:], step - count, axis=0)])
         parts = zip(self.inputs, parts_of(rows, shapes), strict=True)
-        feeds = {one.name: (part[0] if one.bare else part).astype(one.dtype) for one, part in parts}
+        with np.errstate(over="ignore"):  # beyond float32 is infinity
+            feeds = {one.name: (part[0] if one.bare else part).astype(one.dtype) for one, part in parts}
         bare = any(one.bare for one in self.inputs)
         outputs = []
         for told, out in zip(self.session.get_outputs(), self.session.run(None, feeds), strict=True):
