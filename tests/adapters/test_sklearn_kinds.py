@@ -33,6 +33,8 @@ from sklearn.feature_selection import (
 )
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
+from sklearn.isotonic import IsotonicRegression
+from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.neighbors import KNeighborsRegressor
@@ -313,10 +315,32 @@ def test_what_has_no_closed_form_goes_by_points(data, kind):
 def test_labels_are_no_numbers(data):
     X, y = data
     x = pesn.Gaussian(X.to_numpy()[0], cov=COV)
-    with pytest.raises(TypeError, match="network must give numbers, got KMeans, whose predict gives labels; use its transform"):
-        pesn.propagate(KMeans(2, n_init=1, random_state=0).fit(X.to_numpy()), x)
-    with pytest.raises(TypeError, match="got LogisticRegression; of a classifier class_probabilities"):
-        pesn.propagate(lm.LogisticRegression(max_iter=1000).fit(X.to_numpy(), y[:, 0] > 5.0), x)
+    rows = X.to_numpy()
+    with pytest.raises(TypeError, match="network must give numbers, got KMeans, which gives labels; propagate its transform, a"):
+        pesn.propagate(KMeans(2, n_init=1, random_state=0).fit(rows), x)
+    mixture = GaussianMixture(2, random_state=0).fit(rows)
+    with pytest.raises(TypeError, match="got GaussianMixture, which gives labels; propagate its predict_proba"):
+        pesn.propagate(mixture, x)
+    assert pesn.propagate(mixture.predict_proba, x).mean.sum() == pytest.approx(1.0)
+    with pytest.raises(TypeError, match=r"got LogisticRegression; the probabilities .*class_probabilities"):
+        pesn.propagate(lm.LogisticRegression(max_iter=1000).fit(rows, y[:, 0] > 5.0), x)
+
+
+@pytest.mark.parametrize("kind", [lm.Ridge, RandomForestRegressor])
+def test_an_input_of_other_features_is_said(data, kind):
+    X, y = data
+    with pytest.raises(ValueError, match=f"x must have 5 numbers, the features that {kind.__name__} was fitted with, got 4"):
+        pesn.propagate(kind().fit(X.to_numpy(), y[:, 0]), pesn.Gaussian(np.zeros(4), var=1.0))
+
+
+def test_an_estimator_that_does_not_know_its_features():
+    grid = np.linspace(0.0, 1.0, 20)
+    model = IsotonicRegression(out_of_bounds="clip").fit(grid, grid**2)
+    assert pesn.propagate(model, pesn.Gaussian([0.5], var=0.01)).mean == pytest.approx([0.26], abs=0.003)
+    with pytest.raises(TypeError, match=r"network must know .* \(n_features_in_\), got IsotonicRegression"):
+        pesn.propagate(model, pesn.Gaussian([0.5], var=0.01), closure="gaussian")
+    with pytest.raises(ValueError, match="Isotonic regression input X should be a 1d array or 2d array with 1 feature"):
+        pesn.propagate(model, pesn.Gaussian([0.5, 0.5], var=0.01))
 
 
 def test_a_search_that_kept_nothing(data):
@@ -341,7 +365,7 @@ def test_parts_that_do_not_fit_together(data):
     with pytest.raises(ValueError, match="step 'ridge', a Ridge, takes 5 numbers, but the step before it gives 2"):
         pesn.propagate(wrong, pesn.Gaussian(np.zeros(5)), closure="gaussian")
     graph = fitted(TOGETHER["Voting"], X, y[:, 0])
-    with pytest.raises(ValueError, match="x must have 5 numbers, the inputs of the graph, got 4"):
+    with pytest.raises(ValueError, match="x must have 5 numbers, the features that VotingRegressor was fitted with, got 4"):
         pesn.propagate(graph, pesn.Gaussian(np.zeros(4), var=1.0), closure="gaussian")
 
 

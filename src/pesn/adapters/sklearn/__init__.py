@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator
 from pesn.adapters.sklearn.estimators import expression
 from pesn.adapters.sklearn.expression import as_chain, as_graph
 from pesn.adapters.sklearn.probabilities import class_probabilities
-from pesn.adapters.sklearn.rows import outputs
+from pesn.adapters.sklearn.rows import check_width, outputs
 from pesn.gaussian import Gaussian
 from pesn.networks.dense import Dense, forward
 from pesn.networks.propagation import Program
@@ -34,6 +34,7 @@ __all__ = ["as_layers", "class_probabilities", "read"]
 
 def read(network: BaseEstimator, x: Gaussian) -> Program:
     """A fitted estimator as :func:`pesn.propagate` takes it: layers, a graph, or else what it predicts."""
+    check_width(network, x)
     try:
         value = expression(network)
     except (TypeError, ValueError) as refusal:

@@ -40,6 +40,8 @@ def expression(estimator: BaseEstimator) -> Value:
         Where a part has no closed form; the message names the part and its place.
     """
     width = _inputs(estimator)
+    if width is None and type(estimator) is not Pipeline:
+        raise TypeError(f"network must know how many features it takes (n_features_in_), got {described(estimator)}")
     if width is None:
         raise ValueError(f"network must be a fitted estimator, got a {described(estimator)} whose steps do nothing")
     return predicted(estimator, Value.input(width), "network")

@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.checks import whole_number
+from pesn._support.checks import generator, whole_number
 from pesn._support.types import FloatArray, Rng
-from pesn.adapters.sklearn.rows import labelled
+from pesn.adapters.sklearn.rows import check_width, labelled
 from pesn.adapters.sklearn.transformers import described
 from pesn.gaussian import Gaussian
-from pesn.networks.propagation import as_gaussian
+from pesn.networks.inputs import as_gaussian
 from pesn.networks.sobol import spread_points, standard_points
 
 __all__ = ["class_probabilities"]
@@ -62,8 +62,11 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
         raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
     check_is_fitted(classifier)
     x = as_gaussian(x)
+    check_width(classifier, x)
+    if not x.mean.size:
+        raise ValueError(f"x must have a row, and numbers in it, got a mean of shape {x.mean.shape}")
     means = []
-    for samples in spread_points(x, standard_points(x.dim, int(n_samples), np.random.default_rng(rng))):
+    for samples in spread_points(x, standard_points(x.dim, int(n_samples), generator(rng))):
         given = classifier.predict_proba(labelled(classifier, samples))
         if not isinstance(given, np.ndarray):
             raise TypeError(
