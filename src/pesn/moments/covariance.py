@@ -8,18 +8,21 @@ The coefficients are projections, by quadrature or in closed form; E[f⁽ⁿ⁾]
 series is positive semi-definite (elementwise powers of a correlation matrix are), and so is it with what it lacks of the
 exact variance, var − Σ_{n≤N} c_n² ≥ 0, added on the diagonal.
 
-The order N: what is cut off a pair is at most ``|ρ|^{N+1} √(rem_i rem_j)``, rem = var − Σ_{n≤N} c_n² (Cauchy-Schwarz).
-The smallest N is taken for which ρ_max^{N+1} max(rem/var) ≤ 1e-6: every output *correlation* is then within 1e-6.
+The order N: what is cut off a pair is at most ``|ρ|^{N+1} √(rem_i rem_j)``, rem = var − Σ_{n≤N} c_n² (Cauchy-Schwarz). N is
+such that this is at most 1e-6 of the deviations for every pair: every output *correlation* is then within 1e-6.
 
-For tanh and sigmoid the coefficients beyond the first are closed (:func:`pesn.moments.mixture.coefficients`), and N may be in the
-thousands: enough for standard deviations up to about 10 at any correlation, and for any deviation at correlations up to 0.998.
+For tanh and sigmoid the coefficients beyond the first, and for piecewise-linear activations, gelu, elu and erf all, are closed
+(:mod:`pesn.moments.hermite`), and N may be in the thousands: enough for tanh's standard deviations up to about 10 at any
+correlation, and for any deviation at correlations up to 0.998.
 
 Where no such N is small (steep activation, units nearly collinear), one other method takes the **whole** matrix, since a
 matrix put together from two need not be semi-definite: tanh, sigmoid and erf go to the mixture with Plackett's integral,
 piecewise-linear activations to the exact integral of :mod:`pesn.moments.pairs`; sine has a closed form and never comes
-here. For the others the series is continued (N up to 1280 while the bound is above 1e-4), and what is left of the variance
-is appended in further orders instead of being put on the diagonal, so that collinear twins stay collinear. A notice goes to
-the logger "pesn" where the bound then still exceeds 1e-3.
+here. For the others the series is continued: what is left of the variance after some thousand orders is appended in further ones
+instead of being put on the diagonal, so that collinear twins stay collinear. A notice goes to the logger "pesn" where the bound
+then still exceeds 1e-3.
+
+Batches go through compiled loops, some megabytes at a time (:mod:`pesn.moments.standardised`).
 """
 
 from __future__ import annotations
