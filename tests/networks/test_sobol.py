@@ -46,6 +46,12 @@ def test_a_constant_has_no_deviation():
     assert (found.mean.item(), found.std.item(), found.reliability.item()) == (0.1, 0.0, 0.0)
 
 
+@pytest.mark.parametrize(("mean", "var"), [(np.float32([1e6]), np.float32(1e-4)), ([1.0], 1e-300)], ids=["float32", "float64"])
+def test_a_deviation_below_the_last_bit_is_not_trusted(mean, var):
+    assert pesn.propagate(itself, pesn.Gaussian(mean, var=var)).reliability == 1.0
+    assert pesn.propagate(itself, pesn.Gaussian(mean)).reliability == 0.0  # of what is certain nothing is lost
+
+
 @pytest.mark.filterwarnings("error")
 def test_variances_beyond_all_numbers():
     with pytest.raises(ValueError, match=r"network must give numbers whose variance is finite, got numbers up to \d.*e\+200"):

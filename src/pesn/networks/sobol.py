@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 from scipy.stats import qmc
 
@@ -42,10 +43,15 @@ def sampled(function: Callable[[FloatArray], FloatArray], x: Gaussian, n_samples
     repeated = isinstance(rng, int) and n_samples * x.dim <= _KEPT
     points = _repeated_scrambles(x.dim, n_samples, rng) if repeated else _scrambles(x.dim, n_samples, rng)
     parts = [_summary(function, block, keep) for block in _spread(x, points)]
-    if len(parts) == 1:
-        return parts[0]
     mean, cov, error = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    error[_lost(x)] = 1.0
     return Sampled(mean, cov, error, np.concatenate([part.outputs for part in parts]) if keep else None)
+
+
+def _lost(x: Gaussian) -> npt.NDArray[np.bool_]:
+    """Rows (R,) of which no point differs from the mean but by rounding, though there is a variance."""
+    std = np.broadcast_to(x.std, x.mean.shape)
+    return np.asarray((std > 0.0).any(axis=-1) & (std < np.spacing(np.abs(x.mean))).all(axis=-1)).reshape(-1)
 
 
 def _scrambles(dim: int, n_samples: int, rng: Rng) -> Array:
