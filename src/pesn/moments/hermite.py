@@ -125,8 +125,8 @@ def rows(
     """
     exponential, kinds = _beside(bumps, mean, std)
     _rows(
-        bumps.place[:kinds], bumps.width[:kinds], bumps.weight[:, :kinds], bumps.common, bumps.exponential, gain, exponential,
-        mean, std, own, known, tolerance, order, most, sums,
+        bumps.place[:kinds], bumps.width[:kinds], np.ascontiguousarray(bumps.weight[:, :kinds]), bumps.common,
+        bumps.exponential, gain, exponential, mean, std, own, known, tolerance, order, most, sums,
     )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def coefficients(
     result[: len(known)] = known
     exponential, kinds = _beside(bumps, mean, std)
     state = np.zeros((6, kinds, len(mean)))
-    _start(bumps.place[:kinds], bumps.width[:kinds], bumps.weight[:, :kinds], bumps.common, mean, std, own, state, left)
+    _start(bumps.place, bumps.width, bumps.weight, kinds, bumps.common, mean, std, own, state, left)
     if tolerance < 0.0:
         left[left > 0.0] = np.inf
     none = np.zeros((0, 0))
@@ -181,17 +181,23 @@ def _rows(
 ) -> None:  # fmt: skip
     batch, size = mean.shape
     c, state, left = np.zeros((most, size)), np.zeros((6, place.shape[0], size)), np.zeros(size)
-    asked, limit, ready, none = (order, -1.0, 0, linear[:0].ravel()) if order > 0 else (most, tolerance, 0, linear[:0].ravel())
-    if known.shape[0] > 0:
-        ready = known.shape[1]
-    kinked = alpha == 0.0 and not np.any(width > 0.0)
+    asked, limit = (order, -1.0) if order > 0 else (most, tolerance)
+    ready = known.shape[1] if known.shape[0] > 0 else 0
+    given, gain = linear.shape[0] > 0, np.empty(size if linear.shape[0] > 0 else 0)
+    kinked = alpha == 0.0
+    for k in range(width.shape[0]):
+        kinked = kinked and width[k] == 0.0
     for b in range(batch):
         for n in range(ready):
             for i in range(size):
                 c[n, i] = known[b, n, i]
-        kinds = place.shape[0] if np.max(std[b]) > _WIDE else common
-        _start(place[:kinds], width[:kinds], weight[:, :kinds], common, mean[b], std[b], own[b], state, left)
-        gain = linear[b] if linear.shape[0] > 0 else none
+        kinds = common
+        for i in range(size):
+            if std[b, i] > _WIDE:
+                kinds = place.shape[0]
+            if given:
+                gain[i] = linear[b, i]
+        _start(place, width, weight, kinds, common, mean[b], std[b], own[b], state, left)
         count, enough = _coefficients(
             state, kinds, alpha, gain, exponential[b], std[b], own[b], ready, sums.largest[b], sums.correlation[b], limit, asked,
             1.5 if kinked else 0.0, left, c,
@@ -202,13 +208,14 @@ def _rows(
 
 @jit()
 def _start(
-    place: Array, width: Array, weight: Array, common: int, mean: Array, std: Array, own: Array, state: Array, left: Array
-) -> None:
+    place: Array, width: Array, weight: Array, kinds: int, common: int, mean: Array, std: Array, own: Array, state: Array,
+    left: Array,
+) -> None:  # fmt: skip
     """τ_0 of each bump and unit, what takes it on (−r a, −r²), and the weights of τ_n, τ_{n−1}, τ_{n−2} in output deviations."""
     for i in range(mean.shape[0]):
         alive = std[i] > 0.0 and own[i] > _LEAST
         left[i] = 1.0 if alive else 0.0
-        for k in range(place.shape[0]):
+        for k in range(kinds):
             for part in range(6):
                 state[part, k, i] = 0.0
             if not alive or (k >= common and std[i] <= _WIDE):
@@ -242,12 +249,13 @@ def _coefficients(
         for i in range(size):
             if left[i] > 0.0 and exponential[i] > 0.0:
                 e[i], e_weight[i], pull[i] = exponential[i], alpha * std[i] * std[i] / math.sqrt(own[i]), 1.0 / std[i]
-    use_zeroth, use_once, use_twice = np.any(zeroth[:kinds] != 0.0), np.any(once[:kinds] != 0.0), np.any(twice[:kinds] != 0.0)
+    use_zeroth, use_once, use_twice = _is_used(zeroth, kinds), _is_used(once, kinds), _is_used(twice, kinds)
     power, look, suspect = largest, _LOOK if decay == 0.0 else _LOOK_EARLY, 0
     for n in range(1, most + 1):
         root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
         both = inverse / root if n > 1 else 0.0
-        total[:] = 0.0
+        for i in range(size):
+            total[i] = 0.0
         if alpha != 0.0 and n > 1:
             first, step = before[0], 1.0 / root  # τ_{n−2}
             for i in range(size):
@@ -267,10 +275,9 @@ def _coefficients(
         if n == 1 and gain.shape[0]:
             for i in range(size):
                 total[i] = gain[i] * std[i] / math.sqrt(own[i]) if left[i] > 0.0 else 0.0
-        if n <= known:
-            total[:] = out[n - 1]
         beyond = 0
         for i in range(size):
+            total[i] = out[n - 1, i] if n <= known else total[i]
             beyond += 1 if total[i] * total[i] > left[i] else 0
         if beyond:  # rounding, or a mixture's own error: the diagonal keeps what is its own, and nothing follows
             for i in range(size):
@@ -282,7 +289,7 @@ def _coefficients(
         for i in range(size):
             left[i] = max(left[i] - total[i] * total[i], 0.0)
             worst = max(worst, left[i])
-        out[n - 1] = total
+            out[n - 1, i] = total[i]
         power *= largest
         if power * worst <= tolerance:
             return n, True
@@ -291,11 +298,23 @@ def _coefficients(
             if suspect < 0:
                 return n, True
             if n == _LOOK_EARLY and decay > 0.0:  # what is left falls as a power of n: if that will not do, nothing more is tried
-                later = left * (n / most) ** decay
+                later, fall = np.empty(size), (n / most) ** decay
+                for i in range(size):
+                    later[i] = left[i] * fall
                 if beyond_tolerance(correlation, later, most + 1, tolerance, suspect) >= 0:
                     return n, False
             look = n + n // 4
     return most, False
+
+
+@jit()
+def _is_used(weight: Array, kinds: int) -> bool:
+    """Whether a weight of the first bumps is not 0. A loop: what NumPy has for it takes a second to compile."""
+    for k in range(kinds):
+        for i in range(weight.shape[1]):
+            if weight[k, i] != 0.0:
+                return True
+    return False
 
 
 @jit(fastmath={"contract", "nsz"}, **INLINE)
