@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pesn.adapters.torch.elementwise import OF_ONE
 from pesn.adapters.torch.operations import REARRANGED, applied
 from pesn.adapters.torch.reductions import REDUCTIONS
+from pesn.adapters.torch.steps import refusal
 from pesn.adapters.torch.trace import Ref, Step, Trace, mapped, traced
 from pesn.adapters.torch.values import Builder, Value
 from pesn.networks.graph import Graph
@@ -49,7 +50,7 @@ def _is_curved(step: Step) -> bool:
 
 def _built(trace: Trace, shapes: Shapes) -> Graph:
     builder = Builder(shapes)
-    known: dict[Ref, Any] = {Ref(i): value for i, value in enumerate(builder.inputs)}
+    known = _Known(trace, {Ref(i): value for i, value in enumerate(builder.inputs)})
     uses = _uses(trace)
     for step in trace.steps:
         if not any(uses[out[0]] for out in step.outputs if out is not None):
@@ -69,6 +70,18 @@ def _built(trace: Trace, shapes: Shapes) -> Graph:
     outputs = [known[output] if isinstance(output, Ref) else output for output in trace.outputs]
     anything = next(output for output in outputs if isinstance(output, Value))
     return builder.graph([o if isinstance(o, Value) else _constant(builder, o, anything) for o in outputs])
+
+
+class _Known(dict[Ref, Any]):
+    """The values of what was traced; what has none, as the places of the largest numbers, is refused."""
+
+    def __init__(self, trace: Trace, values: dict[Ref, Any]) -> None:
+        super().__init__(values)
+        self.steps = trace.steps
+
+    def __missing__(self, ref: Ref) -> Any:
+        step = next(step for step in self.steps if any(out is not None and out[0] == ref for out in step.outputs))
+        raise refusal(step, " with all that it gives")
 
 
 def _argument(leaf: Any, known: dict[Ref, Any]) -> Any:

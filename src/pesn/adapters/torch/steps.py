@@ -23,6 +23,8 @@ def refusal(step: Step, why: str = "") -> TypeError:
 def call(step: Step, args: list[Any], place: int | None = None) -> Callable[..., Tensor]:
     """The operation as a function of the values among its arguments; ``place``: of its outputs."""
     kwargs = {key: value for key, value in step.kwargs.items() if key not in ("dtype", "device", "layout", "pin_memory")}
+    if step.name == "slice_scatter" and len(args) > 4 and args[4] is not None:
+        args = [*args[:4], min(args[4], args[0].shape[args[2]]), *args[5:]]  # "to the end" is 2⁶³ − 1, which overflows in batches
 
     def function(*tensors: Tensor) -> Tensor:
         given = iter(tensors)
