@@ -1,6 +1,7 @@
 """Claim: whatever a torch module does with its inputs, the graph read from one run of it gives the same numbers, and its Gaussian
 closure the mean and deviations of samples; what has no closed form is refused by its place, and sampled by "auto"."""
 
+import copy
 import math
 
 import numpy as np
@@ -139,8 +140,17 @@ def put(self, x):
     return h
 
 
+def put_behind(self, x):
+    """Up to the end, of which torch says 2⁶³ − 1."""
+    h = self.a(x)
+    h[:, 1:] = torch.tanh(h[:, 1:])
+    h[:, ::2].mul_(3.0)
+    return h
+
+
 OPERATIONS = {
     "filled": filled,
+    "put-behind": put_behind,
     "filled-like": filled_like,
     "put": put,
     "scattered": lambda self, x: torch.zeros(len(x), 6).scatter_add(1, torch.tensor([[0, 1, 5, 0]]).expand(len(x), 4), x),
@@ -405,6 +415,8 @@ REFUSED = {
     "root": (lambda self, x: torch.sqrt(x.abs() + 1.0) * self.a(x).sqrt().nan_to_num(), "no closed form is known for sqrt"),
     "quotient": (lambda self, x: self.a(x) / (9.0 + self.b(x)), "no closed form is known for div"),
     "pole": (lambda self, x: 1.0 / (9.0 + x), "no closed form is known for reciprocal"),
+    "places": (lambda self, x: self.a(x).max(dim=1), "no closed form is known for max with all that it gives"),
+    "half-numpy": (lambda self, x: x * torch.from_numpy(np.tanh(x.detach().numpy())), "leaves torch, as by .numpy"),
     "numpy": (lambda self, x: torch.from_numpy(np.sort(x.detach().numpy())), "cannot be followed from its inputs to its outputs"),
 }
 
@@ -453,6 +465,10 @@ def infinite():
         (lambda: Function(lambda self, x: functional.dropout(x, 0.5, training=True)), {}, "must treat each row by itself"),
         (Kept, {}, "the same row the same each time"),
         (lambda: Function(lambda self, x: x - x.mean(0)), {}, "got numbers that change with the other rows"),
+        (lambda: Function(lambda self, x: x / x.max()), {}, "got numbers that change with the other rows"),
+        (lambda: Function(lambda self, x: x / -x.min()), {}, "got numbers that change with the other rows"),
+        (lambda: nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False)), {}, "must have running statistics; without them"),
+        (lambda: Function(lambda self, x: self.a(x).exp() * 1e39), {"closure": "gaussian"}, "finite numbers for x, got inf"),
         (lambda: Last(nn.GRU(2, 4), 4), {"shape": (2, 2)}, r"Is the first axis the batch \(batch_first=True"),
         (embedding, {}, r"network cannot be run on a batch of shape \(n, 4\): .*give shape="),
         (lambda: nn.Conv2d(1, 2, 3), {}, r"network cannot be run on a batch of shape \(n, 4\): .*give shape="),
@@ -467,7 +483,8 @@ def infinite():
         (lambda: Function(lambda self, x: torch.fft.fft(x)), {}, "^network must give real numbers, got dtype torch.complex64"),
         (lambda: Function(lambda self, x, h: x + h), {}, "missing 1 required positional argument"),
     ],
-    ids=["dropout", "kept", "batch", "batch-second", "integers", "shape", "meta", "lazy", "infinite", "training", "same",
+    ids=["dropout", "kept", "batch", "batch-largest", "batch-least", "batch-statistics", "too-large", "batch-second",
+         "integers", "shape", "meta", "lazy", "infinite", "training", "same",
          "scalar", "none", "text", "complex", "arguments"],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Lazy modules")
@@ -477,6 +494,45 @@ def test_odd_networks_are_told_apart(make, options, words):
     network = network if words.startswith("network is in training") else network.eval()
     with pytest.raises((ValueError, TypeError), match=words):
         propagate(network, X4, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_input_may_be_changed_in_place(dtype):
+    module = made(lambda: Function(lambda self, x: torch.tanh(self.a(x.add_(1.0).tanh_())))).to(dtype)
+    other = made(lambda: Function(lambda self, x: torch.tanh(self.a(torch.tanh(x + 1.0))))).to(dtype)
+    for closure in ("auto", "gaussian"):
+        np.testing.assert_allclose(
+            propagate(module, X4, closure=closure).cov, propagate(other, X4, closure=closure).cov, rtol=1e-6
+        )
+
+
+def two_layers():
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
+
+
+@pytest.mark.parametrize("make", [two_layers, lambda: Residual(4, 6, 1), lambda: Last(nn.GRU(2, 4, batch_first=True), 4)],
+                         ids=["chain", "graph", "recurrent"])  # fmt: skip
+@pytest.mark.parametrize("std", [1e-5, 1e-7])
+def test_inputs_sharper_than_float32_go_through_in_float64(make, std, caplog):
+    """Where points differ by less than the rounding of the network's numbers: their spread would be that of the rounding."""
+    network, shape = made(make), (2, 2) if "Last" in str(made(make)) else (4,)
+    mean = np.array([30.0, -20.0, 25.0, 10.0])
+    with torch.no_grad():
+        next(network.parameters()).div_(30.0)
+    before = {name: (tensor.dtype, tensor.clone()) for name, tensor in network.state_dict().items()}
+    y = propagate(network, Gaussian(mean, var=std**2), shape=shape)
+    slopes = torch.autograd.functional.jacobian(
+        lambda x: copy.deepcopy(network).double()(x.reshape(1, *shape))[0], torch.as_tensor(mean)
+    )
+    np.testing.assert_allclose(y.std, std * slopes.norm(dim=1).numpy(), rtol=0.01)
+    assert y.closure == "sobol"
+    assert all(before[name][0] == t.dtype and torch.equal(before[name][1], t) for name, t in network.state_dict().items())
+
+
+def test_a_network_that_cannot_be_in_float64_is_told_of(caplog):
+    network = made(lambda: Function(lambda self, x: torch.tanh(self.a(torch.tanh(x.float())))))
+    propagate(network, Gaussian(np.full(4, 3.0), var=1e-14))
+    assert "about as sharp as the rounding of the network's numbers" in caplog.text
 
 
 def test_units_that_never_fire_are_no_hindrance():

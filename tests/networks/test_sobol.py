@@ -72,6 +72,13 @@ def test_no_rows():
         pesn.propagate(itself, pesn.Gaussian(np.zeros((0, 2)), var=1.0))
 
 
+@pytest.mark.parametrize("closure", ["auto", "gaussian", "third-order", "sobol"])
+def test_no_rows_of_layers(closure):
+    layers = [pesn.Dense(np.ones((3, 2)), None, "tanh"), pesn.Dense(np.ones((1, 3)), None, "tanh")]
+    with pytest.raises(ValueError, match=r"x must have a row, .*got a mean of shape \(0, 2\)"):
+        pesn.propagate(layers, pesn.Gaussian(np.zeros((0, 2)), var=1.0), closure=closure)
+
+
 @pytest.mark.parametrize("rng", [-1, 1.5, "a", np.random.RandomState(0)], ids=["negative", "a fraction", "a word", "RandomState"])
 def test_what_is_no_seed(rng):
     with pytest.raises((TypeError, ValueError), match=r"rng must be None, a seed \(0 or more\) or a NumPy generator, got "):

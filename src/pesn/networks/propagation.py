@@ -192,6 +192,8 @@ def propagate(
         states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, method, covariance)
         return states if return_layers else states[-1]
     given, shapes = joined(x, shape)
+    if not given.mean.size and covariance != "diagonal":
+        raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")
     program = _read(network, adapter, given, shapes, "gaussian" if asked else closure)
     chosen = _chosen(program, given, bool(asked)) if closure == "auto" else closure
     count = _count(n_samples, _POINTS if closure == "sobol" else _POINTS_OF_AUTO)

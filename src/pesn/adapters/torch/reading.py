@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -25,6 +28,9 @@ from pesn.networks.registry import snapshot
 
 __all__ = ["read"]
 
+_log = logging.getLogger("pesn.networks")
+
+_SEEN = 0.01  # of a deviation: a rounding error as large changes it by some hundredths of a percent
 _MANY = 1_000_000  # parameters of a network whose graph, with a copy of them, is not kept
 
 
@@ -38,23 +44,25 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     _check_parameters(network)
     network, shapes = _sequences(network, shapes)
     function = _rows_of(network, shapes)
+    rows = _probe(x)
+    if _is_narrow(x, network):
+        function = _in_double(network, shapes, rows, function)
     refusal: Exception | None = None
     if shapes == ((x.dim,),):
         try:
             return Program(function, as_layers(network, x.dim) or [Dense(np.eye(x.dim))])
         except (TypeError, ValueError) as error:
             refusal = error
-    rows = _probe(x)
     try:
-        out, alone = function(rows), function(rows[-1:])  # the last, to which a recurrent layer would have carried the others
+        out, alone = function(rows), np.concatenate([function(row) for row in np.split(rows, len(rows))])
     except OutputError:
         raise
     except Exception as error:
         if isinstance(refusal, ValueError):
-            return Program(function, None, refusal)
+            raise refusal from error
         hint = "; give shape= where it takes more than rows of numbers" if shapes == ((x.dim,),) else ""
         raise ValueError(f"network cannot be run on {_told(shapes)}: {_first_line(error)}{hint}") from error
-    if not _agree(out[-1:], alone, network):
+    if not _agree(out, alone, network):
         raise ValueError(
             "network must treat each row by itself, and the same row the same each time; got numbers that change with the other "
             "rows. Is the first axis the batch (batch_first=True of a recurrent layer), and nothing random or kept between calls?"
@@ -107,7 +115,12 @@ def _graph_of(network: nn.Module, shapes: Shapes, rows: FloatArray, out: FloatAr
         graph = as_graph(network, shapes)
     found = graph(rows.astype(float))
     if not _agree(found, out, network):
-        raise TypeError("network does other things than were traced, with other numbers; use closure='sobol'")
+        if not np.isfinite(out).all():
+            raise ValueError(f"network must give finite numbers for x, got {out[~np.isfinite(out)][0]}")
+        raise TypeError(
+            "network does other things than were traced, with other numbers: it leaves torch, as by .numpy(), or has a branch; "
+            "register what it does (pesn.propagate.register), or use closure='sobol'"
+        )
     if state is not None:
         _kept[own] = state, float(np.abs(found - out).max(initial=0.0) / size), graph
     return graph
@@ -170,8 +183,8 @@ def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], Float
 
     def function(rows: FloatArray) -> FloatArray:
         given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
-        with torch.no_grad():
-            out = tensors_of(network(*(part.to(first.device, first.dtype) for part in given)))
+        with torch.no_grad():  # a copy: a network may change its input in place
+            out = tensors_of(network(*(part.to(first.device, first.dtype, copy=True) for part in given)))
         for tensor in out:
             if tensor.is_complex():
                 raise OutputError(f"network must give real numbers, got dtype {tensor.dtype}")
@@ -183,6 +196,28 @@ def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], Float
             raise OutputError("network must give a tensor with numbers in it, got none")
         return np.concatenate([t.reshape(len(rows), -1).double().cpu().numpy() for t in out], axis=1)
 
+    return function
+
+
+def _is_narrow(x: Gaussian, network: nn.Module) -> bool:
+    """Whether a number of x is so sharp beside its size that rounding it to the network's kind of numbers is seen."""
+    rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
+    return bool(np.any((x.std > 0.0) & (rounding * np.abs(x.mean) > _SEEN * x.std)))
+
+
+def _in_double(
+    network: nn.Module, shapes: Shapes, rows: FloatArray, function: Callable[[FloatArray], FloatArray]
+) -> Callable[[FloatArray], FloatArray]:
+    """The same in numbers of float64, by a copy; ``function`` itself where there can be none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            finer = _rows_of(copy.deepcopy(network).double(), shapes)
+            if _agree(finer(rows), function(rows), network):
+                return finer
+    except Exception as error:  # as of a network with numbers of its kind in its code
+        _log.debug("no copy in float64: %s", error)
+    _log.warning("x is about as sharp as the rounding of the network's numbers, in which points go through it")
     return function
 
 
