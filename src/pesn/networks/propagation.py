@@ -185,12 +185,15 @@ def propagate(
     network = network if maker is None else maker(network)
     adapter = _adapter_of(network)
     if adapter == "torch" and isinstance(x, Gaussian) and hasattr(x, "numpy"):  # tensors
-        if closure in ("third-order", "sobol") or return_samples:
-            raise ValueError(f"closure must be 'gaussian' for tensors, got {closure!r}; for the others give x.numpy()")
+        joined(x, shape)  # whose numbers it must hold; a chain takes them as rows
+        if closure in ("third-order", "sobol") or return_samples or n_samples is not None:
+            raise ValueError(f"closure must be 'gaussian' for tensors, got {closure!r}; for points and the others give x.numpy()")
         if covariance == "low-rank":
             raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
         states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, method, covariance)
         return states if return_layers else states[-1]
+    if adapter == "torch" and isinstance(x, tuple | list) and any(hasattr(part, "numpy") for part in x):
+        raise TypeError("x must hold Gaussians of arrays for a network of several inputs, got tensors; give x[i].numpy() of each")
     given, shapes = joined(x, shape)
     if not given.mean.size and covariance != "diagonal":
         raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")

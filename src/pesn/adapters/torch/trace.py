@@ -223,7 +223,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.kept.append(made)
             return made
         if name in ("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "unique"):
-            raise TypeError(f"what {place} does depends on the numbers themselves ({name})")
+            raise TypeError(f"what {place} does depends on the numbers themselves ({name}); use closure='sobol'")
 
         def as_ref(leaf: Any) -> Any:
             if isinstance(leaf, Tensor):
