@@ -239,3 +239,30 @@ def test_points_of_many_rows_go_through_a_function_at_once():
     assert len(calls) < 10
     assert y.samples.shape == (100, 256, 1)
     assert max(calls) <= 2**14
+
+
+@pytest.mark.parametrize("closure", ["gaussian", "third-order"])
+def test_batches_have_any_number_of_axes_and_of_rows(closure):
+    x = Gaussian(np.random.default_rng(0).normal(size=(6, 4)), var=0.1)
+    flat = propagate(SMALL, x, closure=closure)
+    folded = propagate(SMALL, Gaussian(x.mean.reshape(2, 3, 4), var=0.1), closure=closure)
+    np.testing.assert_allclose(folded.cov, flat.cov.reshape(2, 3, *flat.cov.shape[1:]))
+    assert folded.reliability.shape == (2, 3)
+    assert propagate(SMALL, Gaussian(np.zeros((0, 4)), var=0.1), closure=closure).cov.shape == (0, *flat.cov.shape[1:])
+
+
+@pytest.mark.parametrize("var", [1e-300, 1e-220, 1e-120])
+def test_of_hardly_any_variance_both_closures_are_linear(var):
+    one, other = (propagate(SMALL, Gaussian(np.full(4, 0.3), var=var), closure=c) for c in ("gaussian", "third-order"))
+    np.testing.assert_allclose(other.std, one.std, rtol=1e-6)
+    assert one.reliability < 1e-6
+
+
+def test_auto_sends_points_where_points_are_asked_for():
+    shallow, x = [SMALL[0], SMALL[-1]], Gaussian(np.zeros(4), var=0.1)
+    assert propagate(shallow, x, return_samples=True).samples.shape[0] == 2048
+    assert propagate(shallow, x, n_samples=64).closure == "sobol"
+    with pytest.raises(ValueError, match="n_samples goes with closure='sobol', got return_layers=True"):
+        propagate(shallow, x, n_samples=64, return_layers=True)
+    with pytest.raises(TypeError, match="covariance='diagonal' goes with a chain of layers"):
+        propagate(np.tanh, x, covariance="diagonal")

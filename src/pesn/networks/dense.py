@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -109,7 +110,12 @@ def _activate(activation: Activation, z: Gaussian, method: UnitMethod, covarianc
         return Gaussian(unit.mean, var=unit.var)
     from pesn.moments.covariance import covariance as between  # here, not above: it brings numba
 
-    return unchecked(unit.mean, between(activation, z.mean, z.cov, var=unit.var))
+    rows, size = unit.mean.shape[:-1], z.dim
+    if len(rows) < 2:
+        return unchecked(unit.mean, between(activation, z.mean, z.cov, var=unit.var))
+    flat = math.prod(rows)  # a batch with several axes
+    given = z.mean.reshape(flat, size), np.broadcast_to(z.cov, (*rows, size, size)).reshape(flat, size, size)
+    return unchecked(unit.mean, between(activation, *given, var=unit.var.reshape(flat, size)).reshape(*rows, size, size))
 
 
 def _unit_moments(activation: Activation, z: Gaussian, method: UnitMethod) -> MeanAndVariance:

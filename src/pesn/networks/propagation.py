@@ -198,11 +198,11 @@ def propagate(
     if not given.mean.size and covariance != "diagonal":
         raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")
     program = _read(network, adapter, given, shapes, "gaussian" if asked else closure)
-    chosen = _chosen(program, given, bool(asked)) if closure == "auto" else closure
+    points = "n_samples" if n_samples is not None else "return_samples" if return_samples else ""
+    chosen = _chosen(program, given, asked, points) if closure == "auto" else closure
     count = _count(n_samples, _POINTS if closure == "sobol" else _POINTS_OF_AUTO)
-    if chosen != "sobol" and (n_samples is not None or return_samples):
-        option = "n_samples" if n_samples is not None else "return_samples"
-        raise ValueError(f"{option} goes with closure='sobol', got closure={closure!r}")
+    if chosen != "sobol" and points:
+        raise ValueError(f"{points} goes with closure='sobol', got {asked or f'closure={closure!r}'}")
     if chosen == "sobol":
         if program.refusal is not None and closure == "auto":
             _log.info("closure 'sobol': %s", program.refusal)
@@ -210,6 +210,8 @@ def propagate(
     if program.layers is None:
         if program.graph is None:
             assert program.refusal is not None
+            if asked:
+                raise TypeError(f"{asked} goes with a chain of layers, which network is not") from program.refusal
             raise program.refusal
         if asked or chosen == "third-order":
             raise ValueError(f"{asked or 'closure=' + repr(chosen)} goes with a chain of layers, but network is a graph")
@@ -286,11 +288,11 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
     )
 
 
-def _chosen(program: Program, x: Gaussian, asked: bool) -> str:
-    """The cheapest that is trusted."""
+def _chosen(program: Program, x: Gaussian, asked: str, points: str) -> str:
+    """The cheapest that is trusted; or what options ask for, those of the Gaussian closure or those of points."""
     closed = program.layers is not None or program.graph is not None
     exact = closed and (program.depth <= 1 or not x.var.any())
-    return "gaussian" if asked or exact else "sobol"
+    return "gaussian" if asked or (exact and not points) else "sobol"
 
 
 def _count(n_samples: int | None, usual: int) -> int:
@@ -328,8 +330,9 @@ def _third_order(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
     means, covs = x.mean.reshape(-1, x.dim), np.broadcast_to(x.cov, (*x.batch_shape, x.dim, x.dim)).reshape(-1, x.dim, x.dim)
     step = max(1, _NUMBERS // max(layer.W.size for layer in layers))  # rows of a batch at a time
     parts = [third_order(layers, means[k : k + step], covs[k : k + step])[-1] for k in range(0, max(len(means), 1), step)]
-    mean = np.concatenate([part.mean for part in parts]).reshape(*x.batch_shape, -1)
-    cov = np.concatenate([part.cov for part in parts]).reshape(*mean.shape, -1)
+    size = len(layers[-1].b)
+    mean = np.concatenate([part.mean for part in parts]).reshape(*x.batch_shape, size)
+    cov = np.concatenate([part.cov for part in parts]).reshape(*x.batch_shape, size, size)
     return unchecked(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
 
 

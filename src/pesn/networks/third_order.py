@@ -37,6 +37,8 @@ __all__ = ["Skewed", "third_order"]
 _ORDERS = 8  # terms of the series in ρ
 _MOST_SKEWED = 2.0  # of a standardised third cumulant: Edgeworth's term is an expansion about none
 _LEAST_LEFT = 0.2  # of a variance, whatever the correction says
+_LEAST = 1e-200  # a variance, below which cubes of deviations are no numbers
+_STRAIGHT = 1e-12  # a variance, in the activation's scale, below which f is a line: what it bends is rounding
 _NODES, _REACH = 49, 7.2  # of the grid on which cubes are averaged
 
 
@@ -123,7 +125,7 @@ def _affine(layer: Dense, x: Skewed) -> Skewed:
 def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
     """``further``: whether a layer comes that asks for third cumulants."""
     var = np.maximum(np.diagonal(z.cov, axis1=-2, axis2=-1), 0.0)
-    live = var > 0.0
+    live = var > _LEAST
     std = np.sqrt(np.where(live, var, 1.0))
     unit = moments(f, z.mean, var)
     mean, shift = np.asarray(unit.mean, float), np.zeros(std.shape)
@@ -133,6 +135,8 @@ def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
     c = np.zeros((*std.shape, _ORDERS + 3))
     if live.any():
         c[live] = project(f, z.mean[live], std[live], _ORDERS + 3)[0] * std[live][:, None]
+    bent = var > _STRAIGHT * f.scale**2
+    c[~bent, 1:] = 0.0
     rho = z.cov / (std[..., :, None] * std[..., None, :])
     np.minimum(np.maximum(rho, -1.0, out=rho), 1.0, out=rho)
     own = np.arange(std.shape[-1])
@@ -146,13 +150,13 @@ def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
             iij += one.iij()
         for scale in (std[..., :, None], std[..., :, None], std[..., None, :]):  # one after the other: squares may be no numbers
             iij /= scale
-        shift, cov = _corrected(c, rho, np.square(away) @ cubic, iij, np.asarray(unit.var, float), cov)
+        shift, cov = _corrected(c, rho, np.where(bent, np.square(away) @ cubic, 0.0), iij, np.asarray(unit.var, float), cov)
         mean = mean + shift
     if not further:
         return Skewed(mean, cov)
     gain, curvature = c[..., 0] / std, math.sqrt(2.0) * c[..., 1]
     away -= shift[..., None]
-    rest = np.where(live, (away * away * away) @ weights - 3.0 * curvature * np.square(c[..., 0]), 0.0)
+    rest = np.where(bent, (away * away * away) @ weights - 3.0 * curvature * np.square(c[..., 0]), 0.0)
     return Skewed(mean, cov, tuple(one.scaled(gain) for one in z.older), Fresh(curvature, c[..., :1] * rho, rest))
 
 
