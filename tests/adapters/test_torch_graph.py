@@ -158,6 +158,8 @@ OPERATIONS = {
     "powers": lambda self, x: torch.stack([x**k for k in range(3)], dim=-1).flatten(1),
     "scalars": lambda self, x: 1.0 - (2.0 * x / 3.0 + 1.0) * 0.5,
     "square": lambda self, x: x**2,
+    "added-product": lambda self, x: torch.addcmul(x, x, self.a(x), value=0.5),
+    "added-product-of-one": lambda self, x: torch.addcmul(self.c, x, self.a(x)),
     "cube": lambda self, x: x**3,
     "abs": lambda self, x: x.abs(),
     "sin-cos": lambda self, x: torch.cat([x.sin(), x.cos()], 1)[:, :4],

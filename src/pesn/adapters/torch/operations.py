@@ -248,12 +248,15 @@ def _bilinear(builder: Builder, step: Step, args: list[Any]) -> Value:
         return _signed(_scalar_or_affine(builder, step, args), step, args)
     if step.name == "mul":
         return builder.product(first, second)
-    if step.name not in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot"):
+    if step.name not in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addcmul"):
         raise refusal(step, " of two tensors that both depend on the input")
-    made = _matrix_product(builder, step.name.removeprefix("add").removeprefix("badd"), first, second)
-    if step.name not in ("addmm", "baddbmm"):
+    if step.name == "addcmul":
+        made = builder.product(first, second)
+    else:
+        made = _matrix_product(builder, step.name.removeprefix("add").removeprefix("badd"), first, second)
+    if step.name not in ("addmm", "baddbmm", "addcmul"):
         return made
-    alpha, beta = step.kwargs.get("alpha", 1), step.kwargs.get("beta", 1)
+    alpha, beta = step.kwargs.get("value", step.kwargs.get("alpha", 1)), step.kwargs.get("beta", 1)
     if isinstance(args[0], Value):
         return builder.affine(lambda c, m: beta * c + alpha * m, args[0], made)
     return builder.affine(lambda m: beta * args[0] + alpha * m, made)
