@@ -30,8 +30,8 @@ class Convolutional(nn.Module):
         self.first, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
         self.second, self.up = nn.Conv2d(4, 4, 3, padding=1), nn.ConvTranspose2d(4, 2, 2, stride=2)
         self.pool, self.leave = nn.AvgPool2d(2), nn.Linear(72, 3)
-        self.norm.running_mean.normal_()
-        self.norm.running_var.uniform_(0.5, 2.0)
+        self.norm.register_buffer("running_mean", torch.randn(4))
+        self.norm.register_buffer("running_var", 0.5 + 1.5 * torch.rand(4))
 
     def forward(self, x: Tensor) -> Tensor:
         h = functional.relu(self.norm(self.first(x)))

@@ -41,7 +41,7 @@ def network_of(name: str, seed: int, gain: float) -> nn.Module:
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.ndim > 1:
-                parameter *= gain
+                parameter.mul_(gain)
     return network
 
 
