@@ -19,26 +19,22 @@ from typing import Literal, overload
 import numpy as np
 
 from pesn._support.checks import flag, whole_number
-from pesn._support.types import FloatArray, NetworkCovariance, Rng
-from pesn.gaussian import Gaussian, unchecked
+from pesn._support.types import NetworkCovariance, Rng
+from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.callables import rows_of
-from pesn.networks.dense import Dense, check_sizes, forward, through_layers
-from pesn.networks.graph import TooLargeError, through_graph
+from pesn.networks.closures import by_cumulants, by_graph, by_layers, by_points, through
+from pesn.networks.dense import Dense, forward
 from pesn.networks.inputs import Shape, Shapes, as_gaussian, joined
-from pesn.networks.low_rank import through_layers_low_rank
 from pesn.networks.program import Closure, Network, Program, TorchDistribution
 from pesn.networks.registry import register, registered
 from pesn.networks.result import Propagated
-from pesn.networks.sobol import sampled
-from pesn.networks.third_order import third_order
 
 __all__ = ["Closure", "Network", "Program", "as_gaussian", "propagate"]
 
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
 _ADAPTERS = {"torch": "torch", "sklearn": "sklearn", "onnx": "onnx", "onnxruntime": "onnx"}  # by the package of the network
 _POINTS, _POINTS_OF_AUTO = 1024, 2048
-_NUMBERS = 2**19  # of a matrix each of some rows of a batch, 4 MB
 _TRUSTED = 0.02  # beyond, a warning goes to the log
 _SHAPED = ("torch", "onnx")  # adapters that take inputs which are not rows of numbers
 _SHAPED_ONLY = "shape and several inputs go with a torch module, an ONNX file or a function"
@@ -206,7 +202,7 @@ def propagate(
     if chosen == "sobol":
         if program.refusal is not None and closure == "auto":
             _log.info("closure 'sobol': %s", program.refusal)
-        return _told(_by_points(program, given, count, rng, return_samples))
+        return _told(by_points(program, given, count, rng, return_samples))
     if program.layers is None:
         if program.graph is None:
             assert program.refusal is not None
@@ -215,27 +211,13 @@ def propagate(
             raise program.refusal
         if asked or chosen == "third-order":
             raise ValueError(f"{asked or 'closure=' + repr(chosen)} goes with a chain of layers, but network is a graph")
-        return _told(_by_graph(program, given, check, rng, closure == "auto"))
+        return _told(by_graph(program, given, check, rng, otherwise=_POINTS_OF_AUTO if closure == "auto" else None))
     if chosen == "third-order":
-        return _told(_by_cumulants(program.layers, given, check))
-    found = _through(program.layers, given, method, covariance, rank) or [given]
+        return _told(by_cumulants(program.layers, given, check))
+    found = through(program.layers, given, method, covariance, rank)
     if return_layers:
         return found
-    reliability = np.full(given.batch_shape, np.nan)
-    if check and covariance == "low-rank":  # its error is not the closure's alone
-        reliability = _apart(found[-1], _by_points(program, given, _POINTS, rng, keep=False))
-    elif check and covariance == "full":  # of a diagonal nothing is known to compare with
-        reliability = _disagreement(program, given, found[-1])
-    return _told(Propagated.by(found[-1], "gaussian", reliability))
-
-
-def _through(
-    layers: Sequence[Dense], x: Gaussian, method: UnitMethod, covariance: NetworkCovariance, rank: int
-) -> list[Gaussian]:
-    if covariance != "low-rank":
-        return through_layers(layers, x, method, covariance)
-    check_sizes(layers, x)
-    return through_layers_low_rank(layers, x, rank)
+    return _told(by_layers(program, given, found, covariance, rng, check))
 
 
 def _asked(method: UnitMethod, covariance: str, return_layers: bool) -> str:
@@ -302,68 +284,6 @@ def _count(n_samples: int | None, usual: int) -> int:
     if n_samples & (n_samples - 1):
         raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
     return int(n_samples)
-
-
-def _by_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) -> Propagated:
-    try:
-        found = sampled(program.function, x, count, rng, keep)
-    except Exception as error:
-        if isinstance(program.refusal, ValueError):  # what is wrong with it was found before
-            raise program.refusal from error
-        raise
-    if not (np.isfinite(found.mean).all() and np.isfinite(found.cov).all()):
-        told = program.refusal if isinstance(program.refusal, ValueError) else None
-        raise told or ValueError("network must give finite numbers for every point, got NaN or infinity")
-    dtype, batch, size = x.mean.dtype, x.batch_shape, found.mean.shape[-1]
-    mean, cov = found.mean.reshape(*batch, size).astype(dtype), found.cov.reshape(*batch, size, size).astype(dtype)
-    samples = None if found.outputs is None else found.outputs.reshape(*batch, count, size)
-    return Propagated.by(unchecked(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples)
-
-
-def _by_cumulants(layers: Sequence[Dense], x: Gaussian, check: bool) -> Propagated:
-    found = _third_order(layers, x)
-    reliability = _apart(found, through_layers(layers, x, "surface", "full")[-1]) if check else np.full(x.batch_shape, np.nan)
-    return Propagated.by(found, "third-order", reliability)
-
-
-def _third_order(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
-    means, covs = x.mean.reshape(-1, x.dim), np.broadcast_to(x.cov, (*x.batch_shape, x.dim, x.dim)).reshape(-1, x.dim, x.dim)
-    step = max(1, _NUMBERS // max(layer.W.size for layer in layers))  # rows of a batch at a time
-    parts = [third_order(layers, means[k : k + step], covs[k : k + step])[-1] for k in range(0, max(len(means), 1), step)]
-    size = len(layers[-1].b)
-    mean = np.concatenate([part.mean for part in parts]).reshape(*x.batch_shape, size)
-    cov = np.concatenate([part.cov for part in parts]).reshape(*x.batch_shape, size, size)
-    return unchecked(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
-
-
-def _by_graph(program: Program, x: Gaussian, check: bool, rng: Rng, auto: bool) -> Propagated:
-    """By the Gaussian closure; of ``auto`` by points where it is too large."""
-    assert program.graph is not None
-    try:
-        found = through_graph(program.graph, x)
-    except TooLargeError as error:
-        if not auto:
-            raise
-        _log.info("closure 'sobol': %s", error)
-        return _by_points(program, x, _POINTS_OF_AUTO, rng, keep=False)
-    if program.depth <= 1 or not x.var.any():
-        return Propagated.by(found, "gaussian", np.zeros(x.batch_shape))
-    if not check:
-        return Propagated.by(found, "gaussian", np.full(x.batch_shape, np.nan))
-    return Propagated.by(found, "gaussian", _apart(found, _by_points(program, x, _POINTS, rng, keep=False)))
-
-
-def _disagreement(program: Program, x: Gaussian, found: Gaussian) -> FloatArray:
-    """How far the third-order closure is from the Gaussian one, ``found``."""
-    assert program.layers is not None
-    return np.zeros(x.batch_shape) if program.depth <= 1 else _apart(_third_order(program.layers, x), found)
-
-
-def _apart(one: Gaussian, other: Gaussian) -> FloatArray:
-    """The largest relative difference of two deviations of an output, (…)."""
-    a, b = one.std.astype(float), other.std.astype(float)
-    ratio = np.divide(a, b, out=np.where(a > 0.0, np.inf, 1.0), where=b > 0.0)
-    return np.asarray(np.abs(ratio - 1.0).max(axis=-1))
 
 
 def _told(result: Propagated) -> Propagated:
