@@ -18,12 +18,11 @@ import numpy as np
 
 from pesn._support.jit import INLINE, jit
 from pesn._support.types import AnyArray, Array
-from pesn.moments.special import density, exp, expm1, mills, ndtr
+from pesn.moments.special import density, exp, expm1, mills, ndtr, near
 
 __all__ = ["fill_gains", "fill_moments"]
 
 _BLOCK = 256
-_FAR = 1e3  # standard deviations at which φ is 0
 _SMALL = 0.125  # the standard deviation up to which differences of Mills' ratio are integrals of its derivatives
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)  # 1e-16 over that length
 _U, _W = 0.5 + 0.5 * _NODES, 0.5 * _WEIGHTS
@@ -34,14 +33,9 @@ _inline = jit(**_FAST, **INLINE)
 
 
 @_inline
-def _near(x: float) -> float:
-    return x if x < _FAR else _FAR  # a NaN, 0/0, is far too
-
-
-@_inline
 def _right(alpha: float, m: float, s: float, i1: float, i2: float, d1: float, d2: float, j2: float) -> tuple[float, float]:
     """Mean and variance for m ≥ 0, where g = z: from ∫ yⁿ w, and d1, d2, j2 = ∫ (1−e)/s w, ∫ ((1−e)/s)² w, ∫ y (1−e)/s w."""
-    beta = _near(m / s)
+    beta = near(m / s)
     p = density(beta)
     h1 = i1 - alpha * d1
     total = 1.0 - 2.0 * p * (i2 - alpha * j2 + beta * h1) + p * (alpha * alpha * d2 - 2.0 * alpha * j2 + i2) - p * p * h1 * h1
@@ -52,7 +46,7 @@ def _right(alpha: float, m: float, s: float, i1: float, i2: float, d1: float, d2
 def _left(alpha: float, m: float, s: float, i1: float, i2: float, d1: float, d2: float, j2: float) -> tuple[float, float]:
     """The same for m < 0 and a small s, where g = α(eᶻ − 1), whose variance is a log-normal's."""
     v = s * s
-    p = density(_near(-m / s))
+    p = density(near(-m / s))
     h1 = p * (i1 - alpha * d1)
     base = expm1(m + 0.5 * v)
     # (eᵛ − 1)/v
@@ -73,7 +67,7 @@ def _below(k: float, m: float, v: float, b: float, s: float) -> float:
 @_inline
 def _wide_left(alpha: float, m: float, s: float) -> tuple[float, float]:
     """Mean and variance for m < 0 where s is not small: first and second moment of f + α."""
-    v, b = s * s, -_near(-m / s)
+    v, b = s * s, -near(-m / s)
     i0, i1, i2 = mills(-b)
     p = density(b)
     first = alpha * _below(1.0, m, v, b, s) + p * (alpha * i0 + s * i1)
@@ -96,18 +90,18 @@ def _collect(group: int, m: Array, s: Array, n: int, places: AnyArray, own_m: Ar
 def _fill_integrals(sign: float, m: Array, s: Array, n: int, i1: Array, i2: Array, d1: Array, d2: Array, j2: Array) -> None:
     """What _right and _left need of the hinge, for a small s."""
     for i in range(n):
-        _, i1[i], i2[i] = mills(_near(abs(m[i]) / s[i]))
+        _, i1[i], i2[i] = mills(near(abs(m[i]) / s[i]))
         d1[i] = d2[i] = j2[i] = 0.0
     for node in range(_U.size):
         u, w = _U[node], _W[node]
         for i in range(n):
-            beta, step = _near(abs(m[i]) / s[i]), sign * s[i]
+            beta, step = near(abs(m[i]) / s[i]), sign * s[i]
             _, one, two = mills(beta + u * step)
             d1[i] += w * one
             j2[i] += w * two
             d2[i] += w * u * two
         for i in range(n):
-            beta, step = _near(abs(m[i]) / s[i]), sign * s[i]
+            beta, step = near(abs(m[i]) / s[i]), sign * s[i]
             d2[i] += w * (1.0 - u) * mills(beta + (1.0 + u) * step)[2]
 
 
@@ -115,7 +109,7 @@ def _fill_integrals(sign: float, m: Array, s: Array, n: int, i1: Array, i2: Arra
 def _fill_differences(m: Array, s: Array, n: int, i1: Array, i2: Array, d1: Array, d2: Array, j2: Array) -> None:
     """The same for an s that is not small, m ≥ 0."""
     for i in range(n):
-        beta, step = _near(m[i] / s[i]), s[i]
+        beta, step = near(m[i] / s[i]), s[i]
         zero, i1[i], i2[i] = mills(beta)
         ahead, slope, _ = mills(beta + step)
         d1[i], j2[i] = (zero - ahead) / step, (i1[i] - slope) / step
@@ -162,7 +156,7 @@ def fill_gains(alpha: float, mean: Array, var: Array, out: Array) -> None:
     for i in range(mean.size):
         m, v = mean[i], var[i]
         s = math.sqrt(v)
-        b = math.copysign(_near(abs(m) / s), m)
+        b = math.copysign(near(abs(m) / s), m)
         moving = ndtr(b) + alpha * _below(1.0, m, v, b, s)
         still = 1.0 if m > 0.0 else alpha * exp(m)
         out[i] = moving if v > 0.0 else still

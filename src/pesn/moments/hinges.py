@@ -21,12 +21,11 @@ import numpy as np
 
 from pesn._support.jit import INLINE, jit
 from pesn._support.types import Array
-from pesn.moments.special import density, mills, ndtr
+from pesn.moments.special import density, mills, ndtr, near
 
 __all__ = ["fill_gains", "fill_moments", "fill_piece_gains", "fill_pieces"]
 
 _BLOCK = 256
-_FAR = 1e3  # standard deviations at which φ and every tail are 0
 _CANCELLED = 0.02  # a sum below this share of its terms is made anew, piece by piece
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -36,15 +35,19 @@ _inline = jit(**_FAST, **INLINE)
 
 
 @_inline
-def _near(x: float) -> float:
-    return x if x < _FAR else _FAR  # a NaN, 0/0, is far too
+def _load(mean: Array, var: Array, n: int, m: Array, s: Array) -> None:
+    """Means and standard deviations of a block."""
+    for i in range(n):
+        m[i] = mean[i]
+    for i in range(n):
+        s[i] = math.sqrt(var[i])
 
 
 @_inline
 def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t2: Array) -> None:
     """E[(x − β)₊ⁿ] for n = 0, 1, 2, at a kink's distance β."""
     for i in range(n):
-        beta = _near(abs(kink - m[i]) / s[i])
+        beta = near(abs(kink - m[i]) / s[i])
         i0, i1, i2 = mills(beta)
         p = density(beta)
         t0[i], t1[i], t2[i] = p * i0, p * i1, p * i2
@@ -58,11 +61,8 @@ def fill_moments(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
     m, s, value, k, shift, total, size = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
-        given_mean, given_var = mean[start : start + n], var[start : start + n]
-        for i in range(n):
-            m[i] = given_mean[i]
-        for i in range(n):
-            s[i] = math.sqrt(given_var[i])
+        given_var = var[start : start + n]
+        _load(mean[start : start + n], given_var, n, m, s)
         for i in range(n):
             value[i], k[i], shift[i] = values[0] + slopes[0] * (m[i] - kinks[0]), slopes[0], 0.0
         for j in range(n_kinks):
@@ -89,7 +89,7 @@ def fill_moments(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
                 before = kinks[other]
                 for i in range(n):
                     # The farther hinge opens inside the nearer one: E[h h′] = E[h′²] + gap · E[h′].
-                    step = _near(gap / s[i])
+                    step = near(gap / s[i])
                     both = t2[i] + step * t1[i] if before > m[i] else (u2[i] + step * u1[i] if kink <= m[i] else 0.0)
                     term = factor * (both - t1[i] * u1[i])
                     total[i] += term
@@ -111,11 +111,7 @@ def fill_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array)
     m, s, total, size = work[0], work[1], work[2], work[3]
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
-        given_mean, given_var = mean[start : start + n], var[start : start + n]
-        for i in range(n):
-            m[i] = given_mean[i]
-        for i in range(n):
-            s[i] = math.sqrt(given_var[i])
+        _load(mean[start : start + n], var[start : start + n], n, m, s)
         for i in range(n):
             total[i] = slopes[0]
         for j in range(kinks.size):
@@ -126,7 +122,7 @@ def fill_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array)
         for j in range(kinks.size):
             kink, delta = kinks[j], slopes[j + 1] - slopes[j]
             for i in range(n):
-                beta = _near(abs(kink - m[i]) / s[i])
+                beta = near(abs(kink - m[i]) / s[i])
                 term = delta * density(beta) * mills(beta)[0]
                 moving = s[i] > 0.0
                 total[i] += (term if kink > m[i] else -term) if moving else 0.0
@@ -144,7 +140,7 @@ def fill_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array)
 
 @_inline
 def _standardised(distance: float, s: float) -> float:
-    return math.copysign(_near(abs(distance) / s), distance)
+    return math.copysign(near(abs(distance) / s), distance)
 
 
 @_jit

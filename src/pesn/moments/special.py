@@ -16,7 +16,7 @@ from numba import njit
 from pesn._support.jit import INLINE, jit
 from pesn.moments.polynomial import series
 
-__all__ = ["density", "erfc", "exp", "expm1", "mills", "ndtr", "single_exp", "tanh", "tanh_and_slope"]
+__all__ = ["density", "erfc", "exp", "expm1", "mills", "ndtr", "near", "single_exp", "tanh", "tanh_and_slope"]
 
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts: the first has 42 bits, so that its product with an exponent is exact.
@@ -26,8 +26,15 @@ _ROUND = 6755399441055744.0
 _ONE = 4607182418800017408  # the bits of 1.0
 _SHORT = -(1 << 27)  # keeps 26 bits of a mantissa
 _DENSITY, _SQRT_2, _SQRT_2_PI = 1.0 / math.sqrt(2.0 * math.pi), math.sqrt(2.0), math.sqrt(2.0 / math.pi)
+_FAR = 1e3  # standard deviations at which φ and every tail are 0
 # Fused products only: reassociation would cancel the constant that rounds.
 _inline: Any = jit(fastmath={"contract", "nsz"}, **INLINE)
+
+
+@_inline
+def near(x: float) -> float:
+    """A distance in standard deviations, 1,000 at most; a NaN, 0/0, is as far."""
+    return x if x < _FAR else _FAR
 
 
 @_inline

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from pesn.activations import names
 from pesn.adapters.sklearn.expression import Value, beside, summed
 from pesn.adapters.sklearn.rows import labelled
-from pesn.adapters.sklearn.transformers import below, check_fitted, described, inverted, transformed
+from pesn.adapters.sklearn.transformers import below, check_fitted, check_taken, described, inverted, transformed
 
 __all__ = ["expression", "predicted"]
 
@@ -84,9 +84,7 @@ def predicted(estimator: Any, value: Value, place: str) -> Value:
             f"got {described(estimator)}; propagate does not know what it does to a Gaussian"
         )
     check_fitted(estimator)
-    taken = getattr(estimator, "n_features_in_", len(value))
-    if taken != len(value):
-        raise ValueError(f"{place}, a {described(estimator)}, takes {taken} numbers, but the step before it gives {len(value)}")
+    check_taken(estimator, value, place)
     return read(estimator, value, place)
 
 

@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.types import AnyArray
 from pesn.adapters.sklearn.expression import Value, beside, product
 
-__all__ = ["below", "check_fitted", "described", "inverted", "is_own", "transformed"]
+__all__ = ["below", "check_fitted", "check_taken", "described", "inverted", "is_own", "transformed"]
 
 _SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 _INVERTIBLE = (*_SCALERS, PCA, Pipeline)
@@ -58,9 +58,7 @@ def transformed(step: Any, value: Value, place: str) -> Value:
         )
     if kind is not FeatureUnion and not getattr(step, "prefit", False):
         check_fitted(step)
-    taken = getattr(step, "n_features_in_", len(value))
-    if taken != len(value):
-        raise ValueError(f"{place}, a {described(step)}, takes {taken} numbers, but the step before it gives {len(value)}")
+    check_taken(step, value, place)
     return read(step, value, place)
 
 
@@ -244,6 +242,13 @@ def check_fitted(estimator: BaseEstimator) -> None:
     """As scikit-learn does, whose own way to the same answer takes longer than a closed form."""
     if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
         check_is_fitted(estimator)
+
+
+def check_taken(estimator: Any, value: Value, place: str) -> None:
+    """Whether it takes as many numbers as the step before it gives."""
+    taken = getattr(estimator, "n_features_in_", len(value))
+    if taken != len(value):
+        raise ValueError(f"{place}, a {described(estimator)}, takes {taken} numbers, but the step before it gives {len(value)}")
 
 
 def is_own(estimator: object) -> bool:
