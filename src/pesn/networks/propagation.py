@@ -243,10 +243,7 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
         read = import_module(f"pesn.adapters.{adapter}").read
         if adapter not in _SHAPED and not plain:
             raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")
-        given = (
-            (network, x, shapes, closure) if adapter == "torch" else (network, x, shapes) if adapter in _SHAPED else (network, x)
-        )
-        program: Program = read(*given)
+        program: Program = read(network, x, shapes, closure)
         return program
     if not plain and not callable(network):
         raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")

@@ -27,7 +27,7 @@ from pesn.networks.callables import mixes_rows
 from pesn.networks.dense import Dense
 from pesn.networks.graph import Graph
 from pesn.networks.inputs import Shapes
-from pesn.networks.program import Program
+from pesn.networks.program import Closure, Program
 
 __all__ = ["read"]
 
@@ -35,7 +35,7 @@ _CHECKED = 4  # rows
 _AGREE = 5e-3  # of the largest output: files hold float32, or float16
 
 
-def read(network: Any, x: Gaussian, shapes: Shapes) -> Program:
+def read(network: Any, x: Gaussian, shapes: Shapes, closure: Closure = "gaussian") -> Program:
     """A network as :func:`pesn.propagate` takes it.
 
     Parameters
@@ -46,6 +46,8 @@ def read(network: Any, x: Gaussian, shapes: Shapes) -> Program:
         All inputs side by side, in the order of the file.
     shapes
         What was said of the shapes of inputs: needed where the file leaves open more than the batch.
+    closure
+        Which one is wanted: a file is read the same way for all.
 
     Returns
     -------

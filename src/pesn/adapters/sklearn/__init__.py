@@ -27,13 +27,14 @@ from pesn.adapters.sklearn.probabilities import class_probabilities
 from pesn.adapters.sklearn.rows import check_width, outputs
 from pesn.gaussian import Gaussian
 from pesn.networks.dense import Dense, forward
-from pesn.networks.propagation import Program
+from pesn.networks.inputs import Shapes
+from pesn.networks.propagation import Closure, Program
 
 __all__ = ["as_layers", "class_probabilities", "read"]
 
 
-def read(network: BaseEstimator, x: Gaussian) -> Program:
-    """A fitted estimator as :func:`pesn.propagate` takes it: layers, a graph, or else what it predicts."""
+def read(network: BaseEstimator, x: Gaussian, shapes: Shapes, closure: Closure) -> Program:
+    """A fitted estimator as :func:`pesn.propagate` takes it: layers, a graph, or else what it predicts, whatever the closure."""
     check_width(network, x)
     try:
         value = expression(network)
