@@ -34,7 +34,9 @@ def a_loop(seed: int) -> OpenLoop:
 def apart(loop: OpenLoop) -> OpenLoop:
     """The same loop, whose squares move after its units."""
     both, at = loop.cells[0], loop.layout
-    units = Cell(at["units"], both.matrix[at["units"].start - loop.carried :], loop.reservoir.bias, both.leak, loop.units)
+    units = Cell(
+        at["units"], both.matrix[at["units"].start - loop.carried :], loop.reservoir.bias, loop.reservoir.leak_rate, loop.units
+    )
     result = replace(loop)
     vars(result)["cells"] = (units, *loop.squares)
     return result

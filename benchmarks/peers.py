@@ -74,6 +74,13 @@ def reservoirpy_drive(reservoir: Reservoir, inputs: Array) -> Side:
     return states
 
 
+def reservoirpy_batch(reservoir: Reservoir, inputs: Array, length: int) -> Side:
+    """States of many sequences of one length, given as a list; it starts each one from 0."""
+    node, sequences = _node(reservoir, reservoir.W_in), list(inputs.reshape(-1, length, inputs.shape[1]))
+    same("ReservoirPy", node.run(sequences[:2])[1], run(reservoir, sequences[1])[0], 1e-10)
+    return lambda: node.run(sequences)
+
+
 def reservoirpy_fit(reservoir: Reservoir | None, inputs: Array, targets: Array, ridge: float, **drawn: Any) -> Side:
     """States and ridge on [1, z, h], as ours; ``ridge`` is a sum here. Without a reservoir, one is ``drawn`` first."""
     nodes, esn = import_module("reservoirpy.nodes"), import_module("reservoirpy").ESN
@@ -187,7 +194,7 @@ def rclib_drive(reservoir: Reservoir, density: float, inputs: Array) -> Side:
 
     What it calls sparsity is the density; weights drawn twice fall together, which leaves it 5% fewer at 0.1.
     """
-    rclib_obeys(reservoir.leak_rate, density)
+    rclib_obeys(float(reservoir.leak_rate), density)
     model = _rclib(reservoir, density, 1e-6)
     model.fit(inputs[:500], inputs[1:501])
     return lambda: model.predict(inputs)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
+from sklearn.base import clone
 
 import peers
 from pages import table, write_block
 from peers import Array, same
-from pesn import EchoStateNetwork
+from pesn import EchoStateNetwork, ProbabilisticESN
 from pesn.readout.rls import rls_start, rls_update
 from pesn.reservoir.drive import run, run_gaussian
 from pesn.reservoir.weights import Reservoir, draw
@@ -31,9 +32,14 @@ FORECAST, FORGETTING, DELTA = 2000, 0.999, 1e4
 RLS_WORK = 20_000_000  # steps times squared units
 PAGE = Path(__file__).parents[1] / "docs" / "reservoirs.md"
 DRIVE, DRIVE_GAUSSIAN = "drive", "drive with mean and variance, theirs without"
+PREDICT = "predict with deviations (variances alone), theirs: drive"
+BATCH, BATCH_GAUSSIAN = "predict many sequences of 50 rows", "the same with deviations"
+BATCH_STATES = "states of the same"
+SEQUENCE = 50  # rows
 FIT, FIT_DRAWING = "fit: states and ridge", "fit with the drawing of W"
 LOOP, LOOP_GAUSSIAN = "closed-loop forecast", "closed-loop forecast with mean and variance, theirs without"
 RLS, ONLINE = "RLS, all rows in one call", "RLS and drive, a row a call"
+ONLINE_CHECKED = "RLS and drive, a row a call, by partial_fit"
 NO_RLS = "has no RLS"
 
 
@@ -148,6 +154,45 @@ def against_samples(board: Board, n: int, reservoir: Reservoir, inputs: Array, r
     board.put("drive with mean and variance", f"{SAMPLES} samples, one after another", n, ratio(times, "samples", "ours"))
 
 
+def predicting(board: Board, sizes: Mapping[int, int], series: Array) -> None:
+    """The user's own call, with checks, readout, and the variances of state, noise and weights, against a bare drive."""
+    inputs, targets = series[:-1], series[1:]
+    for n, rounds in sizes.items():
+        print(f"… predict, N = {n}", file=sys.stderr)
+        options: dict[str, Any] = {"leak_rate": LEAK, "density": DENSITY, "ridge": RIDGE, "random_state": 0}
+        esn = ProbabilisticESN(n, covariance="diagonal", **options).fit(inputs, targets)
+        ours: dict[str, Side] = {"ours": lambda e=esn: e.predict(inputs, return_std=True)}  # type: ignore[misc]
+        makers: dict[str, Callable[[], Side]] = {
+            "ReservoirPy": lambda e=esn: peers.reservoirpy_drive(e.reservoir_, inputs),  # type: ignore[misc]
+        }
+        board.race(n, min(rounds, 9), ours, makers, {PREDICT: lambda peer: "ours"}, len(inputs) * n)
+
+
+def batching(board: Board, counts: Mapping[int, int], series: Array, rounds: int) -> None:
+    """Short sequences in one call, by number of units so many; against a list of them, and against one as long as all."""
+    for n, count in counts.items():
+        print(f"… {count} sequences, N = {n}", file=sys.stderr)
+        inputs, lengths = np.resize(series, (count * SEQUENCE, 1)), [SEQUENCE] * count
+        options: dict[str, Any] = {"leak_rate": LEAK, "density": DENSITY, "ridge": RIDGE, "random_state": 0}
+        plain = EchoStateNetwork(n, **options).fit(series[:-1], series[1:])
+        gaussian = ProbabilisticESN(n, covariance="diagonal", **options).fit(series[:-1], series[1:])
+        ours: dict[str, Side] = {
+            "ours": lambda e=plain, z=inputs, s=lengths: e.predict(z, lengths=s),  # type: ignore[misc]
+            "states": lambda e=plain, z=inputs, s=lengths: e.transform(z, lengths=s),  # type: ignore[misc]
+            "deviations": lambda e=gaussian, z=inputs, s=lengths: e.predict(z, lengths=s, return_std=True),  # type: ignore[misc]
+            "one": lambda e=plain, z=inputs: e.predict(z),  # type: ignore[misc]
+        }
+        makers: dict[str, Callable[[], Side]] = {
+            "ReservoirPy": lambda r=plain.reservoir_, z=inputs: peers.reservoirpy_batch(r, z, SEQUENCE),  # type: ignore[misc]
+        }
+        ready, out = peers.enter(makers)
+        times = race({**ours, **ready}, rounds, len(inputs) * n)
+        for what, side in ((BATCH, "ours"), (BATCH_STATES, "states"), (BATCH_GAUSSIAN, "deviations")):
+            for name in makers:
+                board.put(what, name, n, ratio(times, name, side) if name in ready else out[name])
+        board.put(BATCH, "one sequence as long, pesn", n, ratio(times, "one", "ours"))
+
+
 def fitting(board: Board, series: Array, rounds: int, n: int = 500) -> None:
     """The whole of fit, checks included: on given weights, and with the drawing of W."""
     print(f"… fit, N = {n}", file=sys.stderr)
@@ -230,9 +275,18 @@ def learning(board: Board, sizes: Mapping[int, int], series: Array) -> None:
         esn.partial_fit(inputs[:2], inputs[1:3])
         few, after = inputs[:100], inputs[1:101]
 
-        def online(esn: Any = esn, few: Array = few, after: Array = after) -> None:
+        stepper, other = esn.online(), clone(esn).partial_fit(inputs[:2], inputs[1:3])
+        other.partial_fit(few, after)
+        same("pesn's stepper", walk(stepper, few, after), other.online_predictions_, 1e-8)
+
+        def checked(esn: Any = esn, few: Array = few, after: Array = after) -> None:
             for k in range(len(few)):
                 esn.partial_fit(few[k : k + 1], after[k : k + 1])
+
+        def online(stepper: Any = stepper, few: Array = few, after: Array = after) -> None:
+            for k in range(len(few)):
+                stepper.step(few[k])
+                stepper.learn(after[k])
 
         def ours(start: Any = start, states: Array = states, targets: Array = targets) -> Any:
             return rls_update(start, states, targets, FORGETTING)[1].weights
@@ -252,10 +306,20 @@ def learning(board: Board, sizes: Mapping[int, int], series: Array) -> None:
             "ReservoirPy": lambda r=reservoir, rows=rows: peers.reservoirpy_online(r, *rows),  # type: ignore[misc]
             "rclib": lambda r=reservoir, rows=rows: peers.rclib_online(r, DENSITY, *rows),  # type: ignore[misc]
         }
-        board.race(n, rounds, {"ours": online}, makers, {ONLINE: lambda peer: "ours"})
-        for what in (RLS, ONLINE):
+        sides: dict[str, Callable[[str], str]] = {ONLINE: lambda peer: "stepper", ONLINE_CHECKED: lambda peer: "partial_fit"}
+        board.race(n, rounds, {"stepper": online, "partial_fit": checked}, makers, sides)
+        for what in (RLS, ONLINE, ONLINE_CHECKED):
             for name in ("ORC", "PyRCN"):
                 board.put(what, name, n, NO_RLS)
+
+
+def walk(stepper: Any, inputs: Array, targets: Array) -> Array:
+    """What a stepper predicts for each row before it learns it."""
+    predictions = []
+    for x, y in zip(inputs, targets, strict=True):
+        predictions.append(stepper.step(x).copy())
+        stepper.learn(y)
+    return np.array(predictions)
 
 
 def network(n: int) -> Reservoir:
@@ -282,13 +346,15 @@ def gigabytes_of_long_fit() -> float:
 
 
 def everything(sizes: Mapping[int, int], rounds: int, n: int = 500, steps: int = STEPS, forecast: int = FORECAST) -> Board:
-    """The whole suite: ``sizes`` are driven (units: rounds); fit, forecast and RLS have n units, the latter two 100 as well."""
+    """The whole suite: ``sizes`` are driven (units: rounds); fit, forecast and RLS have n units, the last two 100, RLS 200."""
     board, series = Board(), mackey_glass(steps + 1)
     both = tuple(sorted({100, n}))
     driving(board, sizes, series)
+    predicting(board, sizes, series)
+    batching(board, {units: 100 * steps // units for units in both}, series, min(rounds, 3))
     fitting(board, series, rounds, n)
     forecasting(board, series, rounds, both, forecast)
-    learning(board, dict.fromkeys(both, rounds), series)
+    learning(board, dict.fromkeys(sorted({200, *both}), rounds), series)
     return board
 
 

@@ -47,7 +47,8 @@ class Plan(NamedTuple):
     most: int  # rows of context in cold starts
 
 
-FULL = Plan(7, 1.0, 400_000, {100: 9, 500: 5, 1000: 5}, 500, 10_000, 2000, uncertainty.SYSTEMS, uncertainty.COLD[:4], 2, 40, 300)
+DRIVEN = {100: 9, 500: 5, 1000: 5, 2000: 3}
+FULL = Plan(7, 1.0, 400_000, DRIVEN, 500, 10_000, 2000, uncertainty.SYSTEMS, uncertainty.COLD[:4], 2, 40, 300)
 QUICK = Plan(3, 0.05, 50_000, {100: 3, 500: 3}, 200, 3000, 500, ("Lorenz",), uncertainty.COLD[:1], 1, 10, 56)
 
 
@@ -133,7 +134,8 @@ SHOWN = (
     (reservoirs.LOOP, (500,)),
     (reservoirs.LOOP_GAUSSIAN, (500,)),
     (reservoirs.RLS, (500,)),
-    (reservoirs.ONLINE, (500,)),
+    (reservoirs.ONLINE, (100, 200, 500)),
+    (reservoirs.ONLINE_CHECKED, (500,)),
 )
 
 

@@ -348,7 +348,7 @@ def speed(repeats: int = 40) -> dict[str, float]:
     compression, carry = Compression(40, orthonormal(outputs.T)), slice(0, 3)
     matrix = sparse.hstack([sparse.csr_array(reservoir.W_in), reservoir.W], format="csr")
     units = ActivationMoments(get("tanh"))
-    cell = Cell(slice(3, 1003), matrix, reservoir.bias, reservoir.leak_rate, units, compression)
+    cell = Cell(slice(3, 1003), matrix, reservoir.bias, float(reservoir.leak_rate), units, compression)
     state = init("low-rank", 3, np.zeros(1000), np.zeros((0, 1000)), compression)
     state = state.assign(carry, np.full(3, 0.1), np.full(3, 0.01))
     K = np.hstack([0.9 * np.eye(3), 0.1 * outputs])

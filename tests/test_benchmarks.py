@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import climate
 import moments
 import network_speed
 import peers
@@ -49,7 +50,8 @@ def results():
 
 def test_every_peer_is_in_the_table_with_a_ratio_or_a_reason(results):
     board = results[0].reservoirs
-    for what in (reservoirs.DRIVE, reservoirs.DRIVE_GAUSSIAN, reservoirs.FIT, reservoirs.LOOP, reservoirs.RLS, reservoirs.ONLINE):
+    driven = reservoirs.DRIVE, reservoirs.DRIVE_GAUSSIAN, reservoirs.FIT, reservoirs.LOOP
+    for what in (*driven, reservoirs.RLS, reservoirs.ONLINE, reservoirs.ONLINE_CHECKED):
         for name in RESERVOIRPY:
             for value in board.rows[what, name].ratios.values():
                 measured = name == "ReservoirPy" and peers.installed("reservoirpy")
@@ -147,3 +149,12 @@ def test_the_engine_is_timed_beside_tanh_in_every_way():
 
 def test_the_passes_of_the_surface_are_vectorised():
     assert all(count > 0 for count in moments.assembly().values())
+
+
+def test_the_climate_of_a_rival_and_of_the_system():
+    truth = climate.lorenz(steps=20_000, rng=0).states
+    assert climate.histogram_distance(truth, truth) == 0.0
+    assert climate.histogram_distance(truth[:5000], truth) < 0.1 < climate.histogram_distance(1.5 * truth, truth)
+    learnt = climate.MODELS["NVAR"](truth[:1500], 1500, 0)
+    assert learnt.run.shape == (1500, 3)
+    np.testing.assert_allclose(learnt.exponents, climate.EXPONENTS, atol=0.6)

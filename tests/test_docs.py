@@ -72,16 +72,17 @@ def test_names_of_the_other_library():
     nodes = pytest.importorskip("reservoirpy.nodes")
     reservoirpy = pytest.importorskip("reservoirpy")
     text = (DOCS / "coming-from-reservoirpy.md").read_text()
-    hyper = text.split("## Hyperparameters")[1].split("## What one does")[0]
+    hyper = text.split("## Parameters")[1].split("## What one does")[0]
     known = {}
-    for thing in (nodes.Reservoir, nodes.Ridge, nodes.RLS, reservoirpy.ESN):
-        known |= inspect.signature(thing.__init__).parameters
+    for thing in (nodes.Reservoir, nodes.Ridge, nodes.RLS, nodes.ES2N, nodes.IPReservoir, nodes.LocalPlasticityReservoir):
+        known = {**inspect.signature(thing.__init__).parameters, **known}  # defaults are those of Reservoir, where it has them
+    known |= inspect.signature(reservoirpy.ESN.__init__).parameters
     known |= inspect.signature(reservoirpy.ESN.fit).parameters
     rows = [line.split("|")[1:4] for line in hyper.splitlines() if line.startswith("| `")]
     assert len(rows) > 10
     ours = inspect.signature(pesn.EchoStateNetwork.__init__).parameters
     for theirs, mine, difference in rows:
-        names = re.findall(r"`(\w+)`", theirs.replace("(of `fit`)", "").replace("(of `RLS`)", ""))
+        names = re.findall(r"`(\w+)`", re.sub(r"\(of .*\)", "", theirs))
         for name in names:
             assert name in known, name
         for name in re.findall(r"`(\w+)`", mine):

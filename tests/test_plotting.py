@@ -89,6 +89,8 @@ def test_saving_a_picture(tmp_path):
     with pytest.raises(ValueError, match=r"path must end in \.png, \.svg or \.pdf, got '.*a\.jpg'"):
         plotting.save(axes, tmp_path / "a.jpg")
     assert os.listdir(tmp_path) == ["a.svg"]
+    plotting.save(plotting.plot_field(runs_of(1, 0)), tmp_path / "one.svg")  # one axes, not a list of them
+    assert ET.parse(tmp_path / "one.svg").getroot().tag.endswith("svg")
 
 
 def test_the_first_rows_alone():
@@ -114,3 +116,19 @@ def test_one_axis_of_one_s_own():
 
     own = Figure().subplots()
     assert plotting.plot_run(runs_of(1, 0), axes=own) == [own]
+
+
+def test_a_field_is_an_image_of_columns_over_time():
+    states = np.outer(np.ones(6), [1.0, -2.0, 0.5])
+    field = Trajectories(states, np.zeros((6, 1)), 0.5, ("a", "b", "c", "u"), (4, 2), ("",) * 4)
+    ax = plotting.plot_field(field, run=1)
+    np.testing.assert_array_equal(ax.images[0].get_array(), states[4:].T)  # inputs are not drawn
+    assert ax.images[0].get_clim() == (-2.0, 2.0)
+    assert (ax.get_xlim(), ax.get_ylabel()) == ((0.0, 1.0), "a … c")
+    own = plotting.new_axes()
+    assert plotting.plot_field(field, ax=own, rows=3) is own
+    assert own.images[0].get_array().shape == (3, 3)
+    still = Trajectories(np.zeros((2, 3)), np.zeros((2, 0)), 1.0, ("a", "b", "c"), (2,), ("",) * 3)
+    assert plotting.plot_field(still).images[0].get_clim() == (-1.0, 1.0)
+    with pytest.raises(ValueError, match="rows must be 1 or more, got 0"):
+        plotting.plot_field(field, rows=0)

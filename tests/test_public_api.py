@@ -13,7 +13,7 @@ def test_all_is_what_is_there():
     for name in pesn.__all__:
         getattr(pesn, name)  # some are imported when they are asked for
     here = {name for name, value in vars(pesn).items() if not name.startswith("_") and not inspect.ismodule(value)}
-    assert here - {"import_module", "TYPE_CHECKING", "Any"} | {"activations"} == set(pesn.__all__)
+    assert here - {"import_module", "TYPE_CHECKING", "Any"} | {"activations", "diagnostics"} == set(pesn.__all__)
     assert [name for name in dir(pesn) if not name.startswith("_")] == sorted(pesn.__all__)
     assert "__version__" in dir(pesn)
     with pytest.raises(AttributeError, match="module 'pesn' has no attribute 'EchoStateNetwrok'"):
@@ -42,22 +42,35 @@ def test_all_is_what_is_there():
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
             "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
             "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), "
-            "verbose=False",
+            "layers=1, memory='leaky', plasticity=None, feedback='teacher', local=None, verbose=False",
         ),
         (
             "ProbabilisticESN",
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
             "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
             "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), "
-            "covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', process_noise='auto', "
-            "verbose=False",
+            "layers=1, memory='leaky', plasticity=None, feedback='teacher', local=None, covariance='auto', rank=40, "
+            "n_members=256, moments='surface', initial_state='learned', process_noise='auto', verbose=False",
+        ),
+        (
+            "ReservoirClassifier",
+            "n_units=100, *, states='both', spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, "
+            "bias_scaling=0.2, scale=True, ridge='auto', washout=0, random_state=None, activation='tanh', topology='random', "
+            "features=Features(lags=0, products=0, states=True), layers=1, memory='leaky', plasticity=None, "
+            "covariance='auto', rank=40, moments='surface'",
         ),
         (
             "Forecaster",
             "esn='auto', *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, "
             "design=None, angles=(), unseen=(), measurement_noise=None, verbose=False",
         ),
+        (
+            "Layer",
+            "n_units=None, *, spectral_radius=None, leak_rate=None, density=None, input_scaling=None, bias_scaling=None, "
+            "topology=None",
+        ),
         ("Features", "lags=0, products=0, states=True"),
+        ("Patches", "size, overlap, periodic=True, shared=True"),
         ("load", "path"),
     ],
 )

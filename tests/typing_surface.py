@@ -41,6 +41,18 @@ def networks(rows: Doubles) -> None:
     network.save("network.pesn")
 
 
+def classifiers(rows: Doubles, uncertain: pesn.Gaussian, labels: npt.NDArray[np.int64]) -> None:
+    """Fit, predict, save."""
+    classifier = pesn.ReservoirClassifier(200, states="mean", random_state=0).fit(rows, labels, lengths=[50, 50])
+    assert_type(classifier, pesn.ReservoirClassifier)
+    assert_type(classifier.predict(rows), npt.NDArray[Any])
+    assert_type(classifier.predict_proba(uncertain, [50, 50]), Floats)
+    assert_type(classifier.decision_function(rows), Floats)
+    assert_type(classifier.transform([rows, rows]), Floats)
+    assert_type(classifier.score(rows, labels), float)
+    classifier.save("classifier.pesn")
+
+
 def forecasts(rows: Doubles, known: Doubles, wanted: bool) -> None:
     """Fit, forecast, update, save, load."""
     forecaster = pesn.Forecaster(pesn.ProbabilisticESN(100), learn=["v"], verbose=wanted).fit(rows, known, lengths=[100, 200])
@@ -66,7 +78,7 @@ def forecasts(rows: Doubles, known: Doubles, wanted: bool) -> None:
     assert_type(forecaster.linearize(rows[0], known[0]), tuple[Doubles, Doubles])
     forecaster.save("forecaster.pesn")
     again = pesn.load("forecaster.pesn")
-    assert_type(again, pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.Forecaster)
+    assert_type(again, pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.ReservoirClassifier | pesn.Forecaster)
     assert isinstance(again, pesn.Forecaster)
     assert_type(again.forecast(5), pesn.Forecast)
 
@@ -109,6 +121,7 @@ def mistakes(forecaster: pesn.Forecaster, forecast: pesn.Forecast) -> None:
     forecast.mean = np.zeros((1, 1))  # type: ignore[misc]
     pesn.Forcaster()  # type: ignore[attr-defined]
     pesn.ProbabilisticESN(covariance="ful")  # type: ignore[arg-type]
+    pesn.ReservoirClassifier(states="first")  # type: ignore[arg-type]
     pesn.ProbabilisticESN(initial_state="learnt")  # type: ignore[arg-type]
     pesn.ProbabilisticESN(process_noise="none")  # type: ignore[arg-type]
     pesn.Forecaster(target="changes")  # type: ignore[arg-type]

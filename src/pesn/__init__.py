@@ -12,6 +12,8 @@ from pesn.moments.spline import Mesh
 from pesn.networks.dense import Dense
 
 if TYPE_CHECKING:
+    from pesn import diagnostics
+    from pesn.esn.classifier import ReservoirClassifier
     from pesn.esn.network import EchoStateNetwork
     from pesn.esn.probabilistic import ProbabilisticESN
     from pesn.forecasting.forecast import Forecast
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pesn.networks.propagation import propagate
     from pesn.persistence import load
     from pesn.readout.features import Features
+    from pesn.readout.patches import Patches
+    from pesn.reservoir.layers import Layer
 
 __version__ = "0.1.0"
 
@@ -31,11 +35,15 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "Gaussian",
+    "Layer",
     "Mesh",
     "Moments",
+    "Patches",
     "ProbabilisticESN",
+    "ReservoirClassifier",
     "activations",
     "choose_mesh",
+    "diagnostics",
     "error_bound",
     "gain",
     "load",
@@ -46,10 +54,14 @@ __all__ = [
 # What brings scikit-learn, scipy.stats or numba is imported when it is first asked for: `import pesn` stays quick.
 _LATER = {
     "EchoStateNetwork": "esn.network",
+    "diagnostics": "diagnostics",
     "Features": "readout.features",
     "Forecast": "forecasting.forecast",
     "Forecaster": "forecasting.forecaster",
+    "Layer": "reservoir.layers",
+    "Patches": "readout.patches",
     "ProbabilisticESN": "esn.probabilistic",
+    "ReservoirClassifier": "esn.classifier",
     "load": "persistence",
     "propagate": "networks.propagation",
 }
@@ -60,7 +72,8 @@ if not TYPE_CHECKING:  # a checker that saw it would take any name
     def __getattr__(name: str) -> Any:
         if name not in _LATER:
             raise AttributeError(f"module 'pesn' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"pesn.{_LATER[name]}"), name)
+        module = import_module(f"pesn.{_LATER[name]}")
+        value = globals()[name] = module if _LATER[name] == name else getattr(module, name)
         return value
 
 

@@ -129,6 +129,9 @@ def root_of(cov: AnyArray) -> AnyArray:
         return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
+_MADE_UP = 2e-12  # of a direction's size, for each entry
+
+
 def condition_root(seen: AnyArray, other: AnyArray) -> tuple[AnyArray, AnyArray]:
     """For u = seen·w, x = other·w, w ~ N(0, I): the gain K of E[x | u] = K u and a root of Cov(x | u).
 
@@ -140,7 +143,9 @@ def condition_root(seen: AnyArray, other: AnyArray) -> tuple[AnyArray, AnyArray]
     scale = np.where(size > 0.0, size, size.dtype.type(1.0))  # rows of one length: units must not decide the rank
     u, s, vt = np.linalg.svd(seen / scale[..., None], full_matrices=True)
     n = s.shape[-1]
-    live = s > np.finfo(s.dtype).eps * max(seen.shape[-2:]) * np.max(s, axis=-1, keepdims=True, initial=0.0)
+    # what many steps leave of a direction that others make up is more than one rounding, and 1 ÷ it would be a gain
+    least = max(float(np.finfo(s.dtype).eps), _MADE_UP)
+    live = s > least * max(seen.shape[-2:]) * np.max(s, axis=-1, keepdims=True, initial=0.0)
     turned = other @ transpose(vt)
     inverse = np.where(live, 1.0 / np.where(live, s, s.dtype.type(1.0)), s.dtype.type(0.0))
     gain = (turned[..., :n] * inverse[..., None, :]) @ transpose(u[..., :n]) / scale[..., None, :]

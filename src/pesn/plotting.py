@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pesn.forecasting.forecast import Forecast
     from pesn.systems.trajectories import Trajectories
 
-__all__ = ["COLOURS", "KINDS", "plot_design", "plot_forecast", "plot_run", "save"]
+__all__ = ["COLOURS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_forecast", "plot_run", "save"]
 
 # Okabe and Ito's: distinct to colour-blind eyes, and in print.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
@@ -93,6 +93,48 @@ def plot_run(
     for ax in labelled:
         ax.set_xlabel(time)
     return axes
+
+
+def plot_field(trajectories: Trajectories, run: int = 0, ax: Axes | None = None, *, rows: int | None = None) -> Axes:
+    """One run of a field: its states as colours, time to the right, the columns upwards in their order.
+
+    Parameters
+    ----------
+    trajectories
+        Runs of a system whose states stand side by side in space.
+    run
+        Which of them.
+    ax
+        Axes to draw on; None makes a new figure, ``ax.figure``.
+    rows
+        Show no more than the first so many; None is all.
+
+    Returns
+    -------
+    Axes
+        With the image, and a scale of its colours beside it.
+
+    Examples
+    --------
+    >>> from pesn.systems import get
+    >>> ax = plot_field(get("lorenz-96")(steps=50, rng=0))
+    >>> ax.get_xlabel(), ax.get_ylabel(), ax.images[0].get_array().shape
+    ('t', 'x0 … x7', (8, 50))
+    """
+    if rows is not None:
+        whole_number("rows", rows, 1)
+    chosen = trajectories[run]
+    states, names = chosen.states[:rows], chosen.names
+    ax = new_axes() if ax is None else ax
+    largest = float(np.abs(states).max()) or 1.0  # 0 is white
+    box = (0.0, len(states) * chosen.dt, -0.5, states.shape[1] - 0.5)
+    image = ax.imshow(
+        states.T, aspect="auto", origin="lower", extent=box, cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest"
+    )
+    ax.figure.colorbar(image, ax=ax)
+    ax.set_xlabel("t")
+    ax.set_ylabel(f"{names[0]} … {names[states.shape[1] - 1]}", parse_math=False)
+    return ax
 
 
 def plot_forecast(
@@ -271,20 +313,20 @@ def _date_axis(ax: Axes) -> None:
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
 
 
-def save(axes: Sequence[Axes], path: str | os.PathLike[str]) -> None:
+def save(axes: Axes | Sequence[Axes], path: str | os.PathLike[str]) -> None:
     """Write the figure of ``axes`` to a .png, .svg or .pdf file; an old file is replaced whole.
 
     Parameters
     ----------
     axes
-        Of one figure, as the other functions of this module give them.
+        Of one figure, one or several, as the other functions of this module and every ``plot`` give them.
     path
         Where to; its suffix says which format.
     """
     if Path(path).suffix.lower() not in KINDS:
         raise ValueError(f"path must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {os.fspath(path)!r}")
     with replacing(path) as part:
-        axes[0].figure.canvas.print_figure(part, dpi=150)
+        np.ravel(np.asarray(axes, object))[0].figure.canvas.print_figure(part, dpi=150)
 
 
 def _grid(panels: int) -> tuple[list[Axes], list[Axes]]:
@@ -309,6 +351,27 @@ def _grid(panels: int) -> tuple[list[Axes], list[Axes]]:
     return axes, feet
 
 
+def new_axes(width: float = 6.0, height: float = 3.2) -> Axes:
+    """Axes of a figure of their own, ``ax.figure``.
+
+    Parameters
+    ----------
+    width, height
+        Of the figure, in inches.
+
+    Returns
+    -------
+    Axes
+        Empty.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
 def plot_design(design: Design, ax: Axes | None = None) -> Axes:
     """The scores of the designs that a search has tried; what was chosen is marked.
 
@@ -328,13 +391,7 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
     products = frame["products"].map({0: "", 1: ", products", 2: ", products of two rows"})
     rows = frame["kind"] + ", " + frame["lags"].astype(str) + " lags" + products
     order = frame.groupby(rows)["score"].min().sort_values(ascending=False).index
-    if ax is None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7.0, 0.22 * len(order) + 1.0), layout="constrained")
-        FigureCanvasAgg(figure)
-        ax = figure.subplots()
+    ax = new_axes(7.0, 0.22 * len(order) + 1.0) if ax is None else ax
     place = {row: k for k, row in enumerate(order)}
     for rung, label, colour in ((1, "few units", COLOURS[5]), (2, "more units", COLOURS[0]), (3, "more origins", COLOURS[2])):
         part = frame[frame["rung"] == rung]

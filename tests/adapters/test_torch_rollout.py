@@ -28,6 +28,9 @@ NETWORKS = {
     "noise of the units": {"process_noise": 1e-3, "noise": 1e-3},
     "units that start at 0": {"initial_state": "zero"},
     "sigmoid": {"activation": "sigmoid"},
+    "layers and noise": {"layers": [pesn.Layer(12), pesn.Layer(10)], "process_noise": 1e-3, "noise": 1e-3},
+    "leaks by unit": {"leak_rate": np.linspace(0.1, 1.0, 12)},
+    "orthogonal memory": {"layers": [pesn.Layer(12), pesn.Layer(10)], "memory": "orthogonal", "leak_rate": 0.3},
     "no units": {"features": pesn.Features(lags=1, products=1, states=False)},
 }
 OPTIONS = {"angles": {"angles": [1], "unseen": [0]}, "noise on y": {"measurement_noise": 0.02}, "level": {"target": "level"}}
@@ -143,7 +146,17 @@ def test_an_update_is_seen():
 # ---------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("options", [{}, {"angles": [1]}, {"network": {"features": pesn.Features(lags=1, products=2)}}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"angles": [1]},
+        {"network": {"features": pesn.Features(lags=1, products=2)}},
+        {"network": {"layers": 2, "leak_rate": np.linspace(0.2, 1.0, 10)}},
+        {"network": {"layers": 2, "memory": "orthogonal", "leak_rate": 0.3}},
+    ],
+    ids=str,
+)
 def test_gradients_are_right_in_controls_and_start(options):
     model = fitted(10, **options)
     controls = torch.tensor(CONTROLS[:2, :4], requires_grad=True)

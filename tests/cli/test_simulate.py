@@ -77,6 +77,14 @@ def test_a_picture_of_the_first_thousand_rows(call, monkeypatch):
     np.testing.assert_array_equal(shown, [np.arange(1000.0)])
 
 
+def test_many_columns_are_one_image(call, monkeypatch):
+    shown = []
+    monkeypatch.setattr(plotting, "save", lambda ax, path: shown.append(ax.images[0].get_array().shape))
+    result = call("kuramoto-sivashinsky", "--steps", 30, "--plot", "a.png")
+    assert result.stdout == "30 rows, 1 run, columns run t u0 u1 … u63: kuramoto-sivashinsky.csv and a.png\n"
+    assert shown == [(64, 30)]
+
+
 def test_a_name_that_the_terminal_cannot_show(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner(charset="ascii").invoke(cli.app, ["simulate", "narma-10", "--steps", "1", "--out", "ä.csv"])

@@ -13,7 +13,7 @@ BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
 def test_nothing_of_the_base_is_overridden(network):
     assert network.__bases__ == (ReservoirEstimator,)
     own = {name for name, value in vars(network).items() if callable(value) and name in vars(ReservoirEstimator)}
-    assert own == {"fit_in_steps", "check_stored"}  # which the base only describes
+    assert own == {"fit_in_steps", "begin", "check_online", "check_stored"}  # which the base only describes
 
 
 def test_on_certain_rows_the_two_are_one_network():

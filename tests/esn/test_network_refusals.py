@@ -44,7 +44,18 @@ BAD = {
     "no y": (lambda X, y: (X, None), "requires y to be passed"),
     "words": (lambda X, y: ([*X.astype(str).tolist()[:-1], ["a", "b"]], y), "could not convert"),
     "one dimension": (lambda X, y: (X[:, 0], y), "Expected 2D array"),
-    "three dimensions in y": (lambda X, y: (X, y[:, :, None]), "dim 3"),
+    "three dimensions in y": (lambda X, y: (X, y[:, :, None]), r"y must be rows one after the other, got .* \(50, 1, 1\)"),
+    "a list of arrays": (
+        lambda X, y: ([X[:20], X[20:]], [y[:20], y[20:]]),
+        r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each ends",
+    ),
+    "a list of arrays of one length": (lambda X, y: ([X[:25], X[25:]], y), r"a list of 2 arrays; .* lengths=\[25, 25\]"),
+    "a list of columns": (lambda X, y: ([X[:20, 0], X[20:, 0]], y), r"a list of 2 arrays; .* lengths=\[20, 30\]"),
+    "lists in y alone": (lambda X, y: (X, [y[:20], y[20:]]), r"y must be rows .* np.concatenate\(y\).* lengths=\[20, 30\]"),
+    "three dimensions": (
+        lambda X, y: (X.reshape(10, 5, 2), y),
+        r"an array of shape \(10, 5, 2\); .* lengths=\[5, 5, 5, 5, 5, …\]",
+    ),
 }
 
 
@@ -84,7 +95,7 @@ def test_an_interrupt_in_the_middle_changes_nothing(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pesn.readout.online.update", interrupted)
+    monkeypatch.setattr("pesn.esn.learner.Learner.follow", interrupted)
     with pytest.raises(KeyboardInterrupt):
         esn.partial_fit(X, y)
     assert all(vars(esn)[name] is before[name] for name in before)
@@ -138,6 +149,16 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
         ("density", 0.0, r"density must lie in \(0, 1\], got 0.0"),
         ("density", 1.1, r"density must lie in \(0, 1\], got 1.1"),
         ("input_scaling", -1.0, r"input_scaling must lie in \[0, ∞\), got -1.0"),
+        ("input_scaling", [1.0, -2.0], r"input_scaling must lie in \[0, ∞\), got -2.0 at index 1"),
+        (
+            "input_scaling",
+            [1.0, 2.0, 3.0],
+            r"input_scaling must be a number, one for each of the 2 inputs, or the weights .*, 2\), got shape \(3,\)",
+        ),
+        ("input_scaling", np.ones((2, 10)), r"input_scaling must be .* got shape \(2, 10\)"),
+        ("input_scaling", [1.0, np.nan], "input_scaling must be finite, got nan at index 1"),
+        ("feedback_scaling", [1.0, 1.0], r"feedback_scaling must be .* each of the 1 outputs, or .* got shape \(2,\)"),
+        ("bias_scaling", [1.0, 1.0], r"bias_scaling must be a number, or the weights themselves \(.*,\), got shape \(2,\)"),
         ("feedback_scaling", np.inf, r"feedback_scaling must lie in \[0, ∞\), got inf"),
         ("bias_scaling", "large", r"bias_scaling must be a number in \[0, ∞\), got 'large'"),
         ("noise", -0.1, r"noise must lie in \[0, 1e\+100\], got -0.1"),

@@ -346,7 +346,7 @@ def test_fit_on_uncertain_rows(covariance):
 def test_what_is_kept_for_the_start_does_not_grow_with_the_series(lengths, monkeypatch):
     sizes = []
 
-    def learn(pieces):
+    def learn(pieces, *_):
         sizes.append((sum(len(z) for z, _, _ in pieces), sum(len(z) - skip for z, _, skip in pieces)))
         return Start(np.eye(12), *(np.zeros(k) for k in (1, 1, 12, 12)), 10, 0, 1)
 

@@ -661,7 +661,7 @@ BAD_FITS = {
         "kinematics must have c of numbers",
     ),
     "y text": ({}, (np.full((60, 2), "1.0"),), TypeError, "y must be an array of numbers"),
-    "y cube": ({}, (np.zeros((5, 2, 2)),), ValueError, r"y must have shape \(rows, columns\), got \(5, 2, 2\)"),
+    "y cube": ({}, (np.zeros((5, 2, 2)),), ValueError, r"got an array of shape \(5, 2, 2\); .* and lengths=\[2, 2, 2, 2, 2\]"),
     "y infinite": ({}, (np.where(Y > 2, np.inf, Y),), ValueError, "y must be NaN or lie within .*, got inf in row"),
     "y empty": ({}, (np.zeros((0, 2)),), ValueError, "y must have at least one row"),
     "y short": ({}, (Y[:4],), ValueError, "y must have at least 5 rows in a row"),

@@ -243,6 +243,19 @@ def test_a_row_a_call(p, dtype):
     assert states[-1][4:] == whole[4:]
 
 
+@pytest.mark.parametrize("p", [3, 8, 17])
+def test_any_root_of_the_same_covariance_goes_on_alike(p):
+    """Files of earlier versions hold roots that are not triangular."""
+    b, y, _ = data(80, p)
+    _, state = rls_update(rls_start((p, 2, 10.0)), b[:40], y[:40], 0.99)
+    assert not np.tril(state.root, -1).any()
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(p, p)))[0]
+    predictions, after = rls_update(state._replace(root=state.root @ turn), b[40:], y[40:], 0.99)
+    expected, end = rls_update(state, b[40:], y[40:], 0.99)
+    np.testing.assert_allclose(predictions, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(after.root @ after.root.T, end.root @ end.root.T, rtol=1e-9, atol=1e-13)
+
+
 @pytest.mark.parametrize(("size", "target"), [(1e200, 1.0), (1e-3, 1.7e308)])
 def test_a_row_that_leaves_the_range_leaves_the_state(size, target):
     """The root's range, and the weights' alone."""

@@ -15,6 +15,7 @@ import pytest
 from pesn.activations import get
 from pesn.gaussian import Gaussian
 from pesn.learning.process_noise import process_noise
+from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State, draw, run
 from pesn.reservoir.initial_state import learn
 from pesn.reservoir.kept_states import state_of, state_shapes
@@ -30,6 +31,11 @@ FORMS = ["full", "low-rank", "diagonal"]
 
 def a_loop(form="full", reservoir=RESERVOIR, weights=WEIGHTS, **options):
     return OpenLoop(reservoir, weights, ActivationMoments(get("tanh")), form, **options)
+
+
+def of_root(root):
+    """A readout of whose weights this is a root of A⁻¹."""
+    return Readout(np.zeros((2, 15)), np.eye(2), root, 1)
 
 
 def zero(var=None):
@@ -73,7 +79,7 @@ def test_where_tanh_is_a_line_it_is_the_linear_recursion(form, rank, noise):
     z, var = TINY * rng.standard_normal((15, 2)), TINY**2 * rng.uniform(0.0, 1.0, (15, 2))
     var[5:8] = 0.0
     root = rng.standard_normal((15, 15))
-    loop = a_loop(form, process_noise=process_noise(None, 0.0, noise, 12), weights_root=root, rank=rank)
+    loop = a_loop(form, process_noise=process_noise(None, 0.0, noise, 12), readout=of_root(root), rank=rank)
     path, end = predict_rows(loop, z, var, zero())
     outputs, cov, features, mean, last = linear(z, var, noise)
     np.testing.assert_allclose(path.mean, outputs, atol=1e-7 * TINY)
@@ -83,7 +89,8 @@ def test_where_tanh_is_a_line_it_is_the_linear_recursion(form, rank, noise):
         np.testing.assert_allclose(path.cov, cov, atol=0.05 * cov.max())
         return
     np.testing.assert_allclose(path.cov, cov, atol=1e-6 * cov.max())
-    np.testing.assert_allclose(path.probed["leverage"], np.einsum("ij,tij->t", (root @ root.T)[1:, 1:], features), rtol=1e-6)
+    leverage = np.einsum("ij,tij->t", (root @ root.T)[1:, 1:], features)
+    np.testing.assert_allclose(path.probed["leverage"], np.repeat(leverage[:, None], 2, axis=1), rtol=1e-6)
     np.testing.assert_allclose(end.var, np.diagonal(last)[2:], rtol=1e-6)
 
 
@@ -123,7 +130,7 @@ def same(one, other, tolerance):
 def test_the_deterministic_loop_is_the_step_by_step_way(form, clamped, leverage):
     rng = np.random.default_rng(2)
     z, clamp = rng.standard_normal((30, 2)), rng.standard_normal((30, 2)) if clamped else None
-    loop = a_loop(form, weights=rng.standard_normal((2, 15)), weights_root=np.eye(15) if leverage else None)
+    loop = a_loop(form, weights=rng.standard_normal((2, 15)), readout=of_root(np.eye(15)) if leverage else None)
     state = loop.init(0.1 * rng.standard_normal(12), output=rng.standard_normal(2))
     assert loop.take(state, z, None, clamp).mean.shape == (30, 2)
     same(rollout(loop.model, state, z, clamp=clamp), step_by_step(loop, state, z, clamp=clamp), 1e-12)
@@ -141,7 +148,7 @@ def test_the_diagonal_loop_is_the_step_by_step_way(noise, clamped, certain):
         "diagonal",
         weights=rng.standard_normal((2, 15)),
         process_noise=process_noise(None, 0.0, noise, 12),
-        weights_root=rng.standard_normal((15, 15)),
+        readout=of_root(rng.standard_normal((15, 15))),
     )
     state = loop.init(0.1 * rng.standard_normal(12), 0.3 * np.eye(12), rng.standard_normal(2))
     assert loop.take(state, z, var, clamp).mean.shape == (30, 2)
@@ -231,7 +238,7 @@ def test_rows_cut_anywhere_are_the_whole(form, first, clamped):
     var[0] = 0.05 * (first == "uncertain")
     var[1] = 0.05 * (first == "one certain")
     clamp = rng.standard_normal((T, 2)) if clamped else None
-    loop = a_loop(form, rank=8, weights_root=np.eye(15), settled=1e-12)
+    loop = a_loop(form, rank=8, readout=of_root(np.eye(15)), settled=1e-12)
     given = zero(0.04) if first == "given" else zero(0.0)._replace(rows=np.empty((0, 2)))
     whole, end = predict_rows(loop, z, var, given, start, clamp)
     for cut in range(T + 1):

@@ -1,8 +1,10 @@
-"""Claim: what enters the units from beside them stands before W, row by row."""
+"""Claim: what enters the units from beside them stands before W, row by row; it is scaled as asked, or given."""
 
 import numpy as np
+import pytest
 from scipy import sparse
 
+import pesn
 from pesn.reservoir.weights import draw
 
 
@@ -12,3 +14,40 @@ def test_a_matrix_beside_w_is_scipys_own():
     ours, theirs = reservoir.beside(C), sparse.hstack([sparse.csr_array(C), reservoir.W], format="csr")
     for name in ("indptr", "indices", "data"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+
+
+def test_each_column_has_its_own_scaling():
+    plain, one = draw(30, 3, 2, input_scaling=1.0, feedback_scaling=1.0, rng=0), draw(30, 3, 2, input_scaling=[0.5] * 3, rng=0)
+    np.testing.assert_array_equal(one.W_in, draw(30, 3, 2, input_scaling=0.5, rng=0).W_in)  # a number is as many of them
+    each = draw(30, 3, 2, input_scaling=np.array([0.0, 2.0, 0.1]), feedback_scaling=(3.0, 0.0), rng=0)
+    np.testing.assert_allclose(each.W_in, plain.W_in * [0.0, 2.0, 0.1], rtol=1e-15)
+    np.testing.assert_allclose(each.W_fb, plain.W_fb * [3.0, 0.0], rtol=1e-15)
+    for name in ("data", "indices", "bias"):
+        np.testing.assert_array_equal(getattr(each, name), getattr(plain, name))
+
+
+def test_weights_of_ones_own_are_taken_as_they_are():
+    rng = np.random.default_rng(0)
+    W_in, W_fb, bias, W = (rng.normal(size=shape) for shape in ((4, 2), (4, 1), (4,), (4, 4)))
+    own = draw(4, 2, 1, input_scaling=W_in, feedback_scaling=W_fb, bias_scaling=bias, topology=W, rng=1)
+    for given, taken in ((W_in, own.W_in), (W_fb, own.W_fb), (bias, own.bias), (W, own.W.toarray())):
+        np.testing.assert_array_equal(taken, given)
+        assert taken is not given  # a later change to it would reach the network
+
+
+@pytest.mark.parametrize("scaling", [[0.1, 1.0], np.array([0.1, 1.0], np.float32), "own"])
+def test_networks_with_weights_of_ones_own_are_saved(scaling, tmp_path):
+    X = np.sin(np.outer(np.arange(300.0), [0.2, 0.31]))
+    given = np.random.default_rng(0).normal(size=(20, 2)) if isinstance(scaling, str) else scaling
+    esn = pesn.ProbabilisticESN(20, input_scaling=given, bias_scaling=np.linspace(-1.0, 1.0, 20), random_state=0)
+    esn.fit(X[:-1], X[1:]).save(tmp_path / "network")
+    again = pesn.load(tmp_path / "network")
+    np.testing.assert_array_equal(again.predict(X, return_std=True), esn.predict(X, return_std=True))
+    np.testing.assert_array_equal(again.fit(X[:-1], X[1:]).reservoir_.W_in, esn.reservoir_.W_in)
+
+
+def test_a_forecaster_of_a_network_with_a_scaling_a_column():
+    y = np.sin(np.outer(np.arange(400.0), [0.2, 0.31]))
+    network = pesn.ProbabilisticESN(30, input_scaling=[0.2, 0.4], washout=20, process_noise=0.0, random_state=0)
+    forecast = pesn.Forecaster(network, calibrate=False).fit(y[:350]).forecast(10, y[350:380])
+    assert np.abs(forecast.mean - y[380:390]).max() < 0.1

@@ -16,18 +16,19 @@ from pesn.statespace import ActivationMoments, Cell, Compression, Dense, Diagona
 
 
 def world(
-    n=8, p=2, *, leak=0.6, seed=0, outputs=2, scale=0.8, bias=0.3, rank=20, products=4, activation="tanh", method="surface"
-):
+    n=8, p=2, *, leak=0.6, seed=0, outputs=2, scale=0.8, bias=0.3, rank=20, products=4, activation="tanh", method="surface",
+    rotation=None,
+):  # fmt: skip
     """A reservoir of n units that p carried entries enter, what is read out of it, and how a factor is kept small."""
     rng = np.random.default_rng(seed)
-    reservoir = draw(n, p, outputs, density=min(1.0, 4.0 / n), leak_rate=leak, bias_scaling=bias, rng=seed)
+    reservoir = draw(n, p, outputs, density=min(1.0, 4.0 / n), leak_rate=np.max(leak), bias_scaling=bias, rng=seed)
     A = sparse.hstack([scale * sparse.csr_array(reservoir.W_in), reservoir.W], format="csr")
     units = ActivationMoments(get(activation), method)
     readout = rng.normal(size=(outputs, n)) / np.sqrt(n)
     compression = Compression(rank, orthonormal(readout.T), products)
     return SimpleNamespace(
         n=n, p=p, carry=slice(0, p), units=slice(p, p + n), readout=readout, reservoir=reservoir,
-        cell=Cell(slice(p, p + n), A, reservoir.bias, leak, units, compression), compression=compression,
+        cell=Cell(slice(p, p + n), A, reservoir.bias, leak, units, compression, rotation=rotation), compression=compression,
     )  # fmt: skip
 
 
@@ -69,7 +70,8 @@ def ensemble_of(state, count=20_000, seed=3, sobol=True):
 
 def twin(mean, cov, cell, rest="all"):
     """A move by the formulas as they stand: the joint covariance of x and f(a), then one matrix."""
-    A, L, n, f = cell.matrix.toarray(), cell.leak, len(mean), cell.units.record
+    A, L, n, f = cell.matrix.toarray(), np.broadcast_to(cell.leak, len(cell.bias)), len(mean), cell.units.record
+    O = np.eye(len(L)) if cell.rotation is None else cell.rotation  # noqa: E741
     a, S = A @ mean + cell.bias, A @ cov @ A.T
     S = 0.5 * (S + S.T)
     v = np.diag(S)
@@ -85,8 +87,8 @@ def twin(mean, cov, cell, rest="all"):
     cross = cov @ A.T * g
     joint = np.block([[cov, cross], [cross.T, out]])
     M = np.hstack([np.eye(n), np.zeros((n, len(a)))])
-    M[cell.rows, cell.rows] *= 1.0 - L
-    M[cell.rows, n:] = L * np.eye(len(a))
+    M[cell.rows, cell.rows] = np.diag(1.0 - L) @ O
+    M[cell.rows, n:] = np.diag(L)
     return M @ np.concatenate([mean, unit.mean]), M @ joint @ M.T
 
 

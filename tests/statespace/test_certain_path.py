@@ -68,6 +68,20 @@ def test_a_loop_that_diverges_stops_where_single_steps_do():
     assert np.isfinite(path.mean).all()
 
 
+def test_layers_and_leaks_by_unit_are_compiled_and_rotations_go_step_by_step():
+    rng = np.random.default_rng(4)
+    model, leaks, tanh = _model(rng), rng.uniform(0.1, 1.0, 6), ActivationMoments(get("tanh"))
+    squares, units = model.cells
+    A = sparse.csr_array(units.matrix)
+    layers = [Cell(slice(4 + i, 4 + j), A[i:j], units.bias[i:j], leaks[i:j], tanh) for i, j in ((0, 2), (2, 6))]
+    inputs, state = rng.normal(size=(3, 9, 1)), init("none", 3, rng.normal(size=(3, 7)), np.zeros((0, 7)))
+    deep = _assert_same(replace(model, cells=(squares, *layers)), state, inputs)
+    flat = _assert_same(replace(model, cells=(squares, replace(units, leak=leaks))), state, inputs)
+    assert np.abs(deep.mean - flat.mean).max() > 1e-3  # the second layer sees the first as it is now
+    turned = replace(layers[1], rotation=np.linalg.qr(rng.normal(size=(4, 4)))[0])
+    _assert_same(replace(model, cells=(squares, layers[0], turned)), state, inputs, served=False)
+
+
 def test_what_is_not_compiled_goes_step_by_step():
     rng = np.random.default_rng(3)
     inputs, state = rng.normal(size=(5, 1)), init("none", 3, rng.normal(size=7), np.zeros((0, 7)))

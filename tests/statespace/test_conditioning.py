@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pesn.linalg import QuadraticForm
+from pesn.linalg import QuadraticForm, condition_root
 from pesn.statespace import CLOSED_FORMS
 
 COVARIANT = ("full", "low-rank")
@@ -243,3 +243,16 @@ def test_a_marginal_is_the_gaussian_over_some_entries(kit, form):
     marginal = state.marginal(slice(1, 5))
     kit.close(marginal.mean, state.mean[1:5], 1e-15)
     kit.close(marginal.cov, kit.cov_of(state)[1:5, 1:5], 1e-13)
+
+
+def test_a_direction_that_others_make_up_is_not_heard_twice():
+    """Two entries that are one but for the rounding of many steps: what the second says is no news."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(6, 5))
+    for rounding in (0.0, 1e-16, 1e-15, 1e-14, 1e-13):
+        seen = np.vstack([root[0], 0.2 * root[0] + rounding * rng.normal(size=5)])
+        gain, left = condition_root(seen, root)
+        expected = root @ root[0] / (root[0] @ root[0])
+        value = np.array([1.0, 0.2]) * (1.0 + 1e-13 * rng.normal(size=2))
+        np.testing.assert_allclose(gain @ value, expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(left @ left.T, root @ root.T - np.outer(expected, root @ root[0]), atol=1e-9)

@@ -7,7 +7,7 @@ from scipy import sparse
 from pesn.statespace import kernels
 from pesn.statespace.cell import SparseRows
 
-FIRST, LEAK = 3, 0.4
+FIRST = 3
 
 
 def _covariances(count, n, rng):
@@ -46,13 +46,14 @@ def test_a_move_is_a_linear_map_and_the_rest(case):
     gain, rest = rng.uniform(size=(len(cov), r)), _covariances(len(cov), r, rng)
     into, new, moved = A @ cov, np.empty(cov.shape), np.empty(cross.shape)
     out_of, rows = np.ascontiguousarray(np.swapaxes(into, -1, -2)), slice(FIRST, FIRST + r)
-    kernels.move_dense(cov, into, out_of, A @ cov @ A.T, rest, gain, FIRST, LEAK, new)
-    kernels.move_cross(*SparseRows(A).rows, cross, gain, FIRST, LEAK, moved)
+    leak = rng.uniform(0.1, 1.0, r)
+    kernels.move_dense(cov, into, out_of, A @ cov @ A.T, rest, gain, FIRST, leak, new)
+    kernels.move_cross(*SparseRows(A).rows, cross, gain, FIRST, leak, moved)
     for b in range(len(cov)):
         T = np.eye(n)
-        T[rows] = (1.0 - LEAK) * T[rows] + LEAK * gain[b][:, None] * A
+        T[rows] = (1.0 - leak)[:, None] * T[rows] + (leak * gain[b])[:, None] * A
         expected = T @ cov[b] @ T.T
-        expected[rows, rows] += LEAK**2 * rest[b]
+        expected[rows, rows] += leak[:, None] * rest[b] * leak
         np.testing.assert_allclose(new[b], expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(new[b], new[b].T)
         np.testing.assert_allclose(moved[b], T @ cross[b], rtol=1e-12, atol=1e-12)

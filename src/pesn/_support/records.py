@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_arrays", "check_counts", "check_covariance", "check_names"]
+__all__ = ["check_arrays", "check_counts", "check_covariance", "check_names", "check_remade"]
 
 
 def check_arrays(record: str, parts: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
@@ -41,6 +41,16 @@ def check_names(name: str, names: Any, count: int, kind: str = "a list") -> None
     """A ValueError unless there are ``count`` texts, or none at all."""
     if names is not None and (np.shape(names) != (count,) or not all(type(one) is str for one in names)):
         raise ValueError(f"{name} is not {kind} of {count} names")
+
+
+def check_remade(name: str, record: Any) -> None:
+    """A ValueError unless the constructor of a frozen dataclass makes the same of its fields: a file does not ask it."""
+    try:
+        fresh = type(record)(**vars(record))
+    except TypeError as error:
+        raise ValueError(f"{name} is damaged: {error}") from None
+    if fresh != record:
+        raise ValueError(f"{name} is {record!r}")
 
 
 def _of(record: str, name: str) -> str:

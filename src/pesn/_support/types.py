@@ -20,9 +20,12 @@ __all__ = [
     "Array",
     "CovarianceChoice",
     "CovarianceForm",
+    "Feedback",
     "FloatArray",
     "InitialStateName",
+    "LeakRate",
     "Lengths",
+    "Memory",
     "MomentName",
     "NetworkCovariance",
     "PathLike",
@@ -31,6 +34,7 @@ __all__ = [
     "Ridge",
     "RidgeValue",
     "Rng",
+    "Scaling",
     "TableLike",
     "Target",
     "Washout",
@@ -49,8 +53,12 @@ Rng: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGen
 
 CovarianceForm: TypeAlias = Literal["full", "diagonal", "low-rank", "ensemble"]  # of the units of a reservoir
 CovarianceChoice: TypeAlias = Literal["auto", "full", "diagonal", "low-rank", "ensemble"]  # "auto": by the number of units
+Feedback: TypeAlias = Literal["teacher", "own"]  # what a network with feedback is fed while it learns
 InitialStateName: TypeAlias = Literal["learned", "stationary", "zero"]  # where sequences start
 Target: TypeAlias = Literal["change", "level"]  # what a forecaster's network puts out
+LeakRate: TypeAlias = float | Sequence[float] | FloatArray  # of all units, or of each
+Memory: TypeAlias = Literal["leaky", "orthogonal"] | FloatArray  # what units keep of their last state; a matrix: of each other
+Scaling: TypeAlias = float | Sequence[float] | FloatArray  # of drawn weights; or the weights themselves
 Washout: TypeAlias = int | Literal["auto"]
 ProcessNoise: TypeAlias = float | Literal["auto"]
 NetworkCovariance: TypeAlias = Literal["full", "low-rank", "diagonal"]  # of the units of a feed-forward network

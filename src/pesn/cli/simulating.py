@@ -14,6 +14,7 @@ from pesn.cli import terminal
 __all__ = ["simulate"]
 
 _PICTURED = 1000  # rows: a picture of more is a block of colour
+_PANELS = 16  # columns: more are a field, drawn as one image
 
 
 def simulate(
@@ -50,7 +51,11 @@ def simulate(
             trajectories.save(out)
         if plot is not None:
             with terminal.naming(plot):
-                plotting.save(plotting.plot_run(trajectories, rows=_PICTURED), plot)
-        columns, files = " ".join(("run", "t", *trajectories.names)), f"{out}" if plot is None else f"{out} and {plot}"
+                field = len(trajectories.names) > _PANELS
+                run = trajectories[0]
+                plotting.save((plotting.plot_field if field else plotting.plot_run)(run, rows=_PICTURED), plot)
+        names = trajectories.names
+        shown = names if len(names) <= _PANELS else (*names[:2], "…", names[-1])
+        columns, files = " ".join(("run", "t", *shown)), f"{out}" if plot is None else f"{out} and {plot}"
         counts = f"{terminal.counted(len(trajectories.states), 'row')}, {terminal.counted(len(trajectories), 'run')}"
         terminal.say(f"{counts}, columns {columns}: {files}")

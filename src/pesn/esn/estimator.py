@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,32 @@ from sklearn.metrics import r2_score
 
 from pesn._support.checks import flag
 from pesn._support.progress import Steps, shown
-from pesn._support.types import FloatArray, Lengths, RandomState, Ridge, RidgeValue, TableLike, Washout
+from pesn._support.types import (
+    Feedback,
+    FloatArray,
+    LeakRate,
+    Lengths,
+    Memory,
+    RandomState,
+    Ridge,
+    RidgeValue,
+    Scaling,
+    TableLike,
+    Washout,
+)
 from pesn.activations import Activation
+from pesn.esn.generation import run_free
+from pesn.esn.row_by_row import Online, resume
+from pesn.esn.stepper import Stepper, open_stepper
+from pesn.esn.validation import TrainingRows
 from pesn.readout.features import Features
+from pesn.readout.patches import Patches
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.drive import Reservoir, State
+from pesn.reservoir.layers import Layers
+from pesn.reservoir.plasticity import Plasticity
+from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
 from pesn.reservoir.topology import Topology
 
 __all__ = ["ReservoirEstimator"]
@@ -38,17 +58,18 @@ class ReservoirEstimator(
 ):
     """Parameters, attributes and conventions of both networks; nothing of it is overridden.
 
-    A network adds its constructor and ``fit_in_steps``, ``partial_fit``, ``predict``, ``transform`` and ``check_stored``. What
-    the two share there are functions: :mod:`pesn.esn.parameters`, :mod:`pesn.esn.validation`, :mod:`pesn.esn.training`.
+    A network adds its constructor and ``fit_in_steps``, ``begin``, ``check_online``, ``partial_fit``, ``predict``, ``transform``
+    and ``check_stored``. What the two share there are functions: :mod:`pesn.esn.parameters`, :mod:`pesn.esn.validation`,
+    :mod:`pesn.esn.training`.
     """
 
     n_units: int
     spectral_radius: float
-    leak_rate: float
+    leak_rate: LeakRate
     density: float
-    input_scaling: float
-    feedback_scaling: float
-    bias_scaling: float
+    input_scaling: Scaling
+    feedback_scaling: Scaling
+    bias_scaling: Scaling
     noise: float
     ridge: Ridge
     forgetting: float
@@ -58,6 +79,11 @@ class ReservoirEstimator(
     activation: str | Activation
     topology: Topology
     features: Features
+    layers: Layers
+    memory: Memory
+    plasticity: Plasticity | SynapticPlasticity | None
+    feedback: Feedback
+    local: Patches | None
     verbose: bool
 
     n_features_in_: int
@@ -121,6 +147,119 @@ class ReservoirEstimator(
             The network, fitted; where anything fails it is what it was before.
         """
         raise NotImplementedError
+
+    def online(self, n_inputs: int | None = None, n_outputs: int | None = None) -> Stepper:
+        """A stepper, which predicts and learns a row at a time, each in one compiled call: ``step(x)``, then ``learn(y)``.
+
+        It goes on after the last row learnt from, and does with each row what ``partial_fit`` does. The network itself stays what
+        it is until ``stepper.finish()`` writes into it what was learnt.
+
+        Parameters
+        ----------
+        n_inputs, n_outputs
+            d and m, for a network that has learnt nothing yet; else they are known.
+
+        Returns
+        -------
+        Stepper
+            Of a probabilistic network it follows the means: what its state left uncertain is dropped, and ``noise`` must be 0.
+
+        Examples
+        --------
+        >>> import numpy as np, pesn
+        >>> wave = np.sin(0.2 * np.arange(1001.0))
+        >>> stepper = pesn.EchoStateNetwork(50, random_state=0).online(n_inputs=1, n_outputs=1)
+        >>> for x, y in zip(wave[:-1], wave[1:]):
+        ...     predicted = stepper.step([x])
+        ...     stepper.learn(y)
+        >>> bool(abs(predicted[0] - wave[-1]) < 0.01)
+        True
+        """
+        return open_stepper(self, n_inputs, n_outputs)
+
+    def begin(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:
+        """Draw a reservoir whose readout knows nothing yet, to be learnt row by row.
+
+        Parameters
+        ----------
+        n_inputs, n_outputs
+            d and m.
+        given
+            The first rows, by which ``washout="auto"`` is found.
+
+        Returns
+        -------
+        Online
+            Where learning stands.
+        """
+        raise NotImplementedError
+
+    def check_online(self) -> None:
+        """A ValueError where a parameter is wrong, or does not let the network go row by row in compiled steps."""
+        raise NotImplementedError
+
+    def resumed(self) -> Online:
+        """Where learning row by row stands: after the batch solution, or after the rows that followed it."""
+        return resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
+
+    def adopt(self, learnt: Online) -> None:
+        """Make what was ``learnt`` row by row the network's own."""
+        self.readout_, self.rls_, self.state_, self._to_wash = learnt
+
+    @overload
+    def generate(
+        self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: Literal[False] = False
+    ) -> FloatArray: ...
+    @overload
+    def generate(
+        self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: Literal[True]
+    ) -> tuple[FloatArray, State]: ...
+    @overload
+    def generate(
+        self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: bool = False
+    ) -> FloatArray | tuple[FloatArray, State]: ...
+
+    def generate(
+        self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: bool = False
+    ) -> FloatArray | tuple[FloatArray, State]:
+        """The next ``n`` outputs of a network that runs on its own, in one compiled call; of a probabilistic one, the means.
+
+        Without feedback each output is the next input: y must have been the next row of X, or of its first columns. With
+        ``feedback_scaling`` above 0 the outputs come back through W_fb, and the inputs are X. The first input is
+        ``state.output``: after ``fit`` and ``partial_fit`` the last row of y, so that what is generated goes on where y ends.
+        A loop that diverges stays at ±1e100: no output is infinite or NaN.
+
+        Parameters
+        ----------
+        n
+            How many outputs.
+        state
+            Where to start: what ``return_state`` gave, here or in ``predict``; None: ``state_``, after the last row learnt from.
+        X
+            Inputs that are given, a row for each output: without feedback the columns that are no outputs, (n, d − m), which
+            come after them; with feedback all of them, (n, d), None: zeros.
+        return_state
+            Whether the state at the end comes second: ``generate(more, state)`` goes on as if there had been one call.
+
+        Returns
+        -------
+        outputs
+            (n,) or (n, m), as y was.
+        state
+            With ``return_state``.
+
+        Examples
+        --------
+        >>> import numpy as np, pesn
+        >>> wave = np.sin(0.2 * np.arange(1101.0))
+        >>> esn = pesn.EchoStateNetwork(50, random_state=0).fit(wave[:1000, None], wave[1:1001])
+        >>> bool(np.abs(esn.generate(100) - wave[1001:]).max() < 0.01)
+        True
+        """
+        flag("return_state", return_state)
+        outputs, end = run_free(self, n, state, X)
+        result = outputs[:, 0] if self._y_is_flat else outputs
+        return (result, end) if return_state else result
 
     def fit_transform(self, X: TableLike, y: TableLike | None = None, lengths: Lengths = None) -> FloatArray:
         """``fit`` and then ``transform``, with the same ``lengths``.

@@ -18,17 +18,21 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.checks import flag
 from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
-from pesn._support.types import FloatArray, Lengths, RandomState, Ridge, TableLike, Washout
+from pesn._support.types import Feedback, FloatArray, LeakRate, Lengths, Memory, RandomState, Ridge, Scaling, TableLike, Washout
 from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
-from pesn.esn.parameters import check_network, draw_reservoir, generator
+from pesn.esn.parameters import check_network, check_no_plasticity, draw_reservoir, generator, groups_of
+from pesn.esn.reading import read_sequences
+from pesn.esn.row_by_row import Online, learn_compiled, learn_with_own_outputs, prepare_online, start_empty
 from pesn.esn.stored import check_learnt, check_prediction
-from pesn.esn.training import deterministic, fit_readout, in_threads, learn_online, plain_ridge, resume, start_empty, washout_rows
-from pesn.esn.validation import States, as_given, as_rows, check_fitted, starts, training_rows
+from pesn.esn.training import adapted, deterministic, fit_readout, washout_rows
+from pesn.esn.validation import States, TrainingRows, as_given, as_rows, check_fitted, starts, training_rows
 from pesn.readout.features import Features
+from pesn.readout.patches import Patches
 from pesn.reservoir.drive import State
-from pesn.reservoir.reading import read
-from pesn.reservoir.sequences import blocks
+from pesn.reservoir.layers import Layers
+from pesn.reservoir.plasticity import Plasticity
+from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
 from pesn.reservoir.topology import Topology
 
 __all__ = ["EchoStateNetwork"]
@@ -45,10 +49,11 @@ class EchoStateNetwork(ReservoirEstimator):
     n_units
         N, the size of the reservoir.
     spectral_radius, leak_rate, density
-        The largest modulus among the eigenvalues of W; L; the share of non-zero weights in W.
+        The largest modulus among the eigenvalues of W; L, a number or one for each unit (N,); the share of non-zero weights in W.
     input_scaling, feedback_scaling, bias_scaling
-        The largest modulus of the entries of √d W_in (d inputs), W_fb and the bias. With feedback the true outputs are fed
-        back in ``fit`` (teacher forcing), the network's own in ``predict``.
+        The largest modulus of the entries of √d W_in (d inputs), W_fb and the bias. Of W_in and W_fb a number, or one for each
+        column, (d,) and (m,). Arrays of the shape of the weights, (N, d), (N, m) and (N,), are these weights themselves. With
+        feedback the true outputs are fed back in ``fit`` (teacher forcing), the network's own in ``predict``.
     noise
         M_e: standard deviation of the noise added to the states in ``fit``. It makes a network with feedback robust.
     ridge
@@ -67,11 +72,33 @@ class EchoStateNetwork(ReservoirEstimator):
         f of the units: a name (``pesn.activations.names()``) or a :class:`pesn.Activation`. Any but tanh is driven row by row,
         many times slower.
     topology
-        How the units are connected: ``"random"``; ``"ring"``, each unit enters the next one; a function (n, rng) that gives W,
-        scaled to ``spectral_radius``; or W itself (N, N), an array or sparse, taken as it is.
+        How the units are connected: ``"random"``, ``"ring"``, ``"cycle-jumps"``, ``"delay-line"`` (whose weight is
+        ``spectral_radius``), ``"small-world"``, ``"erdos-renyi"``, ``"orthogonal"``, or one of these with parameters of one's own
+        (:mod:`pesn.reservoir.topology`); a function (n, rng) that gives W, scaled to ``spectral_radius``; or W itself (N, N), an
+        array or sparse, taken as it is.
     features
         What the readout sees: a :class:`pesn.Features`, by default [1, z, h]. Where it looks back on earlier rows, the first
         ``lags`` rows of a sequence are washed out, and in ``predict`` the first row stands for those before it.
+    layers
+        How many layers of N units; or a list, one entry a layer: a :class:`pesn.Layer`, which says what is different in it, or a
+        list of them, groups that all see the same and do not see each other. The first layer sees the row and the feedback, each
+        later one the units of the layer before as they already are; the readout sees all.
+    memory
+        What units keep of their last state: ``"leaky"``, (1 − L) h; ``"orthogonal"``, (1 − L) O h with a random orthogonal O, the
+        edge of stability network ES²N; or an orthogonal matrix O of all units.
+    plasticity
+        Intrinsic: a :class:`pesn.reservoir.Plasticity` says how the outputs of units are to be spread, and gain and bias of each
+        are tuned to that. Synaptic: a :class:`pesn.reservoir.SynapticPlasticity` names the rule, Hebb's, Oja's and others, by
+        which recurrent weights move. ``fit`` passes its rows for it as often as the record says, before the readout is learnt.
+        What comes out is in ``reservoir_``, so that nothing else is different. None: the weights stay as drawn.
+    feedback
+        What is fed back while the network learns: ``"teacher"``, the true outputs; ``"own"``, its own, as they are then
+        (FORCE): ``fit`` and ``partial_fit`` are then both recursive least squares over the rows, from P = ``rls_delta`` · I, and
+        ``ridge`` is one number.
+    local
+        For fields: a :class:`pesn.Patches`. y is the next row of the field in the first columns of X; each patch has a
+        reservoir of ``n_units``, the same in all, which sees the patch and its neighbours, and reads its own columns out of
+        that. None: one reservoir sees all columns.
     verbose
         Say on standard error how far ``fit`` is: a bar on a terminal, a line a step elsewhere.
 
@@ -92,11 +119,11 @@ class EchoStateNetwork(ReservoirEstimator):
         n_units: int = 100,
         *,
         spectral_radius: float = 0.9,
-        leak_rate: float = 0.5,
+        leak_rate: LeakRate = 0.5,
         density: float = 0.1,
-        input_scaling: float = 0.5,
-        feedback_scaling: float = 0.0,
-        bias_scaling: float = 0.2,
+        input_scaling: Scaling = 0.5,
+        feedback_scaling: Scaling = 0.0,
+        bias_scaling: Scaling = 0.2,
         noise: float = 0.0,
         ridge: Ridge = 1e-6,
         forgetting: float = 0.999,
@@ -106,6 +133,11 @@ class EchoStateNetwork(ReservoirEstimator):
         activation: str | Activation = "tanh",
         topology: Topology = "random",
         features: Features = Features(),
+        layers: Layers = 1,
+        memory: Memory = "leaky",
+        plasticity: Plasticity | SynapticPlasticity | None = None,
+        feedback: Feedback = "teacher",
+        local: Patches | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_units = n_units
@@ -124,23 +156,49 @@ class EchoStateNetwork(ReservoirEstimator):
         self.activation = activation
         self.topology = topology
         self.features = features
+        self.layers = layers
+        self.memory = memory
+        self.plasticity = plasticity
+        self.feedback = feedback
+        self.local = local
         self.verbose = verbose
 
     def fit_in_steps(self, X: TableLike, y: TableLike, lengths: Lengths, steps: Steps) -> Self:  # noqa: D102  # as it is described there
         with rollback_on_error(self):
             check_network(self)
             given = training_rows(self, X, y, lengths, first=True, least=2)
+            self.__dict__.pop("online_predictions_", None)  # of another readout
+            if self.feedback == "own":
+                begun = self.begin(given.n_inputs, given.n_outputs, given)
+                self.adopt(learn_with_own_outputs(self.reservoir_, self.features, given, begun, self.forgetting, steps))
+                return self
             rng = generator(self.random_state)
             self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-            self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, rng)
-            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps)
+            drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
+            self.reservoir_ = adapted(self.plasticity, drawn, given, steps)
+            groups = groups_of(self)
+            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps, groups)
             drive = deterministic(self.reservoir_, self.features, self.noise, rng)
             self.readout_, self.state_, self.ridge_ = fit_readout(
-                drive, self.reservoir_, self.features, given, self._initial_state(), self.washout_, self.ridge, steps
+                drive,
+                self.reservoir_,
+                self.features,
+                given,
+                self._initial_state(),
+                self.washout_,
+                self.ridge,
+                steps,
+                groups=groups,
             )
             self.rls_, self._to_wash = None, 0
-            self.__dict__.pop("online_predictions_", None)  # of another readout
         return self
+
+    def begin(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:  # noqa: D102
+        self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
+        drawn = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
+        self.reservoir_, self.washout_, self.ridge_ = prepare_online(self, drawn, given)
+        start = self._initial_state()
+        return start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge, groups_of(self))
 
     def partial_fit(self, X: TableLike, y: TableLike) -> Self:
         """Move the readout with each new row, by recursive least squares; the state goes on from the last row learnt from.
@@ -161,18 +219,14 @@ class EchoStateNetwork(ReservoirEstimator):
             check_network(self)
             given = training_rows(self, X, y, first=first, least=1)
             if first:
-                self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-                self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, generator(self.random_state))
-                self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, Steps())
-                self.ridge_ = plain_ridge(self.ridge)
-                start = self._initial_state()
-                online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
+                check_no_plasticity(self.plasticity)
             else:
                 check_fitted(self)
-                online = resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
-            drive = deterministic(self.reservoir_, self.features)
-            predictions, online = learn_online(drive, given, online, self.forgetting)
-            self.readout_, self.rls_, self.state_, self._to_wash = online
+            begun = self.begin(given.n_inputs, given.n_outputs, given) if first else self.resumed()
+            predictions, learnt = learn_compiled(
+                self.reservoir_, self.features, given, begun, self.forgetting, self.feedback == "own"
+            )
+            self.adopt(learnt)
             self.online_predictions_ = as_given(predictions, given.inputs, self._y_is_flat)
         return self
 
@@ -203,7 +257,8 @@ class EchoStateNetwork(ReservoirEstimator):
         X
             Rows (n, d).
         lengths
-            The rows of each sequence, where X holds several one after the other; they run in parallel threads.
+            The rows of each sequence, where X holds several one after the other. Many of them move together, several times as
+            fast as one after the other, with the same outputs within 1e-12 of their size.
         state
             Where to start: what ``return_state`` gave, or ``state_``; with ``lengths`` one for each sequence. None: zero.
         return_state
@@ -221,14 +276,8 @@ class EchoStateNetwork(ReservoirEstimator):
         check_fitted(self)
         rows = as_rows(self, X)
         outputs = np.empty((len(rows.mean), self.n_outputs_))
-
-        def drive(sequence: slice, current: State) -> State:
-            for block in blocks(sequence):
-                z, _ = rows.take(block)
-                _, _, outputs[block], current = read(self.features, self.reservoir_, z, current, readout=self.readout_.weights)
-            return current
-
-        ends = in_threads(drive, starts(self, lengths, state, len(outputs), self._initial_state))
+        begun = starts(self, lengths, state, len(outputs), self._initial_state)
+        ends = read_sequences(self.features, self.reservoir_, rows, begun, self.readout_.weights, outputs=outputs)
         result = as_given(outputs, rows, self._y_is_flat)
         return (result, ends if lengths is not None else ends[0]) if return_state else result
 
@@ -249,14 +298,14 @@ class EchoStateNetwork(ReservoirEstimator):
         rows = as_rows(self, X)
         states = np.empty((len(rows.mean), self.reservoir_.n_units), dtype=rows.mean.dtype)
 
-        def drive(sequence: slice, current: State) -> State:
-            for block in blocks(sequence):
-                z, _ = rows.take(block)
-                _, states[block], _, current = read(self.features, self.reservoir_, z, current, readout=self.readout_.weights)
-            return current
-
-        in_threads(drive, starts(self, lengths, None, len(states), self._initial_state))
+        begun = starts(self, lengths, None, len(states), self._initial_state)
+        read_sequences(self.features, self.reservoir_, rows, begun, self.readout_.weights, states=states)
         return states
+
+    def check_online(self) -> None:  # noqa: D102
+        check_network(self)
+        if not self.__sklearn_is_fitted__():
+            check_no_plasticity(self.plasticity)
 
     def check_stored(self) -> None:  # noqa: D102
         check_learnt(self, self._y_is_flat)

@@ -22,40 +22,57 @@ from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import (
     CovarianceChoice,
+    Feedback,
     FloatArray,
     InitialStateName,
+    LeakRate,
     Lengths,
+    Memory,
     ProcessNoise,
     RandomState,
     Ridge,
     Rng,
+    Scaling,
     TableLike,
     Washout,
 )
 from pesn.activations import Activation
 from pesn.esn.estimator import ReservoirEstimator
-from pesn.esn.parameters import check_no_share, check_probabilistic, draw_reservoir, generator
-from pesn.esn.propagation import Propagation, beginning, gaussian, initial_state, predict_sequences, transform_sequences
-from pesn.esn.stored import check_learnt, check_prediction
-from pesn.esn.training import (
-    RowsForStart,
-    fit_readout,
-    learn_online,
-    plain_ridge,
-    process_noise_scale,
-    resume,
-    start_empty,
-    washout_rows,
+from pesn.esn.parameters import (
+    check_no_plasticity,
+    check_no_share,
+    check_probabilistic,
+    draw_reservoir,
+    generator,
+    groups_of,
 )
-from pesn.esn.validation import States, UncertainRows, as_given, as_rows, check_fitted, starts, training_rows
+from pesn.esn.propagation import Propagation, beginning, gaussian, initial_state, predict_sequences, transform_sequences
+from pesn.esn.row_by_row import Online, learn_compiled, learn_online, learn_with_own_outputs, prepare_online, start_empty
+from pesn.esn.stored import check_learnt, check_prediction
+from pesn.esn.training import RowsForStart, adapted, fit_readout, process_noise_scale, washout_rows
+from pesn.esn.validation import (
+    States,
+    TrainingRows,
+    UncertainRows,
+    as_given,
+    as_rows,
+    check_certain,
+    check_fitted,
+    starts,
+    training_rows,
+)
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.readout.features import Features
+from pesn.readout.patches import Patches
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import Start
-from pesn.reservoir.initial_state import learn as learn_start
+from pesn.reservoir.layers import Layers
+from pesn.reservoir.local import LocalStart, learn_start
 from pesn.reservoir.open_loop import OpenLoop
+from pesn.reservoir.plasticity import Plasticity
+from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
 from pesn.reservoir.topology import Topology
 from pesn.statespace import ActivationMoments, Draws
 
@@ -75,7 +92,7 @@ class ProbabilisticESN(ReservoirEstimator):
     Parameters
     ----------
     n_units, spectral_radius, leak_rate, density, input_scaling, feedback_scaling, bias_scaling, ridge, forgetting, \
-rls_delta, washout, random_state, activation, topology, features, verbose
+rls_delta, washout, random_state, activation, topology, features, layers, memory, plasticity, feedback, local, verbose
         As in :class:`pesn.EchoStateNetwork`.
     noise
         M_e. No noise is drawn: M_e² enters the variance of every unit at every step, in ``fit`` and in ``predict``.
@@ -110,7 +127,7 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         The share of process noise in use.
     """
 
-    start_: Start | None
+    start_: Start | LocalStart | None
     process_noise_: float
 
     def __init__(
@@ -118,11 +135,11 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         n_units: int = 100,
         *,
         spectral_radius: float = 0.9,
-        leak_rate: float = 0.5,
+        leak_rate: LeakRate = 0.5,
         density: float = 0.1,
-        input_scaling: float = 0.5,
-        feedback_scaling: float = 0.0,
-        bias_scaling: float = 0.2,
+        input_scaling: Scaling = 0.5,
+        feedback_scaling: Scaling = 0.0,
+        bias_scaling: Scaling = 0.2,
         noise: float = 0.0,
         ridge: Ridge = 1e-6,
         forgetting: float = 0.999,
@@ -132,6 +149,11 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         activation: str | Activation = "tanh",
         topology: Topology = "random",
         features: Features = Features(),
+        layers: Layers = 1,
+        memory: Memory = "leaky",
+        plasticity: Plasticity | SynapticPlasticity | None = None,
+        feedback: Feedback = "teacher",
+        local: Patches | None = None,
         covariance: CovarianceChoice = "auto",
         rank: int = 40,
         n_members: int = 256,
@@ -156,6 +178,11 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         self.activation = activation
         self.topology = topology
         self.features = features
+        self.layers = layers
+        self.memory = memory
+        self.plasticity = plasticity
+        self.feedback = feedback
+        self.local = local
         self.covariance = covariance
         self.rank = rank
         self.n_members = n_members
@@ -168,25 +195,48 @@ rls_delta, washout, random_state, activation, topology, features, verbose
         with rollback_on_error(self):
             check_probabilistic(self)
             given = training_rows(self, X, y, lengths, first=True, least=2, uncertain=True)
+            self.__dict__.pop("online_predictions_", None)  # of another readout
+            if self.feedback == "own":
+                return self._fit_with_own_outputs(given, steps)
             rng = generator(self.random_state)
             self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-            self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, rng)
-            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps)
+            drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
+            self.reservoir_ = adapted(self.plasticity, drawn, given, steps)
+            groups = groups_of(self)
+            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps, groups)
             drive = gaussian(self._propagation(rng).without_readout(self.reservoir_))
             start = initial_state(self.initial_state, self.reservoir_)
-            kept = RowsForStart(self.reservoir_, self.features, len(given.targets))
+            kept = RowsForStart(self.reservoir_, self.features, len(given.targets), groups)
             self.readout_, self.state_, self.ridge_ = fit_readout(
-                drive, self.reservoir_, self.features, given, start, self.washout_, self.ridge, steps, kept
+                drive, self.reservoir_, self.features, given, start, self.washout_, self.ridge, steps, kept, groups
             )
             with steps.step("learning the start"):
-                self.start_ = learn_start(kept.pieces)
+                self.start_ = learn_start(kept.pieces, self.local, self.features, self.n_outputs_)
             loop = self._propagation().without_readout(self.reservoir_)
             self.process_noise_ = process_noise_scale(
-                self.process_noise, loop, self.start_, self.noise, given, self.ridge_, self.washout_, steps
+                self.process_noise, loop, self.start_, self.noise, given, self.ridge_, self.washout_, steps, groups
             )
             self.rls_, self._to_wash = None, 0
-            self.__dict__.pop("online_predictions_", None)  # of another readout
         return self
+
+    def _fit_with_own_outputs(self, given: TrainingRows, steps: Steps) -> Self:
+        """FORCE on the means; the share of process noise is the one that is given, for "auto" none."""
+        check_certain(given.inputs)
+        begun = self.begin(given.n_inputs, given.n_outputs, given)
+        kept = RowsForStart(self.reservoir_, self.features, len(given.targets))
+        self.adopt(learn_with_own_outputs(self.reservoir_, self.features, given, begun, self.forgetting, steps, kept))
+        with steps.step("learning the start"):
+            self.start_ = learn_start(kept.pieces, self.local, self.features, self.n_outputs_)
+        self.process_noise_ = 0.0 if self.process_noise == "auto" else float(self.process_noise)
+        return self
+
+    def begin(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:  # noqa: D102
+        self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
+        drawn = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
+        self.reservoir_, self.washout_, self.ridge_ = prepare_online(self, drawn, given)
+        self.start_, self.process_noise_ = None, 0.0
+        start = initial_state(self.initial_state, self.reservoir_)
+        return start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge, groups_of(self))
 
     def partial_fit(self, X: UncertainRows, y: TableLike) -> Self:
         """As in :meth:`pesn.EchoStateNetwork.partial_fit`; before any ``fit`` nothing is known of where sequences start.
@@ -207,20 +257,20 @@ rls_delta, washout, random_state, activation, topology, features, verbose
             check_probabilistic(self)
             given = training_rows(self, X, y, first=first, least=1, uncertain=True)
             if first:
+                check_no_plasticity(self.plasticity)
                 check_no_share(self.process_noise)
-                self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-                self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, generator(self.random_state))
-                self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, Steps())
-                self.ridge_ = plain_ridge(self.ridge)
-                start = initial_state(self.initial_state, self.reservoir_)
-                online = start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge)
-                self.start_, self.process_noise_ = None, 0.0
             else:
                 check_fitted(self)
-                online = resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
-            drive = gaussian(self._propagation().without_readout(self.reservoir_))
-            predictions, online = learn_online(drive, given, online, self.forgetting)
-            self.readout_, self.rls_, self.state_, self._to_wash = online
+            begun = self.begin(given.n_inputs, given.n_outputs, given) if first else self.resumed()
+            own = self.feedback == "own"
+            if own:
+                check_certain(given.inputs)
+            if own or (self.noise == 0.0 and given.inputs.var is None and begun.state.is_certain):
+                predictions, learnt = learn_compiled(self.reservoir_, self.features, given, begun, self.forgetting, own)
+            else:
+                drive = gaussian(self._propagation().without_readout(self.reservoir_))
+                predictions, learnt = learn_online(drive, given, begun, self.forgetting)
+            self.adopt(learnt)
             self.online_predictions_ = as_given(predictions, given.inputs, self._y_is_flat)
         return self
 
@@ -316,6 +366,14 @@ rls_delta, washout, random_state, activation, topology, features, verbose
     def unit_moments(self, rng: Rng = None) -> ActivationMoments:
         """How moments pass the units; ``rng`` draws for "monte-carlo", None: as ``random_state`` says."""
         return self._propagation(rng).units
+
+    def check_online(self) -> None:  # noqa: D102
+        check_probabilistic(self)
+        if not self.__sklearn_is_fitted__():
+            check_no_plasticity(self.plasticity)
+            check_no_share(self.process_noise)
+        if self.noise > 0.0:
+            raise ValueError(f"noise must be 0 for online(), which follows the means alone, got {self.noise!r}; use partial_fit")
 
     def check_stored(self) -> None:  # noqa: D102
         check_learnt(self, self._y_is_flat)

@@ -9,21 +9,25 @@ import numpy as np
 
 from pesn._support.types import CovarianceChoice, InitialStateName, Rng
 from pesn.activations import Activation, get
-from pesn.esn.training import Drive, in_threads
+from pesn.esn.reading import in_threads
+from pesn.esn.training import Drive
 from pesn.gaussian import Gaussian
 from pesn.learning.process_noise import form_of, process_noise
 from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features
-from pesn.readout.ridge import PARTS, Readout, predictive_variance
+from pesn.readout.ridge import PARTS, Readout, predictive_variance, weights_cov
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.kept_states import state_of
+from pesn.reservoir.local import LocalStart
+from pesn.reservoir.lockstep import can_stack, chunks, predict_stacked
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
-from pesn.reservoir.sequences import Array, Rows, blocks
+from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.statespace import ActivationMoments
 
 __all__ = ["Propagation", "beginning", "gaussian", "initial_state", "predict_sequences", "transform_sequences"]
 
+_AT_ONCE = 2**19  # features of all rows that are predicted at a time: what is freed after one block serves the next
 _SETTLED = 1e-12  # of the outputs' noise: below, the state passes for certain
 
 
@@ -59,12 +63,19 @@ class Propagation:
             moments=self.moments, rng=self.rng, features=self.features, n_members=self.n_members,
         )  # fmt: skip
 
-    def with_readout(self, reservoir: Reservoir, readout: Readout, start: Start | None, noise_scale: float) -> OpenLoop:
+    def with_weights(self, reservoir: Reservoir, weights: Array) -> OpenLoop:
+        """With outputs by ``weights`` (m, p), which are not fed back and whose errors are not looked at."""
+        wide = reservoir._replace(W_fb=np.zeros((reservoir.n_units, len(weights))))
+        return replace(self.without_readout(wide), weights=weights)
+
+    def with_readout(
+        self, reservoir: Reservoir, readout: Readout, start: Start | LocalStart | None, noise_scale: float
+    ) -> OpenLoop:
         """With its readout, as ``predict`` runs it: ``noise_scale`` times the long run's covariance is process noise."""
         return replace(
             self.without_readout(reservoir),
             weights=np.asarray(readout.weights, float),
-            weights_root=np.asarray(readout.covariance_root, float),
+            readout=readout,
             process_noise=process_noise(start, noise_scale, self.noise, reservoir.n_units),
             settled=_SETTLED * float(np.diagonal(readout.residual_cov).min()),
         )
@@ -90,7 +101,9 @@ def initial_state(given: InitialStateName | Gaussian, reservoir: Reservoir) -> S
     return state_of(given, m)
 
 
-def beginning(given: InitialStateName | Gaussian, reservoir: Reservoir, features: Features, start: Start | None) -> State:
+def beginning(
+    given: InitialStateName | Gaussian, reservoir: Reservoir, features: Features, start: Start | LocalStart | None
+) -> State:
     """Where sequences start in ``predict``: as in ``fit``, or by what ``start`` has learnt, of earlier rows too."""
     zero = initial_state(given, reservoir)
     if start is None or isinstance(given, Gaussian) or given == "zero":
@@ -107,7 +120,7 @@ def predict_sequences(
     readout: Readout,
     rows: Rows,
     starts: list[tuple[slice, State]],
-    start: Start | None,
+    start: Start | LocalStart | None,
     parts: Collection[str] | None,
 ) -> tuple[Array, Array | None, list[State]]:
     """Means (n, m) of the outputs, the sum (n, m, m) of the wanted ``parts`` of their covariance, and the last states.
@@ -117,21 +130,34 @@ def predict_sequences(
     n, m = len(rows.mean), len(readout.weights)
     mean, ends = np.empty((n, m)), []
     cov = np.empty((n, m, m)) if parts is not None else None
+
+    def add_up(block: slice, features: Array, state_cov: Array, leverage: Array) -> None:
+        if cov is not None and parts is not None:
+            found = predictive_variance(readout, features, full=True)
+            found["state"] = state_cov
+            found["weights"] += weights_cov(readout.residual_cov, leverage)
+            cov[block] = sum((found[name] for name in PARTS if name in parts), np.zeros((1, m, m)))
+
+    # forms other than the diagonal one are slow enough for longer blocks not to matter
+    size = min(BLOCK, max(_AT_ONCE // readout.weights.shape[1], 256)) if loop.form == "diagonal" else BLOCK
+    sequences, states = [sequence for sequence, _ in starts], [state for _, state in starts]
+    if can_stack(loop, rows.var is None, sequences, states, start):
+        for which, block in chunks(sequences, 4 * size):
+            stack = predict_stacked(loop, *rows.take(block), sequences[which], states[which], start)
+            mean[block] = stack.mean
+            add_up(block, stack.features, stack.cov, stack.leverage)
+            ends += stack.ends
+        return mean, cov, ends
     for sequence, state in starts:
-        for block in blocks(sequence):
-            z, var = rows.take(block)
-            path, state = predict_rows(loop, z, var, state, start)
+        for block in blocks(sequence, size):
+            path, state = predict_rows(loop, *rows.take(block), state, start)
             mean[block] = path.mean
-            if cov is not None and parts is not None:
-                found = predictive_variance(readout, path.probed["features"], full=True)
-                found["state"] = path.probed["cov"]
-                found["weights"] += path.probed["leverage"][:, None, None] * readout.residual_cov
-                cov[block] = sum((found[name] for name in PARTS if name in parts), np.zeros((1, m, m)))
+            add_up(block, path.probed["features"], path.probed["cov"], path.probed["leverage"])
         ends.append(state)
     return mean, cov, ends
 
 
-def transform_sequences(loop: OpenLoop, rows: Rows, starts: list[tuple[slice, State]], start: Start | None) -> Array:
+def transform_sequences(loop: OpenLoop, rows: Rows, starts: list[tuple[slice, State]], start: Start | LocalStart | None) -> Array:
     """Mean states (n, N) in the precision of the rows."""
     states = np.empty((len(rows.mean), loop.reservoir.n_units), dtype=rows.mean.dtype)
 
@@ -141,5 +167,10 @@ def transform_sequences(loop: OpenLoop, rows: Rows, starts: list[tuple[slice, St
             states[block] = path.probed["units"]
         return state
 
+    sequences, begun = [sequence for sequence, _ in starts], [state for _, state in starts]
+    if can_stack(loop, rows.var is None, sequences, begun, start):
+        for which, block in chunks(sequences, BLOCK):
+            states[block] = predict_stacked(loop, *rows.take(block), sequences[which], begun[which], start).units
+        return states
     in_threads(drive, starts, parallel=loop.rng is None)
     return states

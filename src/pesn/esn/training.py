@@ -1,15 +1,13 @@
-"""How a network learns: the one pass of ``fit``, and the rows of ``partial_fit`` as they arrive.
+"""How a network learns in the one pass of ``fit``.
 
-Both take a ``drive``: the reservoir over a block of rows, the true outputs fed back (teacher forcing). It is all in which the
+It takes a ``drive``: the reservoir over a block of rows, the true outputs fed back (teacher forcing). It is all in which the
 passes of the two networks differ.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,29 +17,30 @@ from pesn.activations import get
 from pesn.esn.validation import TrainingRows
 from pesn.learning.process_noise import search_open_loop
 from pesn.learning.washout import find_washout
-from pesn.readout import online
-from pesn.readout.factor import Factor
 from pesn.readout.features import Features
-from pesn.readout.ridge import Readout, choose_ridge, least_squares, predict, solve
-from pesn.readout.rls import RLSState
+from pesn.readout.groups import Groups
+from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve
 from pesn.reservoir.drive import Reservoir, State
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
+from pesn.reservoir.local import LocalStart
 from pesn.reservoir.open_loop import OpenLoop
+from pesn.reservoir.plasticity import Plasticity, adapt
 from pesn.reservoir.reading import read
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
+from pesn.reservoir.synaptic_plasticity import SynapticPlasticity, adapt_weights
 from pesn.statespace import ActivationMoments
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "Drive",
-    "Online",
     "RowsForStart",
+    "adapted",
     "deterministic",
     "fit_readout",
-    "in_threads",
-    "learn_online",
+    "plain_ridge",
     "process_noise_scale",
-    "resume",
-    "start_empty",
     "washout_rows",
 ]
 
@@ -65,20 +64,38 @@ def deterministic(reservoir: Reservoir, features: Features, noise: float = 0.0, 
     return drive
 
 
+def adapted(
+    plasticity: Plasticity | SynapticPlasticity | None, reservoir: Reservoir, given: TrainingRows, steps: Steps
+) -> Reservoir:
+    """The reservoir with units tuned to the rows, where ``plasticity`` is asked for and there are any."""
+    if plasticity is None or not reservoir.n_units:
+        return reservoir
+    with steps.step("tuning the units", plasticity.epochs * len(given.targets), "rows") as advance:
+        rows = given.inputs, given.targets, given.sequences, advance
+        if isinstance(plasticity, SynapticPlasticity):
+            return adapt_weights(reservoir, plasticity, *rows)
+        return adapt(reservoir, plasticity, *rows)
+
+
 def washout_rows(
-    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows, ridge: Ridge, steps: Steps
-) -> int:
+    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows | None, ridge: Ridge, steps: Steps,
+    groups: Groups | None = None,
+) -> int:  # fmt: skip
     """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest.
 
     Rows without a past, as many as the features have lags, are always among them.
     """
     if washout != "auto":
         return max(int(washout), features.lags)
+    if given is None:
+        raise ValueError("washout must be a number where there are no rows yet, got 'auto'; or call fit or partial_fit first")
     with steps.step("finding the washout"):
         part = slice(given.longest.start, min(given.longest.stop, given.longest.start + _TRIAL))
         units = ActivationMoments(get(reservoir.activation))
         penalty = features.penalty(plain_ridge(ridge), reservoir.n_inputs, reservoir.n_units)
-        found = find_washout(reservoir, units, given.inputs.take(part)[0], given.targets[part], penalty, features=features)
+        found = find_washout(
+            reservoir, units, given.inputs.take(part)[0], given.targets[part], penalty, features=features, groups=groups
+        )
     return max(int(min(found, min(rows.stop - rows.start for rows in given.sequences) // 2)), features.lags)
 
 
@@ -95,6 +112,7 @@ def fit_readout(
     ridge: Ridge,
     steps: Steps,
     watch: Callable[[Array, int], None] | None = None,
+    groups: Groups | None = None,
 ) -> tuple[Readout, State, RidgeValue]:
     """The ridge regression of the targets on what the readout sees, the state after the last row, and the ridge.
 
@@ -110,13 +128,15 @@ def fit_readout(
         Where "driving the reservoir" and "least squares" are announced.
     watch
         Called with the features (n, p) of each block, and how many of its rows are washed out, while they are there.
+    groups
+        Which features each output sees; None: all of them.
     """
     check_longer_than_washout(given.sequences, washout, features.lags)
     n_features = features.size(reservoir.n_inputs, reservoir.n_units)
     size, n_rows = (n_features, reservoir.n_outputs), len(given.targets)
-    folds = [Factor(*size) for _ in range(_FOLDS)] if isinstance(ridge, str) else []
+    folds = [least_squares(*size, 0.0, groups) for _ in range(_FOLDS)] if isinstance(ridge, str) else []
     penalty = 0.0 if isinstance(ridge, str) else features.penalty(ridge, reservoir.n_inputs, reservoir.n_units)
-    sums, state = least_squares(*size, penalty), start
+    sums, state = least_squares(*size, penalty, groups), start
     with steps.step("driving the reservoir", n_rows, "rows") as advance:
         for sequence in given.sequences:
             state = start
@@ -131,9 +151,9 @@ def fit_readout(
                 advance(block.stop - block.start)
     with steps.step("least squares"):
         if isinstance(ridge, str):
-            ridge = penalty = choose_ridge([fold for fold in folds if fold.n_samples])
+            ridge = penalty = choose_ridge([fold for fold in folds if fold.n_samples])  # type: ignore[misc]  # factors, as a penalty of 0 asks for
             for fold in folds:
-                sums.merge(fold)  # type: ignore[arg-type]  # a factor, as a penalty of 0 asks for
+                sums.merge(fold)  # type: ignore[arg-type]  # of one kind
         return solve(sums, penalty), state, plain_ridge(ridge)
 
 
@@ -144,7 +164,7 @@ def plain_ridge(ridge: Ridge) -> RidgeValue:
     return (float(ridge[0]), float(ridge[1])) if isinstance(ridge, tuple) else float(ridge)
 
 
-def _by_fold(folds: list[Factor], block: slice, n_rows: int) -> Iterator[tuple[Factor, slice]]:
+def _by_fold(folds: list[Sums], block: slice, n_rows: int) -> Iterator[tuple[Sums, slice]]:
     """The rows of a block that each of the contiguous folds of all rows takes."""
     edges = [-(-k * n_rows // len(folds)) for k in range(len(folds) + 1)]
     for fold, first, last in zip(folds, edges, edges[1:], strict=False):
@@ -155,9 +175,12 @@ def _by_fold(folds: list[Factor], block: slice, n_rows: int) -> Iterator[tuple[F
 class RowsForStart:
     """Rows for the start's regression, picked on the way: all, or pieces spread over a long series, as many as it needs."""
 
-    def __init__(self, reservoir: Reservoir, features: Features, n_rows: int) -> None:
+    def __init__(self, reservoir: Reservoir, features: Features, n_rows: int, groups: Groups | None = None) -> None:
         self.features, self.n_inputs = features, reservoir.n_inputs
-        self.share = _ROWS * (MOST_FEATURES + features.n_earlier(reservoir.n_inputs) + reservoir.n_units) / n_rows
+        needed = features.n_earlier(reservoir.n_inputs) + reservoir.n_units
+        if groups is not None:  # each row is one of every patch
+            needed, n_rows = groups.n_features, n_rows * groups.n_groups
+        self.share = _ROWS * (MOST_FEATURES + needed) / n_rows
         self.pieces: list[tuple[Array, Array, int]] = []  # as :func:`pesn.reservoir.initial_state.learn` takes them
         self._seen = 0
 
@@ -177,12 +200,13 @@ class RowsForStart:
 def process_noise_scale(
     given: ProcessNoise,
     loop: OpenLoop,
-    start: Start,
+    start: Start | LocalStart,
     noise: float,
     rows: TrainingRows,
     ridge: RidgeValue,
     washout: int,
     steps: Steps,
+    groups: Groups | None = None,
 ) -> float:
     """The share that was ``given``; "auto" looks for it where outputs are fed back, in the longest sequence, and else is 0."""
     if given != "auto":
@@ -192,59 +216,4 @@ def process_noise_scale(
     z, targets = rows.inputs.take(rows.longest)[0], rows.targets[rows.longest]
     with steps.step("choosing process noise"):
         penalty = loop.features.penalty(ridge, loop.reservoir.n_inputs, loop.reservoir.n_units)
-        return search_open_loop(loop, start, noise, z, targets, penalty, washout)
-
-
-# ---------------------------------------------------------------- row by row
-
-
-class Online(NamedTuple):
-    """Where learning row by row stands: the readout, its recursive least squares, the state, rows still to be washed out."""
-
-    readout: Readout
-    rls: RLSState
-    state: State
-    to_wash: int
-
-
-def start_empty(
-    reservoir: Reservoir, features: Features, start: State, washout: int, rls_delta: float | None, ridge: Ridge
-) -> Online:
-    """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``, of a pair the second."""
-    number = float(np.ravel(plain_ridge(ridge))[-1])
-    n_features = features.size(reservoir.n_inputs, reservoir.n_units)
-    readout, rls = online.start_empty(n_features, reservoir.n_outputs, rls_delta or 1.0 / (number or 1e-6))
-    return Online(readout, rls, start, washout)
-
-
-def resume(readout: Readout, rls: RLSState | None, state: State, to_wash: int, rls_delta: float | None) -> Online:
-    """From a batch solution, or from the ``rls`` that earlier rows have left."""
-    return Online(*((readout, rls) if rls else online.start_from_batch(readout, rls_delta)), state, to_wash)
-
-
-def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: float) -> tuple[Array, Online]:
-    """What is predicted for each row before it is learnt from (n, m), and what is learnt."""
-    predictions = np.empty(given.targets.shape)
-    readout, rls, state, to_wash = at
-    for block in blocks(slice(0, len(given.targets))):
-        b, state = drive(*given.inputs.take(block), state, given.targets[block])
-        outputs, y, washed = predictions[block], given.targets[block], min(to_wash, len(b))
-        to_wash -= washed
-        if washed:
-            outputs[:washed] = predict(readout, b[:washed])
-        outputs[washed:], readout, rls = online.update(readout, rls, b[washed:], y[washed:], forgetting)
-    return predictions, Online(readout, rls, state, to_wash)
-
-
-# ---------------------------------------------------------------- several sequences
-
-
-def in_threads(
-    drive: Callable[[slice, State], State], starts: Iterable[tuple[slice, State]], parallel: bool = True
-) -> list[State]:
-    """Drive each sequence from its state, several in parallel: the kernels hold no lock. Where each has stopped, in order."""
-    starts = list(starts)
-    if len(starts) == 1 or not parallel:
-        return [drive(*start) for start in starts]
-    with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
-        return list(pool.map(drive, *zip(*starts, strict=True)))
+        return search_open_loop(loop, start, noise, z, targets, penalty, washout, groups)

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn._support.checks import pandas_index
 from pesn._support.types import FloatArray, Lengths, TableLike
-from pesn.esn.estimator import ReservoirEstimator
 from pesn.gaussian import Gaussian
 from pesn.reservoir.drive import State
 from pesn.reservoir.kept_states import state_shapes
-from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, split
+from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, mean_of, split
+
+if TYPE_CHECKING:
+    from pesn.esn.classifier import ReservoirClassifier
+    from pesn.esn.estimator import ReservoirEstimator
 
 __all__ = [
+    "FLOATS",
     "States",
     "TrainingRows",
     "UncertainRows",
     "as_given",
     "as_rows",
+    "check_certain",
     "check_fitted",
     "check_same_order",
     "starts",
     "training_rows",
+    "with_variance",
 ]
 
 UncertainRows: TypeAlias = "TableLike | Gaussian"  # a Gaussian a row
 States: TypeAlias = State | Sequence[State] | None  # where sequences start: one, or one for each
 
-_FLOATS = [np.float64, np.float32]
+FLOATS = [np.float64, np.float32]
 _PLAIN = np.dtype(np.float64), np.dtype(np.float32)
 
 
@@ -68,14 +74,20 @@ def check_fitted(esn: ReservoirEstimator) -> None:
         raise ValueError(f"features must be those of fit, {learnt} numbers of a row, got {now} by {esn.features!r}; fit again")
 
 
-def as_rows(esn: ReservoirEstimator, X: UncertainRows, uncertain: bool = False) -> Rows:
+def check_certain(rows: Rows) -> None:
+    """A ValueError where rows are uncertain."""
+    if rows.var is not None:
+        raise ValueError("X must be certain with feedback='own', got a pesn.Gaussian; give its mean")
+
+
+def as_rows(esn: ReservoirEstimator | ReservoirClassifier, X: UncertainRows, uncertain: bool = False) -> Rows:
     """X (n, d) as a fitted network takes it; where it may be ``uncertain``, a Gaussian a row too."""
-    mean = _mean_of(X) if uncertain else X
+    mean = mean_of(X) if uncertain else X
     if not _is_plain(esn, mean):
         check_kind("X", mean)
-        mean = validate_data(esn, mean, reset=False, dtype=_FLOATS, ensure_all_finite=False)
+        mean = validate_data(esn, mean, reset=False, dtype=FLOATS, ensure_all_finite=False)
     check_no_gaps("X", mean)
-    return _with_variance(mean, X)
+    return with_variance(mean, X)
 
 
 def training_rows(
@@ -101,12 +113,12 @@ def training_rows(
     least
         The fewest rows.
     """
-    mean = _mean_of(X) if uncertain else X
+    mean = mean_of(X) if uncertain else X
     if first or not _is_plain(esn, mean, y):
         check_kind("X", mean)
         check_kind("y", y)
         check_same_order(mean, y)
-        plain = {"dtype": _FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": esn}
+        plain = {"dtype": FLOATS, "ensure_all_finite": False, "ensure_min_samples": least, "estimator": esn}
         mean, y = validate_data(esn, mean, y, reset=first, validate_separately=(plain, {**plain, "ensure_2d": False}))
         check_consistent_length(mean, y)
     check_no_gaps("X", mean)
@@ -114,7 +126,7 @@ def training_rows(
     targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
     if not first and targets.shape[1] != esn.n_outputs_:
         raise ValueError(f"y must have {esn.n_outputs_} columns, as at the first fit, got {targets.shape[1]}")
-    return TrainingRows(_with_variance(mean, X), targets, split(lengths, len(targets)), y.ndim == 1)
+    return TrainingRows(with_variance(mean, X), targets, split(lengths, len(targets)), y.ndim == 1)
 
 
 def as_given(outputs: Array, rows: Rows, flat: bool) -> FloatArray:
@@ -170,7 +182,7 @@ def check_same_order(X: object, y: object) -> None:
         )
 
 
-def _is_plain(esn: ReservoirEstimator, X: object, *targets: object) -> bool:
+def _is_plain(esn: ReservoirEstimator | ReservoirClassifier, X: object, *targets: object) -> bool:
     """Whether scikit-learn's checks, which take longer than to learn a row, would find nothing and change nothing.
 
     Arrays of NumPy alone, in rows as wide as in ``fit``, and no names of columns to compare.
@@ -195,9 +207,6 @@ def _check_state(given: State, n_units: int, n_outputs: int, n_earlier: int, gau
             raise ValueError(f"state must be of this network, with {name} of shape {shape}, got {np.shape(part)}")
 
 
-def _mean_of(X: Any) -> Any:
-    return X.mean if isinstance(X, Gaussian) else X
-
-
-def _with_variance(mean: Any, X: UncertainRows) -> Rows:
+def with_variance(mean: Any, X: UncertainRows) -> Rows:
+    """The means of X, checked, with its variances where it has any."""
     return Rows(mean, X.var if isinstance(X, Gaussian) else None)

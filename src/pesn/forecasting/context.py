@@ -15,6 +15,7 @@ from pesn.linalg import condition_root, root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import Start
+from pesn.reservoir.local import LocalStart
 from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout, stack
 
@@ -70,7 +71,7 @@ class ContextFilter(NamedTuple):
     ``washout`` the rows that the units remember, ``prior`` where y and the known inputs lie when they are missing.
     """
 
-    given: Start
+    given: Start | LocalStart
     initial_state: Any
     washout: int
     prior: Scale

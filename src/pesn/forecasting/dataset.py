@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pesn._support.records import check_arrays
 from pesn._support.types import Array, TableLike
 from pesn.gaussian import Gaussian
+from pesn.reservoir.sequences import check_stacked
 
 __all__ = [
     "Held",
@@ -61,6 +62,12 @@ class Scale(NamedTuple):
         for part in ("y_std", "x_std"):
             if (getattr(self, part) <= 0.0).any():
                 raise ValueError(f"{name}.{part} is not positive")
+
+    def of_field(self) -> Scale:
+        """With one mean and one deviation for all columns of y: a field, on which one law holds everywhere."""
+        mean = float(np.mean(self.y_mean))
+        std = math.sqrt(float(np.mean(np.square(self.y_std) + np.square(self.y_mean - mean))))
+        return self._replace(y_mean=np.full_like(self.y_mean, mean), y_std=np.full_like(self.y_std, std))
 
     def apply(self, y: Array, known: Array) -> tuple[Array, Array]:
         """y and the known inputs in units of it."""
@@ -107,6 +114,8 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
     """Rows (n, width) of numbers, NaN among them; one column may come flat."""
     if isinstance(values, (Gaussian, np.ma.MaskedArray)):
         raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")
+    if width is None:  # of fit, which takes several sequences
+        check_stacked(name, values)
     try:
         if hasattr(values, "to_numpy"):  # of pandas, whose own missing values numpy does not know
             kinds: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # one a column of a frame

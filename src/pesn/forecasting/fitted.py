@@ -27,6 +27,7 @@ from pesn.readout.ridge import PARTS, penalties_of
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.encoding import Encoding
 from pesn.reservoir.initial_state import Start
+from pesn.reservoir.local import LocalStart
 from pesn.statespace import GaussianState
 from pesn.statespace.guard import Bounds
 
@@ -143,12 +144,12 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     def _columns(self) -> Columns:
         return Columns(self.names_, self.known_names_, self.scale_, self.prior_scale_, self.angle_columns_)
 
-    def _context_filter(self, start: Start | None = None) -> ContextFilter:
+    def _context_filter(self, start: Start | LocalStart | None = None) -> ContextFilter:
         """How contexts are filtered; ``start`` takes the place of what all training rows say about starts."""
         return ContextFilter(start or self._start, self.esn_.initial_state, self.esn_.washout_, self.prior_scale_)
 
     @property
-    def _start(self) -> Start:
+    def _start(self) -> Start | LocalStart:
         given = self.esn_.start_
         assert given is not None  # it is learnt in fit
         return given

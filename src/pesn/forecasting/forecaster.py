@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import as_count, as_real, check_not_negative
-from pesn._support.checks import flag
+from pesn._support.checks import flag, generator
 from pesn._support.progress import Steps, shown
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, Lengths, TableLike, Target
@@ -56,6 +56,7 @@ from pesn.forecasting.training import to_learn_from
 from pesn.gaussian import Gaussian
 from pesn.learning.backtest import Backtest
 from pesn.learning.calibration import LEADS
+from pesn.readout.patches import Patches
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.sequences import split
 
@@ -202,9 +203,14 @@ class Forecaster(DynamicsModel):
         )
         if self.target == "level" and np.isin(self.angle_columns_, self.learned_columns_).any():
             raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
+        if network is not None and network.local is not None:
+            self._check_field(network.local)
         for run in layout.runs if len(self.angle_columns_) else ():
             rows[run] = unwrapped(rows[run], self.angle_columns_)
         self.scale_ = scale_of(rows, known) if self.scale else unscaled(self.n_columns_, self.n_known_)
+        one_law = network is not None and network.local is not None and network.local.shared  # in units of one scale
+        if one_law:
+            self.scale_ = self.scale_.of_field()
         self.kinematics_ = in_scale(kinematics, self.scale_, self.learned_columns_, self.kinematic_columns_)
         rows, known = self.scaled(rows, known)
         self.prior_scale_ = scale_of(rows, known)
@@ -212,7 +218,9 @@ class Forecaster(DynamicsModel):
         runs, self._time = layout.runs, layout.time
         segments = segments_of(rows, known, runs, self.learned_columns_, self.target_ == "change")
         washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
-        segments, self.output_std_ = to_learn_from(segments, washout, self.prior_scale_.y_std[self.learned_columns_], lags)
+        segments, self.output_std_ = to_learn_from(
+            segments, washout, self.prior_scale_.y_std[self.learned_columns_], lags, one_law
+        )
         self.design_ = self.design
         if network is None:
             if self.design_ is None:
@@ -231,6 +239,14 @@ class Forecaster(DynamicsModel):
         y, u = rows[runs[-1]], known[runs[-1]]  # the last run, which forecasts go on from
         self._recent, self._recent_known = y[-FILTERED:], u[-FILTERED:]
         self._state = self._context_filter().filtered(self.loop(), y, u[:-1])
+
+    def _check_field(self, patches: Patches) -> None:
+        """A ValueError where the columns of y are not a field that patches may be of."""
+        given = {"learn": self.kinematic_columns_, "angles": self.angle_columns_, "unseen": self.unseen_columns_}
+        for name, columns in given.items():
+            if len(columns):
+                raise ValueError(f"{name} must be left out where the network is local, of a field, got {getattr(self, name)!r}")
+        patches.check_field(self.n_columns_ + self.n_known_, self.n_columns_)
 
     def _measurement_noise(self) -> Array | Literal["auto"] | None:
         """Scaled variances (d,) of the noise on y, "auto" where it is to be estimated, None where there is none."""
@@ -303,14 +319,18 @@ class Forecaster(DynamicsModel):
         result = look_ahead(futures, calibration, keep)
         return Forecast(**result, names=self.names_, index=index, history=history)
 
-    def sample_paths(self, n: int, horizon: int, context: Any = None, X: Any = None, *, rng: Any = None) -> Array:
+    def sample_paths(
+        self, n: int, horizon: int, context: Any = None, X: Any = None, *,
+        noise: bool = True, calibrate: bool = True, rng: Any = None,
+    ) -> Array:  # fmt: skip
         """Whole futures, simulated: ``n`` sample paths of the next ``horizon`` rows, by Monte Carlo.
 
         Each path starts from a draw of the state that the context leaves, and goes through the network's own loop with errors of
         its own: nothing is taken for Gaussian on the way, whatever form of covariance the network has. Deviations from the mean
         of the paths are calibrated as those of a forecast. For what no mean and deviation of a row says: when a level is
         crossed first, the largest value, skewed or two-peaked futures far ahead. :meth:`Forecast.sample` draws from the Gaussian
-        of the forecast instead.
+        of the forecast instead. For the climate of an attractor, over as many steps as wanted: ``noise=False``, or
+        ``calibrate=False``.
 
         Parameters
         ----------
@@ -318,6 +338,13 @@ class Forecaster(DynamicsModel):
             Number of paths.
         horizon, context, X
             As in :meth:`forecast`.
+        noise
+            Whether errors of the model, process noise and what the weights leave open move the paths. Without, they are the
+            dynamics that were learnt, from different draws of the start, in a compiled loop; inputs that are not known are as
+            they are on average.
+        calibrate
+            Whether deviations are calibrated, which changes their size in the long run too. Without noise there is nothing to
+            calibrate.
         rng
             A seed or a Generator; None: other paths at every call.
 
@@ -329,8 +356,11 @@ class Forecaster(DynamicsModel):
         check_is_fitted(self, "esn_")
         count = as_count("n", n)
         check_size(horizon, False, self.n_columns_)
+        flag("noise", noise)
+        flag("calibrate", calibrate)
         futures, _ = self._futures(int(horizon), context, X, PARTS)
-        return futures.sample_paths(count, self.calibration_, np.random.default_rng(rng))
+        calibration = self.calibration_ if calibrate else None
+        return futures.sample_paths(count, calibration, generator(rng), noise)
 
     def _futures(self, horizon: int, context: Any, X: Any, parts: tuple[str, ...]) -> tuple[Futures, Rows]:
         """Where the loop stands after the context, with what is known ahead; and the rows of the context."""

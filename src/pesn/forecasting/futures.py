@@ -19,7 +19,7 @@ from pesn.forecasting.paths import along_the_mean
 from pesn.learning.calibration import by_lead
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import Draws, Ensemble, GaussianState, rollout
+from pesn.statespace import Certain, Draws, Ensemble, GaussianState, rollout
 
 __all__ = ["WIDEST", "Futures", "Samples", "calibration_factors", "share_of"]
 
@@ -67,10 +67,7 @@ class Futures:
     def simulate(self, n: int, rng: np.random.Generator) -> Array:
         """``n`` futures (n, h, d) of the loop as it is, scaled: as many side by side as memory serves."""
         loop, state = self.loop, self.state
-        most = _MOST_NUMBERS // (len(self.inputs) * loop.dynamics.n_columns)
-        if n > most:
-            of = f"futures of {len(self.inputs)} steps and {loop.dynamics.n_columns} columns"
-            raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
+        self._check_count(n)
         count = max(_AT_ONCE // loop.layout.size, _FEWEST)
         along = along_the_mean(loop, state, self.inputs)[1]
         parts = []
@@ -84,11 +81,38 @@ class Futures:
             parts.append(futures)
         return np.concatenate(parts)
 
-    def sample_paths(self, n: int, calibration: Array, rng: np.random.Generator) -> Array:
-        """``n`` futures (n, h, d) about their own mean, their deviations from it calibrated as those of a forecast are.
+    def _check_count(self, n: int) -> None:
+        steps, columns = len(self.inputs), self.loop.dynamics.n_columns
+        most = _MOST_NUMBERS // (steps * columns)
+        if n > most:
+            of = f"futures of {steps} steps and {columns} columns"
+            raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
 
-        A hundred are simulated at least, by which their mean and deviations are known.
+    def dynamics(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` futures (n, h, d) of the loop without any noise, scaled, from draws of the state."""
+        self._check_count(n)
+        loop, own = self.loop.certain, self.loop
+        drawn = own.without_errors(self.state).sample(n, rng)
+        x = np.zeros((n, loop.layout.size))
+        for name in loop.layout.blocks:
+            if name != "squares":  # made anew, of more where the form is diagonal
+                x[:, loop.layout[name]] = drawn[:, own.layout[name]]
+        d = loop.dynamics.n_columns
+        count, parts = max(_AT_ONCE // max(len(self.inputs) * d * d, loop.layout.size), 1), []
+        for first in range(0, n, count):
+            some = x[first : first + count]
+            start = loop.as_certain(Certain(some, loop.carried, np.zeros((*some.shape, 0))))
+            parts.append(rollout(loop.model, start, self.inputs, moved=True).mean)
+        return np.concatenate(parts)
+
+    def sample_paths(self, n: int, calibration: Array | None, rng: np.random.Generator, noise: bool = True) -> Array:
+        """``n`` futures (n, h, d) in the units of y.
+
+        With noise and a ``calibration``, deviations from their own mean are calibrated as those of a forecast are: a hundred are
+        then simulated at least, by which mean and deviations are known.
         """
+        if not noise or calibration is None:
+            return np.asarray(self.columns.scale.undo(self.simulate(n, rng) if noise else self.dynamics(n, rng)))
         all_of_them = self.simulate(max(n, _FEWEST), rng)
         center, std = all_of_them.mean(axis=0), all_of_them.std(axis=0)
         factor = calibration_factors(std, calibration, self.columns.prior.y_std, self.own_share(std))

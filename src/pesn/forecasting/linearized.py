@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from pesn._support.types import Array
 from pesn.forecasting.context import Begun, ContextFilter, Uncertainty
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import ActivationMoments, Cell
+from pesn.statespace import Cell, tangent
 
 __all__ = ["linear_step"]
 
@@ -38,11 +37,7 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
         x = context.unmoved(loop, y[:, None], u[:, None], none).mean
         cells = loop.cells
     for cell in cells:
-        A = sparse.csr_array(cell.matrix)
-        a = (A @ x.T).T + cell.bias
-        by = np.stack([A @ one for one in slopes])
-        slopes[:, cell.rows] *= 1.0 - cell.leak
-        slopes[:, cell.rows] += cell.leak * _slope(cell, a)[..., None] * by
+        slopes = tangent(cell, x, slopes)
         x = cell(x)
     K, k, _ = loop.step
     after, result = x @ K[:d].T + k[:d], K[:d] @ slopes
@@ -53,10 +48,3 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
         stays = ~left & (np.abs(after - y) > step)
         result[stays] = np.eye(d, d + m)[np.nonzero(stays)[1]]
     return result[..., :d], result[..., d:]
-
-
-def _slope(cell: Cell, a: Array) -> Array:
-    """f′(a)."""
-    if isinstance(cell.units, ActivationMoments) and cell.units.record.derivative is not None:
-        return np.asarray(cell.units.record.derivative(a))  # not by a method of moments, which may be an approximation
-    return cell.units.gain(a, np.zeros_like(a))

@@ -181,7 +181,7 @@ class Rollout:
     def saturating_cost(self, Q: Weights, goal: Weights = 0.0) -> Array:
         """Σ_t 1 − E[exp(−½ (y_t − g_t)ᵀ Q (y_t − g_t))], PILCO's cost: each step costs at most 1, however far away.
 
-        E[exp(…)] = |I + ΣQ|^(−½) exp(−½ (μ − g)ᵀ Q (I + ΣQ)^(−1) (μ − g)), exactly; Σ counts as 0 where there are means alone.
+        E[exp(…)] = det(I + ΣQ)^(−½) exp(−½ (μ − g)ᵀ Q (I + ΣQ)^(−1) (μ − g)), exactly; Σ counts as 0 where there are means alone.
 
         Parameters
         ----------

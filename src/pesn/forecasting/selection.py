@@ -22,6 +22,7 @@ from pesn.learning.error_model import SHARES, measurement_var, of_process
 from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import Start
+from pesn.reservoir.local import LocalStart
 
 __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_network", "origins_in"]
 
@@ -86,7 +87,7 @@ class Task:
     dynamics: Dynamics
     segments: list[Segment]
     loop_of: Callable[[Trained, float], ClosedLoop]
-    context_of: Callable[[Start], ContextFilter]
+    context_of: Callable[[Start | LocalStart], ContextFilter]
     input_noise: float = 0.0
     measurement: Array | Literal["auto"] | None = None
     spread: bool = False

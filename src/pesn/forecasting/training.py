@@ -15,12 +15,12 @@ from pesn.learning.backtest import rolling_origins
 from pesn.learning.error_model import learn_errors, of_process, weight_inflation
 from pesn.linalg import symmetric
 from pesn.readout.factor import Factor
-from pesn.readout.gram import Gram
-from pesn.readout.ridge import Penalty, Readout, least_squares, parameters_used, penalties_of, predict, solve
+from pesn.readout.groups import Groups
+from pesn.readout.ridge import Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, predict, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
-from pesn.reservoir.initial_state import learn as learn_start
+from pesn.reservoir.local import LocalStart, learn_start
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weight_errors import posterior_root
 
@@ -38,7 +38,7 @@ class Trained(NamedTuple):
 
     readout: Readout
     errors: ErrorModel
-    start: Start
+    start: Start | LocalStart
     measurement_cov: Array | None = None
     ridge: RidgeValue | None = None
 
@@ -47,10 +47,12 @@ class Trained(NamedTuple):
         return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
-def to_learn_from(segments: list[Segment], washout: Washout, width: Array, lags: int = 0) -> tuple[list[Segment], Array]:
+def to_learn_from(
+    segments: list[Segment], washout: Washout, width: Array, lags: int = 0, one_scale: bool = False
+) -> tuple[list[Segment], Array]:  # fmt: skip
     """Those long enough for the ``washout`` and ``lags`` rows before, with targets in units of their deviation; and this, (m,).
 
-    ``width`` (m,) is the deviation of the columns of y that the targets are of.
+    ``width`` (m,) is the deviation of the columns of y that the targets are of; ``one_scale``: all targets have one deviation.
     """
     counted = isinstance(washout, Integral)
     washed = max(int(washout) if counted else 0, lags)
@@ -63,6 +65,8 @@ def to_learn_from(segments: list[Segment], washout: Washout, width: Array, lags:
     std = np.std(np.vstack([s.targets for s in kept]), axis=0)
     # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long
     std = np.where(std > _ROUNDING * width, std, 1.0)
+    if one_scale:
+        std = np.full_like(std, np.sqrt(np.mean(np.square(std))))
     return [s._replace(targets=s.targets / std) for s in kept], std
 
 
@@ -95,8 +99,8 @@ class Driven(NamedTuple):
 
     segments: list[Segment]
     features: list[Array]
-    sums: Gram | Factor
-    start: Start
+    sums: Sums
+    start: Start | LocalStart
     input_noise: float
 
 
@@ -104,7 +108,8 @@ def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], in
     """A fitted network's reservoir, driven by these rows alone; its readout takes y in the inputs for uncertain by the noise."""
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
     size = esn.features.size(d, reservoir.n_units), len(dynamics.learned)
-    sums = Factor(*size) if input_noise else least_squares(*size, esn.features.penalty(esn.ridge_, d, reservoir.n_units))
+    penalty = esn.features.penalty(esn.ridge_, d, reservoir.n_units)
+    sums = Factor(*size) if input_noise else least_squares(*size, penalty, esn.readout_.groups)
     kept: list[tuple[Array, Array, int]] = []
     rows = []
     for segment in segments:
@@ -123,7 +128,8 @@ def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], in
             sums.add(b[learnt], segment.targets[learnt])
         kept.append((dynamics.network_rows(segment.z), esn.features.remembered(b, d), washed))
         rows.append(b)
-    return Driven(segments, rows, sums, learn_start(kept), input_noise)
+    start = learn_start(kept, esn.local, esn.features, size[1])
+    return Driven(segments, rows, sums, start, input_noise)
 
 
 def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: RidgeValue) -> Trained:
@@ -134,7 +140,7 @@ def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridg
         _without_washout(esn, _errors(readout, dynamics, segment, b, slice(0, len(b))))
         for segment, b in zip(driven.segments, driven.features, strict=True)
     ]
-    held = _LeftOut(residuals)
+    held = _LeftOut(residuals, readout.groups)
     for i, b in enumerate(driven.features):
         held.take(i, b[len(b) - len(residuals[i]) :], 0)
     if driven.input_noise:  # R is of the rows as they are
@@ -148,7 +154,7 @@ def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridg
 
 def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: list[Segment]) -> ErrorModel:
     """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet."""
-    residuals, held = [], _LeftOut([_without_washout(esn, s.targets) for s in segments])
+    residuals, held = [], _LeftOut([_without_washout(esn, s.targets) for s in segments], readout.groups)
     for i, segment in enumerate(segments):
         state, before, parts = None, None, []
         washed = len(segment.z) - len(_without_washout(esn, segment.targets))
@@ -168,15 +174,17 @@ def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics,
 class _LeftOut:
     """Blocks of rows that are left out to see what weights do without them: five of all rows, each of 400 at most.
 
-    ``residuals`` (n, d) of each segment, whose rows ``take`` brings the features of.
+    ``residuals`` (n, d) of each segment, whose rows ``take`` brings the features of. Of ``groups`` that share their weights a row
+    is as many as there are groups.
     """
 
-    def __init__(self, residuals: list[Array]) -> None:
+    def __init__(self, residuals: list[Array], groups: Groups | None) -> None:
+        longest = _LONGEST if groups is None or not groups.shared else max(_LONGEST // groups.n_groups, 1)
         self.residuals, total = residuals, sum(map(len, residuals))
         self._places: list[tuple[int, slice]] = []
         for i, rows in enumerate(residuals):
             for part in np.array_split(np.arange(len(rows)), max(round(_LEFT_OUT * len(rows) / total), 1)):
-                spare = max(len(part) - _LONGEST, 0) // 2
+                spare = max(len(part) - longest, 0) // 2
                 self._places += [(i, slice(int(part[0]) + spare, int(part[-1]) + 1 - spare))] if len(part) else []
         self._places = [self._places[k] for k in rolling_origins(0, len(self._places) - 1, 2 * _LEFT_OUT)]
         self._features: list[list[Array]] = [[] for _ in self._places]
@@ -198,8 +206,23 @@ class _LeftOut:
         whole = np.asarray(readout.n_samples * penalties_of(penalty, readout.weights.shape[1]), float)
         posterior = posterior_root(readout, whole, var)
         weights = np.ones(len(errors.cov))
-        weights[learned] = weight_inflation(found, np.asarray(readout.covariance_root, float), posterior, var)
+        weights[learned] = _weight_inflation(found, readout, posterior, var)
         return errors._replace(weights=weights)
+
+
+def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, posterior: Array, var: Array) -> Array:
+    """By how much more errors of the weights vary (m,) than R A⁻¹ says; of groups, in each regression by itself."""
+    groups, S = readout.groups, np.asarray(readout.covariance_root, float)
+    if groups is None:
+        return weight_inflation(blocks, S, posterior, var)
+    found, count = np.ones(len(var)), 1 if groups.shared else groups.n_groups
+    rows = [groups.rows(*block) for block in blocks]
+    roots, posteriors = (root.reshape(count, *root.shape[-2:]) for root in (S, posterior))
+    each = groups.own_values(var).reshape(count, -1)
+    for g in range(count):
+        own = weight_inflation([one[g] for one in rows], roots[g], posteriors[g], each[g])
+        found[groups.outputs if groups.shared else groups.outputs[g]] = own
+    return found
 
 
 def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from pesn._support.types import Array
 from pesn.learning.process_noise import form_of
 from pesn.readout.features import Features
+from pesn.readout.groups import Groups
 from pesn.readout.ridge import Penalty, least_squares, solve
 from pesn.reservoir.drive import run
 from pesn.reservoir.open_loop import OpenLoop
@@ -18,7 +19,7 @@ __all__ = ["find_washout"]
 
 def find_washout(
     reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: Penalty, tolerance: float = 1e-3,
-    features: Features = Features(),
+    features: Features = Features(), groups: Groups | None = None,
 ) -> int:  # fmt: skip
     """Rows until the start moves the outputs by less than ``tolerance`` of the targets' deviation.
 
@@ -32,7 +33,7 @@ def find_washout(
         return 0
     states, _, _ = run(reservoir, z, feedback=targets)
     b = features(z, states)[half:]
-    gram = least_squares(b.shape[1], targets.shape[1], ridge).add(b, targets[half:])
+    gram = least_squares(b.shape[1], targets.shape[1], ridge, groups).add(b, targets[half:])
     readout = solve(gram, ridge)
     small = np.maximum(tolerance * np.std(targets[half:], axis=0), 0.1 * np.sqrt(np.diagonal(readout.residual_cov)))
     weights = np.asarray(readout.weights, float) / np.where(small > 0.0, small, 1.0)[:, None]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,8 +34,10 @@ from pesn.persistence.archive import FORMAT, LARGEST, RefusedError, check_contai
 from pesn.persistence.attributes import check_model
 from pesn.persistence.audit import MODELS, RECORDS, audit, nodes, path_of
 from pesn.persistence.older_formats import complete, rename
+from pesn.reservoir.layers import Layer
 
 if TYPE_CHECKING:
+    from pesn.esn.classifier import ReservoirClassifier
     from pesn.esn.network import EchoStateNetwork
     from pesn.esn.probabilistic import ProbabilisticESN
     from pesn.forecasting.forecaster import Forecaster
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "LARGEST", "Model", "load", "load_with_note", "save"]
 
 
-Model: TypeAlias = "EchoStateNetwork | ProbabilisticESN | Forecaster"
+Model: TypeAlias = "EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | Forecaster"
 Json: TypeAlias = Any  # what JSON can hold
 
 
@@ -120,13 +123,25 @@ def _packed(model: Model, note: Json) -> bytes:
 
 
 def _plain(model: Any) -> Any:
-    """The model, and one inside it, with NumPy scalars, as searches over arrays set them, as Python's own numbers."""
+    """The model, and one inside it, with Python's own numbers for NumPy's, as searches set them, and arrays for sparse ones."""
     plain = {name: value.item() for name, value in vars(model).items() if isinstance(value, np.generic)}
+    plain |= {name: value.toarray() for name, value in vars(model).items() if hasattr(value, "toarray")}
     plain |= {name: _plain(value) for name, value in vars(model).items() if hasattr(value, "get_params")}
+    plain |= {name: _dense(value) for name, value in vars(model).items() if name == "layers"}
     if plain:
         model = copy.copy(model)
         vars(model).update(plain)
     return model
+
+
+def _dense(layers: Any) -> Any:
+    """The parameter ``layers``, with arrays for sparse matrices."""
+    if isinstance(layers, (list, tuple)):
+        return type(layers)(_dense(one) for one in layers)
+    W: Any = layers.topology if isinstance(layers, Layer) else None
+    if hasattr(W, "toarray"):
+        return replace(layers, topology=W.toarray())
+    return layers.item() if isinstance(layers, np.generic) else layers
 
 
 def _loaded(data: bytes) -> tuple[Model, Json]:

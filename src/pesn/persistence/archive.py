@@ -14,7 +14,7 @@ from pesn._support.reading import stored
 
 __all__ = ["FORMAT", "LARGEST", "MOST", "Contents", "RefusedError", "check_container", "digest", "pack", "unpack", "with_schema"]
 
-FORMAT = 8  # raised when an older pesn could not read what is written; all formats from 1 are read
+FORMAT = 9  # raised when an older pesn could not read what is written; all formats from 1 are read
 LARGEST = 2**32  # bytes of a file
 _MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
 MOST = {_MANIFEST: 2**12, _SCHEMA: 2**24, _NOTE: 2**24}  # bytes of JSON: read, it takes many times as many

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Scale
@@ -13,21 +14,30 @@ from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
 from pesn.moments.spline import Mesh
 from pesn.persistence.archive import RefusedError
+from pesn.readout.classification import LogitReadout
 from pesn.readout.features import Features
+from pesn.readout.groups import Groups
+from pesn.readout.patches import Patches
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.reservoir.drive import State
+from pesn.reservoir.generators import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.initial_state import Start
+from pesn.reservoir.layers import Layer
+from pesn.reservoir.local import LocalStart
+from pesn.reservoir.plasticity import Plasticity
+from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
 
 __all__ = ["MODELS", "RECORDS", "audit", "nodes", "path_of", "type_of"]
 
-MODELS: tuple[type, ...] = (EchoStateNetwork, ProbabilisticESN, Forecaster)
+MODELS: tuple[type, ...] = (EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster)
 RECORDS: tuple[type, ...] = (
-    Candidate, Dense, Design, Diagonal, Draws, Ensemble, ErrorModel, Features, LowRank, Mesh, Readout, Reservoir, RLSState,
-    Scale, Start, State, TimeIndex,
+    Candidate, CycleJumps, DelayLine, Dense, Design, Diagonal, Draws, Ensemble, ErdosRenyi, ErrorModel, Features, Groups, Layer,
+    LocalStart, LogitReadout, LowRank, Mesh, Orthogonal, Patches, Plasticity, Random, Readout, Reservoir, Ring, RLSState, Scale,
+    SmallWorld, Start, State, SynapticPlasticity, TimeIndex,
 )  # fmt: skip
 _PLAIN = {f"builtins.{name}" for name in ("bool", "dict", "float", "int", "list", "str", "tuple")} | {
     f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "ndarray", "random.mtrand.RandomState")

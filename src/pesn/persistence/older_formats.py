@@ -38,7 +38,7 @@ _RENAMED = {"usual_": "prior_scale_", "learn_": "learned_columns_", "rest_": "ki
 # Parameters by the first format that has them: a file of an older one stands for the constructor's default.
 _SINCE = {
     "verbose": 3, "activation": 5, "topology": 5, "features": 6, "n_members": 6, "design": 6, "measurement_noise": 7,
-    "angles": 8, "unseen": 8,
+    "angles": 8, "unseen": 8, "layers": 9, "memory": 9, "plasticity": 9, "feedback": 9, "local": 9,
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def complete(model: Any, found: int) -> None:
     nor dates, and took their target from the parameter. Up to format 3 a frame's own numbering was not told from numbers that
     somebody chose; of X only the last row was kept, and of y no range. Up to format 4 a forecaster's state went by another name,
     and its columns and their long-run scale did in some files of format 5. Up to format 6 rows were measured exactly, up to
-    format 7 networks saw all columns of y as they are.
+    format 7 networks saw all columns of y as they are. Up to format 8 units stayed as they were drawn.
     """
     own = model.__dict__
     for name, parameter in inspect.signature(type(model)).parameters.items():

@@ -27,12 +27,13 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pesn._support.checks import flag, whole_number
+from pesn._support.records import check_remade
 from pesn._support.types import Array, RidgeValue
 from pesn.statespace.cell import Cell
 from pesn.statespace.layout import Layout
 from pesn.statespace.units import SquareMoments
 
-__all__ = ["Features", "Moves"]
+__all__ = ["Features", "Moves", "pair_places"]
 
 Places = npt.NDArray[np.intp]
 
@@ -89,11 +90,8 @@ class Features:
         n_units
             Of the network.
         """
-        try:
-            fresh = Features(**vars(self))
-        except TypeError as error:
-            raise ValueError(f"{name} is damaged: {error}") from None
-        if fresh != self or self.states != (n_units > 0):
+        check_remade(name, self)
+        if self.states != (n_units > 0):
             raise ValueError(f"{name} is {self!r}, of a network of {n_units} units")
 
     # ---------------------------------------------------------------- how many
@@ -425,6 +423,16 @@ def _pairs(n: int) -> tuple[Places, Places]:
     i.setflags(write=False)
     j.setflags(write=False)
     return i, j
+
+
+def pair_places(i: Places, j: Places, n: int) -> Places:
+    """Where the product of entries i and j stands among the products of any two of n entries.
+
+    >>> pair_places(np.array([0, 1, 2]), np.array([1, 1, 1]), 3)         # of 00 01 02 11 12 22
+    array([1, 3, 4])
+    """
+    low, high = np.minimum(i, j), np.maximum(i, j)
+    return np.asarray(low * n - low * (low - 1) // 2 + high - low, np.intp)
 
 
 def _places(layout: Layout, name: str) -> Places:

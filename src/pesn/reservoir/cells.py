@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from pesn._support.types import Array, FloatArray
 from pesn.linalg import orthonormal
@@ -16,13 +18,17 @@ from pesn.statespace.layout import Layout
 __all__ = ["compression_of", "laid_out", "squares_of", "with_units"]
 
 
-def compression_of(moves: Moves, weights: FloatArray, rank: int) -> Compression:
-    """What a factor of so many columns must not lose: all that a readout of weights (m, p) sees of what cells move."""
-    basis = orthonormal(moves.weights(np.asarray(weights, float))[:, moves.layout["squares"].start :].T)
-    encoded = moves.layout.blocks.get("encoded", slice(0, 0))
+def compression_of(moves: Moves, reservoir: Reservoir, weights: FloatArray, rank: int) -> Compression:
+    """What a factor of so many columns must not lose: all that a readout of weights (m, p) sees of what each cell moves."""
+    at = moves.layout
+    read = moves.weights(np.asarray(weights, float))[:, at["squares"].start :]
+    squares = at["units"].start - at["squares"].start  # they move with the first layer
+    ends = [0, *(squares + own.stop for own in reservoir.layer_rows)]
+    bases = [orthonormal(read[:, first:last].T) for first, last in pairwise(ends)]
+    encoded = at.blocks.get("encoded", slice(0, 0))
     if (few := encoded.stop - encoded.start) > 0:  # each by itself: they move before the others, and earlier rows keep them
-        basis = np.block([[np.eye(few), np.zeros((few, basis.shape[1]))], [np.zeros((len(basis), few)), basis]])
-    return Compression(rank, basis, squared=moves.squared)
+        bases.insert(0, np.eye(few))
+    return Compression(rank, block_diag(*bases) if len(bases) > 1 else bases[0], squared=moves.squared)
 
 
 def squares_of(moves: Moves, kept: Compression | None) -> tuple[Cell, ...]:
@@ -33,12 +39,20 @@ def squares_of(moves: Moves, kept: Compression | None) -> tuple[Cell, ...]:
 def with_units(
     squares: tuple[Cell, ...], reservoir: Reservoir, C: Array, rows: slice, units: UnitMoments, kept: Compression | None
 ) -> tuple[Cell, ...]:
-    """The same with the units in ``rows`` of x, which what stands before them enters by C (N, rows.start): one move of both."""
+    """The same with the units in ``rows`` of x, which what stands before them enters by C (N, rows.start).
+
+    The squares and the units of the first layer are one move; layers after it follow, each a move of its own.
+    """
     r = reservoir
     if not r.n_units:
         return squares
-    cell = Cell(rows, r.beside(C), np.asarray(r.bias, float), float(r.leak_rate), units, kept)
-    return (stacked(squares[0], cell),) if squares else (cell,)
+    A, bias, leaks = r.beside(C), np.asarray(r.bias, float), np.broadcast_to(r.leak_rate, r.n_units)
+    cells = []
+    for own in r.layer_rows:
+        here = slice(rows.start + own.start, rows.start + own.stop)
+        turn = None if r.rotation is None else np.asarray(r.rotation[own, own], float)
+        cells.append(Cell(here, A[own], bias[own], leaks[own], units, kept, rotation=turn))
+    return (stacked(squares[0], cells[0]), *cells[1:]) if squares else tuple(cells)
 
 
 def laid_out(at: Layout, mean: Array, root: Array) -> tuple[Array, Array]:

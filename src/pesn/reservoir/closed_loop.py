@@ -195,8 +195,7 @@ class ClosedLoop:
         if self.form == "none":
             fast = CertainPath(self.cells, K, k, at["inputs"], at["y"], self.guard)
         return StateSpaceModel(
-            self.cells, K, k, at["inputs"], at["y"],
-            None if process is None else process.after(at["units"].start - at["squares"].start), noise, self.guard,
+            self.cells, K, k, at["inputs"], at["y"], process, noise, self.guard,
             measurement_cov=self.measurement_cov if "noise" in self.parts else None, fast=fast,
         )  # fmt: skip
 
@@ -211,7 +210,8 @@ class ClosedLoop:
         if "weights" not in self.parts or self.form == "diagonal":
             return self.model
         fresh = LeverageNoise(self, ("noise",)) if "noise" in self.parts else None
-        return replace(self.model, emission_noise=fresh, staying_root=self.weight_errors.output_root)
+        errors = self.weight_errors
+        return replace(self.model, emission_noise=fresh, staying_root=errors.output_root, staying_groups=errors.groups)
 
     @cached_property
     def certain(self) -> ClosedLoop:
@@ -251,7 +251,7 @@ class ClosedLoop:
     def compression(self) -> Compression | None:
         """What a factor must not lose: all that the readout sees of what cells move; None in forms without one."""
         factored = self.form in ("low-rank", "first-order")
-        return compression_of(self.moves, self.readout.weights, self.rank) if factored else None
+        return compression_of(self.moves, self.reservoir, self.readout.weights, self.rank) if factored else None
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:

@@ -2,6 +2,9 @@
 
 h_k = (1 − L) h_{k−1} + L tanh(W_in z_k + W_fb y_{k−1} + W h_{k−1} + bias) + M_e w_k;   y_k = W_out [1, z_k, h_k]
 
+Layers move one after the other within a step, and noise is added after the last; units with a rotation O keep (1 − L) O h
+(:class:`Reservoir`). The compiled loops know tanh; other activations go row by row.
+
 >>> import numpy as np
 >>> reservoir = draw(100, n_inputs=1, n_outputs=1, rng=0)
 >>> inputs = np.sin(0.1 * np.arange(300))[:, None]
@@ -33,7 +36,7 @@ from pesn.moments import MomentMethod, UnitMethod, named_method
 from pesn.moments.spline import Mesh
 from pesn.reservoir.weights import Reservoir, Seed, draw
 
-__all__ = ["Reservoir", "State", "draw", "run", "run_batch", "run_gaussian"]
+__all__ = ["Reservoir", "State", "draw", "frozen", "is_compiled", "kernel_weights", "run", "run_batch", "run_gaussian"]
 
 Array = npt.NDArray[Any]
 
@@ -58,6 +61,12 @@ class State(NamedTuple):
     past: Array | None = None
     past_var: Array | None = None
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether it has no variance."""
+        variances = self.var, self.output_var, self.past_var, self.cov, self.own
+        return not any(part is not None and np.any(part) for part in variances)
+
     def check(self, name: str, shapes: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
         """A ValueError unless its parts are of these ``shapes`` (``kept_states.state_shapes``) and no variance is negative."""
         check_arrays(name, shapes)
@@ -77,6 +86,7 @@ def run(
     readout: npt.ArrayLike | None = None,
     noise: float = 0.0,
     rng: Seed = None,
+    outputs: Array | None = None,
 ) -> tuple[Array, Array | None, State]:
     """Drive a reservoir over ``inputs`` (T, d): states (T, N), outputs (T, m) or None, and where it stopped.
 
@@ -90,9 +100,13 @@ def run(
         W_out (m, 1 + d + N): the outputs are computed, and fed back where ``feedback`` is None. With neither, nothing is.
     noise
         M_e, the standard deviation of what is added to every unit at every step, drawn from ``rng``.
+    outputs
+        Where the outputs (T, m) are to be written, of a reservoir of tanh units; None: into an array of their own. ``rows[1:]``,
+        with ``rows[:-1]`` for the inputs, closes the loop: each output is the next input.
     """
     job = _Job(reservoir, inputs, state, feedback, readout, noise)
-    return job.run(None if rng is None and not noise else np.random.default_rng(rng))  # a fresh seed takes longer than a row
+    seeded = None if rng is None and not noise else np.random.default_rng(rng)  # a fresh seed takes longer than a row
+    return job.run(seeded, outputs)
 
 
 def run_batch(
@@ -182,7 +196,7 @@ class _Job:
         self.inputs = _rows(name, inputs, d)
         self.h, self.h_var = _vector("state.mean", given.mean, n), _vector("state.var", given.var, n)
         self.y, self.y_var = _vector("state.output", given.output, m), _vector("state.output_var", given.output_var, m)
-        self.teacher = _frozen(np.empty((0, m))) if feedback is None else _rows("feedback", feedback, m, len(self.inputs))
+        self.teacher = frozen(np.empty((0, m))) if feedback is None else _rows("feedback", feedback, m, len(self.inputs))
         self.readout = None if readout is None else _rows("readout", readout, 1 + d + n, m)
 
     @property
@@ -190,17 +204,18 @@ class _Job:
         """Of the outputs."""
         return (0, 0) if self.readout is None else (len(self.inputs), self.reservoir.n_outputs)
 
+    @property
+    def _is_compiled(self) -> bool:
+        return is_compiled(self.reservoir)
+
     def _loop(self, kernels: Any) -> tuple[Any, ...]:
         """What both kernels are told after the inputs: what is fed back, and the weights that read out."""
         fed = kernels.OWN if self.readout is not None else kernels.NOTHING
         fed = kernels.TEACHER if len(self.teacher) else fed
-        return fed, self.teacher, _NO_READOUT if self.readout is None else self.readout, self.noise
+        return fed, self.teacher, _NOTHING if self.readout is None else self.readout, self.noise
 
     def _weights(self, kernels: Any) -> Any:
-        """W_in and W_fb by columns, over which the kernels vectorise."""
-        r = self.reservoir
-        rows = _frozen(r.indptr, _UNSIGNED), _frozen(r.indices, _UNSIGNED), _frozen(r.data)
-        return kernels.Weights(*rows, _frozen(r.W_in.T), _frozen(r.W_fb.T), _frozen(r.bias), float(r.leak_rate))
+        return kernels.Weights(*kernel_weights(self.reservoir))
 
     def _without_units(self, var: Array) -> tuple[Array, Array, Array, Array]:
         """Where there are none: the inputs read out, row by row the same numbers however a run is cut."""
@@ -215,37 +230,40 @@ class _Job:
             y = outputs[:, -1].copy()
         return states, outputs, np.empty((2, 0)), y
 
-    def run(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
+    def run(self, rng: np.random.Generator | None, outputs: Array | None = None) -> tuple[Array, Array | None, State]:
+        assert outputs is None or (self._is_compiled and outputs.shape == self._shape)
         if not self.reservoir.n_units:
-            states, outputs, h, y = self._without_units(np.zeros_like(self.inputs))
-            return states[0], None if self.readout is None else outputs[0], State(h[0], None, y[0], None)
-        if self.reservoir.activation != "tanh":
+            states, found, h, y = self._without_units(np.zeros_like(self.inputs))
+            return states[0], None if self.readout is None else found[0], State(h[0], None, y[0], None)
+        if not self._is_compiled:
             return self._row_by_row(rng)
         from pesn.reservoir import kernels  # here, not above: it brings numba
 
         shape = len(self.inputs), self.reservoir.n_units
         states = rng.standard_normal(shape) if self.noise and rng is not None else np.empty(shape)
-        outputs, h, y = np.empty(self._shape), self.h.copy(), self.y.copy()
+        outputs, h, y = np.empty(self._shape) if outputs is None else outputs, self.h.copy(), self.y.copy()
         kernels.drive(self._weights(kernels), self.inputs, *self._loop(kernels), h, y, states, outputs)
         return states, None if self.readout is None else outputs, State(h, None, y, None)
 
     def _row_by_row(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
-        """The same for any activation: the compiled loop knows tanh alone."""
-        r, L, f = self.reservoir, self.reservoir.leak_rate, get(self.reservoir.activation)
-        W, h, y = r.W, self.h, self.y
+        """The same for every reservoir: the equations as they are written."""
+        r, f, h, y = self.reservoir, get(self.reservoir.activation), self.h.copy(), self.y
         states, outputs = np.empty((len(self.inputs), r.n_units)), np.empty(self._shape)
-        entering = self.inputs @ r.W_in.T + r.bias
+        entering, layers = self.inputs @ r.W_in.T + r.bias, _layers(r)
+        fed = bool(len(self.teacher)) or self.readout is not None
         for k, a in enumerate(entering):
-            a = a + W @ h + (r.W_fb @ y if len(self.teacher) or self.readout is not None else 0.0)
-            h = (1.0 - L) * h + L * np.asarray(f(a))
+            a = a + r.W_fb @ y if fed else a
+            for rows, W, L, turn in layers:  # h holds the layers before as they are now
+                kept = h[rows] if turn is None else turn @ h[rows]
+                h[rows] = (1.0 - L) * kept + L * np.asarray(f(a[rows] + W @ h))
             if self.noise and rng is not None:
-                h = h + self.noise * rng.standard_normal(len(h))
+                h += self.noise * rng.standard_normal(len(h))
             states[k] = h
             if self.readout is not None:
                 y = outputs[k] = self.readout @ np.concatenate([[1.0], self.inputs[k], h])
             if len(self.teacher):
                 y = self.teacher[k]
-        return states, None if self.readout is None else outputs, State(h.copy(), None, y.copy(), None)
+        return states, None if self.readout is None else outputs, State(h, None, y.copy(), None)
 
     def run_gaussian(
         self, var: Array, method: MomentName, mesh: Mesh | None, rng: np.random.Generator
@@ -254,7 +272,7 @@ class _Job:
         check_not_negative("state.output_var", self.y_var)
         if not self.reservoir.n_units:
             states, outputs, h, y = self._without_units(var)
-        elif method != "surface" or self.reservoir.activation != "tanh":
+        elif method != "surface" or not self._is_compiled:
             states, outputs, h, y = self._step_by_step(var, method, mesh, rng)
         else:
             states, outputs, h, y = self._in_turn(var)
@@ -267,10 +285,11 @@ class _Job:
         """
         from pesn.moments import tables
         from pesn.reservoir import kernels
+        from pesn.reservoir.moments_kernel import rules
 
         net, (fed, _, readout, noise) = self._weights(kernels), self._loop(kernels)
         n_rows = len(self.inputs)
-        var, blurred = _frozen(var), np.asarray(var.any(axis=1))
+        var, blurred = frozen(var), np.asarray(var.any(axis=1))
         states, outputs = np.empty((2, n_rows, len(self.h))), np.empty((2, *self._shape))
         h, y = np.stack([self.h, self.h_var]), np.stack([self.y, self.y_var])
         row = 0
@@ -281,7 +300,7 @@ class _Job:
                 # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
                 new, out = (a if row == 0 else np.empty((2, *a[0, rest].shape)) for a in (states, outputs))
                 both, given = h.T.copy(), (self.inputs[rest], var[rest], fed, self.teacher[rest], readout, noise)
-                kernels.drive_gaussian(surface, kernels.rules(), net, *given, both, y, new, out)
+                kernels.drive_gaussian(surface, rules(), net, *given, both, y, new, out)
                 if row > 0:
                     states[:, rest], outputs[:, rest] = new, out
                 h = both.T.copy()
@@ -304,40 +323,65 @@ class _Job:
     def _step_by_step(
         self, var: Array, method: MomentName, mesh: Mesh | None, rng: np.random.Generator
     ) -> tuple[Any, Any, Any, Any]:
-        """The same by any method of :func:`pesn.moments`: the formulas as they are written."""
-        r, L = self.reservoir, self.reservoir.leak_rate
-        W, readout = r.W, np.zeros((r.n_outputs, 1 + r.n_inputs + r.n_units)) if self.readout is None else self.readout
+        """The same by any method of :func:`pesn.moments`, for every reservoir: the formulas as they are written."""
+        r, readout = self.reservoir, self.readout
+        readout = np.zeros((r.n_outputs, 1 + r.n_inputs + r.n_units)) if readout is None else readout
         states, outputs = np.empty((2, len(self.inputs), r.n_units)), np.empty((2, len(self.inputs), r.n_outputs))
-        h, v, y, y_var = self.h, self.h_var, self.y, self.y_var
+        h, v, y, y_var = self.h.copy(), self.h_var.copy(), self.y, self.y_var
         fed = bool(len(self.teacher)) or self.readout is not None
         moments = MomentMethod(get(r.activation), method, mesh=mesh, rng=rng)
+        layers = [(*layer, layer[1].power(2)) for layer in _layers(r)]
         for k, (z, z_var) in enumerate(zip(self.inputs, var, strict=True)):
-            a, a_var = r.W_in @ z + W @ h + r.bias, r.W_in**2 @ z_var + W.power(2) @ v
+            a, a_var = r.W_in @ z + r.bias, r.W_in**2 @ z_var
             if fed:
                 a, a_var = a + r.W_fb @ y, a_var + r.W_fb**2 @ y_var
-            unit, unit_var = moments(a, a_var)
-            # "spline-raw" can fall below 0, where no next step could start
-            h, v = (1 - L) * h + L * unit, (1 - L) ** 2 * v + L**2 * np.maximum(unit_var, 0.0) + self.noise**2
+            for rows, W, L, turn, squares in layers:
+                unit, unit_var = moments(a[rows] + W @ h, a_var[rows] + squares @ v)
+                kept, kept_var = (h[rows], v[rows]) if turn is None else (turn @ h[rows], np.square(turn) @ v[rows])
+                # "spline-raw" can fall below 0, where no next step could start
+                v[rows] = (1 - L) ** 2 * kept_var + L**2 * np.maximum(unit_var, 0.0)
+                h[rows] = (1 - L) * kept + L * unit
+            v += self.noise**2
             states[:, k] = h, v
             outputs[:, k] = readout @ np.concatenate([[1.0], z, h]), readout**2 @ np.concatenate([[0.0], z_var, v])
             if len(self.teacher):
                 y, y_var = self.teacher[k], np.zeros_like(y)
             elif fed:
                 y, y_var = outputs[0, k], outputs[1, k]
-        return states, outputs, (h.copy(), v.copy()), (y.copy(), y_var.copy())
+        return states, outputs, (h, v), (y.copy(), y_var.copy())
 
 
-_DOUBLE, _UNSIGNED = np.dtype(np.float64), np.dtype(np.uint32)
+def _layers(r: Reservoir) -> list[tuple[slice, Any, Any, Array | None]]:
+    """Of each layer its rows, what they have of W, their leak rates and their rotation."""
+    leak: Any = np.broadcast_to(r.leak_rate, r.n_units)
+    return [(rows, r.W[rows], leak[rows], None if r.rotation is None else r.rotation[rows, rows]) for rows in r.layer_rows]
 
 
-def _frozen(values: Array, dtype: npt.DTypeLike = _DOUBLE) -> Array:
+def is_compiled(reservoir: Reservoir) -> bool:
+    """Whether the compiled loops know such a reservoir."""
+    return reservoir.activation == "tanh"
+
+
+def kernel_weights(r: Reservoir) -> tuple[Array, ...]:
+    """The parts of ``kernels.Weights``: W_in and W_fb by columns, over which the kernels vectorise."""
+    rows = frozen(r.indptr, _UNSIGNED), frozen(r.indices, _UNSIGNED), frozen(r.data)
+    leak, ends = np.full(r.n_units, r.leak_rate), np.array([layer.stop for layer in r.layer_rows])
+    turn = _NOTHING if r.rotation is None else frozen(r.rotation.T)
+    units = frozen(r.bias), frozen(leak), frozen(ends, _INDEX), turn
+    return *rows, frozen(r.W_in.T), frozen(r.W_fb.T), *units
+
+
+_DOUBLE, _UNSIGNED, _INDEX = np.dtype(np.float64), np.dtype(np.uint32), np.dtype(np.int64)
+
+
+def frozen(values: Array, dtype: npt.DTypeLike = _DOUBLE) -> Array:
     """Contiguous and read-only, whatever was given: numba compiles once for each kind of array."""
     array = np.ascontiguousarray(values, dtype).view()
     array.setflags(write=False)
     return array
 
 
-_NO_READOUT = _frozen(np.empty((0, 0)))
+_NOTHING = frozen(np.empty((0, 0)))
 
 
 def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = None) -> Array:
@@ -348,7 +392,7 @@ def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = 
         raise  # not numbers: as_real says what they are instead
     if array.ndim != 2 or array.shape[1] != width or (length is not None and len(array) != length):
         raise ValueError(f"{argument} must have shape ({'T' if length is None else length}, {width}), got {array.shape}")
-    return _frozen(array)
+    return frozen(array)
 
 
 def _check_finite(argument: str, value: Any) -> None:

@@ -107,6 +107,26 @@ class Start(NamedTuple):
         >>> mean.round(3), bool(root.T @ root < 1e-4)
         (array([4.]), True)
         """
+        mean, weights, lags = self._regress(z)
+        return mean, self._rest(weights.shape[-1], weights, lags)
+
+    def given_variances(self, z: npt.ArrayLike) -> tuple[Array, Array]:
+        """Mean and variances (…, N) of :meth:`given`, for many at once: no covariance of each is made.
+
+        >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
+        >>> start = learn([(z, np.hstack([z, z**3]), 0)], max_lags=1)
+        >>> bool(np.allclose(start.given_variances([[2.0]])[1], np.square(start.given([[2.0]])[1]).sum(axis=0)))
+        True
+        """
+        mean, weights, lags = self._regress(z)
+        f = weights.shape[-1]
+        own = np.sum(np.square(self.root[f:, self.n_features :]), axis=0) / max(self.n_samples - f, 1)
+        inflation, most = self.leverage_of(lags)
+        leverage = np.minimum(inflation * np.vecdot(weights, weights), most) if inflation else np.zeros(weights.shape[:-1])
+        return mean, (1.0 + leverage)[..., None] * own
+
+    def _regress(self, z: npt.ArrayLike) -> tuple[Array, Array, int]:
+        """Mean (…, N) of :meth:`given`; its features (…, f) over the root of their own sums; of how many rows they are."""
         rows = as_real("z", z)
         if rows.ndim < 2 or rows.shape[-1] != self.n_inputs:
             raise ValueError(f"z must have shape (l, {self.n_inputs}), got {rows.shape}")
@@ -122,7 +142,7 @@ class Start(NamedTuple):
         features = np.clip(features, low[:f], high[:f])
         weights = solve_triangular(self.root[:f, :f], features.T, trans="T").T
         mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:]).reshape(*batch, self.n_states)
-        return mean, self._rest(f, weights.reshape(*batch, f), lags)
+        return mean, weights.reshape(*batch, f), lags
 
     def leverage_of(self, lags: int) -> tuple[float, float]:
         """By what the leverage of ``lags`` rows is inflated, and the most that it may be; 0 where it is not known."""

@@ -38,7 +38,10 @@ def from_state(loop: OpenLoop, state: State) -> GaussianState:
         if loop.form == "ensemble":
             return _members(loop, mean, np.diag(np.sqrt(var)))
         # all columns: they are cut after a step, when it shows which last
-        return LowRank(**whole, factor=np.diag(np.sqrt(var))[:, known], own=own)
+        uncertain = known[var[known] > 0.0]
+        factor = np.zeros((at.size, len(uncertain)))
+        factor[uncertain, np.arange(len(uncertain))] = np.sqrt(var[uncertain])
+        return LowRank(**whole, factor=factor, own=own)
     if loop.form == "full":
         cov, before = np.zeros((at.size, at.size)), len(known) - N
         cov[np.ix_(known, known)] = state.cov if state.own is None else outer(state.cov) + np.diag(np.pad(state.own, (before, 0)))

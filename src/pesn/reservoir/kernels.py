@@ -1,43 +1,31 @@
 """The time loops of a reservoir, compiled: one call drives a whole sequence.
 
-Three things make them fast. The sparse product has unsigned indices (signed ones are checked for wrap-around) and four
-sums at a time. Everything else runs unit by unit over contiguous rows without a branch, so that LLVM vectorises it, tanh
-included. The probabilistic step reads W once for both W μ and (W∘W) v.
-
-Mean and variance of tanh of a Gaussian, while the variance is small: with t = tanh m, g = 1 − t² and S = sinh² d, the
-addition theorem gives for the two nodes m ± d of a Gauss-Hermite rule
-
-    tanh(m + d) + tanh(m − d) − 2t             =  −2 t g S / (1 + g S)
-    (tanh(m + d) − t)² + (tanh(m − d) − t)²    =  2 g² S (1 + (2 − g) S) / (1 + g S)²
-
-Nothing cancels, in saturation neither, a pair of nodes costs one division and no exponential, and S is a polynomial in
-d² = v x². Beyond the last rule the surface answers.
+Three things make them fast. The sparse product takes four rows of W at a time (``sparse_kernel``). Everything else runs unit by
+unit over contiguous rows without a branch, so that LLVM vectorises it, tanh included. The probabilistic step reads W once for
+both W μ and (W∘W) v, and takes them through tanh many units at a time (``moments_kernel``).
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.jit import INLINE, jit
-from pesn.moments.special import tanh, tanh_and_slope
-from pesn.moments.surface_kernel import at
+from pesn.moments.special import tanh
 from pesn.moments.tables import Surface
+from pesn.reservoir.moments_kernel import Rules, fill_moments
+from pesn.reservoir.sparse_kernel import multiply, multiply_moments, pack
 
 __all__ = [
     "NOTHING",
     "OWN",
     "TEACHER",
-    "Rules",
     "Weights",
     "directions_of",
     "drive",
     "drive_gaussian",
-    "fill_moments",
-    "rules",
     "tanh",
 ]
 
@@ -49,13 +37,17 @@ NOTHING, TEACHER, OWN = 0, 1, 2  # what is fed back
 _FAST: dict[str, Any] = {"fastmath": {"contract", "nsz"}}
 _jit = jit(**_FAST)
 _inline = jit(**_FAST, **INLINE)
+# One dot product for every length: the order of its sum does not depend on how a sequence was cut.
+_sum = jit(fastmath={"contract", "nsz", "reassoc"}, **INLINE)
 
-_BLOCK = 64  # units that share a rule
-_LARGEST = 1e300  # a variance or mean that overflowed is saturation, not a NaN
+_WORTH_PACKING = 64  # rows: to pack W takes as long as two to five
 
 
 class Weights(NamedTuple):
-    """A reservoir as the kernels want it: W in compressed rows with unsigned indices, W_in (d, N) and W_fb (m, N) transposed."""
+    """A reservoir as the kernels want it: W in compressed rows with unsigned indices, W_in (d, N) and W_fb (m, N) transposed.
+
+    ``leak`` (N,) of each unit; ``ends`` of the layers, the last one N; ``rotation`` O transposed (N, N), or empty.
+    """
 
     indptr: Array
     indices: Array
@@ -63,32 +55,9 @@ class Weights(NamedTuple):
     W_in: Array
     W_fb: Array
     bias: Array
-    leak: float
-
-
-class Rules(NamedTuple):
-    """Gauss-Hermite rules by the largest variance that each serves; node pairs of rule r stand at ends[r] … ends[r + 1]."""
-
-    limits: Array
+    leak: Array
     ends: Array
-    squares: Array
-    weights: Array
-
-
-@cache
-def rules() -> Rules:
-    """The rules; with these limits the mean is within 3e-10, the variance within 4e-9 and within 2e-7 of itself."""
-    sizes = {0.0: 1, 1e-4: 3, 0.01: 5, 0.03: 7, 0.05: 9, 0.1: 13, 0.25: 21, 0.5: 35}
-    ends, squares, weights = [0], [], []
-    for size in sizes.values():
-        x, w = np.polynomial.hermite_e.hermegauss(size)
-        squares.append(x[size // 2 + 1 :] ** 2)
-        weights.append(w[size // 2 + 1 :] / w.sum())
-        ends.append(ends[-1] + size // 2)
-    parts = np.array(list(sizes)), np.array(ends, np.uint32), np.concatenate(squares), np.concatenate(weights)
-    for part in parts:
-        part.flags.writeable = False
-    return Rules(*parts)
+    rotation: Array
 
 
 @_inline
@@ -100,8 +69,38 @@ def _add(out: Array, weights: Array, values: Array) -> None:
             out[i] += weights[j, i] * z
 
 
-# One dot product for every length: the order of its sum does not depend on how a sequence was cut.
-@jit(fastmath={"contract", "nsz", "reassoc"}, **INLINE)
+@_inline
+def _move(h: Array, leak: Array, pre: Array) -> None:
+    """Units of one layer: h ← (1 − L) h + L tanh(pre)."""
+    for i in range(pre.size):
+        pre[i] = tanh(pre[i])
+    for i in range(h.size):
+        h[i] = (1.0 - leak[i]) * h[i] + leak[i] * pre[i]
+
+
+@_inline
+def _turn(rotation: Array, h: Array, work: Array) -> None:
+    """H ← O h within a layer, O being transposed."""
+    for i in range(h.size):
+        work[i] = 0.0
+    _add(work, rotation, h)
+    for i in range(h.size):
+        h[i] = work[i]
+
+
+@_inline
+def _turn_moments(rotation: Array, h: Array, means: Array, variances: Array) -> None:
+    """The same for h (N, 2), means by O and variances by O∘O; the last two are working memory."""
+    for i in range(means.size):
+        means[i] = 0.0
+        variances[i] = 0.0
+    _add_moments(means, variances, rotation, h[:, 0], h[:, 1])
+    for i in range(means.size):
+        h[i, 0] = means[i]
+        h[i, 1] = variances[i]
+
+
+@_sum
 def _read_out(weights: Array, z: Array, h: Array, out: Array) -> None:
     """Out = weights [1, z, h]."""
     for o in range(out.size):
@@ -131,34 +130,25 @@ def drive(
 
     Where noise is not 0, ``states`` holds w_k on entry: no second array of that size. ``outputs`` is empty or (T, m).
     """
-    indptr, indices, data, bias, leak = net.indptr, net.indices, net.data, net.bias, net.leak
-    one, four = np.uint32(1), np.uint32(4)
-    two, three = np.uint32(2), np.uint32(3)
-    n_units, keep = h.size, 1.0 - leak
-    pre = np.empty(n_units)
+    bias, leak, rotation = net.bias, net.leak, net.rotation
+    packed = pack(net.indptr, net.indices, net.data, net.ends, inputs.shape[0] >= _WORTH_PACKING)
+    n_units = h.size
+    pre, kept = np.empty(n_units), np.empty(rotation.shape[0])
     for k in range(inputs.shape[0]):
         for i in range(n_units):
             pre[i] = bias[i]
         _add(pre, net.W_in, inputs[k])
         if fed != NOTHING:
             _add(pre, net.W_fb, y)
-        p = indptr[0]
-        for i in range(n_units):
-            end = indptr[i + 1]
-            a0, a1, a2, a3 = pre[i], 0.0, 0.0, 0.0
-            while p + three < end:
-                a0 += data[p] * h[indices[p]]
-                a1 += data[p + one] * h[indices[p + one]]
-                a2 += data[p + two] * h[indices[p + two]]
-                a3 += data[p + three] * h[indices[p + three]]
-                p += four
-            while p < end:
-                a0 += data[p] * h[indices[p]]
-                p += one
-            pre[i] = (a0 + a1) + (a2 + a3)
         row = states[k]
-        for i in range(n_units):
-            h[i] = keep * h[i] + leak * tanh(pre[i])
+        group, first = 0, 0
+        for layer in range(net.ends.size):  # h holds the layers before as they are now
+            end = net.ends[layer]
+            group = multiply(net, packed, group, first, end, h, pre)
+            if rotation.size:
+                _turn(rotation[first:end, first:end], h[first:end], kept[first:end])
+            _move(h[first:end], leak[first:end], pre[first:end])
+            first = end
         if noise != 0.0:
             for i in range(n_units):
                 h[i] += noise * row[i]
@@ -176,62 +166,6 @@ def drive(
 
 
 @_inline
-def _small_moments(rules: Rules, rule: int, mean: Array, var: Array, t: Array, g: Array, first: Array, second: Array) -> None:
-    """Mean and variance of tanh in the place of those of its argument, by one rule; the last four are working memory."""
-    for i in range(mean.size):
-        t[i], g[i] = tanh_and_slope(mean[i])
-        first[i] = 0.0
-        second[i] = 0.0
-    for node in range(rules.ends[rule], rules.ends[rule + 1]):
-        quarter, weight = 0.25 * rules.squares[node], rules.weights[node]
-        for i in range(mean.size):
-            # sinh²(d/2) by its series, whose terms are all positive; then sinh² d = 4 s (1 + s)
-            z = quarter * var[i]
-            z2 = z * z
-            low = (1.0 + z / 3.0) + (2.0 / 45.0 + z / 315.0) * z2
-            high = (2.0 / 14175.0 + 2.0 / 467775.0 * z) + (4.0 / 42567525.0 + z / 638512875.0) * z2
-            s = z * (low + z2 * z2 * high)
-            S = 4.0 * s * (1.0 + s)
-            inverse = 1.0 / (1.0 + g[i] * S)
-            a = weight * S * inverse
-            first[i] += a
-            second[i] += a * inverse * (1.0 + (2.0 - g[i]) * S)
-    for i in range(mean.size):
-        shift = -2.0 * t[i] * g[i] * first[i]
-        mean[i] = t[i] + shift
-        # Jensen's inequality holds for the rule too: only rounding could fall below 0
-        v = 2.0 * g[i] * g[i] * second[i] - shift * shift
-        var[i] = v if v > 0.0 else 0.0
-
-
-@jit(fastmath=True, **INLINE)
-def _largest(values: Array) -> float:
-    largest = 0.0
-    for i in range(values.size):
-        largest = max(largest, values[i])
-    return largest
-
-
-@_jit
-def fill_moments(surface: Surface, rules: Rules, mean: Array, var: Array) -> None:
-    """Mean and variance of tanh in the place of those of its argument."""
-    work = np.empty((4, _BLOCK))
-    for start in range(0, mean.size, _BLOCK):
-        stop = min(start + _BLOCK, mean.size)
-        m, v = mean[start:stop], var[start:stop]
-        largest = _largest(v)
-        if largest > rules.limits[-1]:
-            for i in range(m.size):
-                m[i], v[i] = at(surface, min(max(m[i], -_LARGEST), _LARGEST), min(v[i], _LARGEST))
-        else:
-            rule = 0
-            while largest > rules.limits[rule]:
-                rule += 1
-            n = stop - start
-            _small_moments(rules, rule, m, v, work[0, :n], work[1, :n], work[2, :n], work[3, :n])
-
-
-@_inline
 def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variances: Array) -> None:
     """Mean += means @ weights and var += variances @ (weights∘weights)."""
     for j in range(means.size):
@@ -243,16 +177,33 @@ def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variance
 
 
 @_inline
+def _leak_moments(h: Array, leak: Array, mean: Array, var: Array, means: Array, variances: Array) -> None:
+    """Units of one layer, h (N, 2): mean and variance of (1 − L) h + L f, the two parts taken as independent.
+
+    Both stand in ``means`` and ``variances`` too.
+    """
+    for i in range(mean.size):
+        keep = 1.0 - leak[i]
+        m = keep * h[i, 0] + leak[i] * mean[i]
+        v = keep * keep * h[i, 1] + leak[i] * leak[i] * var[i]
+        h[i, 0] = m
+        h[i, 1] = v
+        means[i] = m
+        variances[i] = v
+
+
+@_sum
 def _read_out_var(weights: Array, z: Array, h: Array, out: Array) -> None:
     """Out = (weights∘weights) [0, z, h]."""
     for o in range(out.size):
-        total, first = 0.0, 1 + z.size
+        total = 0.0
         for j in range(z.size):
             total += weights[o, 1 + j] * weights[o, 1 + j] * z[j]
+        first, y = 1 + z.size, 0.0
         for i in range(h.size):
             w = weights[o, first + i]
-            total += w * w * h[i]
-        out[o] = total
+            y += w * w * h[i]
+        out[o] = total + y
 
 
 @_jit
@@ -264,45 +215,33 @@ def drive_gaussian(
 
     ``h`` (N, 2) and ``y`` (2, m) hold mean and variance; ``states`` (2, T, N) and ``outputs`` (2, T, m) too.
     """
-    indptr, indices, data, bias, leak = net.indptr, net.indices, net.data, net.bias, net.leak
-    one = np.uint32(1)
-    n_units, keep = h.shape[0], 1.0 - leak
-    keep2, leak2, noise2 = keep * keep, leak * leak, noise * noise
-    pre, var = np.empty(n_units), np.empty(n_units)
+    bias, leak, rotation = net.bias, net.leak, net.rotation
+    packed = pack(net.indptr, net.indices, net.data, net.ends, inputs.shape[0] >= _WORTH_PACKING)
+    n_units = h.shape[0]
+    pre, var, kept = np.empty(n_units), np.empty(n_units), np.empty((2, rotation.shape[0]))
     for k in range(inputs.shape[0]):
         for i in range(n_units):
             pre[i] = bias[i]
+        for i in range(n_units):
             var[i] = 0.0
         _add_moments(pre, var, net.W_in, inputs[k], input_vars[k])
         if fed != NOTHING:
             _add_moments(pre, var, net.W_fb, y[0], y[1])
-        p = indptr[0]
-        for i in range(n_units):
-            end = indptr[i + 1]
-            a0, a1, v0, v1 = pre[i], 0.0, var[i], 0.0
-            while p + one < end:
-                # mean and variance of a unit stand side by side: one line of the cache for both
-                w, j = data[p], indices[p]
-                a0 += w * h[j, 0]
-                v0 += w * w * h[j, 1]
-                w, j = data[p + one], indices[p + one]
-                a1 += w * h[j, 0]
-                v1 += w * w * h[j, 1]
-                p += one + one
-            if p < end:
-                w, j = data[p], indices[p]
-                a0 += w * h[j, 0]
-                v0 += w * w * h[j, 1]
-                p += one
-            pre[i] = a0 + a1
-            var[i] = v0 + v1
-        fill_moments(surface, rules, pre, var)
         means, variances = states[0, k], states[1, k]
-        for i in range(n_units):
-            h[i, 0] = keep * h[i, 0] + leak * pre[i]
-            h[i, 1] = (keep2 * h[i, 1] + leak2 * var[i]) + noise2  # Eq. 22 (corrected: M_e²)
-            means[i] = h[i, 0]
-            variances[i] = h[i, 1]
+        group, first = 0, 0
+        for layer in range(net.ends.size):
+            end = net.ends[layer]
+            group = multiply_moments(net, packed, group, first, end, h, pre, var)
+            fill_moments(surface, rules, pre[first:end], var[first:end])
+            if rotation.size:
+                _turn_moments(rotation[first:end, first:end], h[first:end], kept[0, first:end], kept[1, first:end])
+            new = pre[first:end], var[first:end]
+            _leak_moments(h[first:end], leak[first:end], *new, means[first:end], variances[first:end])
+            first = end
+        if noise != 0.0:
+            for i in range(n_units):
+                variances[i] += noise * noise  # Eq. 22 (corrected: M_e²)
+                h[i, 1] = variances[i]
         if outputs.size:
             _read_out(readout, inputs[k], means, outputs[0, k])
             _read_out_var(readout, input_vars[k], variances, outputs[1, k])

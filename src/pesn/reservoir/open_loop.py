@@ -22,12 +22,15 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import QuadraticForm, outer, root_of
+from pesn.linalg import root_of
 from pesn.readout.features import Features, Moves
+from pesn.readout.ridge import Readout
 from pesn.reservoir.cells import compression_of, laid_out, squares_of, with_units
 from pesn.reservoir.drive import State, run_gaussian
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.kept_states import from_state, to_state
+from pesn.reservoir.leverage import Leverage
+from pesn.reservoir.local import LocalStart
 from pesn.reservoir.reading import as_past, read, rows_before, widened
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
@@ -63,8 +66,8 @@ class OpenLoop:
         Of the covariance: one of :data:`pesn.statespace.FORMS`; columns of a low-rank factor.
     process_noise
         Added to the units at each step; None: nothing.
-    weights_root
-        (p, …), a root of A⁻¹ of the readout's weights: :attr:`Path.probed` then holds "leverage", tr(A⁻¹ Cov b).
+    readout
+        Whose weights these are: :attr:`Path.probed` then holds "leverage" (…, m), tr(A⁻¹ Cov b) of what each output sees.
     settled
         The variance of outputs below which the state passes for certain, unless it is diagonal; None: it never does.
     moments
@@ -83,7 +86,7 @@ class OpenLoop:
     form: str = "full"
     rank: int = 40
     process_noise: Noise | None = None
-    weights_root: Array | None = None
+    readout: Readout | None = None
     settled: float | None = None
     moments: Any = "surface"
     rng: Any = None
@@ -110,9 +113,8 @@ class OpenLoop:
         K[at["output"]], k[at["output"]] = self.moves.weights(self.weights), self.weights[:, 0]
         K[at["earlier"]] = self.moves.shift
         settles = self.process_noise is None and self.form != "diagonal"  # whose compiled loop is as quick either way
-        noise = None if self.process_noise is None else self.process_noise.after(at["units"].start - self.carried)
         return StateSpaceModel(
-            self.cells, K, k, at["inputs"], at["output"], noise,
+            self.cells, K, k, at["inputs"], at["output"], self.process_noise,
             probe=self._probe, fast=self, settled=self.settled if settles else None,
         )  # fmt: skip
 
@@ -136,7 +138,7 @@ class OpenLoop:
     @cached_property
     def compression(self) -> Compression | None:
         """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
-        return compression_of(self.moves, self.weights, self.rank) if self.form == "low-rank" else None
+        return compression_of(self.moves, self.reservoir, self.weights, self.rank) if self.form == "low-rank" else None
 
     def init(self, mean: Array, root: Array | None = None, output: Array | None = None) -> GaussianState:
         """Earlier rows and units of this mean (…, E + N) and root (…, r, E + N), None: certain; the last outputs, None: 0."""
@@ -169,18 +171,29 @@ class OpenLoop:
             "features": self.moves.means(state.mean),
             "cov": state.covariance_after(self.model.K[at["output"]]),
         }
-        if self._inverse is not None:
-            found["leverage"] = state.trace(self._inverse)
+        if self._leverage is not None:
+            found["leverage"] = self._leverage.trace(state)
         return found
 
     @cached_property
-    def _inverse(self) -> QuadraticForm | None:
-        """A⁻¹ over x, of which o is no feature; the constant is certain."""
-        if self.weights_root is None:
+    def _leverage(self) -> Leverage | None:
+        """Over x, of which o is no feature."""
+        if self.readout is None:
             return None
-        return QuadraticForm(outer(self.moves.weights(self.weights_root.T).T))
+        m, p = self.weights.shape
+        return Leverage(self.moves, self.readout.parts(), m, p, variances_alone=self.form == "diagonal")
 
     # ---------------------------------------------------------------- compiled
+
+    @property
+    def noise_is_plain(self) -> bool:
+        """Whether there is no process noise, or every unit has its own of one variance: what the compiled loop knows."""
+        return self.process_noise is None or _one_variance(self.process_noise)
+
+    @property
+    def unit_noise(self) -> float:
+        """M_e, where the noise is plain."""
+        return 0.0 if self.process_noise is None else float(np.sqrt(self.process_noise.diagonal[0]))
 
     def take(
         self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
@@ -192,7 +205,7 @@ class OpenLoop:
         certain = n if input_var is None or not input_var.any() else int(np.argmax(input_var.any(axis=1)))
         if self.process_noise is None and certain and state.is_certain():
             return self._deterministic(state, inputs[:certain], None if clamp is None else clamp[:certain])
-        if isinstance(state, Diagonal) and (self.process_noise is None or _one_variance(self.process_noise)):
+        if isinstance(state, Diagonal) and self.noise_is_plain:
             return self._diagonal(state, inputs, input_var, clamp)
         return None
 
@@ -204,26 +217,44 @@ class OpenLoop:
         assert outputs is not None  # there was a readout
         past = np.empty(0) if end.past is None else end.past
         after = self.init(np.concatenate([past, end.mean]), None, end.output)
-        return self._path(outputs, nothing, rows, units, np.zeros(len(z)), after)
+        return self._path(outputs, nothing, rows, units, np.zeros((len(z), m)), after)
 
     def _diagonal(self, state: Diagonal, z: Array, z_var: Array | None, clamp: Array | None) -> Path:
         at, f, z_var = self.layout, self.features, np.zeros_like(z) if z_var is None else z_var
         start = State(*(part[rows] for rows in (at["units"], at["output"]) for part in (state.mean, state.var)))
         before, before_var = (rows_before(f, part[at["earlier"]], z.shape[1]) for part in (state.mean, state.var))
         rows, rows_var = f.row_moments(z, z_var, before, before_var)
-        noise = 0.0 if self.process_noise is None else float(np.sqrt(self.process_noise.diagonal[0]))
-        options: Any = {"feedback": clamp, "readout": self.weights, "noise": noise, "moments": self.moments, "rng": self.rng}
-        units, var, outputs, end = run_gaussian(widened(f, self.reservoir), rows, rows_var, start, **options)
+        options: Any = {"feedback": clamp, "readout": self.weights, "moments": self.moments, "rng": self.rng}
+        units, var, outputs, end = run_gaussian(
+            widened(f, self.reservoir), rows, rows_var, start, noise=self.unit_noise, **options
+        )
         assert outputs is not None
-        b_var = np.hstack([np.zeros((len(z), 1)), rows_var, var])  # the constant is certain
-        cov = np.einsum("ip,np,jp->nij", self.weights, b_var, self.weights, optimize=True)
-        leverage = np.zeros(len(z)) if self.weights_root is None else b_var @ np.sum(np.square(self.weights_root), axis=1)
+        cov, leverage = self.spread(rows_var, var)
         after = from_state(self, end._replace(past=as_past(f, z, before), past_var=as_past(f, z_var, before_var)))
         return self._path(outputs[0], cov, rows, units, leverage, after)
 
+    def spread(self, rows_var: Array, units_var: Array) -> tuple[Array, Array]:
+        """W_out Σ_b W_outᵀ (T, m, m) and tr(A⁻¹ Σ_b) (T, m) of features whose entries are independent, (T, w) and (T, N)."""
+        m, width = len(self.weights), rows_var.shape[1]
+        each = np.vstack([(self.weights[:, None] * self.weights).reshape(m * m, -1), self._inverse_diagonals]).T[1:]
+        found = rows_var @ each[:width] + units_var @ each[width:]  # the constant is certain
+        leverage = np.zeros((len(found), m))
+        for k, part in enumerate([] if self.readout is None else self.readout.parts()):
+            leverage[:, part.outputs] = found[:, m * m + k, None]
+        return found[:, : m * m].reshape(-1, m, m), leverage
+
+    @cached_property
+    def _inverse_diagonals(self) -> Array:
+        """The diagonal of A⁻¹ over the features, of each part of the readout: (parts, p)."""
+        parts = [] if self.readout is None else self.readout.parts()
+        found = np.zeros((len(parts), self.weights.shape[1]))
+        for into, part in zip(found, parts, strict=True):
+            into[part.features] = np.vecdot(part.root, part.root)
+        return found
+
     def _path(self, outputs: Array, cov: Array, rows: Array, units: Array, leverage: Array, after: GaussianState) -> Path:
         probed = {"units": units, "features": np.hstack([np.ones((len(rows), 1)), rows, units]), "cov": cov}
-        if self.weights_root is not None:
+        if self.readout is not None:
             probed["leverage"] = leverage
         var = np.diagonal(cov, axis1=-2, axis2=-1)
         parts = {"state": var, "noise": 0.0 * var, "weights": 0.0 * var}
@@ -232,7 +263,7 @@ class OpenLoop:
 
 
 def predict_rows(
-    loop: OpenLoop, z: Array, var: Array | None, state: State, start: Start | None = None, clamp: Array | None = None
+    loop: OpenLoop, z: Array, var: Array | None, state: State, start: Start | LocalStart | None = None, clamp: Array | None = None
 ) -> tuple[Path, State]:
     """Rows z (T, d) with variances (T, d), None for certain ones, from a state that a user keeps; and the state after them.
 
@@ -268,7 +299,7 @@ def _one_variance(noise: Noise) -> bool:
     return not len(noise.root) and bool(np.all(noise.diagonal == noise.diagonal[0]))
 
 
-def _units_behind(start: Start, z: Array, var: Array) -> tuple[Array, Array]:
+def _units_behind(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array, Array]:
     """Mean (E + N,) and root of the earlier rows and units behind an uncertain row, by linear regression."""
     mean, root = start.joint()
     d = len(z)

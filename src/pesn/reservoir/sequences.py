@@ -16,10 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.checks import pandas_index
 from pesn._support.types import Lengths
 from pesn.gaussian import Gaussian
 
-__all__ = ["Rows", "blocks", "check_kind", "check_longer_than_washout", "check_no_gaps", "split"]
+__all__ = [
+    "Rows",
+    "blocks",
+    "check_kind",
+    "check_longer_than_washout",
+    "check_no_gaps",
+    "check_stacked",
+    "mean_of",
+    "split",
+    "stack_sequences",
+]
 
 Array = npt.NDArray[np.float64]
 BLOCK = 4096  # rows driven at a time: 6.5 MB of states at 200 units, and a matrix product large enough to run at full speed
@@ -38,6 +49,11 @@ class Rows(NamedTuple):
         return _double(self.mean[block]), None if self.var is None else _double(self.var[block])
 
 
+def mean_of(X: Any) -> Any:
+    """Rows that are certain as they are, of uncertain ones the means."""
+    return X.mean if isinstance(X, Gaussian) else X
+
+
 def check_kind(name: str, values: object) -> None:
     """A TypeError where scikit-learn would take the numbers and drop what they say beside: masks, and Gaussians."""
     if isinstance(values, np.ma.MaskedArray):
@@ -45,6 +61,36 @@ def check_kind(name: str, values: object) -> None:
     if isinstance(values, Gaussian):
         remedy = "use pesn.ProbabilisticESN" if name == "X" else "give its mean"
         raise TypeError(f"{name} must be an array of certain numbers, got a pesn.Gaussian; {remedy}")
+    check_stacked(name, values)
+
+
+def check_stacked(name: str, values: object) -> None:
+    """A ValueError where sequences come side by side, as a list of arrays or with an axis of their own: rows are stacked.
+
+    >>> check_stacked("X", [np.zeros((50, 2)), np.zeros((70, 2))])
+    Traceback (most recent call last):
+    ValueError: X must be rows one after the other, got a list of 2 arrays; np.concatenate(X) stacks them, and lengths=[50, 70]
+    says where each ends
+    """
+    if isinstance(values, (list, tuple)):
+        if len(sizes := {len(one) for one in values if isinstance(one, (list, tuple))}) > 1:
+            got = f"lists of {min(sizes)} and of {max(sizes)} entries"
+            raise ValueError(f"{name} must be rows of as many numbers each, got {got}; sequences are arrays, stacked")
+        shapes = [tuple(one.shape) for one in values if hasattr(one, "shape")]
+        if not shapes or len(shapes) < len(values) or (len(set(shapes)) == 1 and len(shapes[0]) < 2):
+            return  # a list of rows, or of numbers
+        got = f"a list of {len(shapes)} arrays"
+    else:
+        shape = tuple(getattr(values, "shape", ()))
+        if len(shape) != 3:
+            return
+        got, shapes = f"an array of shape {shape}", [shape[1:]] * shape[0]
+    ends = [str(shape[0]) if shape else "1" for shape in shapes]
+    shown = ", ".join(ends if len(ends) < 7 else [*ends[:5], "…"])
+    raise ValueError(
+        f"{name} must be rows one after the other, got {got}; np.concatenate({name}) stacks them, and lengths=[{shown}] says "
+        "where each ends"
+    )
 
 
 def check_no_gaps(name: str, values: Any) -> None:
@@ -67,9 +113,10 @@ def split(lengths: Lengths, n_rows: int, of: str = "X") -> list[slice]:
     if lengths is None:
         return [slice(0, n_rows)]
     try:
-        if any(isinstance(size, (bool, np.bool_)) for size in lengths):
+        given = list(lengths)  # an iterator can be asked once
+        if any(isinstance(size, (bool, np.bool_)) for size in given):
             raise TypeError("True and False are no lengths")
-        sizes = [operator.index(size) for size in lengths]
+        sizes = [operator.index(size) for size in given]
     except TypeError as error:
         raise TypeError(f"lengths must be a list of whole numbers, one a sequence, got {lengths!r}") from error
     if any(size < 1 for size in sizes):
@@ -79,6 +126,68 @@ def split(lengths: Lengths, n_rows: int, of: str = "X") -> list[slice]:
         raise ValueError(f"lengths must add up to the {n_rows} rows of {of}, got {shown}, which add up to {sum(sizes)}")
     ends = np.cumsum(sizes).tolist()
     return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
+    """Rows one after the other, and the lengths of their sequences, of whatever holds several of them.
+
+    Parameters
+    ----------
+    X
+        Rows (n, d), which are given back with ``lengths`` as they are; or sequences: an array (s, T, d), a Gaussian of such a
+        mean, or a list of arrays, frames or Gaussians (T_i, d).
+    lengths
+        Must be None where X says it itself.
+
+    >>> stack_sequences([np.zeros((2, 1)), np.ones((1, 1))], None)
+    (array([[0.],
+           [0.],
+           [1.]]), [2, 1])
+    """
+    mean = mean_of(X)
+    apart = _as_list(X)
+    cube = isinstance(mean, np.ndarray) and not isinstance(mean, np.ma.MaskedArray) and mean.ndim == 3
+    if not cube and apart is None:
+        return X, lengths
+    if lengths is not None:
+        raise ValueError(f"lengths must be None where X holds its sequences apart, got {lengths!r}")
+    if cube:
+        several, rows, columns = mean.shape
+        flat = mean.reshape(several * rows, columns)
+        return Gaussian(flat, var=X.var.reshape(flat.shape)) if isinstance(X, Gaussian) else flat, [rows] * several
+    assert apart is not None
+    for place, one in enumerate(apart):
+        if isinstance(one, np.ma.MaskedArray):
+            told = f"got a masked one for sequence {place}; fill or drop its masked entries first"
+            raise TypeError(f"X must hold plain arrays, {told}")
+    shapes = [np.shape(mean_of(one)) for one in apart]
+    for place, shape in enumerate(shapes):
+        if len(shape) != 2:
+            raise ValueError(
+                f"X must hold sequences of shape (rows, columns), got shape {shape} for sequence {place}; a series of one column "
+                "is series.reshape(-1, 1), and sequences one after the other in one array need lengths"
+            )
+        if shape[1] != shapes[0][1]:
+            raise ValueError(f"X must hold sequences of as many columns, got {shapes[0][1]} in sequence 0, {shape[1]} in {place}")
+    sizes = [int(shape[0]) for shape in shapes]
+    if any(isinstance(one, Gaussian) for one in apart):
+        var = [one.var if isinstance(one, Gaussian) else np.zeros(np.shape(one)) for one in apart]
+        return Gaussian(np.concatenate([mean_of(one) for one in apart]), var=np.concatenate(var)), sizes
+    if all(pandas_index(one) is not None for one in apart):
+        import pandas as pd  # here, not above: whoever has frames has it already
+
+        return pd.concat(apart, ignore_index=True), sizes  # with the names of columns
+    return np.concatenate([np.asarray(one) for one in apart]), sizes
+
+
+def _as_list(X: Any) -> list[Any] | None:
+    """The sequences in a list, or in an array of objects; None where X is one table of rows."""
+    holds_objects = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
+    if not isinstance(X, (list, tuple)) and not holds_objects:
+        return None
+    shapes = {np.shape(mean_of(one)) for one in X if hasattr(one, "shape") or isinstance(one, Gaussian)}
+    # rows of one length are a table, written as a list; of different lengths they are told to be no sequences
+    return list(X) if len(shapes) > 1 or any(len(shape) == 2 for shape in shapes) else None
 
 
 def check_longer_than_washout(sequences: list[slice], washout: int, lags: int = 0) -> None:

@@ -16,8 +16,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, root_of, symmetric
+from pesn.linalg import root_of
+from pesn.readout.groups import Groups
 from pesn.readout.ridge import Readout
+from pesn.reservoir.leverage import Leverage
 from pesn.statespace import Emission, Ensemble, GaussianState
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ class WeightErrors:
     R is that of all of a one-step error, as it is in the long run, for errors of the weights do not pass through e. c is what
     rows say that were left out (:class:`ErrorModel`), and (1 + ρ)/(1 − ρ) at least: rows whose errors go on teach less.
     ``root`` (p, p): S, of a ridge as strong as the weights bear out (:func:`posterior_root`).
+
+    Of a readout by groups that share their weights, an error is the same in all of them: ``output_root`` is (d, s), the rows of
+    each group those of its own R, and features take directions group by group. ``groups`` (m,): the group of each output.
     """
 
     def __init__(self, loop: ClosedLoop) -> None:
@@ -50,8 +55,10 @@ class WeightErrors:
         onto = np.zeros((d, len(learned)))
         onto[learned, np.arange(len(learned))] = 1.0
         onto[dynamics.kinematic] = dynamics.kinematics[1]
-        cov = cov[np.ix_(learned, learned)]
-        self.output_root = onto @ (np.sqrt(inflation)[:, None] * root_of(cov))
+        cov, groups = cov[np.ix_(learned, learned)], loop.readout.groups
+        root = root_of(cov) if groups is None else _root_by_groups(cov, groups)
+        self.output_root = onto @ (np.sqrt(inflation)[:, None] * root)
+        self.groups = None if groups is None else np.argsort(groups.outputs.ravel()) // groups.n_outputs
         self._loop, self._var = loop, np.diagonal(cov) / np.square(dynamics.scale)
 
     @cached_property
@@ -63,7 +70,8 @@ class WeightErrors:
     @cached_property
     def floored_root(self) -> Array:
         """S of a ridge that is not too small for features which are uncertain themselves."""
-        return _floored(np.asarray(self._loop.readout.covariance_root, float), self._loop.readout.n_samples)
+        S = np.asarray(self._loop.readout.covariance_root, float)
+        return np.stack([_floored(one, self._loop.readout.n_samples) for one in S.reshape(-1, *S.shape[-2:])]).reshape(S.shape)
 
     @property
     def directions(self) -> int:
@@ -74,9 +82,18 @@ class WeightErrors:
         """By how much each of r directions moves an output at each step, (…, T, r), of features (…, T, p): Σ squares = bᵀ A⁻¹ b.
 
         Directions come one after the other, so that those of a step do not depend on the steps after it. What a step has beside
-        all of them is shared out among them.
+        all of them is shared out among them. Of groups (…, T, G r), those of each after those of the one before it.
         """
-        return self.places(features @ self.root)
+        groups = self._loop.readout.groups
+        if groups is None:
+            return self.places(features @ self.root)
+        seen = groups.features(features)
+        *batch, T, G, q = seen.shape
+        if groups.shared:
+            v = (seen @ self.root).reshape(*batch, T * G, q)
+            return self.places(v).reshape(*batch, T, G * self.directions)
+        own = [self.places(seen[..., g, :] @ self.root[g]) for g in range(G)]
+        return np.concatenate(own, axis=-1)
 
     def places(self, v: Array) -> Array:
         """The same (…, T, r) of v = Sᵀ b (…, T, p): their places along directions that come as they are needed."""
@@ -110,22 +127,16 @@ class LeverageNoise:
         self._inflation[learned] = inflation_of(loop.errors.persistence[learned])
 
     @cached_property
-    def _root(self) -> Array:
-        """S, laid out over [1, x]."""
-        S = self._loop.weight_errors.floored_root
-        return np.vstack([S[:1], self._loop.moves.weights(S.T).T])
-
-    @cached_property
-    def _inverse(self) -> QuadraticForm:
-        """A⁻¹, laid out over x."""
-        return QuadraticForm(symmetric(self._root[1:] @ self._root[1:].T))
+    def _leverage(self) -> Leverage:
+        loop = self._loop
+        return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.floored_root), *loop.readout.weights.shape)
 
     def __call__(self, state: GaussianState) -> Emission:
         """From the state that the outputs are read from."""
         J = self._J
         if self._widened is None:
             return Emission(J @ self._root_of_innovation, self._noise, self._noise)
-        grown = np.sqrt(1.0 + self._inflation * self.leverage(state)[..., None])
+        grown = np.sqrt(1.0 + self._inflation * self.leverage(state))
         if self._with_noise:  # R ∘ g gᵀ
             root = grown[..., :, None] * self._root_of_innovation
         else:
@@ -137,12 +148,11 @@ class LeverageNoise:
         return Emission(new, self._noise, both)
 
     def leverage(self, state: GaussianState) -> Array:
-        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) (…); bᵀ A⁻¹ b of each member (…, M)."""
-        if isinstance(state, Ensemble):
-            own: Array = np.sum(np.square(state.members @ self._root[1:] + self._root[0]), axis=-1)
-            return own
-        b = self._root[0] + state.mean @ self._root[1:]
-        return np.asarray(np.vecdot(b, b) + state.trace(self._inverse))
+        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) of what each column of y (…, d) sees; bᵀ A⁻¹ b of each member (…, M, d)."""
+        found = self._leverage(state)
+        result = np.zeros((*found.shape[:-1], self._d))
+        result[..., self._loop.dynamics.learned] = found
+        return result
 
 
 def inflation_of(persistence: Array) -> Array:
@@ -167,6 +177,14 @@ def _floored(S: Array, n: int) -> Array:
     return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
 
 
+def _root_by_groups(cov: Array, groups: Groups) -> Array:
+    """(m, s), in the rows of each group a root of its own R; (m, m), apart from each other, where they share no weights."""
+    root = np.zeros((len(cov), groups.n_outputs if groups.shared else len(cov)))
+    for own in groups.outputs:
+        root[own[:, None], np.arange(groups.n_outputs) if groups.shared else own] = root_of(cov[np.ix_(own, own)])
+    return root
+
+
 def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
     """A root of (A − (1 − f) P)⁻¹, A = Σ b bᵀ + P with P = diag(penalty): a belief no stronger than the weights bear out.
 
@@ -186,8 +204,12 @@ def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
     Returns
     -------
     array
-        (p, p).
+        (p, p), or as the readout's own root is, where it has one of groups.
     """
+    if (groups := readout.groups) is not None:
+        local, each = groups.own_penalty(penalty), groups.own_values(var).reshape(-1, groups.n_outputs)
+        found = [posterior_root(one, np.asarray(local), v) for one, v in zip(readout.own, each, strict=True)]
+        return found[0] if groups.shared else np.stack(found)
     S, W = (np.asarray(part, float) for part in (readout.covariance_root, readout.weights))
     used, live = len(S) - float(np.sum(penalty[:, None] * np.square(S))), var > 0.0
     size = float(np.mean(np.square(W[live]) @ penalty / var[live])) if live.any() else 0.0

@@ -9,26 +9,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
+from pesn._support.types import LeakRate, Scaling
 from pesn.activations import Activation, get, names
 from pesn.reservoir.topology import Topology, connect, sparse_rows
 
-__all__ = ["Reservoir", "Seed", "draw", "without_units"]
+__all__ = ["Reservoir", "Seed", "check_leak_rate", "check_rotation", "draw", "without_units"]
 
 Array = npt.NDArray[Any]
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 
+_ORTHOGONAL = 1e-5  # by how much O Oᵀ may miss the identity
 _NOTHING = 1e-6  # what the last state may add to a unit that has no memory
 
 
 class Reservoir(NamedTuple):
-    """The fixed weights: W (N, N) in compressed rows, W_in (N, d), W_fb (N, m), bias (N,), the leak rate L; the activation."""
+    """The fixed weights: W (N, N) in compressed rows, W_in (N, d), W_fb (N, m), bias (N,); the activation.
+
+    ``leak_rate`` L is a number, or one for each unit (N,). ``layers`` are the units of each layer, () for one layer of all:
+    layers move one after the other within a step, each seeing those before it as they already are. A deep reservoir is one W,
+    block lower triangular, and groups side by side are blocks on its diagonal. ``rotation`` O (N, N), orthogonal within each
+    layer: units keep (1 − L) O h instead of (1 − L) h.
+    """
 
     indptr: Array
     indices: Array
@@ -36,13 +44,21 @@ class Reservoir(NamedTuple):
     W_in: Array
     W_fb: Array
     bias: Array
-    leak_rate: float
+    leak_rate: float | Array
     activation: str | Activation = "tanh"
+    layers: tuple[int, ...] = ()
+    rotation: Array | None = None
 
     @property
     def n_units(self) -> int:
         """N."""
         return len(self.bias)
+
+    @property
+    def layer_rows(self) -> tuple[slice, ...]:
+        """The units of each layer, in the order in which they move."""
+        ends = np.cumsum(self.layers or (self.n_units,)).tolist()
+        return tuple(slice(*ends) for ends in zip([0, *ends[:-1]], ends, strict=True))
 
     @property
     def n_inputs(self) -> int:
@@ -65,7 +81,7 @@ class Reservoir(NamedTuple):
         ends = self.indptr.astype(np.intp)
         row = np.repeat(np.arange(self.n_units), ends[1:] - ends[:-1])
         largest = np.bincount(row, weights=np.abs(self.data), minlength=1).max()
-        return bool(self.n_units and self.leak_rate == 1.0 and largest <= _NOTHING and not np.any(self.W_fb))
+        return bool(self.n_units and np.all(self.leak_rate == 1.0) and largest <= _NOTHING and not np.any(self.W_fb))
 
     def beside(self, C: Array) -> Any:
         """[C, W] for C (N, c), as a SciPy sparse array; its own ``hstack`` takes as long as several steps of a loop."""
@@ -99,8 +115,44 @@ class Reservoir(NamedTuple):
         for name in ("W_in", "W_fb"):
             if np.ndim(getattr(self, name)) != 2 or len(getattr(self, name)) != n:
                 raise ValueError(f"{name} must have shape ({n}, …), got {np.shape(getattr(self, name))}")
-        number("leak_rate", self.leak_rate, 0.0, 1.0, "(]")
+        check_leak_rate(self.leak_rate, n)
         get(self.activation)
+        if type(self.layers) is not tuple or not all(type(size) is int and size > 0 for size in self.layers):
+            raise ValueError(f"layers must be a tuple of numbers of units, each 1 or more, got {self.layers!r}")
+        if self.layers and sum(self.layers) != n:
+            raise ValueError(f"layers must have {n} units in all, got {self.layers}")
+        if self.rotation is not None:
+            check_rotation("rotation", self.rotation, self)
+
+
+def check_rotation(name: str, rotation: Array, reservoir: Reservoir) -> None:
+    """A ValueError unless ``rotation`` is an orthogonal matrix of all units, with nothing between layers."""
+    rotation, n = as_real(name, rotation), reservoir.n_units
+    if rotation.shape != (n, n):
+        raise ValueError(f"{name} must have shape {(n, n)}, got {rotation.shape}")
+    within = np.zeros((n, n), bool)
+    for rows in reservoir.layer_rows:
+        within[rows, rows] = True
+    if rotation[~within].any():
+        raise ValueError(f"{name} must be 0 between the layers {reservoir.layers}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = float(np.abs(rotation @ rotation.T - np.eye(n)).max(initial=0.0))
+    if not away <= _ORTHOGONAL:
+        raise ValueError(f"{name} must be orthogonal, got O Oᵀ that is {away:.1g} from the identity")
+
+
+def check_leak_rate(leak_rate: LeakRate, n_units: int | None) -> None:
+    """A ValueError or TypeError unless it is a number in (0, 1], or one for each unit, however many where that is None."""
+    if not np.ndim(leak_rate):
+        number("leak_rate", leak_rate, 0.0, 1.0, "(]")
+        return
+    values = as_real("leak_rate", cast(Array, leak_rate))
+    if values.ndim != 1 or n_units not in (None, len(values)):
+        units = "units" if n_units is None else n_units
+        raise ValueError(f"leak_rate must be a number or have shape ({units},), one for each unit, got {values.shape}")
+    if (wrong := ~((values > 0.0) & (values <= 1.0))).any():
+        unit = int(np.argmax(wrong))
+        raise ValueError(f"leak_rate must lie in (0, 1], got {values[unit]} of unit {unit}")
 
 
 def draw(
@@ -109,11 +161,11 @@ def draw(
     n_outputs: int,
     *,
     spectral_radius: float = 0.9,
-    leak_rate: float = 0.5,
+    leak_rate: LeakRate = 0.5,
     density: float = 0.1,
-    input_scaling: float = 0.5,
-    feedback_scaling: float = 0.0,
-    bias_scaling: float = 0.2,
+    input_scaling: Scaling = 0.5,
+    feedback_scaling: Scaling = 0.0,
+    bias_scaling: Scaling = 0.2,
     topology: Topology = "random",
     activation: str | Activation = "tanh",
     rng: Seed = None,
@@ -123,8 +175,9 @@ def draw(
     W has exactly round(density · N²) non-zero weights, uniform on both sides of 0, shared evenly among the rows. One
     random cycle through all units is among them, so that every unit reaches every other. W is scaled by r / max|λ|, which
     makes its spectral radius ``spectral_radius`` to 1e-10. W_fb and bias are uniform on ± their scaling, W_in on
-    ± input_scaling/√n_inputs: what inputs of variance 1 add to a unit does not grow with their number. The same ``rng`` gives
-    the same random numbers whatever the scalings, on every platform.
+    ± input_scaling/√n_inputs: what inputs of variance 1 add to a unit does not grow with their number. A scaling of W_in or W_fb
+    may be one for each column, and one of the shape of the weights, as of the bias too, is the weights themselves. The same
+    ``rng`` gives the same random numbers whatever the scalings, on every platform.
 
     >>> W = draw(300, 1, 1, spectral_radius=0.95, density=0.05, rng=0).W
     >>> W.nnz, round(float(abs(np.linalg.eigvals(W.toarray())).max()), 10)
@@ -133,22 +186,36 @@ def draw(
     for size, name, least in ((n_units, "n_units", 1), (n_inputs, "n_inputs", 0), (n_outputs, "n_outputs", 0)):
         whole_number(name, size, least)
     number("spectral_radius", spectral_radius, 0.0, math.inf, "()")
-    number("leak_rate", leak_rate, 0.0, 1.0, "(]")
+    check_leak_rate(leak_rate, n_units)
     number("density", density, 0.0, 1.0, "(]")
-    number("input_scaling", input_scaling, 0.0, math.inf, "[)")
-    number("feedback_scaling", feedback_scaling, 0.0, math.inf, "[)")
-    number("bias_scaling", bias_scaling, 0.0, math.inf, "[)")
     generator = np.random.default_rng(rng)
 
     def uniform(*shape: int) -> Array:
         return 2.0 * generator.random(shape) - 1.0
 
-    W_in = input_scaling / math.sqrt(max(n_inputs, 1)) * uniform(n_units, n_inputs)
-    W_fb = feedback_scaling * uniform(n_units, n_outputs)
-    bias = bias_scaling * uniform(n_units)
+    W_in = _scaled("input_scaling", input_scaling, uniform(n_units, n_inputs), "inputs", math.sqrt(max(n_inputs, 1)))
+    W_fb = _scaled("feedback_scaling", feedback_scaling, uniform(n_units, n_outputs), "outputs")
+    bias = _scaled("bias_scaling", bias_scaling, uniform(n_units), "units")
     W = connect(topology, int(n_units), spectral_radius=spectral_radius, density=float(density), rng=generator)
     rows = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.asarray(W.data, np.float64)
-    return Reservoir(*rows, W_in, W_fb, bias, float(leak_rate), kept_activation(activation))
+    leaks: Any = np.asarray(leak_rate, np.float64) if np.ndim(leak_rate) else float(cast(float, leak_rate))
+    return Reservoir(*rows, W_in, W_fb, bias, leaks, kept_activation(activation))
+
+
+def _scaled(name: str, scaling: Scaling, drawn: Array, of: str, divisor: float = 1.0) -> Array:
+    """Weights ``drawn`` on ±1, (N, c) or (N,), times a number or one for each column; or weights of that shape as they are."""
+    if not np.ndim(scaling):
+        number(name, scaling, 0.0, math.inf, "[)")
+        return cast(float, scaling) / divisor * drawn
+    values = as_real(name, cast(Array, scaling)).astype(np.float64)
+    if values.shape == drawn.shape:
+        return values
+    if drawn.ndim != 2 or values.shape != drawn.shape[1:]:
+        each = f"one for each of the {drawn.shape[1]} {of}, " if drawn.ndim == 2 else ""
+        raise ValueError(f"{name} must be a number, {each}or the weights themselves {drawn.shape}, got shape {values.shape}")
+    if (wrong := values < 0.0).any():
+        raise ValueError(f"{name} must lie in [0, ∞), got {values[wrong][0]} at index {int(np.argmax(wrong))}")
+    return values / divisor * drawn
 
 
 def without_units(n_inputs: int, n_outputs: int) -> Reservoir:

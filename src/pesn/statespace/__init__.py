@@ -22,6 +22,7 @@ from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.certain import Certain
 from pesn.statespace.certain_path import CertainPath
 from pesn.statespace.dense import Dense
+from pesn.statespace.derivatives import tangent
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
 from pesn.statespace.first_order import FirstOrder, are_many, fewer, kept_entries
@@ -67,6 +68,7 @@ __all__ = [
     "rollout",
     "stack",
     "stacked",
+    "tangent",
 ]
 
 CLOSED_FORMS = ("diagonal", "full", "low-rank")

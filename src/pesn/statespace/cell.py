@@ -1,4 +1,4 @@
-"""Every nonlinearity of the package is one move: x[rows] ← (1 − L) x[rows] + L f(A x + b), f entry by entry."""
+"""Every nonlinearity of the package is one move: x[rows] ← (1 − L) O x[rows] + L f(A x + b), f entry by entry."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Compression:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """x[rows] ← (1 − L) x[rows] + L f(A x + b) of a state x (n,): a layer of units, or products of its entries.
+    """x[rows] ← (1 − L) O x[rows] + L f(A x + b) of a state x (n,): a layer of units, or products of its entries.
 
     Parameters
     ----------
@@ -70,22 +70,30 @@ class Cell:
     bias
         b (r,).
     leak
-        L in (0, 1].
+        L in (0, 1], a number or one for each of the rows (r,).
     units
         f, and how means and variances pass it.
     compression
         How the factor of a low-rank state is kept small; other forms need none.
     whole
         Whether a low-rank state keeps all covariances that f makes among these entries: they are few, and each is in the basis.
+    rotation
+        O (r, r), orthogonal: what the entries keep of each other; None: each keeps its own.
     """
 
     rows: slice
     matrix: Any
     bias: Array
-    leak: float
+    leak: float | Array
     units: UnitMoments
     compression: Compression | None = None
     whole: bool = False
+    rotation: Array | None = None
+
+    @cached_property
+    def leaks(self) -> Array:
+        """L of each row, (r,)."""
+        return np.ascontiguousarray(np.broadcast_to(self.leak, len(self.bias)), float)
 
     @cached_property
     def enter(self) -> SparseRows:
@@ -97,8 +105,36 @@ class Cell:
         """A∘A, for variances of independent entries."""
         return SparseRows(sparse.csr_array(self.matrix).power(2))
 
+    def turned(self, x: Array) -> Array:
+        """O x for the entries x (…, r, s) that move; x itself where each keeps its own."""
+        return x if self.rotation is None else self.rotation @ x
+
+    def turned_back(self, x: Array) -> Array:
+        """Oᵀ x for x (…, r, s)."""
+        return x if self.rotation is None else self.rotation.T @ x
+
+    def kept_variances(self, var: Array) -> Array:
+        """The variances (…, r) of O x, of independent entries x with these."""
+        return var if self.rotation is None else (self._rotation_squared @ var[..., None])[..., 0]
+
+    def kept_and_entered(self, var: Array) -> Array:
+        """The covariances (…, r) of O x and A x, entry by entry, of independent entries x of these variances (…, r)."""
+        if self.rotation is None:
+            return self._diagonal * var
+        return (self._rotation_entered @ var[..., None])[..., 0]
+
     @cached_property
-    def diagonal(self) -> Array:
+    def _rotation_squared(self) -> Array:
+        assert self.rotation is not None
+        return np.square(self.rotation)
+
+    @cached_property
+    def _rotation_entered(self) -> Array:
+        assert self.rotation is not None
+        return self.rotation * sparse.csr_array(self.matrix)[:, self.rows].toarray()
+
+    @cached_property
+    def _diagonal(self) -> Array:
         """How each entry enters itself, A[i, rows[i]]."""
         return np.asarray(sparse.csr_array(self.matrix)[:, self.rows].diagonal())
 
@@ -129,13 +165,13 @@ class Cell:
         from pesn.statespace.kernels import enter_members, move_members  # here, not above: it brings numba
 
         members = np.ascontiguousarray(x, float).reshape(-1, x.shape[-1])
-        if isinstance(self.units, ActivationMoments) and self.units.record is TANH:
+        if self.rotation is None and isinstance(self.units, ActivationMoments) and self.units.record is TANH:
             moved = np.empty(members.shape)
-            move_members(*self.enter.rows, self.bias, float(self.leak), self.rows.start, members, moved)
+            move_members(*self.enter.rows, self.bias, self.leaks, self.rows.start, members, moved)
         else:
             moved, entering = members.copy(), np.empty((len(members), len(self.bias)))
             enter_members(*self.enter.rows, members, entering)
-            moved[:, self.rows] *= 1.0 - self.leak
+            moved[:, self.rows] = (1.0 - self.leak) * self.turned(members[:, self.rows].T).T
             moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
         return moved.reshape(x.shape)
 
@@ -154,6 +190,10 @@ class Noise:
         """The same noise of entries that come after ``quiet`` others, which have none."""
         return Noise(np.pad(self.root, ((0, 0), (quiet, 0))), np.pad(self.diagonal, (quiet, 0))) if quiet else self
 
+    def rows(self, n: int) -> slice:
+        """The entries of x (n,) that it is added to where no cell says so: the last."""
+        return slice(n - len(self.diagonal), n)
+
     def columns(self) -> Array:
         """A root (r, q) of Q."""
         return self._columns
@@ -162,6 +202,11 @@ class Noise:
     def _columns(self) -> Array:
         own = np.diag(np.sqrt(self.diagonal))[:, self.diagonal > 0.0]
         return np.hstack([self.root.T, own])
+
+    def times(self, V: Array) -> Array:
+        """Q V for V (…, r, s)."""
+        result: Array = self.root.T @ (self.root @ V) + self.diagonal[:, None] * V
+        return result
 
     def cov(self) -> Array:
         """Q (r, r)."""

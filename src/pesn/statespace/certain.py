@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn.linalg import QuadraticForm
-from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
 __all__ = ["Certain"]
@@ -40,11 +40,17 @@ class Certain(GaussianState):
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         return np.zeros(self.mean.shape[:-1])
 
+    def only(self, places: npt.NDArray[np.intp]) -> Certain:  # noqa: D102
+        return self._only(places)
+
     def is_certain(self) -> bool:  # noqa: D102
         return True
 
     def move(self, cell: Cell, noise: Noise | None = None) -> Certain:  # noqa: D102
         return self.with_arrays(mean=cell(self.mean))
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> Certain:  # noqa: D102
+        return self
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Certain:  # noqa: D102
         if K.ndim > 2 and K.shape[-3] == 1:  # one map for all states of the last axis of a batch: a matrix product

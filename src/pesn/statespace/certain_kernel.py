@@ -26,7 +26,7 @@ def roll_means(
     """States x (R, S, n) of R readouts through all rows, in place; y of each row in ``mean`` (R, S, T, d), and where it had left.
 
     ``cells`` (c, 3): the first row of each cell in x, how many, and what it does, 0 tanh, 1 square, 2 sine; their matrices stand
-    one under another.
+    one under another, ``leaks`` and biases too.
     ``edges`` (5, d): least and largest mean, between which one is brought back that is beyond these and the one before, and the
     largest step, beyond which it stays where it was.
     """
@@ -50,11 +50,11 @@ def roll_means(
                     row = 0
                     for c in range(cells.shape[0]):
                         start, rows, kind = cells[c]
-                        keep, leak = 1.0 - leaks[c], leaks[c]
                         for i in range(rows):
                             row_times_16(indices, data, indptr[row + i], indptr[row + i + 1], here, 0, new, i)
                         for i in range(rows):
-                            now, unit, b = here[start + i], new[i], bias[row + i]
+                            now, unit, b, leak = here[start + i], new[i], bias[row + i], leaks[row + i]
+                            keep = 1.0 - leak
                             if kind == 1:
                                 for s in range(SIDE_BY_SIDE):
                                     a = min(max(unit[s] + b, -REACH), REACH)

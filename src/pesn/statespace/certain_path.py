@@ -25,7 +25,8 @@ __all__ = ["CertainPath"]
 class CertainPath:
     """Rows of a :class:`pesn.statespace.Certain` state, by the same cells, K, k and bounds as those of a model.
 
-    Serves cells of tanh, squares and sines, and bounds of y, the first entries of x; other states and models go step by step.
+    Serves cells of tanh, squares and sines without a rotation, and bounds of y, the first entries of x; other states and models
+    go step by step.
     K (…, p, n) may be one for each readout of a batch (readouts, 1, p, n): the states of one readout stand side by side.
     """
 
@@ -69,7 +70,7 @@ class CertainPath:
 
     @cached_property
     def _cells(self) -> tuple[AnyArray, ...]:
-        """Of each cell its first row in x, its number of rows and what it does; leaks; rows of all A; biases."""
+        """Of each cell its first row in x, its number of rows and what it does; of all rows the leaks, A and the biases."""
         which = [(cell.rows.start, len(cell.bias), _kind(cell)) for cell in self.cells]
         indptr, indices, data = [np.zeros(1, np.uint32)], [np.zeros(0, np.uint32)], [np.zeros(0)]
         for cell in self.cells:
@@ -77,9 +78,9 @@ class CertainPath:
             indptr.append(first[1:] + indptr[-1][-1])
             indices.append(columns)
             data.append(values)
-        bias = np.concatenate([np.zeros(0), *(cell.bias for cell in self.cells)])
+        bias, leaks = (np.concatenate([np.zeros(0), *(getattr(cell, name) for cell in self.cells)]) for name in ("bias", "leaks"))
         rows = np.concatenate(indptr).astype(np.uint32), np.concatenate(indices), np.concatenate(data)
-        return np.reshape(np.array(which, np.intp), (-1, 3)), np.array([float(cell.leak) for cell in self.cells]), *rows, bias
+        return np.reshape(np.array(which, np.intp), (-1, 3)), leaks, *rows, bias
 
     @cached_property
     def _readouts(self) -> tuple[AnyArray, ...]:
@@ -101,6 +102,8 @@ class CertainPath:
 
 def _kind(cell: Cell) -> int | None:
     """As the compiled loop numbers what cells do; None: it does not know this one."""
+    if cell.rotation is not None:
+        return None
     if isinstance(cell.units, ActivationMoments) and cell.units.record is TANH:
         return 0
     return 1 if isinstance(cell.units, SquareMoments) else 2 if isinstance(cell.units, SineMoments) else None

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.records import check_covariance
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, inverse_root, mapped, root_of, times, transpose
-from pesn.statespace.cell import Cell, Noise
-from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
+from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.state import FARTHEST, GaussianState, flat, observed, with_turned_rows
 
 __all__ = ["Dense"]
 
@@ -43,6 +44,9 @@ class Dense(GaussianState):
         n = self.cov.shape[-1]
         return np.maximum(self.cov.reshape(*self.cov.shape[:-2], n * n) @ A.matrix.ravel(), 0.0)
 
+    def only(self, places: npt.NDArray[np.intp]) -> Dense:  # noqa: D102
+        return self._only(places, cov=self.cov[..., places[:, None], places])
+
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         from pesn.statespace.kernels import enter_dense, move_dense  # here, not above: it brings numba
 
@@ -55,12 +59,21 @@ class Dense(GaussianState):
         gain, rest = units.linear_and_rest(mean, pre)
         if not units.exact:
             rest = _with_diagonal(rest, unit_var - gain * gain * var)
+        if cell.rotation is not None:  # of the rotated x: Cov(a, x) and Cov(x) on both sides
+            out_of = with_turned_rows(out_of, cell)
+            into = np.ascontiguousarray(transpose(out_of))
+            cov = np.ascontiguousarray(transpose(with_turned_rows(transpose(with_turned_rows(cov, cell)), cell)))
         new = np.empty(cov.shape)
-        move_dense(cov, into, out_of, pre, rest, gain, cell.rows.start, cell.leak, new)
+        move_dense(cov, into, out_of, pre, rest, gain, cell.rows.start, cell.leaks, new)
         new, unit, gain = new.reshape(self.cov.shape), unit.reshape(*batch, r), gain.reshape(*batch, r)
         if noise is not None:
             new[..., cell.rows, cell.rows] += noise.cov()
         return unit, gain, {"cov": new}
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> Dense:  # noqa: D102
+        cov, last = self.cov.copy(), noise.rows(self.mean.shape[-1])
+        cov[..., last, last] += noise.cov()
+        return self.with_arrays(cov=cov)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
         from pesn.statespace.kernels import affine_dense  # here, not above: it brings numba

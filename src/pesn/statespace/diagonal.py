@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import QuadraticForm, times, transpose
-from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, observed, within_reach
 
 __all__ = ["Diagonal"]
@@ -53,17 +54,25 @@ class Diagonal(GaussianState):
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         return np.asarray(self.var @ A.diagonal)
 
+    def only(self, places: npt.NDArray[np.intp]) -> Diagonal:  # noqa: D102
+        return self._only(places, var=self.var[..., places])
+
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         rows, L = cell.rows, cell.leak
         mean = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias
         var = (cell.squares @ self.var[..., None])[..., 0] if self.var.any() else np.zeros_like(mean)
         unit, unit_var = cell.units.moments(mean, var)
-        own = (1.0 - L) ** 2 * self.var[..., rows] + L * L * np.maximum(unit_var, 0.0)
+        own = (1.0 - L) ** 2 * cell.kept_variances(self.var[..., rows]) + L * L * np.maximum(unit_var, 0.0)
         own += 0.0 if noise is None else noise.variances()
         new = self.var.copy()
         new[..., rows] = own
         gain = cell.units.gain(mean, var) if self.cross.shape[-1] else unit  # only what is remembered asks for it
         return unit, gain, {"var": new}
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> Diagonal:  # noqa: D102
+        var = self.var.copy()
+        var[..., noise.rows(self.mean.shape[-1])] += noise.variances()
+        return self.with_arrays(var=var)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Diagonal:  # noqa: D102
         own = times(np.square(K), self.var)

@@ -13,7 +13,7 @@ from scipy import special
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, inverse_root, mapped, times, transpose
-from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
 __all__ = ["Draws", "Ensemble", "MirroredDraws"]
@@ -157,15 +157,15 @@ class Ensemble(GaussianState):
         away = _away(self.members)
         return np.asarray(np.einsum("...mi,...mi->...", away @ A.matrix, away) / (away.shape[-2] - 1))
 
+    def only(self, places: npt.NDArray[np.intp]) -> Ensemble:  # noqa: D102
+        return Ensemble(self.members[..., places], int(np.count_nonzero(places < self.carried)), self.draws)
+
     def move(self, cell: Cell, noise: Noise | None = None) -> Ensemble:  # noqa: D102
-        members, draws = cell(self.members), self.draws
-        if noise is not None and len(noise.root):
-            z, draws = self._normal(draws, len(noise.root))
-            members[..., cell.rows] += z @ noise.root
-        if noise is not None and noise.diagonal.any():
-            z, draws = self._normal(draws, len(noise.diagonal))
-            members[..., cell.rows] += z * np.sqrt(noise.diagonal)
-        return Ensemble(members, self.carried, draws, self.past)
+        moved = Ensemble(cell(self.members), self.carried, self.draws, self.past)
+        return moved if noise is None else moved._with_noise(noise, cell.rows)
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> Ensemble:  # noqa: D102
+        return self._with_noise(noise, noise.rows(self.members.shape[-1]))
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Ensemble:
         """As in every form; ``noise_root`` may also be one for each member, (…, M, r, q), of one axis more than the members."""
@@ -234,6 +234,16 @@ class Ensemble(GaussianState):
         """(…, M, size)."""
         *batch, members, _ = self.members.shape
         return draws.normal(tuple(batch), members, size)
+
+    def _with_noise(self, noise: Noise, rows: slice) -> Ensemble:
+        new, draws = self.members[..., rows], self.draws
+        if len(noise.root):
+            z, draws = self._normal(draws, len(noise.root))
+            new = new + z @ noise.root
+        if noise.diagonal.any():
+            z, draws = self._normal(draws, len(noise.diagonal))
+            new = new + z * np.sqrt(noise.diagonal)
+        return self._with_rows(rows, new, draws)
 
     def _with_rows(self, rows: slice, new: Array, draws: Draws) -> Ensemble:
         members = self.members.copy()

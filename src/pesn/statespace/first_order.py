@@ -12,7 +12,7 @@ from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, condition_root, mapped, outer, root_of, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.low_rank import LowRank
-from pesn.statespace.state import FARTHEST, GaussianState, flat, observed
+from pesn.statespace.state import FARTHEST, GaussianState, flat, observed, with_turned_rows
 
 __all__ = ["FirstOrder", "are_many", "fewer", "kept_entries"]
 
@@ -61,6 +61,9 @@ class FirstOrder(GaussianState):
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         return np.maximum(np.einsum("...ij,...ij->...", A.matrix @ self.factor, self.factor), 0.0)
 
+    def only(self, places: npt.NDArray[np.intp]) -> FirstOrder:  # noqa: D102
+        return self._only(places, factor=self.factor[..., places, :])
+
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         from pesn.statespace.kernels import enter_columns, move_columns  # here, not above: it brings numba
 
@@ -72,13 +75,20 @@ class FirstOrder(GaussianState):
         gain = np.ascontiguousarray(cell.units.gain(mean, var))
         fresh = np.zeros((r, 0)) if noise is None else noise.columns()
         new = np.zeros((*F.shape[:-1], k + fresh.shape[1]))
-        move_columns(F, into, gain, rows.start, float(cell.leak), new)
+        move_columns(with_turned_rows(F, cell), into, gain, rows.start, cell.leaks, new)
         new[:, rows, k:] = fresh
         new = new.reshape(*self.factor.shape[:-1], new.shape[-1])
         if cell.compression is not None:
             new = fewer(new, self.carried, cell.compression)
         batch = self.mean.shape[:-1]
         return unit.reshape(*batch, r), gain.reshape(*batch, r), {"factor": new}
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> FirstOrder:  # noqa: D102
+        fresh = noise.columns()
+        new = np.zeros((*self.factor.shape[:-1], self.factor.shape[-1] + fresh.shape[1]))
+        new[..., : self.factor.shape[-1]] = self.factor
+        new[..., noise.rows(self.mean.shape[-1]), self.factor.shape[-1] :] = fresh
+        return self.with_arrays(factor=new if compression is None else fewer(new, self.carried, compression))
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> FirstOrder:  # noqa: D102
         from pesn.statespace.kernels import affine_columns  # here, not above: it brings numba

@@ -206,17 +206,18 @@ def enter_members(indptr: Array, indices: Array, data: Array, x: Array, out: Arr
 
 @jit(fastmath={"contract", "nsz"})
 def move_members(
-    indptr: Array, indices: Array, data: Array, bias: Array, leak: float, start: int, x: Array, out: Array
+    indptr: Array, indices: Array, data: Array, bias: Array, leak: Array, start: int, x: Array, out: Array
 ) -> None:  # fmt: skip
-    """Out (M, n): each member x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``."""
-    rows, keep = bias.size, 1.0 - leak
+    """Out (M, n): each member x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``, L (r,)."""
+    rows = bias.size
     these, into = np.empty((x.shape[1], SIDE_BY_SIDE)), np.empty((rows, SIDE_BY_SIDE))
     for first in range(0, x.shape[0], SIDE_BY_SIDE):
         _enter(indptr, indices, data, x, first, these, into)
         for i in range(rows):
-            now, unit, b = these[start + i], into[i], bias[i]
+            now, unit, b, own = these[start + i], into[i], bias[i], leak[i]
+            keep = 1.0 - own
             for m in range(SIDE_BY_SIDE):
-                now[m] = keep * now[m] + leak * tanh(unit[m] + b)
+                now[m] = keep * now[m] + own * tanh(unit[m] + b)
         for m in range(min(SIDE_BY_SIDE, x.shape[0] - first)):
             new = out[first + m]
             for j in range(new.size):
@@ -262,52 +263,53 @@ def enter_dense(
 
 @jit()
 def move_dense(
-    cov: Array, into: Array, out_of: Array, pre: Array, rest: Array, gain: Array, first: int, leak: float, new: Array
+    cov: Array, into: Array, out_of: Array, pre: Array, rest: Array, gain: Array, first: int, leak: Array, new: Array
 ) -> None:
-    """Cov(x) (B, n, n) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``.
+    """Cov(x) (B, n, n) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,).
 
     ``into`` = Cov(a, x), ``out_of`` = Cov(x, a), ``pre`` = Cov(a); ``rest`` is Cov f(a) − g Cov(a) g, what is not linear in a.
     """
-    n, size, keep = cov.shape[1], gain.shape[1], 1.0 - leak
-    last, square, slope = first + size, leak * leak, np.empty(size)
+    n, size = cov.shape[1], gain.shape[1]
+    last, keep, slope = first + size, 1.0 - leak, np.empty(size)
     for b in range(cov.shape[0]):
         for i in range(size):
-            slope[i] = leak * gain[b, i]
+            slope[i] = leak[i] * gain[b, i]
         for i in range(n):  # the upper triangle
             if first <= i < last:
-                own, k = slope[i - first], i - first
+                k = i - first
+                own, kept, share = slope[k], keep[k], leak[k]
                 for j in range(i, n):
-                    new[b, i, j] = keep * cov[b, i, j] + own * into[b, k, j]
+                    new[b, i, j] = kept * cov[b, i, j] + own * into[b, k, j]
                 for j in range(k, size):
-                    linear = keep * (new[b, i, first + j] + slope[j] * out_of[b, i, j])
-                    new[b, i, first + j] = linear + own * pre[b, k, j] * slope[j] + square * rest[b, k, j]
+                    linear = keep[j] * new[b, i, first + j] + kept * slope[j] * out_of[b, i, j]
+                    new[b, i, first + j] = linear + own * pre[b, k, j] * slope[j] + share * leak[j] * rest[b, k, j]
             else:
                 for j in range(i, n):
                     new[b, i, j] = cov[b, i, j]
                 if i < first:
                     for j in range(size):
-                        new[b, i, first + j] = keep * cov[b, i, first + j] + slope[j] * out_of[b, i, j]
+                        new[b, i, first + j] = keep[j] * cov[b, i, first + j] + slope[j] * out_of[b, i, j]
         mirror(new[b])
 
 
 @jit(**INLINE)
-def _move_rows(F: Array, into: Array, gain: Array, first: int, leak: float, new: Array) -> None:
+def _move_rows(F: Array, into: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
     """Columns F (n, k) of one state after x[rows] ← (1 − L) x[rows] + L f(a), from ``first`` on; ``into`` (r, k): those of a."""
     n, k = F.shape
     for i in range(n):
         for j in range(k):
             new[i, j] = F[i, j]
     for i in range(len(gain)):
-        slope = leak * gain[i]
+        keep, slope = 1.0 - leak[i], leak[i] * gain[i]
         for j in range(k):
-            new[first + i, j] = (1.0 - leak) * F[first + i, j] + slope * into[i, j]
+            new[first + i, j] = keep * F[first + i, j] + slope * into[i, j]
 
 
 @jit()
 def move_cross(
-    indptr: Array, indices: Array, data: Array, cross: Array, gain: Array, first: int, leak: float, new: Array
+    indptr: Array, indices: Array, data: Array, cross: Array, gain: Array, first: int, leak: Array, new: Array
 ) -> None:
-    """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(A x + b), rows from ``first``."""
+    """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(A x + b), rows from ``first``, L (r,)."""
     into = np.empty((gain.shape[1], cross.shape[2]))
     for b in range(len(cross)):
         _rows_times(indptr, indices, data, cross[b], into, False)
@@ -378,8 +380,8 @@ def enter_columns(
 
 
 @jit()
-def move_columns(F: Array, into: Array, gain: Array, first: int, leak: float, new: Array) -> None:
-    """Columns F (B, n, k) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``; ``into`` are those of a.
+def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
+    """Columns F (B, n, k) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,); ``into`` are those of a.
 
     ``new`` (B, n, k + q) has room for more columns, which it leaves as they are.
     """

@@ -92,8 +92,12 @@ class LowRank(GaussianState):
             total = total + np.einsum("...ij,...ij->...", beside, here)
         return np.asarray(np.maximum(total, 0.0))
 
+    def only(self, places: npt.NDArray[np.intp]) -> LowRank:  # noqa: D102
+        own = self.own[..., places[places >= self.carried] - self.carried]
+        return self._only(places, factor=self.factor[..., places, :], own=own)
+
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        p, L, F, D, rows, compression = self.carried, cell.leak, self.factor, self.own, cell.rows, cell.compression
+        p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, cell.compression
         if compression is None:
             raise ValueError("compression must be given to a cell that moves a low-rank state, got None")
         if rows.start < p:
@@ -109,9 +113,10 @@ class LowRank(GaussianState):
         rest = np.where((var < 1e-8) & cell.units.smooth, 0.5 * np.square(curvature * var), unit_var - g * g * var)
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
-        large = total.sum(axis=-1) > 1e-4 * L * L * unit_var.sum(axis=-1)
+        large = total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1)
         if cell.whole:
-            second, rest = L * root_of(cell.units.linear_and_rest(mean, outer(into) + _diagonal(spread))[1]), np.zeros_like(rest)
+            _, all_of_it = cell.units.linear_and_rest(mean, outer(into) + _diagonal(spread))
+            second, rest = L[:, None] * root_of(all_of_it), np.zeros_like(rest)
         elif len(compression.squared) and F.shape[-1]:
             wide = _turned(into, F[..., compression.squared, :], compression.products)
             second, rest = _second_order(wide, rest, L * curvature)
@@ -119,12 +124,13 @@ class LowRank(GaussianState):
             wide = _widest(into, compression.products) * large[..., None, None]
             second, rest = _second_order(wide, rest, L * curvature)
         slope = (L * g)[..., None]
-        into = slope * into
-        if L < 1.0:
-            into += (1.0 - L) * F[..., rows, :]
+        into, keep = slope * into, 1.0 - L[:, None]
+        if keep.any():
+            into += keep * cell.turned(F[..., rows, :])
         mine = slice(rows.start - p, rows.stop - p)
-        # the diagonal of T D Tᵀ, T = (1 − L) I + L g A
-        own = (L * g) ** 2 * spread + (2.0 * (1.0 - L) * L * g * cell.diagonal + (1.0 - L) ** 2) * D[..., mine]
+        # the diagonal of T D Tᵀ, T = (1 − L) O + L g A
+        tied = 2.0 * (1.0 - L) * L * g * cell.kept_and_entered(D[..., mine])
+        own = (L * g) ** 2 * spread + tied + (1.0 - L) ** 2 * cell.kept_variances(D[..., mine])
         own = np.maximum(own, 0.0) + total + (0.0 if noise is None else noise.variances())
 
         def times(V: Array) -> Array:
@@ -134,28 +140,34 @@ class LowRank(GaussianState):
                 result += second @ (transpose(second) @ V)
             if D.any():
                 back = cell.transposed_of(p) @ (slope * V)
-                back[..., mine, :] += (1.0 - L) * V
+                back[..., mine, :] += cell.turned_back(keep * V)
                 back *= D[..., None]
-                result += (1.0 - L) * back[..., mine, :] + slope * (cell.matrix_of(p) @ back)
+                result += keep * cell.turned(back[..., mine, :]) + slope * (cell.matrix_of(p) @ back)
                 product[...] = back
             if noise is not None:
-                result += noise.root.T @ (noise.root @ V) + noise.diagonal[:, None] * V
+                result += noise.times(V)
             product[..., mine, :] = result
             return product
 
-        left = D.copy()
-        left[..., mine] = own
-        G = np.zeros((*D.shape, 0))
+        left, moved = D.copy(), F.copy()
+        left[..., mine], moved[..., rows, :] = own, into
         if own.any():
             V = _directions(into, compression, p, mine)
-            Y = times(V)
-            G = Y @ inverse_root(transpose(V) @ Y[..., mine, :])  # G Gᵀ = Y (Vᵀ Y)⁻¹ Yᵀ
-            left = np.maximum(left - np.einsum("...ij,...ij->...i", G, G), 0.0)
-        factor = np.zeros((*F.shape[:-1], F.shape[-1] + G.shape[-1]))
-        factor[..., : F.shape[-1]] = F
-        factor[..., rows, : F.shape[-1]], factor[..., p:, F.shape[-1] :] = into, G
-        factor, left = truncate(factor, left, p, compression)
+            moved, left = _with_columns(moved, left, p, V, times(V), mine)
+        factor, left = truncate(moved, left, p, compression)
         return unit, g, {"factor": factor, "own": left}
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> LowRank:  # noqa: D102
+        if compression is None:
+            raise ValueError("compression must be given where noise is added to a low-rank state, got None")
+        p, n = self.carried, self.mean.shape[-1]
+        mine = slice(noise.rows(n).start - p, n - p)
+        V = _directions(self.factor[..., noise.rows(n), :], compression, p, mine)
+        Y, own = np.zeros((*self.own.shape, V.shape[-1])), self.own.copy()
+        Y[..., mine, :] = noise.times(V)
+        own[..., mine] += noise.variances()
+        factor, own = truncate(*_with_columns(self.factor, own, p, V, Y, mine), p, compression)
+        return self.with_arrays(factor=factor, own=own)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> LowRank:  # noqa: D102
         own = mapped(K, self.factor)
@@ -315,12 +327,21 @@ def _span(rows: Array) -> Array:
     return np.linalg.qr(transpose(rows))[0] * there[..., None, :]
 
 
+def _with_columns(F: Array, own: Array, p: int, V: Array, Y: Array, mine: slice) -> tuple[Array, Array]:
+    """F (…, n, k) with columns G of what is new, M, known by its products Y = M V; and what they leave of ``own`` (…, N)."""
+    G = Y @ inverse_root(transpose(V) @ Y[..., mine, :])  # G Gᵀ = Y (Vᵀ Y)⁻¹ Yᵀ
+    factor = np.zeros((*F.shape[:-1], F.shape[-1] + G.shape[-1]))
+    factor[..., : F.shape[-1]], factor[..., p:, F.shape[-1] :] = F, G
+    return factor, np.maximum(own - np.einsum("...ij,...ij->...i", G, G), 0.0)
+
+
 def _directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:
     """V (…, r, s): the basis and the widest columns of ``moved``, which come first in it; all, if there is room."""
     n = moved.shape[-2]
     if compression.rank >= n + p:
         return np.broadcast_to(np.eye(n), (*moved.shape[:-2], n, n))
     basis = compression.basis[mine]
+    basis = basis[:, basis.any(axis=0)]  # of other cells there is nothing in these rows
     widest = moved[..., p : p + max(_SKETCH - basis.shape[1], 0)]
     return np.concatenate([np.broadcast_to(basis, (*moved.shape[:-2], *basis.shape)), widest], axis=-1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -83,12 +84,14 @@ class StateSpaceModel:
     Parameters
     ----------
     cells
-        The moves of h, in their order; process noise is added by the last.
+        The moves of h, in their order: each sees what those before it have moved.
     K, k
         (…, p, n) and (…, p): what is carried, from all of x; leading axes go with those of a batch.
     inputs, outputs
         The entries of c that hold the known inputs, and those that are reported and observed, y.
-    process_noise, emission_noise, guard
+    process_noise
+        Added to the last entries of x, as many as it has, once all cells have moved; None: none.
+    emission_noise, guard
         None where there is none.
     probe
         What to record of the state that outputs are read from, by name.
@@ -96,6 +99,8 @@ class StateSpaceModel:
         S (d, d), of the noise that y is measured with: in what is reported, not in what goes on; None: none.
     staying_root
         (d, m): how errors of the readout's m outputs move y, where those of its weights are the same at every step.
+    staying_groups
+        (d,): which of G groups each entry of y is of, where each takes directions of its own: ``along`` is then (…, G r).
     gain
         (n, d): an observer. Where it is given, a row of y corrects the mean by gain · (y − prediction), and that is all it does.
     fast, settled
@@ -113,6 +118,7 @@ class StateSpaceModel:
     probe: Callable[[GaussianState], dict[str, Array]] | None = None
     measurement_cov: Array | None = None
     staying_root: Array | None = None
+    staying_groups: npt.NDArray[np.intp] | None = None
     gain: Array | None = None
     fast: FastPath | None = None
     settled: float | None = None
@@ -126,10 +132,23 @@ class StateSpaceModel:
         return state.assign(self.inputs, u, u_var) if u.shape[-1] else state
 
     def move(self, state: GaussianState) -> GaussianState:
-        """The cells, in their order."""
-        for i, cell in enumerate(self.cells, 1):
-            state = state.move(cell, self.process_noise if i == len(self.cells) else None)
-        return state
+        """The cells, in their order, then process noise."""
+        noise, n = self.process_noise, state.mean.shape[-1]
+        for cell in self.cells[:-1]:
+            state = state.move(cell)
+        if not self.cells:
+            return state
+        last = self.cells[-1]
+        if noise is None or noise.rows(n).start < last.rows.start:
+            state = state.move(last)
+            return state if noise is None else state.add(noise, last.compression)
+        return state.move(last, self._noise_of_last)  # in one go, where it is noise of what the last cell moves
+
+    @cached_property
+    def _noise_of_last(self) -> Noise:
+        """Process noise of the entries that the last cell moves; those before the noise's own have none."""
+        assert self.process_noise is not None
+        return self.process_noise.after(len(self.cells[-1].bias) - len(self.process_noise.diagonal))
 
     def emit(
         self, state: GaussianState, observed: bool = False, along: Array | None = None
@@ -143,7 +162,7 @@ class StateSpaceModel:
         before = state.mean[..., self.outputs]
         state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
         if along is not None and self.staying_root is not None:
-            state = state.add_unknowns(self.outputs, _each(self.staying_root, along))
+            state = state.add_unknowns(self.outputs, self._unknowns(self.staying_root, along))
         factor: Array | float = 1.0
         left = np.zeros(before.shape, bool)
         if self.guard is not None:
@@ -157,7 +176,7 @@ class StateSpaceModel:
             noise = np.minimum(scale * emission.noise, fresh)
         parts = {"state": total - fresh, "noise": noise, "weights": fresh - noise}
         if along is not None and self.staying_root is not None:
-            state, staying = self._staying(state, total, along.shape[-1] * self.staying_root.shape[-1])
+            state, staying = self._staying(state, total, self.n_unknowns(along))
             var = staying.diagonal(0, -2, -1)
             if state.has_members:  # they have moved by it
                 var = np.minimum(var, parts["state"])
@@ -169,6 +188,21 @@ class StateSpaceModel:
             cov = cov + self.measurement_cov
             parts["noise"] = noise + self.measurement_cov.diagonal()
         return state, StepInfo(state.mean[..., self.outputs], cov, parts, left, probed)
+
+    def n_unknowns(self, along: Array) -> int:
+        """How many unknowns the weights have that stay along a run."""
+        assert self.staying_root is not None
+        groups = 1 if self.staying_groups is None else int(self.staying_groups.max()) + 1
+        return int(along.shape[-1] // groups * self.staying_root.shape[-1])
+
+    def _unknowns(self, root: Array, along: Array) -> Array:
+        """(…, d, r m): the columns of ``root`` (d, m) times each of ``along`` (…, r), or of those of an entry's own group."""
+        if self.staying_groups is None:
+            each = along[..., None, :]
+        else:
+            each = along.reshape(*along.shape[:-1], int(self.staying_groups.max()) + 1, -1)[..., self.staying_groups, :]
+        every = root[:, None, :] * each[..., None]
+        return np.asarray(every.reshape(*every.shape[:-2], -1))
 
     def _staying(self, state: GaussianState, var: Array, unknowns: int) -> tuple[GaussianState, Array]:
         """The covariance (…, d, d) that the unknowns give y; beside variances ``var`` without them, within the bounds of y."""
@@ -196,9 +230,3 @@ class StateSpaceModel:
     def clamp(self, state: GaussianState, y: Array) -> GaussianState:
         """Teacher forcing: y takes the place of the outputs, and nothing is learnt from it."""
         return state.assign(self.outputs, y)
-
-
-def _each(root: Array, along: Array) -> Array:
-    """(…, d, r m): the columns of ``root`` (d, m) times each of ``along`` (…, r)."""
-    every = root[:, None, :] * along[..., None, :, None]
-    return every.reshape(*every.shape[:-2], -1)

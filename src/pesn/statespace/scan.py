@@ -84,7 +84,7 @@ def rollout(
     row, steps = 0, inputs.shape[-2]
     fast = None if joint or lagged or observations is not None or along is not None else model.fast
     if along is not None and model.staying_root is not None and not state.cross.shape[-1]:  # else a run goes on
-        state = state.with_unknowns(along.shape[-1] * model.staying_root.shape[-1])
+        state = state.with_unknowns(model.n_unknowns(along))
     while row < steps or not paths:
         left: list[Any] = [None if a is None else a[..., row:, :] for a in (inputs, input_var, observations, clamp)]
         noise = None if observation_cov is None else observation_cov[..., row:, :, :]

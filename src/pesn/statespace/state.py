@@ -18,9 +18,9 @@ from pesn._support.records import check_arrays
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import QuadraticForm, mapped, outer, root_of, symmetric, times
-from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.cell import Cell, Compression, Noise
 
-__all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "stack", "within_reach"]
+__all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "stack", "with_turned_rows", "within_reach"]
 
 FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
 
@@ -61,8 +61,16 @@ class GaussianState(ABC):
         """tr(A Cov(x)) (…)."""
 
     @abstractmethod
+    def only(self, places: npt.NDArray[np.intp]) -> Self:
+        """The state of these entries of x alone, in increasing order, without what was remembered."""
+
+    @abstractmethod
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
         """Means (…, r) of f(a), gains (…, r), and the form's own parts after the move."""
+
+    @abstractmethod
+    def add(self, noise: Noise, compression: Compression | None = None) -> Self:
+        """The last entries of x, as many as the noise has, with ``noise`` added; a low-rank factor is kept small as given."""
 
     @abstractmethod
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Self:
@@ -102,17 +110,21 @@ class GaussianState(ABC):
         return self.covariance_with(rows)[..., rows, :]
 
     def move(self, cell: Cell, noise: Noise | None = None) -> Self:
-        """x[rows] ← (1 − L) x[rows] + L f(A x + b) + noise, as a cell says."""
+        """x[rows] ← (1 − L) O x[rows] + L f(A x + b) + noise, as a cell says."""
         L, rows = cell.leak, cell.rows
         unit, gain, parts = self._moved(cell, noise)
         mean = self.mean.copy()
-        mean[..., rows] = (1.0 - L) * mean[..., rows] + L * unit
+        mean[..., rows] = (1.0 - L) * cell.turned(mean[..., rows, None])[..., 0] + L * unit
         cross = self.cross
         if cross.shape[-1]:
-            from pesn.statespace.kernels import move_cross  # here, not above: it brings numba
+            from pesn.statespace.kernels import move_columns, move_cross  # here, not above: it brings numba
 
             cross = np.empty(cross.shape)
-            move_cross(*cell.enter.rows, flat(self.cross), flat(gain, 1), rows.start, L, flat(cross))
+            if cell.rotation is None:
+                move_cross(*cell.enter.rows, flat(self.cross), flat(gain, 1), rows.start, cell.leaks, flat(cross))
+            else:
+                kept = with_turned_rows(self.cross, cell)
+                move_columns(flat(kept), flat(cell.enter @ self.cross), flat(gain, 1), rows.start, cell.leaks, flat(cross))
         return self.with_arrays(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
@@ -122,6 +134,10 @@ class GaussianState(ABC):
     def covariance_with_past(self, rows: slice) -> Array:
         """Cov(x[rows], what was remembered), (…, r, s)."""
         return self.cross[..., rows, :]
+
+    def _only(self, places: npt.NDArray[np.intp], **parts: Any) -> Self:
+        mean, carried = self.mean[..., places], int(np.count_nonzero(places < self.carried))
+        return self.with_arrays(mean=mean, carried=carried, cross=np.zeros((*mean.shape, 0)), **parts)
 
     def without_memory(self) -> Self:
         """The state without the covariances that :meth:`remember` has kept."""
@@ -221,6 +237,15 @@ def flat(a: Array, axes: int = 2) -> Array:
         return np.ascontiguousarray(a)[None]
     event = a.shape[a.ndim - axes :]
     return np.ascontiguousarray(a).reshape(math.prod(a.shape[: a.ndim - axes]), *event)
+
+
+def with_turned_rows(columns: Array, cell: Cell) -> Array:
+    """``columns`` (…, n, s) over x with those of a cell's rows as its rotation leaves them; a copy where there is one."""
+    if cell.rotation is None:
+        return columns
+    columns = columns.copy()
+    columns[..., cell.rows, :] = cell.turned(columns[..., cell.rows, :])
+    return columns
 
 
 def within_reach(std: Array) -> Array:

@@ -25,6 +25,14 @@ SYSTEMS = MappingProxyType(
         "lorenz": "pesn.systems.chaotic:lorenz",
         "roessler": "pesn.systems.chaotic:roessler",
         "mackey-glass": "pesn.systems.chaotic:mackey_glass",
+        "lorenz-96": "pesn.systems.chaotic:lorenz96",
+        "double-scroll": "pesn.systems.chaotic:double_scroll",
+        "rabinovich-fabrikant": "pesn.systems.chaotic:rabinovich_fabrikant",
+        "multiscroll": "pesn.systems.chaotic:multiscroll",
+        "henon": "pesn.systems.chaotic:henon",
+        "logistic-map": "pesn.systems.chaotic:logistic_map",
+        "kuramoto-sivashinsky": "pesn.systems.chaotic:kuramoto_sivashinsky",
+        "mso": "pesn.systems.chaotic:mso",
         "narma-10": "pesn.systems.chaotic:narma10",
     }
 )

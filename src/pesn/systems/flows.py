@@ -1,4 +1,4 @@
-"""Flows by Runge and Kutta's method: Lorenz's of three variables and of many, and Rössler."""
+"""Flows by Runge and Kutta's method: Lorenz's of three variables and of many, Rössler's, Rabinovich's."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from pesn._support.checks import number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, report, rk4, sizes
+from pesn.systems.stepping import Progress, Seed, for_each_run, generators, march, rk4, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
-__all__ = ["checked_time", "lorenz", "lorenz96", "roessler", "start"]
+__all__ = ["MOST_ROWS", "checked_time", "flow", "lorenz", "lorenz96", "rabinovich_fabrikant", "roessler", "start"]
 
-_MOST = 1e9  # rows of a transient: more would take days
+MOST_ROWS = 1e9  # rows of a transient: more would take days
 
 
 def lorenz(
@@ -74,7 +74,7 @@ def lorenz(
         return change
 
     box = ((-15.0, 15.0), (-15.0, 15.0), (15.0, 35.0))
-    return _flow("lorenz", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
+    return flow("lorenz", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
 
 
 def roessler(
@@ -128,7 +128,7 @@ def roessler(
         return change
 
     box = ((-8.0, 8.0), (-8.0, 8.0), (0.0, 0.1))  # every phase of the band, which forgets its phase slowly; inside the basin
-    return _flow("roessler", rate, box, runs, steps, dt, initial_state, transient, 100.0, rng, substeps, progress)
+    return flow("roessler", rate, box, runs, steps, dt, initial_state, transient, 100.0, rng, substeps, progress)
 
 
 def lorenz96(
@@ -146,8 +146,22 @@ def lorenz96(
 ) -> Trajectories:
     """Lorenz's weather on a circle of ``n`` places (E. N. Lorenz, 1996): ẋ_i = (x_{i+1} − x_{i−2}) x_{i−1} − x_i + F.
 
-    As :func:`lorenz`, with ``n`` variables, 4 at least, and the ``forcing`` F, which makes chaos at 8.
+    Parameters
+    ----------
+    runs, steps, dt, initial_state, transient, rng, substeps, progress
+        As in :func:`lorenz`; initial states are (n,) or (runs, n).
+    n
+        Variables, 4 or more.
+    forcing
+        F, which makes chaos at 8.
 
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, n) and inputs (runs · steps, 0).
+
+    Examples
+    --------
     >>> lorenz96(steps=2, initial_state=[1.0, 2.0, 3.0, 4.0], n=4).states.round(3)
     array([[1.   , 2.   , 3.   , 4.   ],
            [1.116, 2.254, 3.55 , 4.025]])
@@ -161,10 +175,63 @@ def lorenz96(
         return change
 
     box = ((-5.0, 10.0),) * int(n)
-    return _flow("lorenz96", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
+    return flow("lorenz96", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
 
 
-def _flow(
+def rabinovich_fabrikant(
+    *,
+    runs: int = 1,
+    steps: int = 5000,
+    dt: float = 0.05,
+    initial_state: npt.ArrayLike | None = None,
+    transient: float | None = None,
+    rng: Seed = None,
+    alpha: float = 1.1,
+    gamma: float = 0.87,
+    substeps: int = 5,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Waves in a plasma (M. I. Rabinovich and A. L. Fabrikant, Sov. Phys. JETP 50, 1979).
+
+    ẋ = y(z − 1 + x²) + γx, ẏ = x(3z + 1 − x²) + γy, ż = −2z(α + xy). Far from the attractor the system itself runs away, and
+    then a FloatingPointError says where.
+
+    Parameters
+    ----------
+    runs, steps, dt, initial_state, transient, rng, substeps, progress
+        As in :func:`lorenz`, with a transient of 50 after a drawn state.
+    alpha, gamma
+        Of the equations; chaotic at 1.1 and 0.87.
+
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 3) and inputs (runs · steps, 0).
+
+    Examples
+    --------
+    >>> rabinovich_fabrikant(steps=3, initial_state=[-1.0, 0.0, 0.5]).states.round(3)
+    array([[-1.   ,  0.   ,  0.5  ],
+           [-1.045, -0.072,  0.446],
+           [-1.095, -0.136,  0.395]])
+    """
+    for name, value in (("alpha", alpha), ("gamma", gamma)):
+        number(name, value, -math.inf, math.inf, "()")
+    alpha, gamma = float(alpha), float(gamma)
+
+    def rate(state: Array) -> Array:
+        x, y, z = state
+        change = np.empty_like(state)
+        change[0] = y * (z - 1.0 + x * x) + gamma * x
+        change[1] = x * (3.0 * z + 1.0 - x * x) + gamma * y
+        change[2] = -2.0 * z * (alpha + x * y)
+        return change
+
+    box = ((-1.01, -0.99), (-0.01, 0.01), (0.49, 0.51))  # farther away some runs leave, before they come to the attractor
+    return flow("rabinovich_fabrikant", rate, box, runs, steps, dt, initial_state, transient, 50.0, rng, substeps, progress)
+
+
+def flow(
     system: str,
     rate: Callable[[Array], Array],
     box: tuple[tuple[float, float], ...],
@@ -177,24 +244,21 @@ def _flow(
     rng: Seed,
     substeps: int,
     progress: Progress | None,
+    names: tuple[str, ...] = ("x", "y", "z"),
 ) -> Trajectories:
     """ẋ = rate(x), a row every ``dt``; states are (d, runs) here, d as many as the box has sides."""
     d = len(box)
     runs, steps = sizes(runs, steps, d, progress)
     dt, skipped = checked_time(dt, substeps, transient, default_transient if initial_state is None else 0.0)
     state = start(initial_state, runs, box, rng)
-    names = ("x", "y", "z") if d == 3 else tuple(f"x{i}" for i in range(d))
-    states = np.empty((runs, steps, d))
-    with np.errstate(all="ignore"):
-        for row in range(skipped + steps):
-            if row:
-                before = state
-                for _ in range(substeps):
-                    state = rk4(rate, state, dt / substeps)
-                check_divergence(system, before.T, state.T, names, row * dt)
-            if row >= skipped:
-                states[:, row - skipped] = state.T
-                report(progress, row - skipped + 1, steps)
+    names = names if d == len(names) else tuple(f"x{i}" for i in range(d))
+
+    def advance(state: Array) -> Array:
+        for _ in range(substeps):
+            state = rk4(rate, state, dt / substeps)
+        return state
+
+    states = march(system, advance, state, np.transpose, (skipped, steps), dt, names, progress)
     return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * d)
 
 
@@ -204,8 +268,8 @@ def checked_time(dt: float, substeps: int, transient: float | None, default: flo
     whole_number("substeps", substeps, 1)
     passed = default if transient is None else transient
     number("transient", passed, 0.0, math.inf, "[)")
-    if float(passed) / float(dt) > _MOST:
-        raise ValueError(f"transient must be {_MOST:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")
+    if float(passed) / float(dt) > MOST_ROWS:
+        raise ValueError(f"transient must be {MOST_ROWS:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")
     return float(dt), math.ceil(float(passed) / float(dt) - 1e-9)
 
 

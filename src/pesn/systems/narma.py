@@ -7,13 +7,11 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import whole_number
+from pesn.systems.maps import checked_transient
 from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, report, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
 __all__ = ["narma10"]
-
-_MOST = 1e9  # rows of a transient, as of the flows
 
 
 def narma10(
@@ -59,13 +57,9 @@ def narma10(
     array([0.      , 0.1     , 0.1305  , 0.140654])
     """
     runs, steps = sizes(runs, steps, 1, progress)
-    if transient is not None:
-        whole_number("transient", transient, 0)
-        if transient > _MOST:
-            raise ValueError(f"transient must be {_MOST:g} rows or fewer, got {transient!r}")
-    if inputs is not None and transient:
+    skipped = checked_transient(transient, 100 if inputs is None else 0)
+    if inputs is not None and skipped:
         raise ValueError(f"transient must be 0 where inputs are given, got {transient}")
-    skipped = int(transient if transient is not None else 100 if inputs is None else 0)
     start = for_each_run("initial_state", [0.0] if initial_state is None else initial_state, runs, (1,))
     if inputs is None:
         u = np.stack([generator.uniform(0.0, 0.5, skipped + steps) for generator in generators(rng, runs)])

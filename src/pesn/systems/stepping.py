@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,11 @@ from pesn._support.arguments import as_real
 from pesn._support.checks import generator, whole_number
 from pesn._support.types import Array
 
-__all__ = ["Progress", "Seed", "check_divergence", "for_each_run", "generators", "report", "rk4", "sizes"]
+__all__ = ["Progress", "Seed", "check_divergence", "for_each_run", "generators", "march", "report", "rk4", "sizes"]
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 Seed = Any  # what np.random.default_rng takes
+State = TypeVar("State")
 _GENERATOR = 1000  # bytes, about, of the generator that each run has
 
 
@@ -68,6 +69,37 @@ def rk4(rate: Callable[[Array], Array], x: Array, dt: float) -> Array:
     third = rate(x + 0.5 * dt * second)
     fourth = rate(x + dt * third)
     return x + dt / 6.0 * (first + 2.0 * second + 2.0 * third + fourth)
+
+
+def march(
+    system: str,
+    advance: Callable[[State], State],
+    state: State,
+    shown: Callable[[State], Array],
+    rows: tuple[int, int],
+    dt: float,
+    names: Sequence[str],
+    progress: Progress | None,
+) -> Array:
+    """The path of all runs, (runs, steps, d): ``rows`` are those that pass first and those that are kept.
+
+    ``advance`` takes a state from one row to the next, ``shown`` is what a row shows of it, (runs, d).
+
+    >>> march("halving", lambda x: x / 2, np.ones((1, 1)), np.transpose, (1, 2), 1.0, ("x",), None).ravel()
+    array([0.5 , 0.25])
+    """
+    (skipped, steps), row = rows, shown(state)
+    path = np.empty((len(row), steps, row.shape[1]))
+    with np.errstate(all="ignore"):
+        for k in range(skipped + steps):
+            if k:
+                state = advance(state)
+                before, row = row, shown(state)
+                check_divergence(system, before, row, names, k * dt)
+            if k >= skipped:
+                path[:, k - skipped] = row
+                report(progress, k - skipped + 1, steps)
+    return path
 
 
 def for_each_run(argument: str, value: npt.ArrayLike, runs: int, shape: tuple[int, ...]) -> Array:

@@ -21,15 +21,15 @@ __all__ = ["CompiledCell"]
 
 
 class CompiledCell(NamedTuple):
-    """x[first : first + r] ← (1 − L) x[first : first + r] + L tanh(A x + drive), A (r, n) by its rows and by its columns."""
+    """x[first : first + r] ← (1 − L) x[first : first + r] + L tanh(A x + drive), A (r, n) by rows and columns, L (r,)."""
 
     rows: tuple[AnyArray, AnyArray, AnyArray]
     columns: tuple[AnyArray, AnyArray, AnyArray]
     first: int
-    leak: float
+    leak: AnyArray
 
     @classmethod
-    def of(cls, A: Any, first: int, leak: float) -> CompiledCell:
+    def of(cls, A: Any, first: int, leak: AnyArray) -> CompiledCell:
         """Of a sparse matrix."""
         return cls(SparseRows(A).rows, SparseRows(A.T).rows, first, leak)
 
@@ -74,7 +74,7 @@ def _enter(
 
 
 @jit()
-def _move(into: AnyArray, found: AnyArray, first: int, leak: float, x: AnyArray) -> None:
+def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArray) -> None:
     B, r, R = into.shape
     keep = 1.0 - leak
     for b in range(B):
@@ -82,15 +82,15 @@ def _move(into: AnyArray, found: AnyArray, first: int, leak: float, x: AnyArray)
             row = x[k * B + b, first : first + r]
             if k:
                 for i in range(r):
-                    row[i] = keep * row[i] + leak * found[1, b, i] * into[b, i, k]
+                    row[i] = keep[i] * row[i] + leak[i] * found[1, b, i] * into[b, i, k]
             else:
                 for i in range(r):
-                    row[i] = keep * row[i] + leak * found[0, b, i]
+                    row[i] = keep[i] * row[i] + leak[i] * found[0, b, i]
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
 def _back(
-    indptr: AnyArray, indices: AnyArray, data: AnyArray, into: AnyArray, found: AnyArray, first: int, leak: float, s: int,
+    indptr: AnyArray, indices: AnyArray, data: AnyArray, into: AnyArray, found: AnyArray, first: int, leak: AnyArray, s: int,
     by_x: AnyArray, by_drive: AnyArray,
 ) -> None:  # fmt: skip
     B, r, R = into.shape
@@ -100,8 +100,8 @@ def _back(
         for k in range(R):
             row = by_x[k * B + b, first : first + r]
             for i in range(r):
-                by_a[0, i, k] = leak * row[i]
-                row[i] *= keep
+                by_a[0, i, k] = leak[i] * row[i]
+                row[i] *= keep[i]
         for i in range(r):
             moves, columns, gain = by_a[0, i], into[b, i], found[1, b, i]
             by_f, by_gain = moves[0], 0.0

@@ -30,14 +30,19 @@ __all__ = ["Drive", "TensorLoop"]
 
 
 class _TensorCell(NamedTuple):
-    """x[rows] ← (1 − L) x[rows] + L f(A x[: width] + A_u u + b); ``matrix`` is A (r, width)."""
+    """x[rows] ← (1 − L) O x[rows] + L f(A x[: width] + A_u u + b); ``matrix`` is A (r, width), ``leak`` L (r,).
+
+    ``keeps``: whether any of L is below 1; ``rotation``: None where each entry keeps its own.
+    """
 
     rows: slice
     matrix: Tensor
     transposed: Tensor
     inputs: Tensor
     bias: Tensor
-    leak: float
+    leak: Tensor
+    keeps: bool
+    rotation: Tensor | None
     is_units: bool
     expectations: Expectations
     compiled: CompiledCell | None
@@ -99,10 +104,12 @@ class TensorLoop:
         matrix = self.tensor(np.delete(A, inputs, axis=1)[:, : self.n if is_units else rows.start])
         bias, expectations = self.tensor(cell.bias), expectations_of(cell.units)
         compiled = None
-        is_tanh = isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh")
+        is_tanh = cell.rotation is None and isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh")
         if is_tanh and is_units and self.device.type == "cpu" and self.dtype == torch.float64:
-            compiled = CompiledCell.of(sparse.csr_array(np.delete(A, inputs, axis=1)), rows.start, float(cell.leak))
-        how = matrix, matrix.mT, self.tensor(A[:, inputs]), bias, float(cell.leak), is_units, expectations, compiled
+            compiled = CompiledCell.of(sparse.csr_array(np.delete(A, inputs, axis=1)), rows.start, cell.leaks)
+        leak, keeps = self.tensor(cell.leaks), bool((cell.leaks < 1.0).any())
+        turn = None if cell.rotation is None or not keeps else self.tensor(cell.rotation)
+        how = matrix, matrix.mT, self.tensor(A[:, inputs]), bias, leak, keeps, turn, is_units, expectations, compiled
         return _TensorCell(rows, *how)
 
     def drive(self, u: Tensor) -> Drive:
@@ -262,7 +269,9 @@ class _Steps(torch.autograd.Function):
                 moves = into * slopes[0]
                 moves[0] = f
                 rows = x.narrow(1, cell.rows.start, r)
-                rows.copy_(moves.view(-1, r)) if cell.leak == 1.0 else rows.lerp_(moves.view(-1, r), cell.leak)
+                if cell.rotation is not None:
+                    rows.copy_(torch.mm(rows, cell.rotation.mT))
+                rows.lerp_(moves.view(-1, r), cell.leak) if cell.keeps else rows.copy_(moves.view(-1, r))
                 cells.append((i, into, slopes))
             if noisy and (t or not moved):
                 x, fewer = _with_process_noise(loop, x, B, s)
@@ -327,6 +336,8 @@ class _Steps(torch.autograd.Function):
                 rows = back.narrow(1, cell.rows.start, r)
                 moves = (cell.leak * rows).view(R, B, r)
                 rows.mul_(1.0 - cell.leak)
+                if cell.rotation is not None:
+                    rows.copy_(torch.mm(rows, cell.rotation))
                 by_a = gain * moves
                 if R > 1:
                     second, third = more

@@ -78,9 +78,9 @@ def rollout(
 
     Returns
     -------
-    mean, cov
-        (…, H, d) and (…, H, d, d), in the units of y; with a leading axis where the controls or the start have one. With
-        ``covariance="none"`` means alone, and None.
+    tuple
+        Means (…, H, d) and covariances (…, H, d, d), in the units of y; with a leading axis where the controls or the start have
+        one. With ``covariance="none"`` means alone, and None.
     """
     whole_number("rank", rank, 1)
     if covariance not in ("low-rank", "none"):
@@ -169,6 +169,8 @@ def _scaled_controls(forecaster: Forecaster, controls: Tensor) -> Tensor:
     if not isinstance(forecaster, Forecaster):
         raise TypeError(f"forecaster must be a pesn.Forecaster, got {type(forecaster).__name__}")
     check_is_fitted(forecaster, "esn_")
+    if forecaster.esn_.local is not None:
+        raise ValueError(f"forecaster must have a network without local to go by tensors, got local={forecaster.esn_.local!r}")
     _check("controls", controls)
     m = forecaster.n_known_
     u = controls if controls.ndim == 3 else controls[None]

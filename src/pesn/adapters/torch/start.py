@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pesn.adapters.torch.loop import TensorLoop
 from pesn.forecasting.context import Begun, ContextFilter, Uncertainty
-from pesn.reservoir.initial_state import factors_of_features
+from pesn.reservoir.initial_state import Start, factors_of_features
 from pesn.statespace import FirstOrder, GaussianState
 
 __all__ = ["TensorStart"]
@@ -125,7 +125,7 @@ class TensorStart:
 
     def _regression(self, T: int) -> _Regression:
         if T not in self._regressions:
-            given, tensor, device = self.context.given, self.loop.tensor, self.loop.device
+            given, tensor, device = self._given, self.loop.tensor, self.loop.device
             m = self.loop.K_inputs.shape[1]
             lags = min(T, given.lags)
             F = given.n_features
@@ -140,10 +140,16 @@ class TensorStart:
             self._regressions[T] = _Regression(lags, first, second, tensor(weights), columns, root, *given.leverage_of(lags))
         return self._regressions[T]
 
+    @property
+    def _given(self) -> Start:
+        given = self.context.given
+        assert isinstance(given, Start)  # rollout refuses local networks
+        return given
+
     @cached_property
     def _ranges(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Center and spread of rows; between which features and states are held."""
-        given, tensor = self.context.given, self.loop.tensor
+        given, tensor = self._given, self.loop.tensor
         width = given.high - given.low
         return tensor(given.center), tensor(given.spread), tensor(given.low - width), tensor(given.high + width)
 

@@ -1,0 +1,61 @@
+"""Many arrays as one argument of a compiled function: to unpack an array takes longer than a short function itself.
+
+A table (k, 3) holds address and shape of each array: :func:`put` writes them, :func:`vector`, :func:`matrix`, :func:`whole` and
+:func:`unsigned` find the array. It keeps no array alive: whoever makes a table keeps what is in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from pesn._support.jit import INLINE, jit
+
+__all__ = ["matrix", "put", "unsigned", "vector", "whole"]
+
+Array = npt.NDArray[Any]
+
+
+@jit(**INLINE)
+def put(table: Array, place: int, array: Array) -> None:
+    """Write address, rows and columns of a contiguous array into its place; of one axis, entries and 1."""
+    table[place, 0] = array.ctypes.data
+    table[place, 1] = array.shape[0]
+    table[place, 2] = array.shape[array.ndim - 1] if array.ndim > 1 else 1
+
+
+@intrinsic
+def _pointer(context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@jit(**INLINE)
+def vector(table: Array, place: int) -> Array:
+    """The float64 array of one axis at a place in the table."""
+    return carray(_pointer(table[place, 0]), table[place, 1], np.float64)
+
+
+@jit(**INLINE)
+def matrix(table: Array, place: int) -> Array:
+    """The float64 array of two axes at a place in the table."""
+    return carray(_pointer(table[place, 0]), (table[place, 1], table[place, 2]), np.float64)
+
+
+@jit(**INLINE)
+def whole(table: Array, place: int) -> Array:
+    """The int64 array of one axis at a place in the table."""
+    return carray(_pointer(table[place, 0]), table[place, 1], np.int64)
+
+
+@jit(**INLINE)
+def unsigned(table: Array, place: int) -> Array:
+    """The uint32 array of one axis at a place in the table."""
+    return carray(_pointer(table[place, 0]), table[place, 1], np.uint32)

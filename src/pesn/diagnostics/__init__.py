@@ -1,0 +1,26 @@
+"""What a reservoir can do, and what its dynamics are: memory, processing capacity, echo states, Lyapunov exponents, rank.
+
+>>> import pesn
+>>> esn = pesn.EchoStateNetwork(50, random_state=0)
+>>> pesn.diagnostics.echo_state_index(esn, rng=0).index        # 1: it forgets where it started
+1
+"""
+
+from pesn.diagnostics.echo_states import EchoStateIndex, echo_state_index
+from pesn.diagnostics.lyapunov import LyapunovExponents, lyapunov_exponents
+from pesn.diagnostics.memory import MemoryCapacity, memory_capacity
+from pesn.diagnostics.processing import ProcessingCapacity, information_processing_capacity
+from pesn.diagnostics.rank import EffectiveRank, effective_rank
+
+__all__ = [
+    "EchoStateIndex",
+    "EffectiveRank",
+    "LyapunovExponents",
+    "MemoryCapacity",
+    "ProcessingCapacity",
+    "echo_state_index",
+    "effective_rank",
+    "information_processing_capacity",
+    "lyapunov_exponents",
+    "memory_capacity",
+]

@@ -1,0 +1,93 @@
+"""The reservoir of what a user hands in, and its states under inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pesn._support.arguments import as_real
+from pesn._support.types import Array, Scaling
+from pesn.esn.classifier import ReservoirClassifier
+from pesn.esn.estimator import ReservoirEstimator
+from pesn.esn.parameters import check_network, check_probabilistic, draw_reservoir, generator
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.forecaster import Forecaster
+from pesn.reservoir.drive import State, run
+from pesn.reservoir.weights import Reservoir
+
+__all__ = ["check_inputs", "driven_by", "network_of", "noise", "reservoir_of", "states_of"]
+
+
+def network_of(network: Any) -> Any:
+    """The network of a fitted forecaster; anything else as it is."""
+    if isinstance(network, Forecaster):
+        if not hasattr(network, "esn_"):
+            raise ValueError("network must be fitted where it is a Forecaster, got one before fit")
+        return network.esn_
+    return network
+
+
+def reservoir_of(network: Any, n_inputs: int | None = None) -> Reservoir:
+    """The reservoir of a network, as it is after ``fit`` or as it would be drawn for so many inputs; or one that is given.
+
+    None: for as many inputs as ``input_scaling`` has columns, one where it is a number; outputs likewise.
+    """
+    network = network_of(network)
+    if isinstance(network, Reservoir):
+        network.check()
+        reservoir = network
+    elif isinstance(getattr(network, "reservoir_", None), Reservoir):
+        reservoir = network.reservoir_
+    elif isinstance(network, ReservoirClassifier):
+        raise ValueError("network must be fitted where it is a ReservoirClassifier, which scales its inputs, got one before fit")
+    elif isinstance(network, ReservoirEstimator):
+        if network.local is not None:
+            raise ValueError("network must be fitted where it is local: only then the columns of its field are known")
+        if network.plasticity is not None:
+            raise ValueError("network must be fitted where it has plasticity: units are tuned to its rows, got one before fit")
+        if isinstance(network, ProbabilisticESN):
+            check_probabilistic(network)
+        else:
+            check_network(network)
+        sizes = _columns(network.input_scaling) if n_inputs is None else n_inputs, _columns(network.feedback_scaling)
+        reservoir = draw_reservoir(network, *sizes, generator(network.random_state))
+    else:
+        kinds = "a pesn network, a fitted pesn.Forecaster or a pesn.reservoir.weights.Reservoir"
+        raise TypeError(f"network must be {kinds}, got {type(network).__name__}")
+    if not reservoir.n_units:
+        raise ValueError("network must have units, got one whose readout sees rows alone (features.states=False)")
+    return reservoir
+
+
+def _columns(scaling: Scaling) -> int:
+    """Of weights that are scaled by column, or given themselves; one where it is a number."""
+    return int(np.shape(scaling)[-1]) if np.ndim(scaling) else 1
+
+
+def driven_by(network: Any, X: Any) -> tuple[Reservoir, Array]:
+    """The reservoir of a network, and X (n, d) as its inputs."""
+    if isinstance(network, Forecaster):
+        network_of(network)
+        raise ValueError("X must be rows as a network sees them, which a Forecaster scales: give forecaster.esn_, and X scaled")
+    reservoir = reservoir_of(network, 1 if np.ndim(X) < 2 else np.shape(X)[1])
+    return reservoir, check_inputs(X, reservoir)
+
+
+def check_inputs(X: Any, reservoir: Reservoir) -> Array:
+    """X (n, d), finite, one column for each input; (n,) of one input."""
+    rows: Array = as_real("X", X).astype(np.float64, copy=False)
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    if rows.ndim != 2 or not len(rows) or rows.shape[1] != reservoir.n_inputs:
+        raise ValueError(f"X must have shape (rows, {reservoir.n_inputs}), got {np.shape(X)}")
+    return rows
+
+
+def noise(reservoir: Reservoir, n_steps: int, rng: np.random.Generator) -> Array:
+    """Inputs (n, d), uniform on [−1, 1], each independent of all others."""
+    return 2.0 * rng.random((n_steps, reservoir.n_inputs)) - 1.0
+
+
+def states_of(reservoir: Reservoir, inputs: Array, start: Array | None = None) -> Array:
+    """The units (n, N) behind each row, from zero or from ``start`` (N,); no outputs are fed back."""
+    return run(reservoir, inputs, None if start is None else State(start))[0]

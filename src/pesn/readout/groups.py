@@ -1,0 +1,186 @@
+"""Readouts of which each output sees some features alone: patches of a field, whose readouts may be one and the same.
+
+Outputs come in groups of one size. Group g sees the features ``columns[g]`` of b; a *shared* readout has the same weights in
+every group, and each row of b and y is as many rows of its regression as there are groups.
+
+>>> import numpy as np
+>>> groups = Groups(np.array([[0], [1]]), np.array([[0, 1], [0, 2]]), True)       # y_0 of b_0 and b_1, y_1 of b_0 and b_2
+>>> groups.expand(np.array([[5.0, 7.0]]), 3)
+array([[5., 7., 0.],
+       [5., 0., 7.]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.types import Array, FloatArray
+from pesn.readout.factor import Factor
+from pesn.readout.gram import Gram
+
+__all__ = ["GroupedSums", "Groups", "Part"]
+
+Places = npt.NDArray[np.intp]
+
+
+class Part(NamedTuple):
+    """What is known of some outputs' weights: ``outputs`` of y, the ``features`` of b that they see, and a root of A⁻¹ there."""
+
+    outputs: Places | slice
+    features: Places | slice
+    root: Array
+
+
+class Groups(NamedTuple):
+    """Which features each group of outputs sees.
+
+    ``outputs`` (G, s): the places of each group in y. ``columns`` (G, q): the places in b of the features that it sees, in one
+    order for all groups; −1 is a feature that is 0 there, as beyond the border of a field. ``shared``: whether all groups have
+    the same weights.
+    """
+
+    outputs: Places
+    columns: Places
+    shared: bool
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return len(self.outputs)
+
+    @property
+    def n_outputs(self) -> int:
+        """s, of a group."""
+        return int(self.outputs.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """q, of a group."""
+        return int(self.columns.shape[1])
+
+    def check(self, name: str, n_features: int, n_targets: int) -> None:
+        """A ValueError unless they are groups of so many features and outputs."""
+        for part, places, low, high in (("outputs", self.outputs, 0, n_targets), ("columns", self.columns, -1, n_features)):
+            if not isinstance(places, np.ndarray) or places.dtype != np.intp or places.ndim != 2 or not places.size:
+                raise ValueError(f"{name}.{part} is not a matrix of places")
+            if places.min() < low or places.max() >= high:
+                raise ValueError(f"{name}.{part} is beyond its {high} places")
+        if sorted(self.outputs.ravel().tolist()) != list(range(n_targets)) or len(self.columns) != self.n_groups:
+            raise ValueError(f"{name} is not a partition of {n_targets} outputs")
+        if not isinstance(self.shared, bool):
+            raise ValueError(f"{name}.shared is not True or False")
+
+    # ---------------------------------------------------------------- rows
+
+    def features(self, b: FloatArray) -> Array:
+        """What each group sees of b (…, p): (…, G, q)."""
+        found: Array = np.asarray(b[..., self.columns], float)
+        if (self.columns < 0).any():
+            found[..., self.columns < 0] = 0.0
+        return found
+
+    def targets(self, y: FloatArray) -> Array:
+        """The outputs of each group, (…, G, s) of y (…, m)."""
+        return np.asarray(y[..., self.outputs], float)
+
+    def rows(self, b: FloatArray, y: FloatArray) -> list[tuple[Array, Array]]:
+        """Rows (n, p) and (n, m) as those of one regression, or of one for each group."""
+        features, targets = self.features(b), self.targets(y)
+        if self.shared:
+            return [(features.reshape(-1, self.n_features), targets.reshape(-1, self.n_outputs))]
+        return [(features[:, g], targets[:, g]) for g in range(self.n_groups)]
+
+    # ---------------------------------------------------------------- weights
+
+    def expand(self, weights: Sequence[FloatArray] | FloatArray, n_features: int) -> Array:
+        """Weights (m, p) of all features, from those of a group (s, q), or of each, (G, s, q)."""
+        every = np.broadcast_to(weights, (self.n_groups, self.n_outputs, self.n_features))
+        result = np.zeros((self.outputs.size, n_features))
+        for own, columns, W in zip(self.outputs, self.columns, every, strict=True):
+            there = columns >= 0
+            result[own[:, None], columns[there]] = W[:, there]
+        return result
+
+    def own_weights(self, weights: FloatArray) -> Array:
+        """(s, q) of a shared readout, or (G, s, q), from (m, p): what :meth:`expand` was given."""
+        found = np.zeros((self.n_groups, self.n_outputs, self.n_features))
+        for g, (own, columns) in enumerate(zip(self.outputs, self.columns, strict=True)):
+            there = columns >= 0
+            found[g][:, there] = weights[own[:, None], columns[there]]
+        if not self.shared:
+            return found
+        seen = np.argmax(self.columns >= 0, axis=0)  # a group that has the feature; where none has, there is no weight
+        return np.asarray(np.moveaxis(found[seen, :, np.arange(self.n_features)], 0, 1))
+
+    def expand_cov(self, cov: Sequence[FloatArray] | FloatArray) -> Array:
+        """(m, m) from that of a group (s, s), or of each, (G, s, s); outputs of two groups pass for independent."""
+        every = np.broadcast_to(cov, (self.n_groups, self.n_outputs, self.n_outputs))
+        result = np.zeros((self.outputs.size, self.outputs.size))
+        for own, block in zip(self.outputs, every, strict=True):
+            result[np.ix_(own, own)] = block
+        return result
+
+    def own_cov(self, cov: FloatArray) -> Array:
+        """(s, s), the mean over the groups of a shared readout, or (G, s, s), from (m, m)."""
+        blocks = np.stack([cov[np.ix_(own, own)] for own in self.outputs])
+        return np.asarray(blocks.mean(axis=0) if self.shared else blocks, float)
+
+    def own_values(self, values: FloatArray) -> Array:
+        """(s,), the mean over the groups of a shared readout, or (G, s), of values (m,), one for each output."""
+        found = values[self.outputs]
+        return np.asarray(found.mean(axis=0) if self.shared else found, float)
+
+    def own_penalty(self, penalty: float | FloatArray) -> float | FloatArray:
+        """The penalties (q,) of a group's features, from those of all (p,); they are the same in every group."""
+        if np.ndim(penalty) == 0:
+            return penalty
+        found = np.where(self.columns >= 0, np.asarray(penalty)[self.columns], -np.inf).max(axis=0)
+        return np.where(np.isfinite(found), found, np.max(penalty))  # what no group sees has no weight under any penalty
+
+    def parts(self, root: FloatArray) -> list[Part]:
+        """Each group with a root of its A⁻¹, from (q, q), or (G, q, q)."""
+        every = np.broadcast_to(np.asarray(root, float), (self.n_groups, *root.shape[-2:]))
+        return [
+            Part(own, columns[columns >= 0], S if (columns >= 0).all() else S[columns >= 0])
+            for own, columns, S in zip(self.outputs, self.columns, every, strict=True)
+        ]
+
+
+class GroupedSums:
+    """Least squares of grouped outputs: rows are added as to a :class:`Gram` or a :class:`Factor` of each regression.
+
+    Parameters
+    ----------
+    groups
+        Of features and outputs.
+    n_features
+        p, of all.
+    kind
+        Gram or Factor.
+    """
+
+    def __init__(self, groups: Groups, n_features: int, kind: type[Gram] | type[Factor]) -> None:
+        self.groups, self.n_features = groups, int(n_features)
+        count = 1 if groups.shared else groups.n_groups
+        self.parts: list[Gram | Factor] = [kind(groups.n_features, groups.n_outputs) for _ in range(count)]
+
+    @property
+    def n_samples(self) -> int:
+        """Rows of a regression: of a shared one, as many as groups for each row of y."""
+        return self.parts[0].n_samples
+
+    def add(self, features: FloatArray, targets: FloatArray) -> GroupedSums:
+        """``features`` (n, p) and ``targets`` (n, m); returns itself."""
+        for part, rows in zip(self.parts, self.groups.rows(features, targets), strict=True):
+            part.add(*rows)
+        return self
+
+    def merge(self, other: GroupedSums) -> GroupedSums:
+        """Add what ``other`` has seen; returns itself."""
+        for part, theirs in zip(self.parts, other.parts, strict=True):
+            part.merge(theirs)  # type: ignore[arg-type]  # of one kind
+        return self

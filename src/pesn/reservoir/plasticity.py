@@ -1,0 +1,184 @@
+"""Intrinsic plasticity: units tune their own gain and bias until their outputs are spread as wanted.
+
+Of u = f(a x + b), with x what enters a unit, a and b go down the gradient of the divergence KL(p(u) ‖ target), row by row:
+
+    Δb = η (∂ log f' + ∂ log target(u)),    Δ log a = η + a x Δb
+
+For tanh the target is a Gaussian (Schrauwen et al. 2008), Δb = −η (2u + (u − μ)(1 − u²)/σ²); for the sigmoid an exponential of
+mean μ (Triesch 2005), Δb = η (1 − 2u − u (1 − u)/μ). Both papers move a itself, Δa = η / a + x Δb: the same gradient, by which a
+gain can fall below 0 where inputs are large. Its logarithm cannot, and moves alike at every scale of x.
+
+What comes out is an ordinary reservoir: gains multiply rows of W, W_in and W_fb, and the bias becomes a · bias + b.
+
+>>> from pesn.reservoir import draw, run
+>>> z = np.random.default_rng(0).uniform(-1.0, 1.0, (2000, 1))
+>>> saturated = draw(50, 1, 1, input_scaling=5.0, leak_rate=1.0, rng=0)
+>>> adapted = adapt(saturated, Plasticity(std=0.2), Rows(z), np.zeros((2000, 1)), [slice(0, 2000)])
+>>> [float(run(reservoir, z)[0].std(axis=0).mean().round(1)) for reservoir in (saturated, adapted)]
+[0.7, 0.2]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pesn._support.checks import number, whole_number
+from pesn._support.progress import Advance
+from pesn._support.records import check_remade
+from pesn._support.types import AnyArray, Array
+from pesn.reservoir.sequences import Rows, blocks
+from pesn.reservoir.weights import Reservoir
+
+__all__ = ["Parts", "Plasticity", "adapt", "check_activation", "pass_rows"]
+
+_ACTIVATIONS = ("tanh", "sigmoid")
+
+
+@dataclass(frozen=True)
+class Plasticity:
+    """How a reservoir's units are to be spread, and how they get there: ``plasticity=`` of a network.
+
+    Gains change the spectral radius: the one that was asked for is where they start from.
+
+    Parameters
+    ----------
+    mean, std
+        Of f(a x + b), what a unit puts out before it leaks: of the Gaussian that outputs of tanh units are to follow. Those of
+        sigmoid units are to follow an exponential of this mean, above 0, and ``std`` is not used.
+    rate
+        η, how far a row moves gain and bias in the first pass; in pass k it is η / k, so that the noise of single rows dies
+        away. A smaller ``std`` needs a smaller one: of tanh units it must not be above std².
+    epochs
+        How often the training rows are passed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where one of them is not such a number.
+    """
+
+    mean: float = 0.0
+    std: float = 0.2
+    rate: float = 1e-3
+    epochs: int = 10
+
+    def __post_init__(self) -> None:
+        number("mean", self.mean, -1.0, 1.0, "()")
+        number("std", self.std, 0.0, math.inf, "()")
+        number("rate", self.rate, 0.0, 1.0, "(]")
+        whole_number("epochs", self.epochs, 1)
+        for name, kind in (("mean", float), ("std", float), ("rate", float), ("epochs", int)):  # a search sets NumPy's
+            object.__setattr__(self, name, kind(getattr(self, name)))
+
+    def check(self, name: str) -> None:
+        """A ValueError unless it is whole: one that came from a file was not made by its constructor."""
+        check_remade(name, self)
+
+
+def adapt(
+    reservoir: Reservoir,
+    plasticity: Plasticity,
+    inputs: Rows,
+    targets: Array,
+    sequences: list[slice],
+    advance: Advance | None = None,
+) -> Reservoir:
+    """The reservoir with the gains and biases that its units come to on these rows; its own arrays stay as they are.
+
+    Parameters
+    ----------
+    reservoir
+        Of tanh or sigmoid units.
+    plasticity
+        The target, the rate and the number of passes.
+    inputs, targets, sequences
+        Rows (n, d), of which the means are used, the outputs (n, m) that are fed back, and where sequences begin and end; each
+        starts from zero.
+    advance
+        Told how many rows are done.
+
+    Returns
+    -------
+    Reservoir
+
+    Raises
+    ------
+    ValueError
+        Of other units, or where the rate is above std².
+    """
+    r = reservoir
+    check_activation(r, _ACTIVATIONS)
+    if r.activation == "sigmoid" and not plasticity.mean > 0.0:
+        raise ValueError(f"plasticity.mean must lie in (0, 1) for sigmoid units, got {plasticity.mean}")
+    if r.activation == "tanh" and plasticity.rate > plasticity.std**2:  # beyond about twice as much biases jump to and fro
+        given = f"rate={plasticity.rate:g} and std={plasticity.std:g}"
+        raise ValueError(f"plasticity.rate must not be above std² = {plasticity.std**2:g}, got {given}; lower rate")
+    from pesn.reservoir.plasticity_kernel import adapt_rows  # here, not above: it brings numba
+
+    parts = Parts.of(r)
+    gains, shifts = np.ones(r.n_units), np.zeros(r.n_units)
+
+    def move(epoch: int, z: Array, teacher: Array, h: Array, y: Array) -> None:
+        rule = r.activation == "tanh", plasticity.mean, plasticity.std, plasticity.rate / (epoch + 1)
+        adapt_rows(*parts, z, teacher, rule, gains, shifts, h, y)
+
+    pass_rows(parts, plasticity.epochs, inputs, targets, sequences, move, advance)
+    return r._replace(
+        data=np.repeat(gains, np.diff(parts.rows[0])) * r.data,
+        W_in=gains[:, None] * r.W_in,
+        W_fb=gains[:, None] * r.W_fb,
+        bias=gains * r.bias + shifts,
+    )
+
+
+def check_activation(reservoir: Reservoir, known: tuple[str, ...]) -> None:
+    """A ValueError where units are not of one of the ``known`` activations."""
+    activation = reservoir.activation
+    if activation not in known:
+        name = activation if isinstance(activation, str) else activation.name
+        raise ValueError(f"plasticity is for units of {', '.join(known[:-1])} and {known[-1]}, got activation={name!r}")
+
+
+class Parts(NamedTuple):
+    """A reservoir as the compiled rules take it: W compressed, a copy; W_in, W_fb and bias; leaks, rotation, ends of layers."""
+
+    rows: tuple[AnyArray, AnyArray, Array]
+    entering: tuple[Array, Array, Array]
+    leaks: Array
+    rotation: Array
+    ends: AnyArray
+
+    @classmethod
+    def of(cls, r: Reservoir) -> Parts:
+        """The parts; W_fb has no columns where nothing is fed back, and the rotation none where units keep their own state."""
+        n = r.n_units
+        rows = r.indptr.astype(np.int64), r.indices.astype(np.int64), np.array(r.data, float)
+        feedback = np.ascontiguousarray(r.W_fb if np.any(r.W_fb) else np.empty((n, 0)), float)
+        entering = np.ascontiguousarray(r.W_in, float), feedback, np.ascontiguousarray(r.bias, float)
+        leaks = np.ascontiguousarray(np.broadcast_to(r.leak_rate, n), float)
+        rotation = np.empty((0, 0)) if r.rotation is None else np.ascontiguousarray(r.rotation, float)
+        return cls(rows, entering, leaks, rotation, np.array([own.stop for own in r.layer_rows], np.int64))
+
+
+def pass_rows(
+    parts: Parts,
+    epochs: int,
+    inputs: Rows,
+    targets: Array,
+    sequences: list[slice],
+    move: Callable[[int, Array, Array, Array, Array], None],
+    advance: Advance | None,
+) -> None:
+    """Give ``move`` the epoch and all rows, block by block; h and y start from zero in each sequence and are moved in place."""
+    for epoch in range(epochs):
+        for sequence in sequences:
+            h, y = np.zeros(len(parts.leaks)), np.zeros(parts.entering[1].shape[1])
+            for block in blocks(sequence):
+                move(epoch, inputs.take(block)[0], np.ascontiguousarray(targets[block], float), h, y)
+                if advance is not None:
+                    advance(block.stop - block.start)

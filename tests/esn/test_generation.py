@@ -1,0 +1,165 @@
+"""Free running is predict, row by row, on its own last output: for every readout, with feedback, with known inputs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+
+KINDS = [pesn.EchoStateNetwork, pesn.ProbabilisticESN]
+FEATURES = [
+    pesn.Features(),
+    pesn.Features(lags=2),
+    pesn.Features(lags=1, products=2),
+    pesn.Features(lags=1, products=1, states=False),
+]
+
+
+def waves(n: int) -> np.ndarray:
+    t = np.arange(float(n))
+    return np.column_stack([np.sin(0.2 * t), np.cos(0.31 * t)])
+
+
+def by_hand(esn, n, state, known=None):
+    """The obvious loop: what was put out last is the next row."""
+    last, outputs = np.atleast_2d(state.output), []
+    for k in range(n):
+        row = last if known is None else np.hstack([last, known[k : k + 1]])
+        last, state = esn.predict(row, state=state, return_state=True)
+        last = np.reshape(last, (1, -1))
+        outputs.append(last[0])
+    return np.array(outputs), state
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_output_is_the_next_input(kind, features):
+    y = waves(401)
+    esn = kind(30, features=features, random_state=0).fit(y[:-1], y[1:])
+    np.testing.assert_array_equal(esn.state_.output, y[-1])  # the first input: the row after the last that was learnt from
+    found, end = esn.generate(40, return_state=True)
+    expected, stopped = by_hand(esn, 40, esn.state_)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(end.mean, stopped.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(end.output, stopped.output, rtol=1e-9, atol=1e-9)
+
+
+def test_it_goes_on_where_the_data_end():
+    y = waves(1101)
+    esn = pesn.EchoStateNetwork(100, random_state=0).fit(y[:1000], y[1:1001])
+    assert np.abs(esn.generate(100) - y[1001:]).max() < 0.02
+
+
+@pytest.mark.parametrize("features", [pesn.Features(), pesn.Features(lags=2, products=1)])
+def test_a_run_cut_in_two_is_the_whole(features):
+    y = waves(401)
+    esn = pesn.EchoStateNetwork(30, features=features, random_state=0).fit(y[:-1], y[1:])
+    whole = esn.generate(50)
+    first, state = esn.generate(20, return_state=True)
+    np.testing.assert_array_equal(np.vstack([first, esn.generate(30, state)]), whole)
+
+
+def test_from_a_state_of_predict():
+    y = waves(501)
+    esn = pesn.EchoStateNetwork(50, random_state=0).fit(y[:300], y[1:301])
+    outputs, state = esn.predict(y[300:400], state=esn.state_, return_state=True)
+    np.testing.assert_array_equal(state.output, outputs[-1])
+    np.testing.assert_allclose(esn.generate(5, state), by_hand(esn, 5, state)[0], rtol=1e-10, atol=1e-10)
+
+
+def test_after_partial_fit():
+    y = waves(601)
+    esn = pesn.EchoStateNetwork(50, random_state=0).partial_fit(y[:500], y[1:501])
+    np.testing.assert_array_equal(esn.state_.output, y[500])
+    assert np.abs(esn.generate(20) - y[501:521]).max() < 0.05
+
+
+@pytest.mark.parametrize("features", [pesn.Features(), pesn.Features(lags=1, products=1)])
+def test_inputs_that_are_no_outputs_are_given(features):
+    y, u = waves(401), np.random.default_rng(0).normal(size=(450, 1))
+    esn = pesn.EchoStateNetwork(30, features=features, random_state=0).fit(np.hstack([y[:-1], u[:400]]), y[1:])
+    found = esn.generate(50, X=u[400:])
+    np.testing.assert_allclose(found, by_hand(esn, 50, esn.state_, u[400:])[0], rtol=1e-9, atol=1e-9)
+    assert not np.allclose(found, esn.generate(50, X=0.0 * u[400:]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_feedback_outputs_come_back_beside_given_inputs(kind):
+    wave, ones = waves(701)[:, 0], np.ones((700, 1))
+    certain = {"process_noise": 0.0} if kind is pesn.ProbabilisticESN else {}  # what is uncertain moves means too
+    esn = kind(60, feedback_scaling=0.8, ridge=1e-6, washout=20, random_state=0, **certain).fit(ones, wave[:700])
+    expected = esn.predict(ones[:50], state=esn.state_)
+    np.testing.assert_allclose(esn.generate(50, X=ones[:50]), expected, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(esn.generate(50), esn.predict(np.zeros((50, 1)), state=esn.state_), rtol=1e-7, atol=1e-7)
+
+
+def test_other_activations_and_flat_targets():
+    wave = waves(401)[:, 0]
+    esn = pesn.EchoStateNetwork(20, activation="gelu", random_state=0).fit(wave[:-1, None], wave[1:])
+    found = esn.generate(10)
+    assert found.shape == (10,)
+    np.testing.assert_allclose(found[:, None], by_hand(esn, 10, esn.state_)[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "features", [pesn.Features(), pesn.Features(states=False), pesn.Features(lags=1, products=2, states=False)]
+)
+def test_a_loop_that_diverges_stays_finite(features):
+    y = 1.5 ** np.arange(20.0)[:, None]
+    esn = pesn.EchoStateNetwork(3, density=1.0, features=features, ridge=0.0, random_state=0).fit(y[:-1], y[1:])
+    outputs, state = esn.generate(5000, return_state=True)
+    assert 1e20 < np.abs(outputs[-1]) <= np.abs(outputs).max() <= 1e100
+    assert np.isfinite(outputs).all()
+    assert np.isfinite(esn.generate(10, state)).all()
+
+
+def test_long_runs_go_block_by_block():
+    y = waves(401)
+    esn = pesn.EchoStateNetwork(30, random_state=0).fit(y[:-1], y[1:])
+    outputs = esn.generate(5000)  # longer than one block of rows
+    np.testing.assert_allclose(outputs[:30], by_hand(esn, 30, esn.state_)[0], rtol=1e-9, atol=1e-9)
+    _, state = esn.generate(4090, return_state=True)
+    np.testing.assert_allclose(esn.generate(20, state), outputs[4090:4110], rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_refused():
+    y = waves(201)
+    esn = pesn.EchoStateNetwork(20, random_state=0)
+    with pytest.raises(Exception, match="not fitted"):
+        esn.generate(5)
+    esn.fit(y[:-1], y[1:])
+    for n, message in ((0, "n must be 1 or more, got 0"), (-3, "n must be 1 or more"), (2.5, "n must be a whole number")):
+        with pytest.raises((TypeError, ValueError), match=message):
+            esn.generate(n)
+    with pytest.raises(TypeError, match="state must be what return_state=True gave, got str"):
+        esn.generate(5, "now")
+    with pytest.raises(ValueError, match="state must be of this network"):
+        esn.generate(5, pesn.EchoStateNetwork(10).fit(y[:-1], y[1:]).state_)
+    with pytest.raises(ValueError, match=r"X must have shape \(5, 0\), the inputs that are no outputs, got \(5, 2\)"):
+        esn.generate(5, X=y[:5])
+    with pytest.raises(TypeError, match="return_state"):
+        esn.generate(5, return_state=1)
+    wide = pesn.EchoStateNetwork(20, random_state=0).fit(y[:-1, :1], y[1:])
+    with pytest.raises(ValueError, match="outputs must be inputs for a network to run on its own, got 2 outputs and 1 inputs"):
+        wide.generate(5)
+    narrow = pesn.EchoStateNetwork(20, random_state=0).fit(y[:-1], y[1:, 0])
+    with pytest.raises(ValueError, match=r"X must hold the 1 inputs that are no outputs, of shape \(5, 1\), got None"):
+        narrow.generate(5)
+    with pytest.raises(ValueError, match="X must be finite, got nan"):
+        narrow.generate(5, X=np.full((5, 1), np.nan))
+    frame = pd.DataFrame(y, columns=["level", "valve"])
+    named = pesn.EchoStateNetwork(20, random_state=0).fit(frame[:-1], y[1:, 0])
+    with pytest.raises(ValueError, match=r"X must have the columns \['valve'\], which are no outputs, .*, got \['level'\]"):
+        named.generate(5, X=frame[["level"]][:5])
+    np.testing.assert_array_equal(named.generate(5, X=frame[["valve"]][:5]), narrow.generate(5, X=y[:5, 1:]))
+    fed = pesn.EchoStateNetwork(20, feedback_scaling=0.5, random_state=0).fit(y[:-1], y[1:])
+    with pytest.raises(ValueError, match="X must have a row for each of the n = 5 outputs, got 4"):
+        fed.generate(5, X=y[:4])
+
+
+@pytest.mark.parametrize("options", [{"layers": 3}, {"memory": "orthogonal"}, {"leak_rate": np.linspace(0.2, 1.0, 30)}])
+@pytest.mark.parametrize("features", [pesn.Features(), pesn.Features(lags=1, products=1)])
+def test_layers_leaks_by_unit_and_orthogonal_memories_run_free_too(features, options):
+    y = waves(301)
+    esn = pesn.EchoStateNetwork(30, features=features, random_state=0, **options).fit(y[:-1], y[1:])
+    np.testing.assert_allclose(esn.generate(20), by_hand(esn, 20, esn.state_)[0], rtol=1e-8, atol=1e-8)

@@ -1,0 +1,77 @@
+"""Sample paths without noise are the learnt dynamics alone; without calibration, the loop as it is: the climate of a map."""
+
+import numpy as np
+import pytest
+
+from pesn import Features, Forecaster, ProbabilisticESN
+
+
+def henon(n):
+    rows = np.empty((n + 100, 2))
+    rows[0] = 0.1, 0.1
+    for k in range(1, len(rows)):
+        x, y = rows[k - 1]
+        rows[k] = 1.0 - 1.4 * x * x + y, 0.3 * x
+    return rows[100:]
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    network = ProbabilisticESN(features=Features(products=1, states=False), ridge=1e-12)
+    return Forecaster(network).fit(henon(600))
+
+
+def test_without_noise_from_a_known_state_all_paths_are_the_mean_of_a_rollout(learnt):
+    context = henon(700)[-1:]
+    paths = learnt.sample_paths(20, 30, context, noise=False, rng=0)
+    mean = learnt.rollout(np.zeros((1, 30, 0)), learnt.start(context), "none").mean[0]
+    np.testing.assert_allclose(paths, np.broadcast_to(mean, paths.shape), atol=1e-10)
+
+
+def test_without_noise_the_paths_part_as_the_start_leaves_it_open(learnt):
+    from pesn import Gaussian
+
+    uncertain = Gaussian(henon(700)[-1], var=np.full(2, 0.01**2))
+    paths = learnt.sample_paths(500, 3, uncertain, noise=False, rng=0)
+    first = np.array([(1.0 - 1.4 * x * x + y, 0.3 * x) for x, y in uncertain.sample(20_000, rng=1)])
+    np.testing.assert_allclose(paths[:, 0].std(axis=0), first.std(axis=0), rtol=0.1)
+    again = learnt.sample_paths(500, 3, uncertain, noise=False, rng=0)
+    np.testing.assert_array_equal(paths, again)
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_the_climate_of_a_map(learnt, noise):
+    """Thousands of steps: means and deviations of the map's own long run."""
+    truth = henon(50_000)
+    paths = learnt.sample_paths(3, 1500 if noise else 4000, noise=noise, calibrate=False, rng=0)
+    np.testing.assert_allclose(paths.std(axis=(0, 1)), truth.std(axis=0), rtol=0.05)
+    np.testing.assert_allclose(paths.mean(axis=(0, 1)), truth.mean(axis=0), atol=0.05)
+
+
+@pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
+def test_every_form_has_the_same_dynamics(covariance):
+    t = np.arange(500.0)
+    y = np.column_stack([np.sin(0.2 * t), np.cos(0.31 * t)])
+    network = ProbabilisticESN(20, covariance=covariance, features=Features(lags=1, products=1), washout=20, random_state=0)
+    forecaster = Forecaster(network, calibrate=False).fit(y)
+    paths = forecaster.sample_paths(5, 10, noise=False, rng=0)
+    mean = forecaster.rollout(np.zeros((1, 10, 0)), covariance="none").mean[0]
+    np.testing.assert_allclose(paths, np.broadcast_to(mean, paths.shape), atol=0.05)
+
+
+def test_calibration_is_what_makes_the_difference(learnt):
+    context = henon(700)[-1:]
+    plain = learnt.sample_paths(100, 5, context, calibrate=False, rng=0)
+    calibrated = learnt.sample_paths(100, 5, context, rng=0)
+    ratio = calibrated.std(axis=0) / plain.std(axis=0)
+    np.testing.assert_allclose(ratio, np.broadcast_to(learnt.calibration_[:5, None], ratio.shape), rtol=1e-3)
+
+
+def test_what_is_refused(learnt):
+    for name in ("noise", "calibrate"):
+        with pytest.raises(TypeError, match=f"{name} must be True or False, got 1"):
+            learnt.sample_paths(2, 3, **{name: 1})
+    with pytest.raises(ValueError, match=r"n must be \d+ or less for futures of 1000000 steps and 2 columns"):
+        learnt.sample_paths(1000, 1_000_000, noise=False)
+    with pytest.raises(ValueError, match=r"rng must be None, a seed .*, got -1"):
+        learnt.sample_paths(2, 3, rng=-1)

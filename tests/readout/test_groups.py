@@ -1,0 +1,181 @@
+"""Grouped outputs are ordinary regressions on the features that each group sees, pooled where they share their weights."""
+
+import numpy as np
+import pytest
+
+from pesn.readout.features import Features
+from pesn.readout.groups import Groups
+from pesn.readout.online import start_empty, start_from_batch, update
+from pesn.readout.patches import Patches
+from pesn.readout.ridge import choose_ridge, least_squares, parameters_used, predictive_variance, solve, weights_cov
+
+P, N = 6, 9  # columns of the field, units
+
+
+def a_field(shared=True, periodic=True, features=Features(), rows=80):
+    """Patches of 2 columns that see one more on each side, with features and targets that patches explain in part."""
+    rng = np.random.default_rng(0)
+    groups = Patches(2, 1, periodic, shared).groups(features, P, P, N)
+    b = features(rng.standard_normal((rows, P)), rng.standard_normal((rows, N)))
+    seen = groups.features(b)
+    W = rng.standard_normal((2, groups.n_features)) / np.sqrt(groups.n_features)
+    y = np.empty((rows, P))
+    y[:, groups.outputs] = seen @ W.T + 0.1 * rng.standard_normal((rows, 3, 2))
+    return groups, b, y
+
+
+def by_hand(b, y, ridge):
+    """Ridge regression with a free intercept, by the normal equations."""
+    penalty = np.full(b.shape[1], ridge * len(b))
+    penalty[0] = 0.0
+    A = b.T @ b + np.diag(penalty)
+    return np.linalg.solve(A, b.T @ y).T, np.linalg.inv(A)
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("ridge", [1e-3, 1e-10])
+def test_a_shared_readout_is_a_regression_on_the_pooled_rows(periodic, ridge):
+    groups, b, y = a_field(periodic=periodic)
+    readout = solve(least_squares(b.shape[1], P, ridge, groups).add(b[:30], y[:30]).add(b[30:], y[30:]), ridge)
+    pooled = np.concatenate([np.where(c >= 0, b[:, c], 0.0) for c in groups.columns])
+    W, inverse = by_hand(pooled, np.concatenate([y[:, own] for own in groups.outputs]), ridge)
+    (own,) = readout.own
+    np.testing.assert_allclose(own.weights, W, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(own.covariance_root @ own.covariance_root.T, inverse, rtol=1e-6, atol=1e-8)
+    assert readout.n_samples == 3 * 80
+    for g, c in enumerate(groups.columns):  # expanded, they predict what each group does by itself
+        alone = np.where(c >= 0, b[:, c], 0.0) @ own.weights.T
+        np.testing.assert_allclose((b @ readout.weights.T)[:, groups.outputs[g]], alone, rtol=1e-9, atol=1e-12)
+
+
+def test_readouts_of_their_own_are_one_regression_a_group():
+    groups, b, y = a_field(shared=False)
+    readout = solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3)
+    for g, own in enumerate(readout.own):
+        W, inverse = by_hand(b[:, groups.columns[g]], y[:, groups.outputs[g]], 1e-3)
+        np.testing.assert_allclose(own.weights, W, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(own.covariance_root @ own.covariance_root.T, inverse, rtol=1e-6, atol=1e-8)
+    assert not readout.residual_cov[:2, 2:].any()
+
+
+def test_penalties_of_features_are_those_of_every_group():
+    groups, b, y = a_field(periodic=False)
+    penalty = Features().penalty((1e-2, 1e-5), P, N)
+    readout = solve(least_squares(b.shape[1], P, penalty, groups).add(b, y), penalty)
+    local = Features().penalty((1e-2, 1e-5), 4, 3)
+    alone = solve(least_squares(8, 2, local).add(*groups.rows(b, y)[0]), local)
+    np.testing.assert_allclose(readout.own[0].weights, alone.weights, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(parameters_used(readout, penalty), parameters_used(alone, local), rtol=1e-9)
+
+
+def test_the_leverage_of_an_output_is_that_of_its_group():
+    groups, b, y = a_field()
+    readout = solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3)
+    var, n = np.full((5, b.shape[1]), 0.3), 5
+    found = predictive_variance(readout, b[:n], var)
+    full = predictive_variance(
+        readout, b[:n], feature_cov=0.3 * np.broadcast_to(np.eye(b.shape[1]), (n, *b.shape[1:] * 2)), full=True
+    )
+    (own,) = readout.own
+    for g, columns in enumerate(groups.columns):
+        alone = predictive_variance(own, b[:n, columns], var[:, columns])["weights"]
+        np.testing.assert_allclose(found["weights"][:, groups.outputs[g]], alone, rtol=1e-9)
+    np.testing.assert_allclose(np.diagonal(full["weights"], axis1=1, axis2=2), found["weights"], rtol=1e-9)
+    np.testing.assert_allclose(weights_cov(readout.residual_cov, np.full(P, 2.0)), 2.0 * readout.residual_cov, rtol=1e-12)
+
+
+@pytest.mark.parametrize("features", [Features(), Features(lags=1), Features(lags=1, products=2), Features(products=1)])
+@pytest.mark.parametrize("periodic", [True, False])
+def test_what_a_patch_sees_are_the_features_of_its_window(features, periodic):
+    rng = np.random.default_rng(1)
+    z, h, patches = rng.standard_normal((7, P + 1)), rng.standard_normal((7, N)), Patches(2, 1, periodic)
+    groups = patches.groups(features, P + 1, P, N)  # with one known input beside the field
+    seen = groups.features(features(z, h))
+    for g, window in enumerate(patches.windows(P, P + 1)):
+        local = np.where(window >= 0, z[:, window], 0.0)
+        np.testing.assert_allclose(seen[:, g], features(local, h[:, 3 * g : 3 * g + 3]), rtol=1e-12)
+
+
+def test_the_ridge_is_chosen_as_on_the_pooled_rows():
+    groups, b, y = a_field()
+    folds = [least_squares(b.shape[1], P, 0.0, groups).add(b[k::4], y[k::4]) for k in range(4)]
+    pooled = [least_squares(8, 2, 0.0).add(*groups.rows(b[k::4], y[k::4])[0]) for k in range(4)]
+    assert choose_ridge(folds) == choose_ridge(pooled)
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.98])
+def test_row_by_row_it_is_the_pooled_recursion(forgetting):
+    """All patches of a row are predicted before any of it is learnt from; a row forgets as much as it does without groups."""
+    groups, b, y = a_field()
+    readout, rls = start_empty(b.shape[1], P, 1e4, groups)
+    one, own = start_empty(8, 2, 1e4)
+    predictions, readout, rls = update(readout, rls, b, y, forgetting)
+    expected = np.empty(y.shape)
+    for k in range(len(b)):
+        rows = groups.rows(b[k : k + 1], y[k : k + 1])[0]
+        expected[k, groups.outputs] = rows[0] @ one.weights.T
+        _, one, own = update(one, own, *rows, forgetting ** (1.0 / 3.0))
+    np.testing.assert_allclose(predictions, expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(readout.own[0].weights, one.weights, rtol=1e-8, atol=1e-10)
+    assert readout.n_samples == one.n_samples == 240
+    if forgetting == 1.0:
+        batch = solve(least_squares(b.shape[1], P, 1e-9, groups).add(b, y), 1e-9)
+        np.testing.assert_allclose(readout.weights, batch.weights, atol=1e-4)
+
+
+def test_groups_that_share_nothing_do_not_learn_row_by_row():
+    groups, b, y = a_field(shared=False)
+    with pytest.raises(ValueError, match="shared=True"):
+        start_empty(b.shape[1], P, 1.0, groups)
+    with pytest.raises(ValueError, match="shared=True"):
+        start_from_batch(solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3), None)
+
+
+def test_damaged_groups_are_refused():
+    groups, b, _ = a_field()
+    groups.check("groups", b.shape[1], P)
+    for damage in (
+        {"outputs": groups.outputs[:2]},
+        {"columns": groups.columns + b.shape[1]},
+        {"columns": groups.columns.astype(float)},
+        {"shared": 1},
+    ):
+        with pytest.raises(ValueError, match="groups"):
+            groups._replace(**damage).check("groups", b.shape[1], P)
+
+
+# ---------------------------------------------------------------- patches
+
+
+def test_windows_wrap_around_or_end_at_the_border():
+    np.testing.assert_array_equal(Patches(3, 2).windows(9)[0], [7, 8, 0, 1, 2, 3, 4])
+    np.testing.assert_array_equal(Patches(3, 2, periodic=False).windows(9)[2], [4, 5, 6, 7, 8, -1, -1])
+    np.testing.assert_array_equal(Patches(3, 0).windows(6, 8), [[0, 1, 2, 6, 7], [3, 4, 5, 6, 7]])
+
+
+@pytest.mark.parametrize(
+    ("patches", "sizes", "says"),
+    [
+        (Patches(4, 1), (6, 6), "multiple of size=4, got 6"),
+        (Patches(2, 3), (6, 6), "size \\+ 2 overlap = 8 columns, got 6"),
+        (Patches(2, 5, periodic=False), (6, 6), "size \\+ overlap = 7 columns, got 6"),
+        (Patches(2, 1), (4, 6), "first columns of X, 6 as y has, got 4"),
+    ],
+)
+def test_patches_that_do_not_fit_are_refused_by_name(patches, sizes, says):
+    with pytest.raises(ValueError, match=says):
+        patches.check_field(*sizes)
+
+
+def test_patches_of_other_things_than_numbers_are_refused_by_name():
+    for name, options in (("size", {"size": 0}), ("overlap", {"overlap": -1}), ("size", {"size": 1.5})):
+        with pytest.raises((TypeError, ValueError), match=name):
+            Patches(**{"size": 2, "overlap": 1, **options})
+    with pytest.raises((TypeError, ValueError), match="shared"):
+        Patches(2, 1, shared="yes")
+    assert isinstance(Patches(np.int64(2), np.int64(1)).size, int)
+
+
+def test_groups_are_named_places():
+    groups = Groups(np.array([[0], [1]]), np.array([[0, 1], [0, -1]]), True)
+    np.testing.assert_array_equal(groups.own_weights(groups.expand(np.array([[5.0, 7.0]]), 2)), [[5.0, 7.0]])

@@ -1,0 +1,187 @@
+"""Claims about sequences that move together:
+
+1. They are a loop over sequences: the same states, to the bit without feedback, the same outputs, the same last states; whatever
+   their lengths, layers, rotations and leak rates.
+2. ``predict`` and ``transform`` of both networks with many ``lengths`` are those of each sequence alone, with deviations,
+   uncertain rows, process noise, feedback, learned, given and carried-on starts.
+3. Few sequences, and such as would wait for one long one, are not held together.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+import pesn
+from pesn.reservoir.drive import State, draw, run, run_gaussian
+from pesn.reservoir.lockstep import chunks, in_lockstep, run_gaussian_stacked, run_stacked
+
+LENGTHS = [7, 1, 12, 5, 9, 9, 3, 12, 11, 2, 8, 6, 10, 4, 12, 7, 9, 1, 12, 10]
+N, D, M = 22, 2, 2
+
+
+def cut(lengths):
+    ends = np.cumsum(lengths).tolist()
+    return [slice(end - size, end) for size, end in zip(lengths, ends, strict=True)]
+
+
+SEQUENCES = cut(LENGTHS)
+RNG = np.random.default_rng(0)
+INPUTS = RNG.normal(size=(sum(LENGTHS), D))
+READOUT = RNG.normal(size=(M, 1 + D + N)) / 10.0
+STARTS = [
+    State(RNG.uniform(-0.5, 0.5, N), RNG.uniform(0.0, 0.1, N), RNG.normal(size=M), RNG.uniform(0.0, 0.1, M)) for _ in SEQUENCES
+]
+
+
+def reservoir_of(kind):
+    r = draw(N, D, M, feedback_scaling=0.3, leak_rate=0.4, density=0.3, rng=3)
+    turn = np.zeros((N, N))
+    turn[:9, :9], turn[9:, 9:] = ortho_group.rvs(9, random_state=0), ortho_group.rvs(N - 9, random_state=1)
+    changes = {
+        "plain": {},
+        "leaks": {"leak_rate": np.linspace(0.1, 1.0, N)},
+        "rotation": {"rotation": ortho_group.rvs(N, random_state=2)},
+        "layers": {"layers": (9, N - 9), "rotation": turn, "leak_rate": np.linspace(0.1, 1.0, N)},
+    }
+    return r._replace(**changes[kind])
+
+
+# ---------------------------------------------------------------- 1. a loop
+
+
+@pytest.mark.parametrize("kind", ["plain", "leaks", "rotation", "layers"])
+@pytest.mark.parametrize("readout", [None, READOUT], ids=["alone", "read out"])
+def test_stacked_sequences_are_each_run_alone(kind, readout):
+    r = reservoir_of(kind)
+    states, outputs, ends = run_stacked(r, INPUTS, SEQUENCES, STARTS, readout=readout)
+    same = np.testing.assert_array_equal if readout is None and kind != "rotation" else close
+    for rows, start, end in zip(SEQUENCES, STARTS, ends, strict=True):
+        alone, out, last = run(r, INPUTS[rows], start, readout=readout)
+        same(states[rows], alone)
+        same(end.mean, last.mean)
+        assert end.var is end.output_var is None
+        if readout is not None:
+            close(outputs[rows], out)
+        close(end.output, last.output)
+    assert run_stacked(r, INPUTS, SEQUENCES, STARTS, readout=readout, into=np.empty((0, 0)))[0].size == 0
+
+
+@pytest.mark.parametrize("kind", ["plain", "layers"])
+@pytest.mark.parametrize("scale", [0.0, 0.01, 3.0])
+def test_stacked_gaussian_sequences_are_each_run_alone(kind, scale):
+    r, var = reservoir_of(kind), scale * RNG.random(INPUTS.shape)
+    states, outputs, ends = run_gaussian_stacked(r, INPUTS, var, SEQUENCES, STARTS, readout=READOUT, noise=0.05)
+    for rows, start, end in zip(SEQUENCES, STARTS, ends, strict=True):
+        mean, variance, out, last = run_gaussian(r, INPUTS[rows], var[rows], start, readout=READOUT, noise=0.05)
+        # which rule serves a unit's variance goes by its neighbours, and these are other sequences here
+        for found, expected in ((states[:, rows], [mean, variance]), (outputs[:, rows], out)):
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        for name in ("mean", "var", "output", "output_var"):
+            np.testing.assert_allclose(getattr(end, name), getattr(last, name), rtol=1e-6, atol=1e-8)
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+# ---------------------------------------------------------------- 2. the networks
+
+
+SERIES = np.sin(0.3 * np.arange(400.0))[:, None] + 0.1 * RNG.normal(size=(400, 1))
+X, Y = SERIES[:-1], SERIES[1:]
+TAKEN = slice(0, sum(LENGTHS))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"feedback_scaling": 0.3}, {"features": pesn.Features(products=1)}, {"activation": "relu"}]
+)
+def test_many_lengths_are_each_sequence_alone(options):
+    esn = pesn.EchoStateNetwork(30, random_state=0, **options).fit(X, Y)
+    outputs, ends = esn.predict(X[TAKEN], lengths=LENGTHS, return_state=True)
+    states = esn.transform(X[TAKEN], lengths=LENGTHS)
+    single = esn.transform(X[TAKEN].astype(np.float32), lengths=LENGTHS)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, states, rtol=0, atol=1e-6)
+    more, _ = esn.predict(X[TAKEN], lengths=LENGTHS, state=ends, return_state=True)
+    for rows, end in zip(SEQUENCES, ends, strict=True):
+        alone, last = esn.predict(X[rows], return_state=True)
+        close(outputs[rows], alone)
+        close(end.mean, last.mean)
+        close(more[rows], esn.predict(X[rows], state=last))
+        close(states[rows], esn.transform(X[rows]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"initial_state": "zero"},
+        {"initial_state": "stationary"},
+        {"noise": 0.02, "feedback_scaling": 0.3},
+        {"process_noise": 0.01},
+        {"features": pesn.Features(products=1)},
+        {"features": pesn.Features(lags=2)},
+    ],
+    ids=str,
+)
+def test_many_gaussian_lengths_are_each_sequence_alone(options):
+    esn = pesn.ProbabilisticESN(30, covariance="diagonal", random_state=0, **options).fit(X, Y)
+    blurred = pesn.Gaussian(X[TAKEN], var=np.full(X[TAKEN].shape, 0.01))
+    for given, alone in (
+        (X[TAKEN], lambda rows: X[rows]),
+        (blurred, lambda rows: pesn.Gaussian(X[rows], var=0.01 + 0.0 * X[rows])),
+    ):
+        mean, std, ends = esn.predict(given, lengths=LENGTHS, return_std=True, return_state=True)
+        states = esn.transform(given, lengths=LENGTHS)
+        going_on = esn.predict(given, lengths=LENGTHS, return_std=True, state=ends)
+        for i, rows in enumerate(SEQUENCES):
+            own_mean, own_std, last = esn.predict(alone(rows), return_std=True, return_state=True)
+            near(mean[rows], own_mean)
+            near(std[rows], own_std)
+            near(states[rows], esn.transform(alone(rows)))
+            assert (ends[i].rows is None) == (last.rows is None)
+            assert (ends[i].var is None) == (last.var is None)
+            near(ends[i].mean, last.mean)
+            if last.var is not None:
+                near(ends[i].var, last.var)
+            again = esn.predict(alone(rows), return_std=True, state=last)
+            for both in range(2):
+                near(going_on[both][rows], again[both])
+
+
+def test_gaussian_lengths_do_move_together(monkeypatch):
+    esn = pesn.ProbabilisticESN(30, covariance="diagonal", random_state=0).fit(X, Y)
+
+    def alone(*given):
+        raise AssertionError("a sequence was predicted alone")
+
+    monkeypatch.setattr("pesn.esn.propagation.predict_rows", alone)
+    esn.predict(X[TAKEN], lengths=LENGTHS, return_std=True)
+    with pytest.raises(AssertionError, match="alone"):
+        esn.predict(X[TAKEN], return_std=True)
+
+
+def near(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
+# ---------------------------------------------------------------- 3. when
+
+
+def test_few_sequences_and_very_different_ones_are_not_held_together():
+    r = reservoir_of("plain")
+    assert in_lockstep(r, cut([50] * 20))
+    assert in_lockstep(r, cut([20, 10] * 40))
+    assert not in_lockstep(r, cut([50] * 3))
+    assert not in_lockstep(r, cut([5000] + [5] * 20))
+    assert not in_lockstep(r._replace(activation="relu"), cut([50] * 20))
+
+
+def test_chunks_hold_whole_sequences_and_all_of_them():
+    found = list(chunks(SEQUENCES, 30))
+    assert [which.start for which, _ in found] == [0, *(which.stop for which, _ in found[:-1])]
+    assert found[-1][0].stop == len(SEQUENCES)
+    assert len(found) > 1
+    assert all((which.stop - which.start) % 16 == 0 for which, _ in found[:-1])
+    for which, rows in found:
+        assert (rows.start, rows.stop) == (SEQUENCES[which][0].start, SEQUENCES[which][-1].stop)

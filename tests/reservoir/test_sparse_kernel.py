@@ -1,0 +1,129 @@
+"""Claims about the sparse product of the compiled loops:
+
+1. Four rows at a time, or one, are W h: whatever the numbers of units and layers, the density, rows without weights, rows of
+   different lengths; for means and variances too.
+2. Without compilation, for debuggers, the loops give the same.
+3. A long run, for which W is packed, and the same rows one a call, for which it is not, are the same to the bit.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pesn.reservoir.drive import Reservoir, State, run, run_gaussian
+from pesn.reservoir.sparse_kernel import pack
+
+T = 80  # rows: enough for W to be packed
+
+
+def uneven(n, rng):
+    W = rng.normal(size=(n, n)) * (rng.random((n, n)) < rng.choice([0.0, 0.1, 0.2], size=n)[:, None])
+    W[0] = rng.normal(size=n)
+    return W
+
+
+KINDS = {
+    "one unit": lambda rng: np.array([[0.5]]),
+    "three units": lambda rng: rng.normal(size=(3, 3)),
+    "dense": lambda rng: rng.normal(size=(13, 13)),
+    "sparse": lambda rng: rng.normal(size=(34, 34)) * (rng.random((34, 34)) < 0.2),
+    "rows without weights": lambda rng: rng.normal(size=(21, 21)) * (np.arange(21) % 3 > 0)[:, None],
+    "no weights": lambda rng: np.zeros((9, 9)),
+    "rows of different lengths": lambda rng: uneven(40, rng),
+    "one long row": lambda rng: np.vstack([rng.normal(size=(1, 30)), np.eye(30)[1:]]),
+}
+
+
+def reservoir_of(W, layers=(), leak=0.3):
+    rng, n = np.random.default_rng(3), len(W)
+    rows = sparse.csr_array(0.9 * W / max(np.abs(np.linalg.eigvals(W)).max(), 1e-3))
+    start = rows.indptr.astype(np.uint32), rows.indices.astype(np.uint32), rows.data
+    made = Reservoir(*start, rng.normal(size=(n, 1)), np.zeros((n, 1)), rng.normal(size=n), leak, layers=layers)
+    made.check()
+    return made
+
+
+@pytest.fixture(params=KINDS)
+def W(request):
+    return KINDS[request.param](np.random.default_rng(0))
+
+
+def layers_of(n):
+    return [(), (n,)] + ([(n // 2, n - n // 2)] if n > 1 else []) + ([(1, 6, n - 7)] if n > 7 else [])
+
+
+def test_the_product_is_w_times_h(W):
+    inputs, n = np.random.default_rng(1).normal(size=(T, 1)), len(W)
+    for layers in layers_of(n):
+        r = reservoir_of(W, layers)
+        states, _, _ = run(r, inputs)
+        h, dense = np.zeros(n), r.W.toarray()
+        for k in range(T):
+            for rows in r.layer_rows:
+                a = r.W_in[rows] @ inputs[k] + r.bias[rows] + dense[rows] @ h
+                h[rows] = 0.7 * h[rows] + 0.3 * np.tanh(a)
+            np.testing.assert_allclose(states[k], h, rtol=0, atol=1e-12)
+
+
+def test_means_and_variances_take_w_and_its_squares(W):
+    inputs, var, n = np.random.default_rng(1).normal(size=(T, 1)), np.full((T, 1), 0.02), len(W)
+    for layers in layers_of(n):
+        r = reservoir_of(W, layers)
+        found = run_gaussian(r, inputs, var)
+        slow = run_gaussian(r, inputs, var, moments="exact")  # step by step, by SciPy's products
+        np.testing.assert_allclose(found[0], slow[0], rtol=0, atol=1e-7)
+        np.testing.assert_allclose(found[1], slow[1], rtol=3e-6, atol=1e-12)
+
+
+def test_packed_or_not_is_the_same_to_the_bit(W):
+    inputs, var = np.random.default_rng(1).normal(size=(T, 1)), np.full((T, 1), 0.02)
+    r = reservoir_of(W, layers_of(len(W))[-1])
+    states, _, _ = run(r, inputs)
+    means, variances, _, _ = run_gaussian(r, inputs, var)
+    state = certain = State(np.zeros(len(W)), np.zeros(len(W)))
+    for k in range(T):
+        row = slice(k, k + 1)
+        one, _, certain = run(r, inputs[row], certain)
+        mean, variance, _, state = run_gaussian(r, inputs[row], var[row], state)
+        np.testing.assert_array_equal(one[0], states[k])
+        np.testing.assert_array_equal(mean[0], means[k])
+        np.testing.assert_array_equal(variance[0], variances[k])
+
+
+def test_rows_of_too_different_lengths_and_many_units_stay_as_they_are():
+    from numba import njit
+
+    call = njit(lambda *given: pack(*given))
+    even, odd = (sparse.csr_array(KINDS[kind](np.random.default_rng(0))) for kind in ("dense", "one long row"))
+
+    def starts(W, ends, wanted=True):
+        parts = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), W.data
+        return len(call(*parts, np.array(ends), wanted).starts)
+
+    assert starts(even, [13]) == 13 // 4 + 1
+    assert starts(even, [5, 13]) == 1 + 2 + 1
+    assert starts(even, [13], wanted=False) == 0
+    assert starts(odd, [30]) == 0
+    assert starts(sparse.csr_array(sparse.eye_array(65_540)), [65_540]) == 0
+
+
+def test_the_loops_run_without_compilation():
+    code = """
+import numpy as np, pesn
+series = np.sin(0.3 * np.arange(101.0))[:, None]
+esn = pesn.ProbabilisticESN(12, covariance="diagonal", initial_state="zero", random_state=0).fit(series[:-1], series[1:])
+mean, std = esn.predict(series[:90], return_std=True, lengths=[5] * 18)
+print(repr(float(mean.sum())), repr(float(std.sum())))
+"""
+    found = [
+        np.array(
+            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=env).stdout.split(),
+            float,
+        )
+        for env in (dict(os.environ), {**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-9)
