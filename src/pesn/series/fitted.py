@@ -1,0 +1,173 @@
+"""A fitted series: one model a column, the labels that its rows go on with, and what it says of itself.
+
+`pesn forecast` and :class:`pesn.SeriesForecaster` are shells over this module.
+
+>>> t = np.arange(120.0)
+>>> y = (10.0 + 0.1 * t + np.sin(2 * np.pi * t / 12))[:, None]
+>>> fitted = fit_columns(y, names=("sales",), seasons=(12,), horizon=6)
+>>> fitted.forecast(6).mean.shape, fitted.seasons
+((6, 1), (12,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from pesn._support.types import Array
+from pesn.learning.backtest import observed_after
+from pesn.series import judging, univariate
+from pesn.series.judging import SeriesBacktest
+from pesn.series.periods import candidates
+from pesn.series.result import SeriesForecast
+from pesn.series.univariate import UnivariateModel
+
+if TYPE_CHECKING:
+    from pesn.forecasting.time_index import TimeIndex
+
+__all__ = ["FittedSeries", "Seasons", "default_horizon", "fit_columns"]
+
+Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
+Progress = Callable[[int, int], None] | None
+_SHOWN = 200  # rows before the forecast that pictures show
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSeries:
+    """What was learnt from d columns.
+
+    Parameters
+    ----------
+    models
+        A column each.
+    names, inputs
+        Of the columns, and of the known inputs.
+    time
+        The rule of the rows' labels, at the first one; None where they have none.
+    periods
+        Periods of seasons that were looked for; ``tested``: whether they had to prove themselves.
+    """
+
+    models: tuple[UnivariateModel, ...]
+    names: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    time: TimeIndex | None = None
+    periods: tuple[int, ...] = ()
+    tested: bool = True
+
+    @property
+    def horizon(self) -> int:
+        """The steps ahead that members were weighed by."""
+        return self.models[0].horizon
+
+    @property
+    def seasons(self) -> tuple[int, ...]:
+        """Periods that were found in any column, the smallest first."""
+        return tuple(sorted({period for one in self.models for period in one.seasons}))
+
+    @property
+    def y(self) -> Array:
+        """The rows that it was fitted to, (n, d)."""
+        return np.column_stack([one.y for one in self.models])
+
+    @property
+    def x(self) -> Array:
+        """Their inputs, (n, u)."""
+        return self.models[0].x
+
+    def labels(self, horizon: int) -> Any:
+        """Of the n rows and of ``horizon`` more, a pandas index; None where there are none, or pandas has no such dates."""
+        try:
+            return None if self.time is None else self.time.onwards(len(self.models[0].y) + horizon)
+        except (ValueError, OverflowError):
+            return None
+
+    def forecast(self, horizon: int, x: Array | None = None) -> SeriesForecast:
+        """The next ``horizon`` rows; x (horizon, u) are their inputs, NaN where they are not known."""
+        margins = tuple(one.forecast(horizon, x) for one in self.models)
+        labels = self.labels(horizon)
+        ahead = None if labels is None else labels[-horizon:]
+        return SeriesForecast(margins, self.names, ahead, self.y[-max(_SHOWN, 4 * horizon) :])
+
+    def backtest(self, horizon: int, origins: Any, progress: Progress = None) -> SeriesBacktest:
+        """Forecasts from ``origins``, rows of y, each by a model that was fitted to the rows before it alone; beside rivals."""
+        y, x, places = self.y, self.x, np.asarray(origins, np.intp)
+        found = []
+        for done, place in enumerate(places, 1):
+            ahead = x[place : place + horizon]
+            columns = (
+                univariate.fit(y[:place, i], x[:place], horizon=self.horizon, seasons=self.periods, test_seasons=self.tested)
+                for i in range(y.shape[1])
+            )
+            found.append(tuple(one.forecast(horizon, ahead) for one in columns))
+            if progress is not None:
+                progress(done, len(places))
+        rivals = {"persistence": judging.naive(y, places, horizon, 1, self.names)}
+        if self.seasons:
+            rivals["seasonal-naive"] = judging.naive(y, places, horizon, self.seasons[0], self.names)
+        observed = observed_after(y, places, horizon)
+        return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), rivals)
+
+    def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None) -> FittedSeries:
+        """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew."""
+        models = tuple(one.on(y[:, i], x) for i, one in enumerate(self.models))
+        return replace(self, models=models, time=time)
+
+    def summary(self) -> str:
+        """Which members each column's forecast is made of, and why."""
+        return "\n\n".join(_described(name, one) for name, one in zip(self.names, self.models, strict=True))
+
+
+def fit_columns(
+    y: Array,
+    x: Array | None = None,
+    *,
+    names: Sequence[str],
+    inputs: Sequence[str] = (),
+    time: TimeIndex | None = None,
+    seasons: Seasons = "auto",
+    horizon: int | None = None,
+    progress: Progress = None,
+) -> FittedSeries:
+    """A model for each column of y (n, d), NaN where missing, with known inputs x (n, u), each row's own."""
+    n, d = y.shape
+    periods, tested = _periods(y, time, seasons)
+    steps = default_horizon(n, periods) if horizon is None else horizon
+    models = []
+    for i in range(d):
+        models.append(univariate.fit(y[:, i], x, horizon=steps, seasons=periods, test_seasons=tested))
+        if progress is not None:
+            progress(i + 1, d)
+    return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested)
+
+
+def default_horizon(n: int, periods: Sequence[int]) -> int:
+    """Steps ahead where nobody says how many: a season of up to 60 rows, or a tenth of n rows, 24 at most."""
+    season = next((m for m in periods if 2 <= m <= 60 and 2 * m <= n), None)
+    steps = min(24, max(1, n // 10)) if season is None else season
+    return min(steps, max(1, n // 4))
+
+
+def _periods(y: Array, time: TimeIndex | None, seasons: Seasons) -> tuple[tuple[int, ...], bool]:
+    """Periods that a season may have, and whether rows have to show it."""
+    if seasons is None:
+        return (), True
+    if isinstance(seasons, str):
+        freq = time.step if time is not None and time.kind in ("dates", "periods") else None
+        return tuple(sorted({m for column in y.T for m in candidates(column, freq)})), True
+    given = (seasons,) if np.ndim(seasons) == 0 else tuple(seasons)  # type: ignore[arg-type]
+    return tuple(sorted({int(m) for m in given if m > 1})), False  # type: ignore[union-attr]
+
+
+def _described(name: str, model: UnivariateModel) -> str:
+    seasons = ", ".join(f"{m} rows" for m in model.seasons) or "none"
+    lines = [f"{name}: {int((~np.isnan(model.y)).sum()):,} rows, season {seasons}, weighed over {model.horizon} steps"]
+    lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in model.shares.items()]
+    lines += [f"  {100.0 * one.weight:5.1f} %  {one.kind} {one.detail}".rstrip() for one in model.members[:6]]
+    if len(model.members) > 6:
+        rest = sum(one.weight for one in model.members[6:])
+        lines.append(f"  {100.0 * rest:5.1f} %  {len(model.members) - 6} others")
+    return "\n".join([*lines, *(f"  {note}" for note in model.notes)])
