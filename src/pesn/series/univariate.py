@@ -48,7 +48,7 @@ class UnivariateModel:
         """Parts."""
         return {"level": np.concatenate([self.y, self.forecast(horizon).mean])}
 
-    def on(self, y: Array, x: Array | None = None) -> UnivariateModel:
+    def on(self, y: Array, x: Array | None = None, first: int = 0) -> UnivariateModel:
         """Other rows."""
         return replace(self, y=y, x=np.zeros((len(y), 0)) if x is None else x)
 
