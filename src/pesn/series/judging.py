@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,6 +82,11 @@ class SeriesBacktest:
         return int(self.observed.shape[1])
 
     @property
+    def methods(self) -> dict[str, SeriesBacktest]:
+        """This one as "pesn", and its rivals, by name."""
+        return {"pesn": self, **(self.rivals or {})}
+
+    @property
     def mean(self) -> Array:
         """Point forecasts, (k, horizon, d)."""
         return self._of(lambda one: one.mean)
@@ -95,11 +101,11 @@ class SeriesBacktest:
 
     def crps(self) -> Array:
         """Continuous ranked probability score of each column, (d,), in its units; NaN where nothing was observed."""
-        return mean_score(self._crps(), (0, 1))
+        return mean_score(self._crps, (0, 1))
 
     def crps_by_step(self) -> Array:
         """The same by step ahead, (horizon, d)."""
-        return mean_score(self._crps(), (0,))
+        return mean_score(self._crps, (0,))
 
     def coverage(self, level: float) -> float:
         """The share of all that was observed that lies inside the central interval of this level."""
@@ -131,6 +137,7 @@ class SeriesBacktest:
             }
         )
 
+    @cached_property
     def _crps(self) -> Array:
         return np.stack(
             [
