@@ -34,7 +34,9 @@ def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
     pd: Any = import_module("pandas")
     missing = column.isna().to_numpy()
     if missing.any():
-        raise ValueError(f"{name} must be known in every row, got none in a row of series {shown_id(ids[int(np.argmax(missing))])}")
+        raise ValueError(
+            f"{name} must be known in every row, got none in a row of series {shown_id(ids[int(np.argmax(missing))])}"
+        )
     labels = pd.Index(column)
     if kind_of(labels) is not None:
         return labels
@@ -56,7 +58,7 @@ def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
 
 
 def step_of(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | None:
-    """The rule at the first of ``dates``, which increase: of step ``freq``, or of the one that they keep; None where they keep none."""
+    """The rule at the first of increasing ``dates``: of step ``freq``, or of the one that they keep, if they keep one."""
     if freq is None:
         found = time_index(dates)
         return None if found is None else found.at(dates[0])

@@ -50,7 +50,10 @@ def value_columns(task: Task) -> list[str]:
 
 def forecast_frame(panel: Panel, task: Task, blocks: Blocks) -> pd.DataFrame:
     """A row for each step of each series, in the order of ids and dates."""
-    data = {panel.columns.id: panel.ids.take(np.repeat(blocks.series, task.steps)), panel.columns.time: _dates(panel, task, blocks)}
+    data = {
+        panel.columns.id: panel.ids.take(np.repeat(blocks.series, task.steps)),
+        panel.columns.time: _dates(panel, task, blocks),
+    }
     return _frame(data, task, blocks)
 
 
@@ -79,7 +82,9 @@ def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
         raise ValueError("X must not be given: the frame of fit had no columns of inputs")
     for name in (columns.id, columns.time, *panel.inputs):
         if name not in getattr(X, "columns", ()):
-            raise ValueError(f"X must be a frame with columns {[columns.id, columns.time, *panel.inputs]}, got none named {name!r}")
+            raise ValueError(
+                f"X must be a frame with columns {[columns.id, columns.time, *panel.inputs]}, got none named {name!r}"
+            )
     series = panel.ids.get_indexer(X[columns.id])
     dates = as_labels(X[time], f"column {time!r} of X", X[columns.id].array)
     which, different = import_module("pandas").factorize(dates, sort=True)

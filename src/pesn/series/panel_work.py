@@ -164,10 +164,8 @@ def _series(part: Chunk, i: int, task: Task) -> tuple[list[tuple[int, Array]], A
     check_horizon("horizon", task.steps, n)
     blocks, model = [], None
     for origin in _origins(n, task):
-        if task.windows:
-            ahead = x[origin : origin + task.steps]
-        else:
-            ahead = None if part.ahead is None else part.ahead[i]
+        later = None if part.ahead is None else part.ahead[i]
+        ahead = x[origin : origin + task.steps] if task.windows else later
         fitted = fit_columns(
             y[:origin, None], x[:origin], names=("y",), time=part.time, seasons=task.seasons, horizon=task.horizon
         )
