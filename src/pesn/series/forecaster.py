@@ -36,10 +36,9 @@ from pesn.series.arguments import check_season, column_names, inputs_ahead, last
 from pesn.series.distributed import DaskPanel
 from pesn.series.fitted import FittedSeries, Seasons, fit_columns
 from pesn.series.judging import SeriesBacktest
-from pesn.series.panel import Columns, Panel, is_long
+from pesn.series.panel import Panel, is_long
 from pesn.series.panel_frames import levels_of
-from pesn.series.panel_run import Runner
-from pesn.series.panel_settings import Settings
+from pesn.series.panel_settings import columns_of, settings_of
 from pesn.series.panel_work import Blocks
 from pesn.series.result import SeriesForecast
 from pesn.series.scoring import scaled_score
@@ -143,8 +142,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             self._check_parameters()
             for name in {"fitted_", "panel_", "failures_", "_counts"} & {*vars(self)}:
                 delattr(self, name)
-            if is_long(y, self._columns()):
-                self.panel_, self.failures_ = long_frame.fit(y, X, self._columns(), self.freq)
+            if is_long(y, columns_of(self)):
+                self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq)
                 self._counts = None
                 return self
             rows, x, time = rows_of(y, X, None)
@@ -179,7 +178,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if hasattr(self, "panel_"):
-            return self._kept(long_frame.forecast(self.panel_, self._settings(), horizon, X, level))
+            self._check_parameters()
+            return self._kept(long_frame.forecast(self.panel_, settings_of(self), horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
         steps = steps_of(self.fitted_, horizon)
@@ -208,7 +208,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
-        return self._kept(long_frame.cross_validated(self.panel_, self._settings(), horizon, n_windows, step_size, level))
+        self._check_parameters()
+        return self._kept(long_frame.cross_validated(self.panel_, settings_of(self), horizon, n_windows, step_size, level))
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
         """Quantiles of the next rows at ``q``: (horizon, d) of a number, (k, horizon, d) of k numbers; see :meth:`forecast`."""
@@ -283,22 +284,12 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         check_season(self.season)
         levels_of(self.level)
         flag("verbose", self.verbose)
-        names = self._columns()
-        if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
-            raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
+        columns_of(self)
 
     def _check_columns(self, method: str, instead: str) -> None:
         check_is_fitted(self)
         if hasattr(self, "panel_"):
             raise TypeError(f"{method} is not for long frames: {instead}")
-
-    def _columns(self) -> Columns:
-        return Columns(self.id_col, self.time_col, self.target_col)
-
-    def _settings(self) -> Settings:
-        self._check_parameters()
-        runner = Runner(self.n_jobs, self.checkpoint, self.verbose)
-        return Settings(self.season, self.horizon, levels_of(self.level), runner)
 
     def _kept(self, found: long_frame.Outcome) -> Any:
         """The frame of a run, whose failures and counts are kept."""

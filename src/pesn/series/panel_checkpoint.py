@@ -60,7 +60,7 @@ def write(folder: Path, name: str, part: Chunk, blocks: Blocks) -> None:
 def read(folder: Path, name: str, part: Chunk, task: Task) -> Blocks | None:
     """What :func:`write` kept; None where there is nothing, or something damaged: then it is done again."""
     try:
-        with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        with open(folder / f"{name}.npz", "rb") as opened, np.load(opened, allow_pickle=False) as file:
             series, origin, values, text = (file[key] for key in ("series", "origin", "values", "note"))
         note = json.loads(str(text))
         numbers = np.array(part.series, np.int64)

@@ -8,12 +8,13 @@ from typing import Any
 from pesn._support.checks import whole_number
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import Seasons
+from pesn.series.panel import Columns
 from pesn.series.panel_frames import levels_of
 from pesn.series.panel_run import Runner
 from pesn.series.panel_work import Task
 from pesn.series.periods import periods_of
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "columns_of", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,20 @@ class Settings:
         whole_number("horizon", steps, 1)
         levels = self.level if level is None else levels_of(level)
         return Task(int(steps), levels, self.seasons, self.horizon, windows, stride)  # type: ignore[arg-type]
+
+
+def settings_of(forecaster: Any) -> Settings:
+    """Of a :class:`pesn.SeriesForecaster`, by its parameters."""
+    runner = Runner(forecaster.n_jobs, forecaster.checkpoint, forecaster.verbose)
+    return Settings(forecaster.season, forecaster.horizon, levels_of(forecaster.level), runner)
+
+
+def columns_of(forecaster: Any) -> Columns:
+    """The names of its long frames' columns; a ValueError unless they are three."""
+    names = Columns(forecaster.id_col, forecaster.time_col, forecaster.target_col)
+    if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
+        raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
+    return names
 
 
 def _usual_steps(time: TimeIndex) -> int:
