@@ -43,8 +43,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     horizon
-        Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a tenth
-        of the rows, 24 at most.
+        Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a
+        tenth of the rows, 24 at most.
     season
         Rows after which a series repeats itself, one number or several; ``"auto"``: those that the step of its dates suggests, or
         that it is found to repeat itself after, where the rows show them; None or 1: none.
@@ -158,7 +158,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return self.fitted_.backtest(steps, places)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
-        """Minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its naive error in training.
+        """Minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its mean change.
 
         Parameters
         ----------
