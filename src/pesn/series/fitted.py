@@ -118,7 +118,7 @@ class FittedSeries:
 
         ``first`` is the place of their first row, counted from the first row of the fit: seasons go on from there.
         """
-        models = tuple(one.on(y[:, i], x, first) for i, one in enumerate(self.models))
+        models = tuple(one.on(y[:, i], x, first=first) for i, one in enumerate(self.models))
         return replace(self, models=models, time=time)
 
     def summary(self) -> str:
@@ -171,8 +171,8 @@ def _periods(y: Array, time: TimeIndex | None, seasons: Seasons) -> tuple[tuple[
     if isinstance(seasons, str):
         freq = time.step if time is not None and time.kind in ("dates", "periods") else None
         return tuple(sorted({m for column in y.T for m in candidates(column, freq)})), True
-    given = (seasons,) if np.ndim(seasons) == 0 else tuple(seasons)  # type: ignore[arg-type]
-    return tuple(sorted({int(m) for m in given if m > 1})), False  # type: ignore[union-attr]
+    given = [int(m) for m in np.ravel(np.asarray(seasons))]
+    return tuple(sorted({m for m in given if m > 1})), False
 
 
 def _described(name: str, model: UnivariateModel) -> str:

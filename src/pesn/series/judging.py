@@ -74,7 +74,8 @@ class SeriesBacktest:
     def __repr__(self) -> str:
         k, horizon, d = self.observed.shape
         plural = ["" if n == 1 else "s" for n in (k, horizon, d)]
-        return f"SeriesBacktest of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {d} column{plural[2]} ({', '.join(self.names)})"
+        columns = f"{d} column{plural[2]} ({', '.join(self.names)})"
+        return f"SeriesBacktest of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {columns}"
 
     @property
     def horizon(self) -> int:
@@ -178,4 +179,3 @@ def _carried(y: Array) -> Array:
     last = np.maximum.accumulate(np.where(np.isnan(y), -1, rows), axis=0)
     first = np.argmax(~np.isnan(y), axis=0)
     return np.take_along_axis(y, np.where(last < 0, first, last), axis=0)
-

@@ -1,7 +1,7 @@
 """Files of fitted series: numbers and names in a zip archive, read without running any code of it.
 
-``series.json`` is the tree of records, arrays stand beside it as .npy files; ``pesn.json`` has the format's version and a digest of
-all else. Only the records that are named here are built, each from its own fields.
+``series.json`` is the tree of records, arrays stand beside it as .npy files; ``pesn.json`` has the format's version and a digest
+of all else. Only the records that are named here are built, each from its own fields.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,14 +23,16 @@ from pesn._support.reading import LARGEST_JSON, MANIFEST, digest, regular, store
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
+from pesn.series.smoothing import Grid
 from pesn.series.univariate import Member, UnivariateModel
+from pesn.series.widths import Widths
 
 __all__ = ["is_series_file", "load", "save"]
 
 _FORMAT = 1
 _TREE = "series.json"
 _LARGEST = 2**32  # bytes of a file
-_RECORDS: dict[str, Any] = {one.__name__: one for one in (FittedSeries, Member, TimeIndex, UnivariateModel)}
+_RECORDS: dict[str, Any] = {one.__name__: one for one in (FittedSeries, Grid, Member, TimeIndex, UnivariateModel, Widths)}
 
 
 def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:
@@ -44,7 +46,12 @@ def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:
             part = io.BytesIO()
             np.save(part, array, allow_pickle=False)
             archive.writestr(f"{i}.npy", part.getvalue())
-        manifest = {"format": "pesn series", "format_version": _FORMAT, "pesn_version": version("pesn"), "sha256": digest(archive)}
+        manifest = {
+            "format": "pesn series",
+            "format_version": _FORMAT,
+            "pesn_version": version("pesn"),
+            "sha256": digest(archive),
+        }
         archive.writestr(MANIFEST, json.dumps(manifest))
     with replacing(path) as part_file:
         part_file.write_bytes(buffer.getvalue())
@@ -53,9 +60,9 @@ def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:
 def is_series_file(path: PathLike) -> bool:
     """Whether a file is one that :func:`save` wrote, as far as its list of contents tells."""
     try:
-        with ZipFile(path) as archive:
-            return _TREE in archive.namelist() and MANIFEST in archive.namelist()
-    except (OSError, BadZipFile):
+        with regular(path, _LARGEST) as file, ZipFile(file) as archive:  # regular: a device may have no end
+            return _TREE in archive.namelist()
+    except (OSError, BadZipFile, ValueError):
         return False
 
 
@@ -98,12 +105,12 @@ def _tree(archive: ZipFile) -> Any:
 
 
 def _plain(value: Any, arrays: list[Any]) -> Any:
-    """A tree for JSON: records by their names and fields, arrays by their number, what JSON has no word for in a list of its kind."""
-    if is_dataclass(value) or isinstance(value, TimeIndex):
+    """A tree for JSON: records by their names and fields, arrays by their number, what JSON has no word for by its kind."""
+    if is_dataclass(value) or hasattr(value, "_fields"):
         name = type(value).__name__
         if _RECORDS.get(name) is not type(value):
             raise TypeError(f"a {name} cannot be saved")
-        names = value._fields if isinstance(value, TimeIndex) else [field.name for field in fields(value)]
+        names = [field.name for field in fields(value)] if is_dataclass(value) else value._fields
         return {"record": name, "fields": {field: _plain(getattr(value, field), arrays) for field in names}}
     if isinstance(value, np.ndarray):
         arrays.append(value)
@@ -112,7 +119,7 @@ def _plain(value: Any, arrays: list[Any]) -> Any:
         return _plain(value.item(), arrays)
     if isinstance(value, (tuple, list)):
         return {"tuple": [_plain(one, arrays) for one in value]}
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {"dict": {str(key): _plain(one, arrays) for key, one in value.items()}}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
@@ -136,4 +143,3 @@ def _built(tree: Any, array: Callable[[int], Any]) -> Any:
     if kind == "dict":
         return {name: _built(one, array) for name, one in body.items()}
     return float(body)
-
