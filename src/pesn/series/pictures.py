@@ -21,7 +21,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from pesn._support.pages import ticks
-from pesn._support.pages.drawing import View, limits, plot
+from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
 from pesn._support.types import Array
 from pesn.series.fitted import FittedSeries
@@ -29,7 +29,7 @@ from pesn.series.judging import SeriesBacktest
 from pesn.series.reading import counted, shown
 from pesn.series.result import SeriesForecast, percent
 
-__all__ = ["backtest", "components", "decimals", "forecast", "label_of", "legend", "shown_rows", "sparkline"]
+__all__ = ["backtest", "components", "decimals", "forecast", "label_of", "legend", "shown_rows", "sparkline", "which_origins"]
 
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most
@@ -136,16 +136,14 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     column
         Which column.
     y
-        (n,), its rows: as many as there are steps are shown before each origin; None: none are.
+        (n,), its rows: half as many as there are steps are shown before each origin; None: none are.
 
     Returns
     -------
     Markup
         A list of drawings.
     """
-    horizon, wide = judged.horizon, max(levels)
-    count = min(len(judged.origins), _PANELS)
-    chosen = np.unique(np.linspace(0, len(judged.origins) - 1, count).round().astype(int))
+    horizon, wide, chosen = judged.horizon, max(levels), _chosen(judged)
     steps, margins = np.arange(1.0, horizon + 1.0), [judged.margins[k][column] for k in chosen]
     came = [judged.observed[k, :, column] for k in chosen]
     before = [_before(y, int(judged.origins[k]), horizon) for k in chosen]
@@ -153,7 +151,7 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     means = [one.mean for one in margins]
     ends = limits([*came, *means, *before], [edge for pairs in bounds for pair in pairs for edge in pair])
     view = View((0.5 - len(before[0]), horizon + 0.5), ends)
-    marks = [(1.0, "1 step ahead" if horizon == 1 else "1"), (float(horizon), f"{horizon} steps ahead")][: 2 if horizon > 1 else 1]
+    marks = [(1.0, "1"), (float(horizon), f"{horizon} steps")] if horizon > 1 else [(1.0, "1 step")]
     made = []
     for k, seen, mean, pairs, truth in zip(chosen, before, means, bounds, came, strict=True):
         missed = np.where((truth < pairs[0][0]) | (truth > pairs[0][1]), truth, np.nan)
@@ -173,6 +171,12 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     return Markup(f'<ul class="multiples">{"".join(made)}</ul>')
 
 
+def which_origins(judged: SeriesBacktest) -> str:
+    """How many past forecasts :func:`backtest` shows, of how many, in words."""
+    k, shown_ones = len(judged.origins), len(_chosen(judged))
+    return counted(k, "past forecast") if k == shown_ones else f"{shown_ones} of {k} past forecasts, evenly spread"
+
+
 def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column: int = 0) -> Markup:
     """The same as :func:`forecast` in a line of text: no axes, one band."""
     rows, horizon, margins = shown_rows(fitted, len(ahead)), len(ahead), ahead.margins[column]
@@ -181,9 +185,7 @@ def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column:
     view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], bounds))
     shapes = _fan(view, seen[-1:], np.arange(1.0, horizon + 1.0), mean, [bounds])
     shapes.append(view.line(np.arange(1.0 - rows, 1.0), seen, "seen"))
-    return Markup(
-        f'<span class="plot spark"><svg viewBox="0 0 1000 1000" preserveAspectRatio="none" aria-hidden="true">{"".join(shapes)}</svg></span>'
-    )
+    return Markup(f'<span class="plot spark">{STRETCHED} aria-hidden="true">{"".join(shapes)}</svg></span>')
 
 
 def legend(levels: Sequence[float], missed: bool = False) -> Markup:
@@ -197,15 +199,17 @@ def legend(levels: Sequence[float], missed: bool = False) -> Markup:
 
 
 def shown_rows(fitted: FittedSeries, horizon: int) -> int:
-    """How many rows pictures show before the forecast: four times as many as it has steps, or three seasons, 200 at least."""
-    n = len(fitted.models[0].y)
-    return min(n, max(200, 4 * horizon))
+    """How many rows pictures show before the forecast: enough for its seasons, few enough to see the forecast on a phone."""
+    season = 2 * max(fitted.seasons, default=0) + horizon
+    return min(len(fitted.models[0].y), max(60, 5 * horizon, min(season, 8 * horizon)))
 
 
 def label_of(fitted: FittedSeries, labels: Any, row: int) -> str:
     """A row's label in words, as short as the step allows; its number where there are no labels."""
     if labels is None or fitted.time is None:
         return f"row {row + 1}"
+    if fitted.time.kind == "counted":
+        return f"row {labels[row]}"
     return shown(labels[row], fitted.time.step if fitted.time.kind == "dates" else None)
 
 
@@ -249,12 +253,19 @@ def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tup
     return [(1.0 - rows + (value - values[0]) / step, text) for value, text in zip(at, ticks.texts(at), strict=True)]
 
 
+def _chosen(judged: SeriesBacktest) -> Array:
+    """Positions of the origins that are shown, evenly spread."""
+    count = min(len(judged.origins), _PANELS)
+    return np.unique(np.linspace(0, len(judged.origins) - 1, count).round().astype(int))
+
+
 def _before(y: Array | None, origin: int, horizon: int) -> Array:
-    """As many rows before an origin as there are steps, NaN before the first one; none where y is not given."""
+    """Half as many rows before an origin as there are steps, NaN before the first one; none where y is not given."""
     if y is None:
         return np.empty(0)
-    seen = y[max(origin - horizon, 0) : origin]
-    return np.concatenate([np.full(horizon - len(seen), np.nan), seen])
+    rows = horizon // 2 + 2
+    seen = y[max(origin - rows, 0) : origin]
+    return np.concatenate([np.full(rows - len(seen), np.nan), seen])
 
 
 def _origin(labels: Any, row: int) -> str:
@@ -263,7 +274,7 @@ def _origin(labels: Any, row: int) -> str:
     freq = getattr(labels, "freqstr", None)
     if hasattr(labels, "tz"):
         return shown(labels[row], freq or _finest(labels))
-    return str(labels[row])
+    return f"row {labels[row]}" if getattr(labels, "name", None) is None and labels[0] == 0 else str(labels[row])
 
 
 def _finest(labels: Any) -> str:

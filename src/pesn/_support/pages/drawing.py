@@ -23,10 +23,12 @@ from markupsafe import Markup, escape
 from pesn._support.pages import ticks
 from pesn._support.types import Array
 
-__all__ = ["View", "drawing_style", "limits", "plot"]
+__all__ = ["STRETCHED", "View", "drawing_style", "limits", "plot"]
 
+STRETCHED = '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"'  # the beginning of each drawing
 _SIDE = 1000.0
 _MOST = 1200  # points of a line: more are thinned to the smallest and the largest of each stretch
+_PHONE = 24  # letters below a drawing, for which a phone is wide enough
 _BEYOND = 3.0  # a path that leaves the box is cut so many boxes away
 
 
@@ -55,14 +57,12 @@ class View(NamedTuple):
         known = np.concatenate([[False], np.isfinite(y), [False]])
         starts, ends = np.flatnonzero(known[1:] & ~known[:-1]), np.flatnonzero(~known[1:] & known[:-1])
         across, down = self._box(x, y)
-        path = "".join(
-            _path(across[a:b], down[a:b]) + ("h0" if b - a == 1 else "")  # a round end without a line is a dot
-            for a, b in zip(starts, ends, strict=True)
-        )
-        return f'<path class="{kind}" d="{path}"/>' if path else ""
+        path = "".join(_path(across[a:b], down[a:b]) for a, b in zip(starts, ends, strict=True) if b - a > 1)
+        alone = starts[ends - starts == 1]
+        return (f'<path class="{kind}" d="{path}"/>' if path else "") + self.dots(x[alone], y[alone], f"{kind} alone")
 
     def dots(self, x: Array, y: Array, kind: str) -> str:
-        """A dot at each (x, y) that is known."""
+        """A dot at each (x, y) that is known: the round end of a line without a length, which no stretching makes oval."""
         known = np.isfinite(y)
         across, down = self._box(x[known], y[known])
         path = "".join(f"M{_n(a)} {_n(b)}h0" for a, b in zip(across, down, strict=True))
@@ -124,7 +124,9 @@ def limits(shown: Iterable[Array], wider: Iterable[Array] = (), most: float = 1.
     return max(low - margin, -largest), min(high + margin, largest)
 
 
-def plot(view: View, shapes: Iterable[str], *, label: str, marks: Sequence[tuple[float, str]], size: str = "", most: int = 5) -> Markup:
+def plot(
+    view: View, shapes: Iterable[str], *, label: str, marks: Sequence[tuple[float, str]], size: str = "", most: int = 5
+) -> Markup:
     """A drawing with numbers beside it and texts below it.
 
     Parameters
@@ -142,7 +144,7 @@ def plot(view: View, shapes: Iterable[str], *, label: str, marks: Sequence[tuple
     most
         Lines across it at round numbers, at most.
     """
-    rounds = [value for value in ticks.numbers(*view.y, most)]
+    rounds = ticks.numbers(*view.y, most)
     names = ticks.texts(rounds)
     grid = "".join(view.level(value, "grid zero" if value == 0.0 else "grid") for value in rounds)
     grid += "".join(view.upright(x, "grid") for x, _ in marks)
@@ -150,18 +152,18 @@ def plot(view: View, shapes: Iterable[str], *, label: str, marks: Sequence[tuple
         f'<span class="y" style="top:{_n(100.0 * (1.0 - float(view.up(np.array(value)))))}%">{name}</span>'
         for value, name in zip(rounds, names, strict=True)
     ]
-    below = [_below(100.0 * float(view.across(np.array(x))), text) for x, text in marks]
+    crowded = sum(len(text) for _, text in marks) > _PHONE
+    below = [_below(100.0 * float(view.across(np.array(x))), text, crowded and k % 2 == 1) for k, (x, text) in enumerate(marks)]
     gutter = max((len(name) for name in names), default=0)
-    return Markup(
-        f'<div class="plot {size}" style="--gutter:{gutter}ch"><svg viewBox="0 0 1000 1000" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(label)}">{grid}{"".join(shapes)}</svg><div aria-hidden="true">{"".join(left)}{"".join(below)}</div></div>'
-    )
+    words = f'<div aria-hidden="true">{"".join(left)}{"".join(below)}</div>'
+    svg = f'{STRETCHED} role="img" aria-label="{escape(label)}">{grid}{"".join(shapes)}</svg>'
+    return Markup(f'<div class="plot {size}" style="--gutter:{gutter}ch">{svg}{words}</div>')
 
 
-def _below(place: float, text: str) -> str:
-    """A text below its place, moved inwards at the ends."""
-    side = " class=\"x first\"" if place < 6.0 else ' class="x last"' if place > 94.0 else ' class="x"'
-    return f'<span{side} style="left:{_n(place)}%">{escape(text)}</span>'
+def _below(place: float, text: str, spare: bool) -> str:
+    """A text below its place, moved inwards at the ends; a ``spare`` one is left out on a phone."""
+    kind = "x" + (" first" if place < 6.0 else " last" if place > 94.0 else "") + (" spare" if spare else "")
+    return f'<span class="{kind}" style="left:{_n(place)}%">{escape(text)}</span>'
 
 
 def _placed(values: Array, low: float, high: float) -> Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ __all__ = ["dates", "numbers", "texts"]
 
 Dates = npt.NDArray[np.datetime64]
 
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # A tick begins every so many of a unit; a week begins on a Monday.
 _EVERY = {
     "ms": (1, 10, 100, 500), "s": (1, 5, 15, 30), "m": (1, 5, 15, 30), "h": (1, 3, 6, 12), "D": (1, 2, 7, 14), "M": (1, 3, 6),
@@ -54,7 +55,7 @@ def texts(values: Sequence[float]) -> list[str]:
     """
     if not values:
         return []
-    gaps = [abs(b - a) for a, b in zip(values, values[1:], strict=False)]
+    gaps = [abs(b - a) for a, b in pairwise(values)]
     largest, step = max(abs(value) for value in values), min(gaps, default=abs(values[0]))
     if largest == 0.0:
         return ["0"] * len(values)
