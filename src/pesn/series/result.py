@@ -3,11 +3,11 @@
 >>> from pesn.series.margins import Margins
 >>> step = Margins(np.array([10.0, 11.0]), np.array([1.0, 1.5]), 30.0)
 >>> forecast = SeriesForecast((step,), ("sales",))
->>> forecast.to_frame((0.8, 0.95)).round(1)
-      sales  sales_std  sales_lower_80  sales_upper_80  sales_lower_95  sales_upper_95
+>>> forecast.to_frame(0.8).round(1)
+      sales  sales_std  sales_lower_80  sales_upper_80
 step
-1      10.0        1.0             8.7            11.3             8.0            12.0
-2      11.0        1.5             9.0            13.0             7.9            14.1
+1      10.0        1.0             8.7            11.3
+2      11.0        1.5             9.0            13.0
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class SeriesForecast:
 
     def __repr__(self) -> str:
         steps, columns = self.mean.shape
-        return f"SeriesForecast of {steps} step{'s' * (steps != 1)}, {columns} column{'s' * (columns != 1)} ({', '.join(self.names)})"
+        plural = ["" if n == 1 else "s" for n in (steps, columns)]
+        return f"SeriesForecast of {steps} step{plural[0]}, {columns} column{plural[1]} ({', '.join(self.names)})"
 
     @property
     def horizon(self) -> int:
