@@ -86,7 +86,7 @@ def bars(model: _Model) -> Markup:
     longest = max((kind.share for group in found for kind in group.kinds), default=1.0) or 1.0
     made: list[str] = [stacked(model)] if len(found) > 1 else []
     for group in found:
-        title = f"<h4>{escape(group.title)} <span>{_percent(group.share)}</span></h4>"
+        title = f"<h4>{escape(group.title)} <span>{escape(_percent(group.share))}</span></h4>"
         made.append(
             f'<div class="group {escape(group.key)}">{title}<ul>{"".join(_row(one, longest) for one in group.kinds)}</ul></div>'
         )
@@ -116,7 +116,7 @@ def share_bar(shares: Mapping[str, float]) -> Markup:
         return Markup("")
     parts = "".join(f'<i class="{escape(key)}" style="flex-grow:{share:.4f}"></i>' for key, _, share in found)
     said = "".join(
-        f'<li><i class="group {escape(key)}"></i>{escape(title)} {_percent(share)}</li>' for key, title, share in found
+        f'<li><i class="group {escape(key)}"></i>{escape(title)} {escape(_percent(share))}</li>' for key, title, share in found
     )
     return Markup(f'<div class="stacked" aria-hidden="true">{parts}</div><ul class="legend">{said}</ul>')
 
@@ -133,14 +133,14 @@ def _row(one: Kind, longest: float) -> str:
     width = 100.0 * one.share / longest
     return (
         f'<li><b>{escape(one.name)}</b><span class="bar"><i style="width:{width:.1f}%"></i></span>'
-        f'<span class="n">{_percent(one.share)}</span><small>{escape(one.said)}</small></li>'
+        f'<span class="n">{escape(_percent(one.share))}</span><small>{escape(one.said)}</small></li>'
     )
 
 
 def _every(model: _Model) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{escape(one.kind)}</th><td>{escape(one.detail)}</td><td class="n">{_percent(one.weight)}</td>'
-        f'<td class="n">{number(float(one.score))}</td></tr>'
+        f'<tr><th scope="row">{escape(one.kind)}</th><td>{escape(one.detail)}</td>'
+        f'<td class="n">{escape(_percent(one.weight))}</td><td class="n">{number(float(one.score))}</td></tr>'
         for one in model.members
     )
     names = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in _HEADINGS)
@@ -168,10 +168,10 @@ def _percent(share: float) -> str:
     """A share in percent, with one decimal where it is small.
 
     >>> _percent(0.42), _percent(0.042), _percent(0.0002), _percent(0.0)
-    ('42 %', '4.2 %', 'below 0.1 %', '0 %')
+    ('42 %', '4.2 %', '<0.1 %', '0 %')
     """
     if share <= 0.0:
         return "0 %"
     if share < 0.001:
-        return "below 0.1 %"
+        return "<0.1 %"
     return f"{100.0 * share:.0f} %" if share >= 0.0995 else f"{100.0 * share:.1f} %"

@@ -5,7 +5,7 @@
   const table = document.getElementById("series")
   const body = table.tBodies[0]
   const all = [...body.rows]
-  const texts = all.map(row => row.textContent.toLowerCase())
+  const texts = all.map(row => (row.dataset.s === undefined ? row : row.cells[0]).textContent.toLowerCase()) // a name, or a failure
   const search = document.getElementById("search")
   const status = document.getElementById("status")
   const [first, previous, next, last] = document.querySelectorAll("#pages button")

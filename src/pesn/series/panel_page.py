@@ -48,10 +48,10 @@ def panel_page(content: Mapping[str, Any]) -> str:
     ----------
     content
         ``title``; ``said``: sentences on data, forecast and, where there is one, backtest; ``notes``; ``records``, the series
-        shown; ``total``, how many there are, and ``failed``, how many of them have no forecast; ``end``, the last step's label, or
-        "" where series end at different times; ``level`` of the interval in per cent, "80", or "" where there is none; ``shares``
-        of the members' groups in all forecasts, or none; ``settings``; ``file``, ``command``, ``version``, and ``files``, the names
-        of the files beside the page, the first of which has all forecasts.
+        shown; ``total``, how many there are, and ``failed``, how many of them have no forecast; ``end``, the last step's label,
+        or "" where series end at different times; ``level`` of the interval in per cent, "80", or "" where there is none;
+        ``shares`` of the members' groups in all forecasts, or none; ``settings``; ``file``, ``command``, ``version``, and
+        ``files``, the names of the files beside the page, the first of which has all forecasts.
     """
     template = environment().from_string((resources.files("pesn.series") / "panel_page.html.j2").read_text(encoding="utf-8"))
     rows: Sequence[SeriesRecord] = content["records"]

@@ -127,7 +127,7 @@ def records(
     for i, name in enumerate(ids):
         y, step = seen[starts[i] : starts[i + 1]], ahead[steps[i] : steps[i + 1]]
         known = y[np.isfinite(y)]
-        change = np.abs(np.diff(known)).mean() if len(known) > 1 else 0.0
+        change = float(np.abs(np.diff(known)).mean()) if len(known) > 1 else 0.0
         end, lower, upper = step[-1].tolist()
         made.append(
             SeriesRecord(

@@ -114,7 +114,7 @@ def sections(
 
 def _scores(judged: SeriesBacktest, levels: Sequence[float]) -> list[Table | None]:
     """Of each column, a table of pesn and its rivals."""
-    methods = {"pesn": judged, **(judged.rivals or {})}
+    methods = judged.methods
     maes, crps = ({name: one.mae() for name, one in methods.items()}, {name: one.crps() for name, one in methods.items()})
     inside = {name: [_inside(one, level) for level in sorted(levels)] for name, one in methods.items()}
     made: list[Table | None] = []
