@@ -119,6 +119,7 @@
   previous.addEventListener("click", () => { page -= 1; show() })
   next.addEventListener("click", () => { page += 1; show() })
   last.addEventListener("click", () => { page = Infinity; show() })
+  document.getElementById("pages").hidden = all.length <= SIZE
   for (const hidden of document.querySelectorAll("[data-script]")) hidden.hidden = false
   show()
 })()

@@ -15,6 +15,7 @@ All are texts of HTML with SVG inside, light and dark as the page is, and made w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,24 @@ from pesn._support.pages import ticks
 from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
 from pesn._support.types import Array
+from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
 from pesn.series.judging import SeriesBacktest
 from pesn.series.reading import counted, shown
 from pesn.series.result import SeriesForecast, percent
 
-__all__ = ["backtest", "components", "decimals", "forecast", "label_of", "legend", "shown_rows", "sparkline", "which_origins"]
+__all__ = [
+    "backtest",
+    "components",
+    "decimals",
+    "forecast",
+    "label_of",
+    "labels_of",
+    "legend",
+    "shown_rows",
+    "sparkline",
+    "which_origins",
+]
 
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most
@@ -65,11 +78,11 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     bounds = [ahead.margins[column].interval(level) for level in sorted(levels, reverse=True)]
     view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], [edge for pair in bounds for edge in pair]))
     before, steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, horizon + 1.0)
-    name, last = ahead.names[column], fitted.labels(horizon)
+    name, labels = ahead.names[column], labels_of(fitted, horizon)
     texts = decimals(np.column_stack([mean, *bounds[0]]).ravel(), std)
     widest = percent(max(levels))
     said = [
-        f"{label_of(fitted, last, len(fitted.models[column].y) + k)}: {texts[3 * k]} "
+        f"{label_of(fitted, labels, len(fitted.models[column].y) + k)}: {texts[3 * k]} "
         f"({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
         for k in range(horizon)
     ]
@@ -172,9 +185,11 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
 
 
 def which_origins(judged: SeriesBacktest) -> str:
-    """How many past forecasts :func:`backtest` shows, of how many, in words."""
+    """How many past forecasts :func:`backtest` shows, of how many: the beginning of a sentence."""
     k, shown_ones = len(judged.origins), len(_chosen(judged))
-    return counted(k, "past forecast") if k == shown_ones else f"{shown_ones} of {k} past forecasts, evenly spread"
+    if k > shown_ones:
+        return f"Shown are {shown_ones} of {k}, evenly spread"
+    return "Shown is one" if k == 1 else f"Shown are all {k}"
 
 
 def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column: int = 0) -> Markup:
@@ -204,6 +219,11 @@ def shown_rows(fitted: FittedSeries, horizon: int) -> int:
     return min(len(fitted.models[0].y), max(60, 5 * horizon, min(season, 8 * horizon)))
 
 
+def labels_of(fitted: FittedSeries, horizon: int) -> Any:
+    """As ``fitted.labels(horizon)``, which many pictures of one page ask for; dates by the calendar take their time."""
+    return None if fitted.time is None else _labels(fitted.time, len(fitted.models[0].y) + horizon)
+
+
 def label_of(fitted: FittedSeries, labels: Any, row: int) -> str:
     """A row's label in words, as short as the step allows; its number where there are no labels."""
     if labels is None or fitted.time is None:
@@ -229,6 +249,14 @@ def decimals(values: Array, deviation: Any) -> list[str]:
 # ---------------------------------------------------------------- inside
 
 
+@lru_cache(maxsize=2)
+def _labels(time: TimeIndex, n: int) -> Any:
+    try:
+        return time.onwards(n)
+    except (ValueError, OverflowError):  # pandas has no such dates
+        return None
+
+
 def _fan(view: View, last: Array, steps: Array, mean: Array, bounds: Sequence[tuple[Array, Array]]) -> list[str]:
     """Bands and the point forecast; they set out from the ``last`` row (1,) where it is known."""
     first = last[np.isfinite(last)]
@@ -239,7 +267,7 @@ def _fan(view: View, last: Array, steps: Array, mean: Array, bounds: Sequence[tu
 
 def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tuple[float, str]]:
     """Texts below a drawing of the last rows and of the steps ahead, at x = 1 − rows … horizon."""
-    labels = fitted.labels(horizon)
+    labels = labels_of(fitted, horizon)
     if labels is None or fitted.time is None:
         at = [x for x in ticks.numbers(1.0 - rows, float(horizon), most) if x == round(x)]
         return [(x, f"{x:+,.0f}".replace("-", "−") if x else "last row") for x in at]

@@ -87,7 +87,7 @@ def sections(
         (horizon, u), the inputs ahead that the forecast was made with.
     """
     scores = [None] * len(fitted.names) if judged is None else _scores(judged, levels)
-    labels = fitted.labels(len(ahead))
+    labels = pictures.labels_of(fitted, len(ahead))
     made = []
     for i, (name, model) in enumerate(zip(fitted.names, fitted.models, strict=True)):
         numbers = _numbers(fitted, ahead, levels, i, labels)
