@@ -12,7 +12,7 @@ import pytest
 from pesn._support.pages.drawing import limits
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.page import OPEN_COLUMNS, page
-from pesn.series.panel_page import panel_page
+from pesn.series.panel_page import panel_content, panel_page
 from pesn.series.panel_records import SeriesRecord, band_level, records, spark_code
 from pesn.series.sections import sections
 
@@ -176,6 +176,22 @@ def test_letters_hold_the_picture():
     low, high = limits([values], [mean - 0.5, mean + 0.5])
     assert np.nanmax(np.abs(63.0 * (values - low) / (high - low) - heights)) <= 0.5 + 1e-9  # rounded to whole heights
     assert len(spark_code(np.zeros(5000), *(np.zeros(2000),) * 3)) < 200
+
+
+def test_frames_become_a_page():
+    history, ahead, past, failed = frames()
+    own = {"file": "x.csv", "command": "pesn forecast x.csv", "version": "1", "files": ["forecast.csv"]}
+    content = panel_content(history, ahead, past, failed, shares={"statistical": 7.0}, **own)
+    assert content["title"] == "Forecasts of 8 series"
+    assert content["said"]["data"] == "210 rows of 8 series"
+    assert content["said"]["forecast"] == "4 steps ahead, 2024-01-31 … 2024-02-03"
+    assert (content["end"], content["level"], content["failed"]) == ("2024-02-03", "80", 1)
+    Outline(panel_page(content))
+    later = pd.concat([ahead[ahead["unique_id"] == "s0"].assign(ds=lambda one: one["ds"] + pd.Timedelta("9D")), ahead.iloc[4:]])
+    assert panel_content(history, later, **own)["end"] == ""
+    none = panel_content(history.iloc[:0], ahead.iloc[:0], failures=failed, **own)
+    assert (none["total"], none["failed"]) == (1, 1)
+    Outline(panel_page(none))
 
 
 def test_a_page_of_thousands_says_what_it_leaves_out_and_stays_small():

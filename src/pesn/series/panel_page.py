@@ -19,18 +19,23 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
 from pesn._support.pages import style
 from pesn._support.pages.drawing import drawing_style
 from pesn._support.pages.tables import number
+from pesn.forecasting.time_index import shown
+from pesn.series.files import counted
 from pesn.series.member_bars import share_bar
 from pesn.series.page import environment
-from pesn.series.panel_records import SeriesRecord
+from pesn.series.panel_records import SeriesRecord, band_level, records
 
-__all__ = ["digest", "panel_page", "script"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["digest", "panel_content", "panel_page", "script"]
 
 
 class _Column(NamedTuple):
@@ -66,6 +71,62 @@ def panel_page(content: Mapping[str, Any]) -> str:
         script=script(),
         digest=digest(),
     )
+
+
+def panel_content(
+    history: pd.DataFrame,
+    forecast: pd.DataFrame,
+    cross_validation: pd.DataFrame | None = None,
+    failures: pd.DataFrame | None = None,
+    *,
+    names: tuple[str, str, str] = ("unique_id", "ds", "y"),
+    shares: Mapping[str, float] | None = None,
+    total: int | None = None,
+    failed: int | None = None,
+    **other: Any,
+) -> dict[str, Any]:
+    """What :func:`panel_page` shows, of long frames.
+
+    Parameters
+    ----------
+    history, forecast, cross_validation, failures, names
+        As :func:`pesn.series.panel_records.records` takes them. Of many series, the first ten thousand are enough.
+    shares
+        Of the members' groups, summed over all series.
+    total, failed
+        How many series there are, and how many of them have no forecast; None: as many as the frames have.
+    other
+        ``file``, ``command``, ``version``, ``files``; ``notes`` and ``settings``, where there are any; ``said``, where sentences
+        on data, forecast and backtest are to be others.
+
+    Returns
+    -------
+    dict
+    """
+    key, time, _ = names
+    lost = 0 if failures is None else len(failures)
+    known = forecast[key].nunique()
+    count = known + lost if total is None else total
+    ends, starts = (forecast.groupby(key, sort=False)[time].agg(which) for which in ("last", "first"))
+    steps = len(forecast) // max(known, 1)
+    same = len(forecast) > 0 and bool((ends == ends.iloc[0]).all())
+    when = f", {shown(starts.min())} … {shown(ends.max())}" if len(forecast) else ""
+    said = {"data": f"{counted(len(history), 'row')} of {count:,} series", "forecast": f"{counted(steps, 'step')} ahead{when}"}
+    if cross_validation is not None and len(cross_validation):
+        said["backtest"] = f"{counted(len(cross_validation) // max(steps, 1), 'past forecast')}"
+    return {
+        "title": f"Forecasts of {count:,} series",
+        "said": said,
+        "notes": [],
+        "records": records(history, forecast, cross_validation, failures, names=names),
+        "total": count,
+        "failed": lost if failed is None else failed,
+        "end": shown(ends.iloc[0]) if same else "",
+        "level": band_level(forecast),
+        "shares": shares or {},
+        "settings": {},
+        **other,
+    }
 
 
 def script() -> Markup:
