@@ -10,6 +10,7 @@ import hashlib
 import json
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -46,7 +47,7 @@ def digest(part: Chunk, task: Task) -> str:
 def write(folder: Path, name: str, part: Chunk, blocks: Blocks) -> None:
     """Keep what came of a chunk, whole or not at all."""
     place = {number: i for i, number in enumerate(part.series)}
-    facts = {"failures": blocks.failures, "seasons": blocks.seasons, "shares": blocks.shares}
+    facts: dict[str, dict[int, Any]] = {"failures": blocks.failures, "seasons": blocks.seasons, "shares": blocks.shares}
     note = {name: {place[number]: fact for number, fact in found.items()} for name, found in facts.items()}
     series = np.array([place[int(number)] for number in blocks.series], np.int64)
     with replacing(folder / f"{name}.npz") as path:

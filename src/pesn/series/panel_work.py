@@ -143,11 +143,11 @@ def joined(parts: Sequence[Blocks], task: Task) -> Blocks:
     origin = np.concatenate([empty, *(one.origin for one in parts)])
     values = np.concatenate([np.zeros((0, task.steps, len(task.quantiles))), *(one.values for one in parts)])
     order = np.lexsort((origin, series))
-    failures, seasons, shares = (
-        dict(sorted(fact for one in parts for fact in facts(one).items()))
-        for facts in (lambda one: one.failures, lambda one: one.seasons, lambda one: one.shares)
-    )
-    return Blocks(series[order], origin[order], values[order], failures, seasons, shares)
+    failures = {number: reason for one in parts for number, reason in one.failures.items()}
+    seasons = {number: periods for one in parts for number, periods in one.seasons.items()}
+    shares = {number: each for one in parts for number, each in one.shares.items()}
+    facts: Any = (dict(sorted(found.items(), key=lambda fact: fact[0])) for found in (failures, seasons, shares))
+    return Blocks(series[order], origin[order], values[order], *facts)
 
 
 # ---------------------------------------------------------------- inside
