@@ -112,7 +112,5 @@ def versions() -> dict[str, str]:
     >>> sorted(versions())
     ['numba', 'numpy', 'pesn', 'python', 'scipy']
     """
-    from pesn import __version__
-
-    others = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    return {"pesn": __version__, **others, "python": platform.python_version()}
+    others = {name: version(name) for name in ("pesn", "numpy", "scipy", "numba")}
+    return {**others, "python": platform.python_version()}
