@@ -22,7 +22,7 @@ from pesn.series.distributed import distinct_dates, rule_of_all
 from pesn.series.panel import Columns
 from pesn.series.panel_dates import shown_id
 
-__all__ = ["Plan", "bucket", "files_of", "parquet_module", "row_count", "saved_plan", "share_out"]
+__all__ = ["Plan", "bucket", "data_columns", "files_of", "parquet_module", "row_count", "saved_plan", "share_out"]
 
 _BATCH = 2**17  # rows that are read at once
 _MOST = 400  # buckets: as many files are open at once, for each of the frames
@@ -59,7 +59,7 @@ def share_out(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     count = min(max(1, -(-row_count(source) // size)), _MOST)
-    names = _names(parquet_module().read_schema(files_of(source)[0]), columns)
+    names = data_columns(parquet_module().read_schema(files_of(source)[0]), columns)
     missing = [name for name in columns if name not in names]
     if missing:
         raise ValueError(
@@ -116,6 +116,12 @@ def parquet_module() -> Any:
         raise ImportError("Parquet needs Arrow: pip install 'pesn[parquet]'") from None
 
 
+def data_columns(schema: Any, columns: Columns) -> list[str]:
+    """Columns of a file, without an index of pandas that was written beside them."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in schema.names if name in columns or name not in index]
+
+
 # ---------------------------------------------------------------- inside
 
 
@@ -128,7 +134,7 @@ def _shared(path: Path, which: int, folder: Path, columns: Columns, count: int) 
         for file in files_of(path):
             for batch in parquet_module().ParquetFile(file, pre_buffer=False).iter_batches(_BATCH, use_threads=False):
                 table = arrow.Table.from_batches([batch])
-                table = table.select(_names(table.schema, columns))
+                table = table.select(data_columns(table.schema, columns))
                 schema = table.schema.remove_metadata() if schema is None else schema
                 if table.schema.names != schema.names:
                     raise ValueError(
@@ -144,12 +150,6 @@ def _shared(path: Path, which: int, folder: Path, columns: Columns, count: int) 
                         writers[one] = stack.enter_context(parquet_module().ParquetWriter(folder / _name(one, which), schema))
                     writers[one].write_table(table.slice(start, stop - start))
                 yield keys, table
-
-
-def _names(schema: Any, columns: Columns) -> list[str]:
-    """Columns of a file, without an index of pandas that was written beside them."""
-    index = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in schema.names if name in columns or name not in index]
 
 
 def _numbers(keys: Any, columns: Columns, count: int) -> Any:
