@@ -12,7 +12,7 @@ from typing import Any
 from pesn._support import cluster
 from pesn._support.types import PathLike
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.panel_buckets import files_of, parquet_module
+from pesn.series.panel_buckets import data_columns, files_of, parquet_module
 from pesn.series.panel_settings import columns_of
 from pesn.series.panel_stream import Streamed
 
@@ -53,11 +53,11 @@ def forecast_parquet_on(
     columns, folder = columns_of(forecaster), Path(target)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"target must be a new folder, got {folder}, which has files")
-    files_of(Path(source))
+    names = data_columns(parquet_module().read_schema(files_of(Path(source))[0]), columns)
     with cluster.client(address) as client, client.as_current():
         frames: Any = import_module("dask.dataframe")
-        model = forecaster.fit(frames.read_parquet(source).reset_index(drop=True))
-        ahead = None if X is None else frames.read_parquet(X)
+        model = forecaster.fit(frames.read_parquet(source, index=False)[names])
+        ahead = None if X is None else frames.read_parquet(X, index=False)
         forecasts: Any = model.forecast(horizon, ahead, level)
         lazy = [
             forecasts.to_parquet(folder / "forecasts", write_index=False, compute=False),
@@ -66,8 +66,6 @@ def forecast_parquet_on(
         client.gather(client.compute(lazy))
     parquet = parquet_module()
     parts = files_of(folder / "forecasts")
-    series = sum(
-        int(parquet.read_table(file, columns=[columns.id]).column(0).combine_chunks().unique().length()) for file in parts
-    )
+    series = sum(len(parquet.read_table(file, columns=[columns.id]).column(0).unique()) for file in parts)
     failures = sum(int(parquet.read_metadata(file).num_rows) for file in files_of(folder / "failures"))
     return Streamed(series, failures, len(parts))
