@@ -108,7 +108,7 @@ def test_inputs_that_are_known_ahead(call, frame):
         (
             ["--id", "shop", "--scheduler", "nowhere"],
             2,
-            "scheduler must be an address such as tcp://127.0.0.1:8786, got 'nowhere'",
+            "sales.csv must be a Parquet file, got another one",
         ),
     ],
 )

@@ -22,7 +22,7 @@ from pesn.series.distributed import distinct_dates, rule_of_all
 from pesn.series.panel import Columns
 from pesn.series.panel_dates import shown_id
 
-__all__ = ["Plan", "bucket", "data_columns", "files_of", "parquet_module", "row_count", "saved_plan", "share_out"]
+__all__ = ["Plan", "bucket", "data_columns", "files_of", "parquet_module", "row_count", "saved_plan", "schema_of", "share_out"]
 
 _BATCH = 2**17  # rows that are read at once
 _MOST = 400  # buckets: as many files are open at once, for each of the frames
@@ -58,8 +58,8 @@ def share_out(
     """Write all rows of ``source``, and of the inputs ``ahead``, into buckets of about ``size`` rows in a new ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    names = data_columns(schema_of(source), columns)
     count = min(max(1, -(-row_count(source) // size)), _MOST)
-    names = data_columns(parquet_module().read_schema(files_of(source)[0]), columns)
     missing = [name for name in columns if name not in names]
     if missing:
         raise ValueError(
@@ -101,6 +101,16 @@ def files_of(path: Path) -> list[Path]:
             f"{path} must be a Parquet file or a folder with some, got {'none' if found else 'an empty folder'}"
         )
     return found
+
+
+def schema_of(path: Path) -> Any:
+    """The columns of the first file, and their types; a ValueError where it is not Parquet."""
+    file = files_of(path)[0]
+    parquet, arrow = parquet_module(), import_module("pyarrow")
+    try:
+        return parquet.read_schema(file)
+    except arrow.ArrowInvalid:
+        raise ValueError(f"{file} must be a Parquet file, got another one") from None
 
 
 def row_count(path: Path) -> int:

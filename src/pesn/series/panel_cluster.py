@@ -12,7 +12,7 @@ from typing import Any
 from pesn._support import cluster
 from pesn._support.types import PathLike
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.panel_buckets import data_columns, files_of, parquet_module
+from pesn.series.panel_buckets import data_columns, files_of, parquet_module, schema_of
 from pesn.series.panel_settings import columns_of
 from pesn.series.panel_stream import Streamed
 
@@ -53,7 +53,7 @@ def forecast_parquet_on(
     columns, folder = columns_of(forecaster), Path(target)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"target must be a new folder, got {folder}, which has files")
-    names = data_columns(parquet_module().read_schema(files_of(Path(source))[0]), columns)
+    names = data_columns(schema_of(Path(source)), columns)
     with cluster.client(address) as client, client.as_current():
         frames: Any = import_module("dask.dataframe")
         model = forecaster.fit(frames.read_parquet(source, index=False)[names])
