@@ -46,6 +46,10 @@ def fit(frame: Any, X: Any, columns: Columns, freq: str | float | None) -> tuple
         raise ValueError("X must not be given beside a long frame: its other columns are the inputs")
     if distributed.is_dask(frame):
         return DaskPanel(frame, columns, freq), None
+    if not hasattr(frame, "index"):
+        raise TypeError(
+            f"y must be a long frame of pandas or Dask, got one of {type(frame).__module__.partition('.')[0]}: to_pandas()"
+        )
     panel = panel_of(frame, columns, freq)
     _check_some_left(panel)
     failures = failures_frame(panel)
