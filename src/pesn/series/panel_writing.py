@@ -11,9 +11,7 @@ from pesn._support.files import filling
 from pesn.series import panel_job
 from pesn.series.long_frame import mean_shares, season_in_words
 from pesn.series.panel_job import PanelOutcome
-from pesn.series.panel_page import panel_page
-from pesn.series.panel_records import band_level, records
-from pesn.series.reading import shown
+from pesn.series.panel_page import panel_content, panel_page
 from pesn.series.writing import SUMMARY, without_formula
 
 __all__ = ["FILES", "write"]
@@ -46,27 +44,21 @@ def _plain(frame: Any, outcome: PanelOutcome) -> Any:
 
 def _shown(outcome: PanelOutcome, said: dict[str, Any], files: list[str]) -> dict[str, Any]:
     """What the page shows."""
-    ids, facts, time = outcome.panel.ids, outcome.facts, outcome.panel.time
-    ends = outcome.forecast.groupby(outcome.table.columns.id)[outcome.table.columns.time].max().unique()
-    level = band_level(outcome.forecast)
-    freq = time.step if time.kind == "dates" else None
-    return {
-        "title": f"Forecasts of {said['series']:,} series",
-        "said": panel_job.sentences(outcome),
-        "notes": outcome.table.notes,
-        "records": records(
-            outcome.table.frame, outcome.forecast, outcome.judged, outcome.failures, names=outcome.table.columns, level=level,
-            seasons={ids[i]: season_in_words(periods) for i, periods in facts.seasons.items()},
-            shares={ids[i]: shares for i, shares in facts.shares.items()},
-        ),
-        "total": said["series"],
-        "failed": said["failures"],
-        "end": shown(ends[0], freq) if len(ends) == 1 else "",
-        "level": level,
-        "shares": mean_shares(facts),
-        "settings": {"season": said["seasons"], "horizon": said["horizon"], "levels": said["levels"]},
-        "file": outcome.request.file.name,
-        "command": said["command"],
-        "version": said["pesn"],
-        "files": files,
-    }  # fmt: skip
+    ids, facts = outcome.panel.ids, outcome.facts
+    return panel_content(
+        outcome.table.frame,
+        outcome.forecast,
+        outcome.judged,
+        outcome.failures,
+        names=outcome.table.columns,
+        shares=mean_shares(facts),
+        seasons={ids[i]: season_in_words(periods) for i, periods in facts.seasons.items()},
+        shares_of_each={ids[i]: shares for i, shares in facts.shares.items()},
+        said=panel_job.sentences(outcome),
+        notes=outcome.table.notes,
+        settings={"season": said["seasons"], "horizon": said["horizon"], "levels": said["levels"]},
+        file=outcome.request.file.name,
+        command=said["command"],
+        version=said["pesn"],
+        files=files,
+    )
