@@ -1,4 +1,4 @@
-"""Autoregression and reservoirs beside the smoothers, from 150 rows on, with the shares that rolling origins give them.
+"""Autoregression and reservoirs beside the smoothers, from 100 rows on, with the shares that rolling origins give them.
 
 They see the series without its season, which they hand back to what the smoothers know of it.
 """
@@ -13,11 +13,13 @@ from pesn._support.types import AnyArray, Array
 from pesn.series import autoregression, reservoir_member, weights
 from pesn.series.smoothing import Path
 
-__all__ = ["ROWS", "Loops", "learn"]
+__all__ = ["FAR_BETTER", "FEWER", "ROWS", "Loops", "learn"]
 
-ROWS = 150
-AR_PRIOR = (0.3, 0.2)
-RESERVOIR_PRIOR = (0.2, 0.2)
+ROWS = 100
+FEWER = 50  # rows from which an autoregression alone is tried, to be kept where it is far better
+FAR_BETTER = 0.85  # of the error without
+AR_PRIOR = (0.3, 0.3)
+RESERVOIR_PRIOR = (0.3, 0.3)
 
 
 @dataclass(frozen=True, eq=False)
