@@ -83,6 +83,8 @@ def panel_content(
     shares: Mapping[str, float] | None = None,
     total: int | None = None,
     failed: int | None = None,
+    seasons: Mapping[Any, str] | None = None,
+    shares_of_each: Mapping[Any, Mapping[str, float]] | None = None,
     **other: Any,
 ) -> dict[str, Any]:
     """What :func:`panel_page` shows, of long frames.
@@ -95,6 +97,8 @@ def panel_content(
         Of the members' groups, summed over all series.
     total, failed
         How many series there are, and how many of them have no forecast; None: as many as the frames have.
+    seasons, shares_of_each
+        By id, where they are known.
     other
         ``file``, ``command``, ``version``, ``files``; ``notes`` and ``settings``, where there are any; ``said``, where sentences
         on data, forecast and backtest are to be others.
@@ -118,7 +122,7 @@ def panel_content(
         "title": f"Forecasts of {count:,} series",
         "said": said,
         "notes": [],
-        "records": records(history, forecast, cross_validation, failures, names=names),
+        "records": records(history, forecast, cross_validation, failures, names=names, seasons=seasons, shares=shares_of_each),
         "total": count,
         "failed": lost if failed is None else failed,
         "end": shown(ends.iloc[0]) if same else "",

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ FILES = ("forecast.csv", "forecast.png", "index.html", SUMMARY)
 _FORMULA = re.compile(r"(^|[;,|\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")  # the wide ones too, as Excel does
 
 
-def refuse(folder: Path, *, overwrite: bool = False) -> None:
+def refuse(folder: Path, *, overwrite: bool = False, files: Sequence[str] = FILES) -> None:
     """An OSError where :func:`write` could not or should not write, before the work is done; nothing is made.
 
     Files that no forecast has written are not replaced, unless ``overwrite`` says so: a folder that one was written to is known
@@ -35,9 +36,9 @@ def refuse(folder: Path, *, overwrite: bool = False) -> None:
     if place.exists() and not place.is_dir():
         raise NotADirectoryError(20, "it is not a folder", str(folder))
     if place.is_dir():
-        for name in FILES:
+        for name in files:
             check_writable(place / name)
-        there = [name for name in FILES if os.path.lexists(place / name)]
+        there = [name for name in files if os.path.lexists(place / name)]
         if there and not overwrite and not _is_ours(place):
             raise FileExistsError(
                 17, f"{there[0]} is there, which pesn forecast did not write; give another --out, or --overwrite", str(folder)
