@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import pesn
 from pesn.metrics import coverage, crps_gaussian
+from pesn.moments.bounds import ErrorBound
 from pesn.networks.result import Propagated
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State
@@ -106,7 +107,7 @@ def uncertainty(weights: Doubles) -> None:
     print(mean + var)
     assert_type(pesn.gain("tanh", 0.3, 0.5), Floats)
     assert_type(mesh, pesn.Mesh)
-    assert_type(pesn.error_bound("tanh", 0.0, 1.0, mesh), pesn.ErrorBound)
+    assert_type(pesn.error_bound("tanh", 0.0, 1.0, mesh), ErrorBound)
     assert_type(crps_gaussian(weights, weights, weights), Floats)
     assert_type(coverage(weights, weights, weights), float)
 

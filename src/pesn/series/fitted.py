@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pesn._support.checks import whole_number
 from pesn._support.types import Array
 from pesn.learning.backtest import observed_after
 from pesn.series import judging, univariate
@@ -28,11 +29,12 @@ from pesn.series.univariate import UnivariateModel
 if TYPE_CHECKING:
     from pesn.forecasting.time_index import TimeIndex
 
-__all__ = ["FittedSeries", "Seasons", "default_horizon", "fit_columns"]
+__all__ = ["FittedSeries", "Seasons", "check_horizon", "default_horizon", "fit_columns"]
 
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
 Progress = Callable[[int, int], None] | None
 _SHOWN = 200  # rows before the forecast that pictures show
+_MOST_AHEAD, _LEAST_AHEAD = 10, 100  # steps ahead: times the rows there are; and what is always allowed
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +113,12 @@ class FittedSeries:
         observed = observed_after(y, places, horizon)
         return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), rivals)
 
-    def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None) -> FittedSeries:
-        """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew."""
-        models = tuple(one.on(y[:, i], x) for i, one in enumerate(self.models))
+    def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
+        """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew.
+
+        ``first`` is the place of their first row, counted from the first row of the fit: seasons go on from there.
+        """
+        models = tuple(one.on(y[:, i], x, first=first) for i, one in enumerate(self.models))
         return replace(self, models=models, time=time)
 
     def summary(self) -> str:
@@ -144,6 +149,14 @@ def fit_columns(
     return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested)
 
 
+def check_horizon(name: str, horizon: object, n: int) -> None:
+    """Refuse what is no number of steps ahead, or more than ten times the n rows there are."""
+    whole_number(name, horizon, 1)
+    most = max(_MOST_AHEAD * n, _LEAST_AHEAD)
+    if int(horizon) > most:  # type: ignore[call-overload]
+        raise ValueError(f"{name} must be at most {most:,}, as there are {n:,} rows, got {horizon}")
+
+
 def default_horizon(n: int, periods: Sequence[int]) -> int:
     """Steps ahead where nobody says how many: a season of up to 60 rows, or a tenth of n rows, 24 at most."""
     season = next((m for m in periods if 2 <= m <= 60 and 2 * m <= n), None)
@@ -158,8 +171,8 @@ def _periods(y: Array, time: TimeIndex | None, seasons: Seasons) -> tuple[tuple[
     if isinstance(seasons, str):
         freq = time.step if time is not None and time.kind in ("dates", "periods") else None
         return tuple(sorted({m for column in y.T for m in candidates(column, freq)})), True
-    given = (seasons,) if np.ndim(seasons) == 0 else tuple(seasons)  # type: ignore[arg-type]
-    return tuple(sorted({int(m) for m in given if m > 1})), False  # type: ignore[union-attr]
+    given = [int(m) for m in np.ravel(np.asarray(seasons))]
+    return tuple(sorted({m for m in given if m > 1})), False
 
 
 def _described(name: str, model: UnivariateModel) -> str:

@@ -29,13 +29,11 @@ from pesn.forecasting.dataset import as_matrix, names_of
 from pesn.forecasting.time_index import TimeIndex, kind_of, shown
 from pesn.learning.backtest import mean_of_observed
 from pesn.series import judging, saving
-from pesn.series.fitted import FittedSeries, Seasons, fit_columns
+from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.result import SeriesForecast
 
 __all__ = ["SeriesForecaster"]
-
-_MOST_AHEAD = 10  # times as many steps as there are rows: beyond it nothing is known
 
 
 @final
@@ -45,8 +43,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     horizon
-        Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a tenth
-        of the rows, 24 at most.
+        Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a
+        tenth of the rows, 24 at most.
     season
         Rows after which a series repeats itself, one number or several; ``"auto"``: those that the step of its dates suggests, or
         that it is found to repeat itself after, where the rows show them; None or 1: none.
@@ -160,7 +158,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return self.fitted_.backtest(steps, places)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
-        """Minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its naive error in training.
+        """Minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its mean change.
 
         Parameters
         ----------
@@ -194,7 +192,19 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def save(self, path: PathLike) -> None:
         """Write it to a file that :func:`pesn.load` reads; no code of it runs then."""
         check_is_fitted(self)
-        saving.save(self.fitted_, path, {"parameters": {**self.get_params(), "level": list(self.level)}})
+        season = self.season if self.season is None or isinstance(self.season, (str, int)) else [int(one) for one in self.season]
+        parameters = {**self.get_params(), "level": [float(one) for one in self.level], "season": season}
+        saving.save(self.fitted_, path, {"parameters": parameters})
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """What :meth:`save`, or ``pesn forecast --save``, wrote; a file from elsewhere or changed is a ValueError."""
+        fitted, note = saving.load(path)
+        parameters = note.get("parameters", {}) if isinstance(note, dict) else {}
+        found = cls(**{name: value for name, value in parameters.items() if name in cls().get_params()})
+        found._check_parameters()
+        found.fitted_ = fitted
+        return found
 
     # ---------------------------------------------------------------- inside
 
@@ -213,10 +223,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def _steps(self, horizon: int | None) -> int:
         if horizon is None:
             return self.fitted_.horizon
-        whole_number("horizon", horizon, 1)
-        n = len(self.fitted_.models[0].y)
-        if horizon > max(_MOST_AHEAD * n, 1000):
-            raise ValueError(f"horizon must be at most {max(_MOST_AHEAD * n, 1000)}, ten times the {n} rows there are, got {horizon}")
+        check_horizon("horizon", horizon, len(self.fitted_.models[0].y))
         return int(horizon)
 
     def _last(self) -> TimeIndex | None:

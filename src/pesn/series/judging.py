@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,12 +74,18 @@ class SeriesBacktest:
     def __repr__(self) -> str:
         k, horizon, d = self.observed.shape
         plural = ["" if n == 1 else "s" for n in (k, horizon, d)]
-        return f"SeriesBacktest of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {d} column{plural[2]} ({', '.join(self.names)})"
+        columns = f"{d} column{plural[2]} ({', '.join(self.names)})"
+        return f"SeriesBacktest of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {columns}"
 
     @property
     def horizon(self) -> int:
         """Steps that each forecast looks ahead."""
         return int(self.observed.shape[1])
+
+    @property
+    def methods(self) -> dict[str, SeriesBacktest]:
+        """This one as "pesn", and its rivals, by name."""
+        return {"pesn": self, **(self.rivals or {})}
 
     @property
     def mean(self) -> Array:
@@ -95,11 +102,11 @@ class SeriesBacktest:
 
     def crps(self) -> Array:
         """Continuous ranked probability score of each column, (d,), in its units; NaN where nothing was observed."""
-        return mean_score(self._crps(), (0, 1))
+        return mean_score(self._crps, (0, 1))
 
     def crps_by_step(self) -> Array:
         """The same by step ahead, (horizon, d)."""
-        return mean_score(self._crps(), (0,))
+        return mean_score(self._crps, (0,))
 
     def coverage(self, level: float) -> float:
         """The share of all that was observed that lies inside the central interval of this level."""
@@ -131,6 +138,7 @@ class SeriesBacktest:
             }
         )
 
+    @cached_property
     def _crps(self) -> Array:
         return np.stack(
             [
@@ -171,4 +179,3 @@ def _carried(y: Array) -> Array:
     last = np.maximum.accumulate(np.where(np.isnan(y), -1, rows), axis=0)
     first = np.argmax(~np.isnan(y), axis=0)
     return np.take_along_axis(y, np.where(last < 0, first, last), axis=0)
-

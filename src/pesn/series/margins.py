@@ -22,7 +22,7 @@ from pesn._support.types import Array
 __all__ = ["LEVELS", "Margins", "pinball_score"]
 
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
-LEVELS: Array = (np.arange(100) + 0.5) / 100.0  # of the quantiles that a CRPS is the mean pinball loss of, twice
+LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles that a CRPS is the mean pinball loss of, twice
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ def periods_of(freq: str) -> tuple[int, ...]:
     each, unit = int(count or 1), unit.split("-")[0]
     if unit in ("min", "s"):
         day = {"min": 1440, "s": 86400}[unit]
-        spans = (day // 24, day, 7 * day) if each < day // 48 else (day, 7 * day)
+        spans: tuple[int, ...] = (day // 24, day, 7 * day) if each < day // 48 else (day, 7 * day)
     else:
         key = unit if unit in ("h", "D", "B") else unit.lstrip("B")[:1]
         spans = _BY_STEP.get(key, ())

@@ -57,7 +57,8 @@ class SeriesForecast:
 
     def __repr__(self) -> str:
         steps, columns = self.mean.shape
-        return f"SeriesForecast of {steps} step{'s' * (steps != 1)}, {columns} column{'s' * (columns != 1)} ({', '.join(self.names)})"
+        plural = ["" if n == 1 else "s" for n in (steps, columns)]
+        return f"SeriesForecast of {steps} step{plural[0]}, {columns} column{plural[1]} ({', '.join(self.names)})"
 
     @property
     def horizon(self) -> int:

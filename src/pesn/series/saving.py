@@ -1,16 +1,15 @@
 """Files of fitted series: numbers and names in a zip archive, read without running any code of it.
 
-``series.json`` is the tree of records, arrays stand beside it as .npy files; ``pesn.json`` has the format's version and a digest of
-all else. Only the records that are named here are built, each from its own fields.
+``series.json`` is the tree of records, arrays stand beside it as .npy files; ``pesn.json`` has the format's version and a digest
+of all else. Only the records that are named here are built, each from its own fields.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,18 +19,20 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from pesn._support.files import replacing
-from pesn._support.reading import regular
+from pesn._support.reading import LARGEST_JSON, MANIFEST, digest, regular, stored
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
+from pesn.series.smoothing import Grid
 from pesn.series.univariate import Member, UnivariateModel
+from pesn.series.widths import Widths
 
 __all__ = ["is_series_file", "load", "save"]
 
 _FORMAT = 1
-_TREE, _MANIFEST = "series.json", "pesn.json"
+_TREE = "series.json"
 _LARGEST = 2**32  # bytes of a file
-_RECORDS: dict[str, Any] = {one.__name__: one for one in (FittedSeries, Member, TimeIndex, UnivariateModel)}
+_RECORDS: dict[str, Any] = {one.__name__: one for one in (FittedSeries, Grid, Member, TimeIndex, UnivariateModel, Widths)}
 
 
 def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:
@@ -45,8 +46,13 @@ def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:
             part = io.BytesIO()
             np.save(part, array, allow_pickle=False)
             archive.writestr(f"{i}.npy", part.getvalue())
-        manifest = {"format": "pesn series", "format_version": _FORMAT, "pesn_version": version("pesn"), "sha256": _digest(archive)}
-        archive.writestr(_MANIFEST, json.dumps(manifest))
+        manifest = {
+            "format": "pesn series",
+            "format_version": _FORMAT,
+            "pesn_version": version("pesn"),
+            "sha256": digest(archive),
+        }
+        archive.writestr(MANIFEST, json.dumps(manifest))
     with replacing(path) as part_file:
         part_file.write_bytes(buffer.getvalue())
 
@@ -54,43 +60,57 @@ def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:
 def is_series_file(path: PathLike) -> bool:
     """Whether a file is one that :func:`save` wrote, as far as its list of contents tells."""
     try:
-        with ZipFile(path) as archive:
-            return _TREE in archive.namelist() and _MANIFEST in archive.namelist()
-    except (OSError, BadZipFile):
+        with regular(path, _LARGEST) as file, ZipFile(file) as archive:  # regular: a device may have no end
+            return _TREE in archive.namelist()
+    except (OSError, BadZipFile, ValueError):
         return False
 
 
 def load(path: PathLike) -> tuple[FittedSeries, Any]:
     """What :func:`save` wrote, and its note; a file from elsewhere, changed or cut short is a ValueError."""
     with regular(path, _LARGEST) as file:
-        data = file.read(_LARGEST)
-    try:
-        with ZipFile(io.BytesIO(data)) as archive:
-            manifest = json.loads(archive.read(_MANIFEST))
-            if manifest.get("format") != "pesn series" or _TREE not in archive.namelist():
-                raise ValueError("is not a file of pesn.SeriesForecaster")
-            if not manifest["format_version"] <= _FORMAT:
-                raise ValueError(f"was saved by pesn {manifest['pesn_version']} in a newer format; update pesn")
-            if manifest["sha256"] != _digest(archive):
-                raise ValueError("was changed after pesn saved it: its digest does not match")
-            tree = json.loads(archive.read(_TREE))
-            fitted = _built(tree["fitted"], lambda i: np.load(io.BytesIO(archive.read(f"{i}.npy")), allow_pickle=False))
-    except ValueError as error:
-        raise ValueError(f"{Path(path)} {error}") from None
-    except Exception as error:
-        raise ValueError(f"{Path(path)} is damaged ({type(error).__name__}); save the model again") from None
+        try:
+            with stored(file) as archive:
+                tree = _tree(archive)
+                fitted = _built(tree["fitted"], lambda i: np.load(io.BytesIO(archive.read(f"{i}.npy")), allow_pickle=False))
+        except BadZipFile:
+            raise ValueError(f"{Path(path)} is not a file saved by pesn, or it was cut short") from None
+        except RefusedError as error:
+            raise ValueError(f"{Path(path)} {error}") from None
+        except Exception as error:
+            raise ValueError(f"{Path(path)} is damaged ({type(error).__name__}); save the model again") from None
     if not isinstance(fitted, FittedSeries):
         raise ValueError(f"{Path(path)} is damaged: it holds no fitted series")
     return fitted, tree["note"]
 
 
+class RefusedError(Exception):
+    """Why a file is refused, in words for the user."""
+
+
+def _tree(archive: ZipFile) -> Any:
+    """The tree of an archive that says what it is, and is as it was written."""
+    if MANIFEST not in archive.namelist() or archive.getinfo(MANIFEST).file_size > LARGEST_JSON:
+        raise RefusedError("is not a file saved by pesn")
+    manifest = json.loads(archive.read(MANIFEST))
+    if manifest.get("format") != "pesn series" or _TREE not in archive.namelist():
+        raise RefusedError("is not a file of pesn.SeriesForecaster")
+    if manifest["format_version"] > _FORMAT:
+        raise RefusedError(f"was saved by pesn {manifest['pesn_version']} in a newer format; update pesn")
+    if manifest["sha256"] != digest(archive):
+        raise RefusedError("was changed after pesn saved it: its digest does not match")
+    if archive.getinfo(_TREE).file_size > LARGEST_JSON:
+        raise RefusedError(f"has more than {LARGEST_JSON:,} bytes of {_TREE}")
+    return json.loads(archive.read(_TREE))
+
+
 def _plain(value: Any, arrays: list[Any]) -> Any:
-    """A tree for JSON: records by their names and fields, arrays by their number, what JSON has no word for in a list of its kind."""
-    if is_dataclass(value) or isinstance(value, TimeIndex):
+    """A tree for JSON: records by their names and fields, arrays by their number, what JSON has no word for by its kind."""
+    if is_dataclass(value) or hasattr(value, "_fields"):
         name = type(value).__name__
         if _RECORDS.get(name) is not type(value):
             raise TypeError(f"a {name} cannot be saved")
-        names = value._fields if isinstance(value, TimeIndex) else [field.name for field in fields(value)]
+        names = [field.name for field in fields(value)] if is_dataclass(value) else value._fields
         return {"record": name, "fields": {field: _plain(getattr(value, field), arrays) for field in names}}
     if isinstance(value, np.ndarray):
         arrays.append(value)
@@ -99,7 +119,7 @@ def _plain(value: Any, arrays: list[Any]) -> Any:
         return _plain(value.item(), arrays)
     if isinstance(value, (tuple, list)):
         return {"tuple": [_plain(one, arrays) for one in value]}
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {"dict": {str(key): _plain(one, arrays) for key, one in value.items()}}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
@@ -123,13 +143,3 @@ def _built(tree: Any, array: Callable[[int], Any]) -> Any:
     if kind == "dict":
         return {name: _built(one, array) for name, one in body.items()}
     return float(body)
-
-
-def _digest(archive: ZipFile) -> str:
-    """SHA-256 of every member but the manifest, with its name."""
-    total = hashlib.sha256()
-    for member in archive.infolist():
-        if member.filename != _MANIFEST:
-            total.update(f"{member.filename}\0{member.file_size}\0".encode())
-            total.update(archive.read(member))
-    return total.hexdigest()

@@ -124,7 +124,7 @@ def _shown(outcome: Outcome, record: dict[str, Any], svg: str) -> dict[str, Any]
         "svg": svg,
         "alt": alt,
         "tables": tables,
-        "settings": {**record["model"], "season": record["season"], "seed": outcome.request.seed},
+        "settings": {"season": record["season"], "horizon": record["horizon"], "levels": record["levels"]},
         "file": outcome.request.file.name,
         "command": record["command"],
         "version": record["pesn"],
