@@ -48,6 +48,13 @@ class SeriesDistribution(BaseDistribution):  # type: ignore[misc]
         No number lies below: what the t has there is at it.
     index, columns : pd.Index, optional
         Labels.
+
+    Examples
+    --------
+    >>> from pesn.adapters.sktime.distribution import SeriesDistribution
+    >>> two = SeriesDistribution(location=[[0.0], [1.0]], scale=0.1, dof=30.0, log=True)
+    >>> two.mean().round(3)[0].tolist()
+    [1.0, 2.718]
     """
 
     _tags: ClassVar[dict[str, Any]] = {

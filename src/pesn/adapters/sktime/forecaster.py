@@ -11,6 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
 from sktime.datatypes import update_data
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["PESNForecaster"]
+
+Places = npt.NDArray[np.int64]
 
 
 @final
@@ -90,9 +93,9 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
     # ---------------------------------------------------------------- learning
 
     def _fit(self, y: pd.Series, X: pd.DataFrame | None, fh: Any) -> Self:
-        farthest = 0 if fh is None else int(max(fh.to_relative(self.cutoff)))
-        horizon = farthest if self.horizon is None and farthest > 0 else self.horizon
         self._cur_y, self._cur_X = y, None if X is None else X.loc[y.index]
+        farthest = 0 if fh is None else int(self._steps(fh).max())
+        horizon = farthest if self.horizon is None and farthest > 0 else self.horizon
         self.forecaster_ = SeriesForecaster(horizon, self.season).fit(self._cur_y, self._cur_X)
         return self
 
@@ -146,9 +149,16 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
             raise NotImplementedError("marginal must be True: each step has a distribution of its own, and none is joint")
         return of_margins(self._margins(fh, X), index=self._index(fh), columns=self._get_varnames())
 
+    def _steps(self, fh: Any) -> Places:
+        """Rows from the last one to each of ``fh``."""
+        apart, spacing = np.asarray(fh.to_relative(self.cutoff), np.int64), _spacing(self._cur_y.index)
+        if (apart % spacing).any():
+            raise ValueError(f"fh must be multiples of {spacing}, as rows are numbered in steps of it, got {apart.tolist()}")
+        return apart // spacing
+
     def _margins(self, fh: Any, X: pd.DataFrame | None) -> list[Margins]:
         """The distributions of the steps of ``fh``, in one or several pieces."""
-        steps = np.asarray(fh.to_relative(self.cutoff), int)
+        steps = self._steps(fh)
         fitted, before = self.forecaster_.fitted_, steps[steps <= 0]
         pieces = [_past(fitted, step) for step in before]
         ahead = steps[steps > 0]
@@ -158,11 +168,14 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
             pieces.append(_at(whole, ahead - 1))
         return pieces
 
-    def _ahead(self, X: pd.DataFrame | None, horizon: int, wanted: Array) -> Array | None:
+    def _ahead(self, X: pd.DataFrame | None, horizon: int, wanted: Places) -> Array | None:
         """Inputs (horizon, u) of the rows to come: those that are wanted must be there, others may be missing."""
-        if X is None or self._cur_X is None:
+        if X is None:
             return None
-        labels = ForecastingHorizon(np.arange(1, horizon + 1), is_relative=True).to_absolute_index(self.cutoff)
+        if self._cur_X is None:
+            raise ValueError("X must not be given: fit had none")
+        steps = _spacing(self._cur_y.index) * np.arange(1, horizon + 1)
+        labels = ForecastingHorizon(steps, is_relative=True).to_absolute_index(self.cutoff)
         missing = labels[wanted - 1].difference(X.index)
         if len(missing):
             raise ValueError(f"X must have a row for each step of fh, got none at {missing[0]}")
@@ -183,7 +196,12 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         return [{"horizon": 2, "season": None}, {"season": 4}]
 
 
-def _past(fitted: FittedSeries, step: int) -> Margins:
+def _spacing(index: pd.Index) -> int:
+    """How far numbers of rows are apart, which sktime takes for steps of 1; 1 of dates, whose steps it knows."""
+    return int(np.gcd.reduce(np.diff(index.to_numpy()))) if index.dtype.kind in "iu" and len(index) > 1 else 1
+
+
+def _past(fitted: FittedSeries, step: Any) -> Margins:
     """The row ``step`` ≤ 0 from the last, forecast from the rows before it; NaN where there are none."""
     y, x = fitted.y, fitted.x
     row = len(y) - 1 + step
@@ -194,6 +212,6 @@ def _past(fitted: FittedSeries, step: int) -> Margins:
     return fitted.models[0].on(y[:row, 0], x[:row]).forecast(1, x[row : row + 1])
 
 
-def _at(margins: Margins, places: Array) -> Margins:
+def _at(margins: Margins, places: Places) -> Margins:
     """Some of the steps."""
     return Margins(margins.location[places], margins.scale[places], margins.dof, margins.log, margins.lower)
