@@ -20,9 +20,9 @@ from pesn._support.types import Array
 
 __all__ = ["Seasons", "factors", "find", "moving_average"]
 
-F_KEPT = 2.5
+F_KEPT = 3.0
 CYCLES = 2.5  # a season needs as many
-HALF_FROM = 8  # cycles from which starting factors are those of the first half: the other half then judges how they are moved
+HALF_FROM = 20  # cycles from which starting factors are those of the first half: the other half then judges how they are moved
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,11 @@ __all__ = ["Grid", "Path", "Rows", "grid", "path", "prepare", "rolling_errors"]
 ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
 GAMMAS = (0.0, 0.1, 0.3, 0.6)
 DAMPED = tuple((r, phi) for r in (0.05, 0.15, 0.35) for phi in (0.8, 0.9, 0.95, 0.98))
+THETA = (0.5,)  # of the least-squares slope
 HOLT = tuple((r, 1.0) for r in (0.02, 0.1, 0.3))
-PRIOR = {"SES": 0.25, "theta": 0.25, "damped": 0.4, "Holt": 0.1}  # mass of each kind
-LOG_MASS = 0.1  # of trends in the logarithms, where the series is positive
+PRIOR = {"SES": 0.25, "theta": 0.5, "damped": 0.4, "Holt": 0.03}  # mass of each kind
+SLOPE = 0.8  # of the first rows' slope, to start from
+LOG_MASS = 1e-6  # of trends in the logarithms, where the series is positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +85,15 @@ class Path:
     level: Array
     fitted: Array
     ahead: Array
+    ahead_plain: Array  # without season
     forecast: Array
-    plain: Array  # the forecast without season
+    plain: Array
 
 
 @cache
 def grid(seasonal: bool, positive: bool) -> Grid:
     """All members that suit; priors add up to 1."""
-    trends = [("SES", kernel.PLAIN, 0.0, 1.0), ("theta", kernel.THETA, 0.0, 1.0)]
+    trends = [("SES", kernel.PLAIN, 0.0, 1.0)] + [("theta", kernel.THETA, share, 1.0) for share in THETA]
     trends += [("damped", kernel.TREND, *pair) for pair in DAMPED] + [("Holt", kernel.TREND, *pair) for pair in HOLT]
     each = {name: sum(one[0] == name for one in trends) for name in PRIOR}
     hows = [kernel.ADDITIVE] + ([kernel.MULTIPLICATIVE] if seasonal and positive else []) + ([kernel.LOG] if positive else [])
@@ -114,8 +117,8 @@ def _start(values: Array, length: int) -> tuple[float, float]:
     if len(seen) < 3:
         return (float(values[seen[0]]), 0.0) if len(seen) else (0.0, 0.0)
     first = values[seen]
-    slope = float(np.median(np.diff(first) / np.diff(seen)))
-    return float(np.median(first - slope * (seen + 1.0))), slope
+    slope = SLOPE * float(np.median(np.diff(first) / np.diff(seen)))
+    return float(np.median((first - slope * (seen + 1.0))[:3])), slope
 
 
 def prepare(values: Array, periods: Sequence[int], *, positive: bool, first: Array | None = None, phase: int = 0) -> Rows:
@@ -135,7 +138,7 @@ def prepare(values: Array, periods: Sequence[int], *, positive: bool, first: Arr
         season += first[:, at]
         begin += period
     starts = np.zeros((3, 2))
-    length = max(6, min(2 * max(periods, default=0), n // 2))
+    length = max(10, min(2 * max(periods, default=0), n // 2))
     starts[kernel.ADDITIVE] = _start(values - season[kernel.ADDITIVE], length)
     starts[kernel.MULTIPLICATIVE] = _start(values / np.exp(season[kernel.LOG]), length)
     starts[kernel.LOG] = _start(logs - season[kernel.LOG], length)
@@ -161,10 +164,10 @@ def rolling_errors(rows: Rows, members: Grid, origins: AnyArray, steps: AnyArray
 def path(rows: Rows, members: Grid, weights: Array, origins: AnyArray, steps: AnyArray, horizon: int) -> Path:
     """The weighted mean of the members' paths."""
     n = rows.rows.shape[1]
-    level, fitted, ahead, final = np.zeros(n), np.zeros(n), np.zeros((len(origins), len(steps))), np.zeros((2, horizon))
+    level, fitted, ahead, final = np.zeros(n), np.zeros(n), np.zeros((2, len(origins), len(steps))), np.zeros((2, horizon))
     kernel.run(
         rows.rows, members.parameters, members.kinds, rows.starts, rows.first,
         rows.positions(n + max(horizon, int(steps.max(initial=0)))), origins, steps, rows.bounds, weights,
         level, fitted, ahead, final,
     )  # fmt: skip
-    return Path(level, fitted, ahead, final[0], final[1])
+    return Path(level, fitted, ahead[0], ahead[1], final[0], final[1])

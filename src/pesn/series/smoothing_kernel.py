@@ -6,7 +6,7 @@ A member keeps a level l, a slope b and a factor s for each phase of each season
     l ← l + φ b + α e,   b ← φ b + α r e,   s ← s + γ (v − l) or s · (1 + γ (v / l − 1)), with the new level
 
 A missing row moves the level by its slope and teaches nothing. The forecast j rows ahead is l + (φ + … + φʲ) b with its season;
-theta members have half the least-squares slope of the rows so far in the place of b (Hyndman and Billah, 2003).
+theta members have a share r of the least-squares slope of the rows so far in the place of b (Hyndman and Billah, 2003).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _step(y: Any, t: Any, member: Any, kind: Any, how: Any, state: Any, factors:
         state[5] += u * u
         state[6] += u * v
         spread = state[2] * state[5] - state[3] * state[3]
-        state[1] = 0.5 * (state[2] * state[6] - state[3] * state[4]) / spread if state[2] > 2.5 else 0.0
+        state[1] = member[1] * (state[2] * state[6] - state[3] * state[4]) / spread if state[2] > 2.5 else 0.0
     if gamma > 0.0:
         share = gamma / len(positions)
         for k in range(np.uint64(len(positions))):
@@ -145,9 +145,10 @@ def run(
     rows: Any, members: Any, kinds: Any, starts: Any, first: Any, positions: Any, origins: Any, steps: Any, bounds: Any,
     weights: Any, level: Any, fitted: Any, ahead: Any, final: Any,
 ) -> None:  # fmt: skip
-    """The weighted mean of members: ``level`` and ``fitted`` (n,) after each row, ``ahead`` (O, J), ``final`` (2, H).
+    """The weighted mean of members: ``level`` (n,) after each row, ``fitted`` with the season that was known before it.
 
-    ``final`` holds the forecasts of steps 1 … H from the last row, and what they are without season.
+    ``ahead`` (2, O, J) holds the forecasts of each origin, and what they are without season; ``final`` (2, H) those of steps
+    1 … H from the last row.
     All arrays are added to. See `rolling_errors`.
     """
     n = np.uint64(rows.shape[1])
@@ -159,17 +160,18 @@ def run(
         _reach(member, kind, steps, reach)
         o = np.uint64(0)
         for t in range(n):
-            _step(rows[how, t], t, member, kind, how, state, factors, positions, bounds[0])
             season = _season(factors, positions, t, how)
+            _step(rows[how, t], t, member, kind, how, state, factors, positions, bounds[0])
             level[t] += weight * _level_to_rows(state[0], how)
             fitted[t] += weight * _level_to_rows(state[0] * season if how == 1 else state[0] + season, how)
             if o < len(origins) and t == np.uint64(origins[o]):
                 behind = _behind(member, kind, state)
                 for i in range(np.uint64(len(steps))):
-                    value = state[0] + (reach[i] + behind) * state[1]
+                    plain = state[0] + (reach[i] + behind) * state[1]
                     season = _season(factors, positions, t + np.uint64(steps[i]), how)
-                    value = _level_to_rows(value * season if how == 1 else value + season, how)
-                    ahead[o, i] += weight * min(max(value, bounds[0]), bounds[1])
+                    value = _level_to_rows(plain * season if how == 1 else plain + season, how)
+                    ahead[0, o, i] += weight * min(max(value, bounds[0]), bounds[1])
+                    ahead[1, o, i] += weight * min(max(_level_to_rows(plain, how), bounds[0]), bounds[1])
                 o += np.uint64(1)
         _reach(member, kind, every, far)
         behind = _behind(member, kind, state)

@@ -1,4 +1,4 @@
-"""The automatic forecaster of one column: a stack of smoothers, weighed by rolling origins, with intervals by their errors.
+"""The automatic forecaster of one column: smoothers, autoregression and reservoirs, weighed by rolling origins.
 
 >>> import numpy as np
 >>> t = np.arange(60)
@@ -15,47 +15,32 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.series import seasonality, smoothing, weights, widths
+from pesn.series import choice, inputs, smoothing
+from pesn.series.choice import Member
+from pesn.series.closed_loops import Loops
+from pesn.series.course import Course, course
 from pesn.series.margins import Margins
+from pesn.series.widths import Widths
 
 __all__ = ["Member", "UnivariateModel", "backtest", "fit"]
 
-FEWEST = 8  # observed rows for rolling origins
-POSITIVE = 1e-100  # of the largest number: what is smaller counts as zero
 _MOST = 1e308
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """One line of the summary.
-
-    Attributes
-    ----------
-    kind : "SES", "theta", "damped", "Holt", "naive", "AR", "reservoir" or "dynamics".
-    detail : its parameters, in words.
-    weight : share of the forecast; all add up to 1.
-    score : rolling-origin error over the best member's.
-    """
-
-    kind: str
-    detail: str
-    weight: float
-    score: float
-
-
-@dataclass(frozen=True, eq=False)
 class UnivariateModel:
-    """What was chosen for a series, and the rows that forecasts go on from; plain numbers, strings, tuples and arrays alone.
+    """What was chosen for a series, and the rows that forecasts go on from; numbers, strings, tuples, arrays and records of them.
 
     Attributes
     ----------
     y : (n,), NaN where missing. x : (n, u), inputs.
     horizon : the leads that weights and widths were judged by.
     seasons : periods in rows, the smallest first. seasons_strength : F of each.
-    members : the largest weights first. shares : of each part in the forecast. notes : a sentence each.
-    scale : numbers are in units of it. positive : all rows are above 0. phase : rows before row 0, for the seasons.
+    members : the largest weights first. shares : of each part in the forecast, which add up to 1. notes : why, a sentence each.
+    scale : of the numbers inside. positive : all rows were above 0. lower : no forecast lies below.
+    phase : rows before row 0, for the seasons.
     stack, weight : the smoothers. first : (3, Σm), starting factors of the seasons.
-    widths : of the intervals.
+    loops : autoregression and reservoirs, None where there are none. effects : of the inputs. widths : of the intervals.
     """
 
     y: Array
@@ -73,26 +58,37 @@ class UnivariateModel:
     stack: smoothing.Grid
     weight: Array
     first: Array
-    widths: widths.Widths
+    loops: Loops | None
+    effects: inputs.Effects
+    widths: Widths
 
     def forecast(self, horizon: int, x: Array | None = None) -> Margins:
         """The distribution of each of the next ``horizon`` rows; x (horizon, u), NaN or None where not known."""
-        location = self._path(horizon).forecast
+        ahead, variance = self._ahead(horizon, x)
+        location = self._course(horizon, ahead).forecast
         scale = self.widths.at(horizon)
         if self.widths.log:
-            return Margins(np.log(location) + np.log(self.scale), scale, self.widths.dof, True, self.lower)
+            if not self.effects.log:
+                variance = variance / location**2
+            return Margins(np.log(location) + np.log(self.scale), np.sqrt(scale**2 + variance), self.widths.dof, True, self.lower)
+        if self.effects.log:
+            variance = variance * location**2
         with np.errstate(over="ignore"):
-            location, scale = np.clip(location * self.scale, -_MOST, _MOST), scale * self.scale
+            location, scale = np.clip(location * self.scale, -_MOST, _MOST), np.sqrt(scale**2 + variance) * self.scale
         # quantiles far out have to be numbers too
-        return Margins(location, np.minimum(scale, 0.05 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, self.lower)
+        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, self.lower)
 
     def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
-        """Level, season and inputs, (n + horizon,) each, in the units of y: they add up to the fitted course and the forecast."""
-        path = self._path(horizon)
-        parts = {"level": np.concatenate([path.level, path.plain]) * self.scale}
+        """Level, season and inputs, (n + horizon,) each, in the units of y: they add up to the fitted course and the forecast.
+
+        "season" is absent where there is none, "inputs" where none was kept.
+        """
+        found = self._course(horizon, self._ahead(horizon, x)[0])
+        parts = {"level": found.level * self.scale}
         if self.seasons:
-            whole = np.concatenate([path.fitted, path.forecast]) * self.scale
-            parts["season"] = whole - parts["level"]
+            parts["season"] = found.season * self.scale
+        if self.effects.any:
+            parts["inputs"] = found.inputs * self.scale
         return parts
 
     def on(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
@@ -101,28 +97,30 @@ class UnivariateModel:
         ``first`` is the row number of y[0], counted as in `fit`, for the phase of the seasons.
         """
         y, x = _checked(y, x)
-        phase = (self.phase + first) % int(np.lcm.reduce(np.array(self.seasons or (1,), dtype=np.int64)))
-        return replace(self, y=y, x=x, phase=phase)
+        if x.shape[1] != self.x.shape[1]:
+            raise ValueError(f"x must have {self.x.shape[1]} columns, got {x.shape[1]}")
+        cycle = int(np.lcm.reduce(np.array(self.seasons or (1,), dtype=np.int64)))
+        return replace(self, y=y, x=x, phase=(self.phase + first) % cycle)
 
-    def _path(self, horizon: int) -> smoothing.Path:
+    def _ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
+        """Inputs ahead without gaps, and the variance that gaps bring, on the scale of the effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
+        u = self.x.shape[1]
+        given = np.full((horizon, u), np.nan) if x is None else np.asarray(x, dtype=float)
+        if given.shape != (horizon, u):
+            raise ValueError(f"x must be ({horizon}, {u}), got {given.shape}")
+        return self.effects.unknown(self.x, given)
+
+    def _course(self, horizon: int, ahead: Array) -> Course:
         values = self.y / self.scale
-        positive = self.positive and bool(np.nanmin(values) > 0.0)
-        rows = smoothing.prepare(values, self.seasons, positive=positive, first=self.first, phase=self.phase)
-        if self.positive and not positive:  # rows that no logarithm can be taken of: other members have to do
-            kept = self.stack.kinds[:, 1] == 0
-            members = self.stack.taken(np.flatnonzero(kept)) if kept.any() else _naive()
-            share = self.weight[kept] / self.weight[kept].sum() if kept.any() else np.ones(1)
-            return smoothing.path(rows, members, share, _NONE, _NONE, horizon)
-        return smoothing.path(rows, self.stack, self.weight, _NONE, _NONE, horizon)
-
-
-_NONE = np.zeros(0, dtype=np.int64)
-
-
-def _naive() -> smoothing.Grid:
-    return smoothing.Grid(np.array([[1.0, 0.0, 1.0, 0.0]]), np.zeros((1, 2), dtype=np.int64), ("naive",), np.ones(1))
+        x = np.concatenate([self.x, ahead])
+        if self.positive and not np.nanmin(values) > 0.0:
+            return choice.plain(values, horizon)  # rows that no logarithm can be taken of
+        return course(
+            values, x, self.seasons, self.stack, self.weight, self.first, self.loops, self.effects, positive=self.positive,
+            phase=self.phase, horizon=horizon,
+        )  # fmt: skip
 
 
 def _checked(y: Array, x: Array | None) -> tuple[Array, Array]:
@@ -135,83 +133,42 @@ def _checked(y: Array, x: Array | None) -> tuple[Array, Array]:
     given = np.zeros((len(y), 0)) if x is None else np.array(x, dtype=float)
     if given.ndim != 2 or len(given) != len(y):
         raise ValueError(f"x must be ({len(y)}, u), got {given.shape}")
+    given[~np.isfinite(given)] = np.nan
     return y, given
 
 
 def fit(
-    y: Array, x: Array | None = None, *, horizon: int, seasons: Sequence[int] = (), test_seasons: bool = True
+    y: Array,
+    x: Array | None = None,
+    *,
+    horizon: int,
+    seasons: Sequence[int] = (),
+    test_seasons: bool = True,
+    parts: Sequence[str] = ("AR", "reservoir", "dynamics"),
 ) -> UnivariateModel:
     """Choose seasons, weights and widths for one series.
 
     Parameters
     ----------
     y : (n,), NaN where missing; at least one number.
-    x : (n, u), known inputs of the same rows.
+    x : (n, u), known inputs of the same rows, NaN where missing.
     horizon : how far ahead weights and widths are judged.
     seasons : candidate periods in rows, such as (12,) or (24, 168).
     test_seasons : False takes them all, as far as the rows can tell.
+    parts : what may stand beside the smoothers; each needs those before it.
     """
     y, x = _checked(y, x)
     if horizon < 1:
         raise ValueError(f"horizon must be at least 1, got {horizon}")
     seen = y[~np.isnan(y)]
     scale = float(np.max(np.abs(seen))) or 1.0
-    values = y / scale
     least = float(seen.min())
-    positive = least > POSITIVE * scale
-    lower = 0.0 if least >= 0.0 else -np.inf
-    if len(seen) < FEWEST:
-        return _short(y, x, horizon, scale, positive, lower)
-    found = seasonality.find(values, seasons, log=positive, tested=test_seasons)
-    rows = smoothing.prepare(values, found.periods, positive=positive)
-    everyone = smoothing.grid(bool(found.periods), positive)
-    leads = weights.steps(horizon)
-    starts = weights.origins(len(y), found.periods)
-    errors, counts = smoothing.rolling_errors(rows, everyone, starts, leads)
-    score = weights.scores(errors, counts, leads)
-    kept, weight = weights.stacked(score, everyone.prior, len(seen))
-    stack = everyone.taken(kept)
-    path = smoothing.path(rows, stack, weight, starts, leads, 1)
-    at = starts[:, None] + leads
-    truth = np.where(at < len(y), values[np.minimum(at, len(y) - 1)], np.nan)
-    width = widths.learn(
-        path.ahead, truth, leads, len(seen), _used(stack, weight, found.periods), positive=positive, least=_least(values)
-    )
-    members = tuple(
-        Member(stack.names[k], stack.detail(k, found.periods), float(weight[k]), float(score[kept[k]] / max(score.min(), 1e-300)))
-        for k in range(len(weight))
-    )
+    positive = least > choice.POSITIVE * scale
+    chosen = choice.choose(y / scale, x, horizon, seasons, tested=test_seasons, positive=positive, parts=parts)
     return UnivariateModel(
-        y, x, horizon, found.periods, found.strengths, members, {"statistical": 1.0}, (), scale, positive, lower, 0, stack,
-        weight, rows.first, width,
-    )  # fmt: skip
-
-
-def _least(values: Array) -> float:
-    """A width below which no interval goes: a millionth of the usual number, as no series is exact for ever."""
-    return 1e-6 * float(np.nanmean(np.abs(values))) or 1e-6
-
-
-def _used(stack: smoothing.Grid, weight: Array, periods: Sequence[int]) -> float:
-    """Degrees of freedom: parameters of the members, and the phases of the seasons."""
-    trend = float(weight @ (stack.kinds[:, 0] > 0))
-    return 1.0 + 1.5 * trend + 0.5 * sum(min(m - 1, 8) for m in periods)
-
-
-def _short(y: Array, x: Array, horizon: int, scale: float, positive: bool, lower: float) -> UnivariateModel:
-    """Fewer rows than can be judged: the last number goes on, with wide intervals."""
-    seen = y[~np.isnan(y)] / scale
-    changes = np.diff(seen)
-    usual = float(np.mean(np.abs(seen))) or 1.0
-    # as if two more changes of a fifth of the level had been seen
-    spread = np.sqrt((np.sum(changes**2) + 2.0 * (0.2 * usual) ** 2) / (len(changes) + 2.0))
-    spread = spread / usual if positive else spread
-    width = widths.Widths(np.array([1], dtype=np.int64), np.array([spread]), 0.5, 4.0, positive)
-    member = Member("naive", "the last number", 1.0, 1.0)
-    note = f"{len(seen)} numbers of {FEWEST}: the last one goes on"
-    return UnivariateModel(
-        y, x, horizon, (), (), (member,), {"statistical": 1.0}, (note,), scale, positive, lower, 0, _naive(), np.ones(1),
-        np.zeros((3, 0)), width,
+        y, x, horizon, chosen.seasons, chosen.strengths, chosen.members, chosen.shares, chosen.notes, scale, positive,
+        0.0 if least >= 0.0 else -np.inf, 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
+        chosen.widths,
     )  # fmt: skip
 
 
@@ -224,7 +181,7 @@ def backtest(
     seasons: Sequence[int] = (),
     test_seasons: bool = True,
 ) -> list[Margins]:
-    """Forecasts from each origin (row number of the first row ahead), each of a model fitted to the rows before it."""
+    """Forecasts from each origin (row number of the first row ahead), each of a model fitted to the rows before it alone."""
     y, x = _checked(y, x)
     out = []
     for origin in origins:

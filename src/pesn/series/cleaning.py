@@ -1,0 +1,47 @@
+"""Lone spikes, which no forecast should follow: rows that stand far from both sides are put back to what surrounds them.
+
+>>> import numpy as np
+>>> row = np.ones(40)
+>>> row[20] = 1e6
+>>> cleaned(row, log=True).max(), cleaned(row + 1e6 * (np.arange(40) > 20), log=True).max()     # a step stays
+(1.0, 1000001.0)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pesn._support.types import Array
+
+__all__ = ["cleaned"]
+
+FAR = 80.0  # times what nine rows in ten stay within
+SHARE = 0.02  # of the rows, at most: what is more frequent belongs to the series
+LONG = 30  # rows from which the last one is judged too: a step of the level looks the same
+
+
+def cleaned(values: Array, *, log: bool, season: Array | None = None) -> Array:
+    """``values`` (n,), NaN where missing, without lone spikes; ``season`` (n,) is what a season adds, to logarithms if ``log``."""
+    seen = np.flatnonzero(~np.isnan(values))
+    n = len(seen)
+    if n < 10:
+        return values
+    row = np.log(values[seen]) if log else values[seen].copy()
+    if season is not None:
+        row = row - season[seen]
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(row, 2, mode="reflect"), 5)
+    middle = np.median(around, axis=1)
+    middle[:2], middle[-2:] = np.median(row[:5]), np.median(row[-5:])
+    off = np.abs(row - middle)
+    usual = np.partition(off, int(0.9 * (n - 1)))[int(0.9 * (n - 1))]
+    spikes = off > max(FAR * usual, 1e-9 * float(np.abs(middle).max()))
+    if n < LONG:
+        spikes[-1] = False
+    if not spikes.any() or spikes.sum() > max(1.0, SHARE * n):
+        return values
+    row[spikes] = middle[spikes]
+    if season is not None:
+        row = row + season[seen]
+    out = values.copy()
+    out[seen[spikes]] = np.exp(row[spikes]) if log else row[spikes]
+    return out
