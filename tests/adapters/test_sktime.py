@@ -225,6 +225,7 @@ def test_distributions_are_those_of_the_margins(margins):
     np.testing.assert_allclose(crps.to_numpy()[:, 0], margins.crps(came), rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have a numerically exact implementation of the 'pdfnorm' method:UserWarning")
 def test_checks_of_skpro():
     found = skpro_checks(SeriesDistribution, raise_exceptions=True, verbose=False)
     assert len(found) > 100
