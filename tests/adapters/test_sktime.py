@@ -1,20 +1,27 @@
 """Claim: inside sktime, forecasts are those of the automatic forecaster, by sktime's rules: all of its own checks pass."""
 
 import importlib
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.model_selection
 
-from pesn.series.forecaster import SeriesForecaster
+import pesn
+from pesn import SeriesForecaster
+from pesn.series.judging import SeriesBacktest
 from pesn.series.margins import Margins
+from pesn.series.result import SeriesForecast
 
 pytest.importorskip("sktime", reason="sktime is an extra")
 pytest.importorskip("skpro", reason="skpro comes with the extra")
 
 from skpro.utils import check_estimator as skpro_checks
-from sktime.split import ExpandingWindowSplitter
+from sktime import split
+from sktime.forecasting import model_evaluation, model_selection
 from sktime.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from pesn.adapters.sktime import PESNForecaster
@@ -180,7 +187,7 @@ def test_moving_cutoffs_do_not_see_what_comes(update_params):
     y = sales()
     other = y.copy()
     other[50:] += 1000.0
-    cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=47, step_length=1)
+    cv = split.ExpandingWindowSplitter(fh=[1, 2], initial_window=47, step_length=1)
     learnt = PESNForecaster(season=12, horizon=2).fit(y[:45])
     found = [learnt.update_predict(rows[:52], cv=cv, update_params=update_params) for rows in (y, other)]
     first = [one.iloc[:, 0].dropna() for one in found]  # of the cutoff at row 47: rows 48 and 49
@@ -195,7 +202,10 @@ def test_a_failed_update_leaves_the_rows():
     forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40])
     with pytest.raises(ValueError, match="X must not be given: fit had none"):
         forecaster.update(y[40:50], X=X[40:50])
-    assert len(forecaster._cur_y) == 40
+    forecaster_with = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40])
+    with pytest.raises(ValueError, match=r"X must have the columns \['price', 1\] of fit, got \['price'\]"):
+        forecaster_with.update(y[40:50], X=X[40:50][["price"]])
+    assert len(forecaster._cur_y) == len(forecaster_with._cur_y) == len(forecaster_with._cur_X) == 40
 
 
 # ---------------------------------------------------------------- distributions
@@ -252,6 +262,19 @@ def test_the_distribution_of_a_forecast():
     for call, wrong in ((forecaster.predict_proba, {"marginal": False}), (forecaster.predict_var, {"cov": True})):
         with pytest.raises(NotImplementedError, match=r"must be (True|False)"):
             call(**wrong)
+
+
+def test_what_the_page_calls_by_name_is_there():
+    page = (
+        (Path(__file__).parents[2] / "docs" / "coming-from-sktime.md").read_text(encoding="utf-8").split("## Without sktime")[1]
+    )
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) > 10
+    theirs = [PESNForecaster, model_evaluation, model_selection, split, importlib.import_module("pesn.adapters.sktime")]
+    ours = [pesn, pesn.SeriesForecaster, SeriesForecast, SeriesBacktest, pd.DataFrame, sklearn.model_selection]
+    for names, places in zip(zip(*rows, strict=True), (theirs, ours), strict=True):
+        for name in re.findall(r"(\w+)\(", " ".join(re.findall(r"`([^`]+)`", " ".join(names)))):
+            assert any(hasattr(place, name) for place in places), name
 
 
 def test_without_sktime_it_is_said_what_to_install(monkeypatch):

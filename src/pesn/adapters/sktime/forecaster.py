@@ -104,20 +104,27 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
 
         Rows that were seen and come again are replaced; after an earlier cutoff than the last one, later rows are forgotten.
         """
-        if X is not None and self._cur_X is None:
-            raise ValueError("X must not be given: fit had none")
         rows = update_data(self._cur_y, y)
         rows = rows[rows.index <= self.cutoff[0]]
-        if self._cur_X is not None:
-            inputs = self._cur_X if X is None else update_data(self._cur_X, X[self._cur_X.columns])
-            self._cur_X = inputs.reindex(rows.index)  # NaN where they are not known
-        self._cur_y = rows
+        inputs = self._cur_X if X is None else update_data(self._cur_X, self._known(X))
+        if inputs is not None:
+            inputs = inputs.reindex(rows.index)  # NaN where they are not known
         if update_params:
-            self.forecaster_ = clone(self.forecaster_).fit(self._cur_y, self._cur_X)
+            forecaster = clone(self.forecaster_).fit(rows, inputs)
         else:
-            self.forecaster_ = copy(self.forecaster_)
-            self.forecaster_.fitted_ = self.forecaster_.fitted_.on(*rows_of(self._cur_y, self._cur_X, None))
+            forecaster = copy(self.forecaster_)
+            forecaster.fitted_ = forecaster.fitted_.on(*rows_of(rows, inputs, None))
+        self._cur_y, self._cur_X, self.forecaster_ = rows, inputs, forecaster
         return self
+
+    def _known(self, X: pd.DataFrame) -> pd.DataFrame:
+        """The columns of ``fit``, in its order."""
+        if self._cur_X is None:
+            raise ValueError("X must not be given: fit had none")
+        expected = self._cur_X.columns
+        if len(expected.difference(X.columns)):
+            raise ValueError(f"X must have the columns {list(expected)} of fit, got {list(X.columns)}")
+        return X[expected]
 
     # ---------------------------------------------------------------- forecasting
 
@@ -172,14 +179,13 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         """Inputs (horizon, u) of the rows to come: those that are wanted must be there, others may be missing."""
         if X is None:
             return None
-        if self._cur_X is None:
-            raise ValueError("X must not be given: fit had none")
+        known = self._known(X)
         steps = _spacing(self._cur_y.index) * np.arange(1, horizon + 1)
         labels = ForecastingHorizon(steps, is_relative=True).to_absolute_index(self.cutoff)
-        missing = labels[wanted - 1].difference(X.index)
+        missing = labels[wanted - 1].difference(known.index)
         if len(missing):
             raise ValueError(f"X must have a row for each step of fh, got none at {missing[0]}")
-        return X[self._cur_X.columns].reindex(labels).to_numpy(np.float64)
+        return known.reindex(labels).to_numpy(np.float64)
 
     def _frame(self, fh: Any, X: pd.DataFrame | None, levels: list[float], columns: pd.MultiIndex) -> pd.DataFrame:
         import pandas as pd
