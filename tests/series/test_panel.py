@@ -165,6 +165,10 @@ def test_one_bad_series_does_not_end_the_others(frame, forecasts):
             lambda frame: pd.concat([series("m", 100, start="1990-01-01"), series("d", 90, freq="D")]),
             "column 'ds' must keep one step in all series, got a month in 'm' and a day in 'd': forecast them apart, or say freq",
         ),
+        (
+            lambda frame: pd.concat([series("s", freq="W-SUN"), series("m", freq="W-MON")]),
+            r"got a week \(W-MON\) in 'm' and a week \(W-SUN\) in 's'",
+        ),
         (lambda frame: frame.assign(ds=frame["ds"].iloc[0]).drop_duplicates("unique_id"), "column 'ds' must keep a step"),
     ],
 )
@@ -217,6 +221,13 @@ def test_steps_that_are_given():
             pesn.SeriesForecaster(freq=freq).fit(series("a"))
     with pytest.raises(ValueError, match="freq must be a number above 0, as times are numbers, got 'MS'"):
         pesn.SeriesForecaster(freq="MS").fit(series("a").assign(ds=np.arange(40)))
+
+
+def test_business_days_among_days():
+    both = pd.concat([series("a", 60, freq="D"), series("b", 40, freq="B"), series("c", 8, freq="B")])
+    with pytest.warns(UserWarning, match="'b': its step is a business day, and that of the others a day: forecast it apart"):
+        model = pesn.SeriesForecaster().fit(both)
+    assert model.failures_["unique_id"].tolist() == ["b"]  # of eight rows nobody can tell
 
 
 def test_far_apart_series_of_one_step():

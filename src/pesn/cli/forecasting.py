@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pesn._support.files import check_writable
-from pesn.cli import terminal
+from pesn.cli import panels, terminal
 
 __all__ = ["forecast"]
 
@@ -38,7 +38,10 @@ def forecast(
         list[int] | None,
         typer.Option(metavar="ROWS…", help="Rows after which it repeats itself; 1: it does not.", show_default="found"),
     ] = None,
-    backtest: Annotated[int, typer.Option(metavar="K", help="Past forecasts to judge the model by; 0: none.")] = 20,
+    backtest: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Past forecasts to judge the model by; 0: none.", show_default="20, with --id 0"),
+    ] = None,
     future: Annotated[Path | None, typer.Option(metavar="FILE", help="A table with the inputs of the steps ahead.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="MODEL", help="File for the fitted model.")] = None,
     model: Annotated[
@@ -48,8 +51,39 @@ def forecast(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files in DIR also where no forecast was written to it before.")
     ] = False,
+    id_col: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COL", help="The column of names, where FILE has many series: a row for each and date."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", help="With --id: processes.", show_default="1 a core")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With --id: a folder from which a run that was killed goes on.")
+    ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="With --id: Parquet in, Parquet out, some rows at a time, for more than memory holds."),
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="With --id: a Dask cluster to run on, such as tcp://127.0.0.1:8786; Parquet in and out."
+        ),
+    ] = None,
 ) -> None:
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
+    if id_col is not None:
+        panel = panels.PanelOptions(
+            file, id_col, target, inputs, time, horizon, level, season, backtest or 0, future, jobs, checkpoint, out, overwrite
+        )
+        alone = {"--save": save is not None, "--model": model is not None}
+        panels.forecast_many(panel, alone, stream=stream, scheduler=scheduler)
+        return
+    backtest = 20 if backtest is None else backtest
+    with terminal.failing_in_one_line():
+        wanted = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
+        for option, given in wanted.items():
+            if given is not None:
+                raise ValueError(f"{option} must come with --id, the column of the series' names")
     with terminal.failing_in_one_line():
         import shlex
         from time import perf_counter

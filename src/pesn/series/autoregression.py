@@ -15,13 +15,13 @@ from pesn.series import closed_loop_kernel as kernel
 
 __all__ = ["Changes", "ClosedLoop", "Units", "fit", "forecast", "no_units", "prepare"]
 
-LAGS = 3
+LAGS = 5
 PACE = 0.2  # of the moving average
 FADE = 0.95  # of the mean change, a step
 FOLDS = 4
 CLIP = 4.0  # deviations of a change
 RIDGES = np.geomspace(1e-4, 1e3, 15)
-UNIT_PENALTY = 50.0  # of units over lags
+UNIT_PENALTY = 10.0  # of units over lags
 
 
 @dataclass(frozen=True, eq=False)

@@ -174,7 +174,7 @@ def _members(judged: _Judged, stack: smoothing.Grid, periods: Sequence[int], sha
         )
         for k, name in enumerate(stack.names)
     ]
-    details = {"AR": "3 lags, gap to a moving average", "reservoir": "3 of 50 units", "dynamics": "automatic design"}
+    details = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units", "dynamics": "automatic design"}
     out += [Member(kind, details[kind], share, 1.0) for kind, share in shares.items() if kind in details and share > 0.0]
     return tuple(sorted(out, key=lambda member: -member.weight))
 

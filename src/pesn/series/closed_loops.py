@@ -1,4 +1,4 @@
-"""Autoregression and reservoirs beside the smoothers, from 150 rows on, with the shares that rolling origins give them.
+"""Autoregression and reservoirs beside the smoothers, from 100 rows on, with the shares that rolling origins give them.
 
 They see the series without its season, which they hand back to what the smoothers know of it.
 """
@@ -15,9 +15,9 @@ from pesn.series.smoothing import Path
 
 __all__ = ["ROWS", "Loops", "learn"]
 
-ROWS = 150
-AR_PRIOR = (0.3, 0.2)
-RESERVOIR_PRIOR = (0.2, 0.2)
+ROWS = 100
+AR_PRIOR = (0.3, 0.3)
+RESERVOIR_PRIOR = (0.3, 0.3)
 
 
 @dataclass(frozen=True, eq=False)

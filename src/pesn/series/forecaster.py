@@ -89,7 +89,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     fitted_: FittedSeries
     panel_: Panel | DaskPanel
     failures_: Any
-    _counts: Blocks | None
+    _facts: Blocks | None
 
     def __init__(
         self,
@@ -140,11 +140,11 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         """
         with rollback_on_error(self):
             self._check_parameters()
-            for name in {"fitted_", "panel_", "failures_", "_counts"} & {*vars(self)}:
+            for name in {"fitted_", "panel_", "failures_", "_facts"} & {*vars(self)}:
                 delattr(self, name)
             if is_long(y, columns_of(self)):
                 self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq)
-                self._counts = None
+                self._facts = None
                 return self
             rows, x, time = rows_of(y, X, None)
             names, inputs = column_names(y, rows.shape[1]), names_of(X) or [f"x{i}" for i in range(x.shape[1])]
@@ -256,7 +256,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def summary(self) -> str:
         """Which members each column's forecast is made of, with their weights, and why; of a long frame, counts of its series."""
         check_is_fitted(self)
-        return long_frame.summary(self.panel_, self._counts) if hasattr(self, "panel_") else self.fitted_.summary()
+        return long_frame.summary(self.panel_, self._facts) if hasattr(self, "panel_") else self.fitted_.summary()
 
     def save(self, path: PathLike) -> None:
         """Write it to a file that :func:`pesn.load` reads; no code of it runs then."""
@@ -292,6 +292,6 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"{method} is not for long frames: {instead}")
 
     def _kept(self, found: long_frame.Outcome) -> Any:
-        """The frame of a run, whose failures and counts are kept."""
-        self.failures_, self._counts = found.failures, found.counts
+        """The frame of a run, whose failures and seasons are kept."""
+        self.failures_, self._facts = found.failures, found.facts
         return found.frame

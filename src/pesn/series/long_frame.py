@@ -7,6 +7,8 @@ what they are made of is the rows themselves. The same rows and settings give th
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +28,16 @@ from pesn.series.panel_work import Blocks, Task
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "cross_validated", "fit", "forecast", "summary"]
+__all__ = ["Outcome", "cross_validated", "fit", "forecast", "mean_shares", "season_in_words", "summary"]
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A frame of forecasts, the series that failed, and counts of what the others are made of: None before they are computed."""
+    """A frame of forecasts, the series that failed, and what the others are made of: None before they are computed."""
 
     frame: Any
     failures: Any
-    counts: Blocks | None = None
+    facts: Blocks | None = None
 
 
 def fit(frame: Any, X: Any, columns: Columns, freq: str | float | None) -> tuple[Panel | DaskPanel, pd.DataFrame | None]:
@@ -44,6 +46,10 @@ def fit(frame: Any, X: Any, columns: Columns, freq: str | float | None) -> tuple
         raise ValueError("X must not be given beside a long frame: its other columns are the inputs")
     if distributed.is_dask(frame):
         return DaskPanel(frame, columns, freq), None
+    if not hasattr(frame, "index"):
+        raise TypeError(
+            f"y must be a long frame of pandas or Dask, got one of {type(frame).__module__.partition('.')[0]}: to_pandas()"
+        )
     panel = panel_of(frame, columns, freq)
     _check_some_left(panel)
     failures = failures_frame(panel)
@@ -57,7 +63,7 @@ def forecast(panel: Panel | DaskPanel, settings: Settings, horizon: int | None, 
         return Outcome(*distributed.forecast(panel, settings, horizon, X, level))
     task = settings.task(panel.time, horizon, level)
     blocks = _run(panel, task, inputs_ahead(panel, X, task.steps), settings)
-    return Outcome(forecast_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.counts())
+    return Outcome(forecast_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
 
 
 def cross_validated(
@@ -70,26 +76,42 @@ def cross_validated(
         return Outcome(*distributed.cross_validated(panel, settings, horizon, windows, stride, level))
     task = settings.task(panel.time, horizon, level, windows, stride)
     blocks = _run(panel, task, None, settings)
-    return Outcome(cross_validation_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.counts())
+    return Outcome(cross_validation_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
 
 
-def summary(panel: Panel | DaskPanel, counts: Blocks | None) -> str:
+def summary(panel: Panel | DaskPanel, facts: Blocks | None) -> str:
     """How many series there are, which seasons they have, what their forecasts are made of, and how many failed."""
     if isinstance(panel, DaskPanel):
         raise TypeError("summary is not for Dask frames, whose series are fitted when their forecasts are computed")
     rows = int((~np.isnan(panel.y)).sum())
     lines = [f"{len(panel):,} series, {rows:,} numbers, a {step_name(panel.time.step)} from row to row"]
-    failed = len(panel.failures) + (0 if counts is None else len(counts.failures))
-    if counts is None:
+    failed = len(panel.failures) + (0 if facts is None else len(facts.failures))
+    if facts is None:
         lines.append("  fitted when a forecast is asked for: seasons and members are known after that")
     else:
-        total = sum(counts.seasons.values())
-        seasons = [(text if text == "none" else f"{text} rows", count) for text, count in counts.seasons.most_common()]
-        lines += [f"  {count:,} series: season {text}" for text, count in seasons]
-        lines += [f"  {100.0 * share / total:3.0f} %  {kind}" for kind, share in counts.shares.most_common()]
+        seasons = Counter(season_in_words(periods) for periods in facts.seasons.values())
+        lines += [f"  {count:,} series: season {text}" for text, count in seasons.most_common()]
+        lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in mean_shares(facts).items()]
     if failed:
         lines.append(f"  {failed:,} failed: see failures_")
     return "\n".join(lines)
+
+
+def season_in_words(periods: Sequence[int]) -> str:
+    """Periods for people.
+
+    >>> season_in_words(()), season_in_words((24, 168))
+    ('none', '24, 168 rows')
+    """
+    return f"{', '.join(map(str, periods))} rows" if periods else "none"
+
+
+def mean_shares(facts: Blocks) -> dict[str, float]:
+    """Of each part of the forecasts, over all series, the largest first."""
+    total: Counter[str] = Counter()
+    for shares in facts.shares.values():
+        total.update(shares)
+    return {kind: share / max(len(facts.shares), 1) for kind, share in total.most_common()}
 
 
 # ---------------------------------------------------------------- inside

@@ -1,9 +1,12 @@
-"""A forecast on a page of its own: picture, backtest, numbers; no network, no script, as the browser is told.
+"""A forecast on a page of its own: picture, members, components, past forecasts; no network, no script, as browsers are told.
 
->>> text = page({"title": "Forecast of x", "said": {"data": "20 rows", "model": "8 units", "forecast": "1 step ahead"},
-...     "notes": ["a < b"], "svg": '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"/>', "alt": "A line.",
-...     "tables": [("The forecast", ["time", "x"], [["2020", 1.5]])], "settings": {"ridge": 0.1}, "file": "x.csv",
-...     "command": "pesn forecast x.csv", "version": "1", "files": ["forecast.csv"]})
+>>> import numpy as np
+>>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.sections import sections
+>>> fitted = fit_columns(np.sin(np.arange(40.0))[:, None], names=("x",), seasons=(), horizon=2)
+>>> text = page({"title": "Forecast of x", "said": {"data": "40 rows", "model": "3 members", "forecast": "2 steps ahead"},
+...     "notes": ["a < b"], "sections": sections(fitted, fitted.forecast(2), (0.8,)), "levels": (0.8,), "tables": [],
+...     "settings": {"season": None}, "file": "x.csv", "command": "pesn forecast x.csv", "version": "1", "files": ["a.csv"]})
 >>> "a &lt; b" in text, "<script" in text
 (True, False)
 """
@@ -19,29 +22,47 @@ from urllib.parse import quote
 from jinja2 import Environment, StrictUndefined
 
 from pesn._support.pages import style
-from pesn._support.pages.svg import inlined
+from pesn._support.pages.drawing import drawing_style
 from pesn._support.pages.tables import Table, table
+from pesn.series.pictures import legend
 
-__all__ = ["page"]
+__all__ = ["OPEN_COLUMNS", "page"]
 
-_NUMBER = re.compile(r"-?[\d,]+(\.\d+)?(e[+-]?\d+)?( %)?")
+OPEN_COLUMNS = 3  # more columns are a list of lines, each of which can be opened
+_NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?(e[+-]?\d+)?(×10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?( %)?|–")
 
 
 def page(content: Mapping[str, Any]) -> str:
     """The page's text.
 
-    ``content`` has a title; ``said``: sentences on data, model, forecast and backtest; notes; the figure as ``svg`` and what it
-    shows as ``alt``; tables (title, columns, rows); settings; file, command, version, and the names of the files beside the page.
+    Parameters
+    ----------
+    content
+        ``title``; ``said``: sentences on data, model, forecast and, where there is one, backtest; ``notes``; ``sections`` and the
+        ``levels`` of their intervals, as :func:`pesn.series.sections.sections` makes them; more ``tables`` (title, columns,
+        rows); ``settings``; ``file``, ``command``, ``version``, and ``files``, the names of the files beside the page.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["address"] = quote
-    template = environment.from_string((resources.files("pesn.series") / "page.html.j2").read_text(encoding="utf-8"))
+    template = environment().from_string((resources.files("pesn.series") / "page.html.j2").read_text(encoding="utf-8"))
+    sections = [
+        one._replace(numbers=_aligned(one.numbers), scores=one.scores and _aligned(one.scores)) for one in content["sections"]
+    ]
     return template.render(
-        **{key: value for key, value in content.items() if key not in ("tables", "svg")},
-        style=style(),
+        **{key: value for key, value in content.items() if key not in ("tables", "sections")},
+        style=style() + drawing_style(),
         tables=[_aligned(table(title, columns, rows)) for title, columns, rows in content["tables"]],
-        drawing=inlined(content["svg"], prefix="forecast", label="forecast-caption"),
+        sections=sections,
+        folded=len(sections) > OPEN_COLUMNS,
+        groups=list(dict.fromkeys(group for one in sections for group in one.groups)),
+        legend=legend(content["levels"]),
+        judged_legend=legend(content["levels"], missed=True),
     )
+
+
+def environment() -> Environment:
+    """What templates are made pages with: all that is not Markup is escaped, and nothing that is missing is passed over."""
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters["address"] = quote
+    return made
 
 
 def _aligned(shown: Table) -> Table:

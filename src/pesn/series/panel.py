@@ -100,7 +100,8 @@ def is_long(frame: Any, columns: Columns) -> bool:
     names = getattr(frame, "columns", None)
     if names is None:
         return False
-    here = [*names, *(name for name in (getattr(frame.index, "name", None),) if name == columns.id)]
+    index = getattr(getattr(frame, "index", None), "name", None)
+    here = [*names, *([columns.id] if index == columns.id else [])]
     missing = [name for name in columns if name not in here]
     if columns.id not in here:
         if not missing[1:]:
@@ -223,7 +224,11 @@ def _laid_out(
         failed.setdefault(int(codes[row + 1]), f"it has two rows at {columns.time} {shown(dates[row + 1])}")
     first = place[begin]
     span = place[begin + count - 1] - first + 1
-    for i in np.flatnonzero(_doubtful(place, begin, count, span)):
+    doubtful = _doubtful(place, begin, count, span)
+    if time.step == "D":
+        weekend = np.add.reduceat((dates.day_of_week >= 5).astype(np.int64), begin)
+        doubtful |= (weekend == 0) & (span > 14)  # business days among days
+    for i in np.flatnonzero(doubtful):
         if i in failed:
             continue
         own = dates[begin[i] : begin[i] + count[i]]

@@ -22,7 +22,7 @@ from pesn.series.distributed import distinct_dates, rule_of_all
 from pesn.series.panel import Columns
 from pesn.series.panel_dates import shown_id
 
-__all__ = ["Plan", "bucket", "files_of", "parquet_module", "row_count", "saved_plan", "share_out"]
+__all__ = ["Plan", "bucket", "data_columns", "files_of", "parquet_module", "row_count", "saved_plan", "schema_of", "share_out"]
 
 _BATCH = 2**17  # rows that are read at once
 _MOST = 400  # buckets: as many files are open at once, for each of the frames
@@ -58,8 +58,8 @@ def share_out(
     """Write all rows of ``source``, and of the inputs ``ahead``, into buckets of about ``size`` rows in a new ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    names = data_columns(schema_of(source), columns)
     count = min(max(1, -(-row_count(source) // size)), _MOST)
-    names = _names(parquet_module().read_schema(files_of(source)[0]), columns)
     missing = [name for name in columns if name not in names]
     if missing:
         raise ValueError(
@@ -103,6 +103,16 @@ def files_of(path: Path) -> list[Path]:
     return found
 
 
+def schema_of(path: Path) -> Any:
+    """The columns of the first file, and their types; a ValueError where it is not Parquet."""
+    file = files_of(path)[0]
+    parquet, arrow = parquet_module(), import_module("pyarrow")
+    try:
+        return parquet.read_schema(file)
+    except arrow.ArrowInvalid:
+        raise ValueError(f"{file} must be a Parquet file, got another one") from None
+
+
 def row_count(path: Path) -> int:
     """Rows of all files, by their footers."""
     return sum(int(parquet_module().read_metadata(file).num_rows) for file in files_of(path))
@@ -114,6 +124,12 @@ def parquet_module() -> Any:
         return import_module("pyarrow.parquet")
     except ImportError:
         raise ImportError("Parquet needs Arrow: pip install 'pesn[parquet]'") from None
+
+
+def data_columns(schema: Any, columns: Columns) -> list[str]:
+    """Columns of a file, without an index of pandas that was written beside them."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in schema.names if name in columns or name not in index]
 
 
 # ---------------------------------------------------------------- inside
@@ -128,7 +144,7 @@ def _shared(path: Path, which: int, folder: Path, columns: Columns, count: int) 
         for file in files_of(path):
             for batch in parquet_module().ParquetFile(file, pre_buffer=False).iter_batches(_BATCH, use_threads=False):
                 table = arrow.Table.from_batches([batch])
-                table = table.select(_names(table.schema, columns))
+                table = table.select(data_columns(table.schema, columns))
                 schema = table.schema.remove_metadata() if schema is None else schema
                 if table.schema.names != schema.names:
                     raise ValueError(
@@ -144,12 +160,6 @@ def _shared(path: Path, which: int, folder: Path, columns: Columns, count: int) 
                         writers[one] = stack.enter_context(parquet_module().ParquetWriter(folder / _name(one, which), schema))
                     writers[one].write_table(table.slice(start, stop - start))
                 yield keys, table
-
-
-def _names(schema: Any, columns: Columns) -> list[str]:
-    """Columns of a file, without an index of pandas that was written beside them."""
-    index = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in schema.names if name in columns or name not in index]
 
 
 def _numbers(keys: Any, columns: Columns, count: int) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -47,11 +47,8 @@ def digest(part: Chunk, task: Task) -> str:
 def write(folder: Path, name: str, part: Chunk, blocks: Blocks) -> None:
     """Keep what came of a chunk, whole or not at all."""
     place = {number: i for i, number in enumerate(part.series)}
-    note = {
-        "failures": {place[number]: reason for number, reason in blocks.failures.items()},
-        "seasons": blocks.seasons,
-        "shares": blocks.shares,
-    }
+    facts: dict[str, dict[int, Any]] = {"failures": blocks.failures, "seasons": blocks.seasons, "shares": blocks.shares}
+    note = {name: {place[number]: fact for number, fact in found.items()} for name, found in facts.items()}
     series = np.array([place[int(number)] for number in blocks.series], np.int64)
     with replacing(folder / f"{name}.npz") as path:
         np.savez(path, series=series, origin=blocks.origin, values=blocks.values, note=np.array(json.dumps(note)))
@@ -66,7 +63,11 @@ def read(folder: Path, name: str, part: Chunk, task: Task) -> Blocks | None:
         numbers = np.array(part.series, np.int64)
         if values.shape != (len(series), task.steps, len(task.quantiles)) or origin.shape != series.shape:
             return None
-        failures = {int(numbers[int(i)]): str(reason) for i, reason in note["failures"].items()}
-        return Blocks(numbers[series], origin, values, failures, Counter(note["seasons"]), Counter(note["shares"]))
+        failures = {part.series[int(i)]: str(reason) for i, reason in note["failures"].items()}
+        seasons = {part.series[int(i)]: tuple(int(m) for m in periods) for i, periods in note["seasons"].items()}
+        shares = {
+            part.series[int(i)]: {str(kind): float(one) for kind, one in each.items()} for i, each in note["shares"].items()
+        }
+        return Blocks(numbers[series], origin, values, failures, seasons, shares)
     except (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, BadZipFile):
         return None

@@ -92,9 +92,12 @@ def common_step(dates: pd.Index, each: list[tuple[Any, pd.Index]], name: str) ->
         if first is None:
             first = one, found
         elif found.step != first[1].step:
+            told = [step_name(step) for step in (first[1].step, found.step)]
+            if told[0] == told[1]:  # weeks from Sunday and from Monday on
+                told = [f"{word} ({step})" for word, step in zip(told, (first[1].step, found.step), strict=True)]
             raise ValueError(
-                f"{name} must keep one step in all series, got a {step_name(first[1].step)} in {shown_id(first[0])} and a "
-                f"{step_name(found.step)} in {shown_id(one)}: forecast them apart, or say freq"
+                f"{name} must keep one step in all series, got a {told[0]} in {shown_id(first[0])} and a {told[1]} in "
+                f"{shown_id(one)}: forecast them apart, or say freq"
             )
     if first is None:
         raise ValueError(f"{name} must keep a step, such as days or months, got none in {shown_id(each[0][0])}: say freq")

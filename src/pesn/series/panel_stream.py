@@ -24,7 +24,7 @@ from pesn._support.progress import shown
 from pesn._support.types import PathLike
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.panel import panel_of
-from pesn.series.panel_buckets import Plan, bucket, files_of, parquet_module, row_count, saved_plan, share_out
+from pesn.series.panel_buckets import Plan, bucket, files_of, parquet_module, row_count, saved_plan, schema_of, share_out
 from pesn.series.panel_frames import forecast_frame, inputs_ahead
 from pesn.series.panel_run import Runner, failures_frame, run
 from pesn.series.panel_settings import Settings, columns_of, settings_of
@@ -83,6 +83,7 @@ def forecast_parquet(
     whole_number("bucket_rows", bucket_rows, 1)
     ahead, folder = None if X is None else Path(X), Path(target)
     asked = [horizon, level, settings.seasons, settings.horizon, settings.level, tuple(columns), forecaster.freq, bucket_rows]
+    schema_of(Path(source))
     job = _begun(folder, [Path(source), *([] if ahead is None else [ahead])], asked)
     buckets = folder / _BUCKETS
     if (folder / _DONE).exists():

@@ -14,7 +14,6 @@ gives the same numbers in whichever process it is done.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -84,17 +83,17 @@ class Blocks:
     failures
         Reasons, by the number of the series.
     seasons, shares
-        How many series have which seasons; the sum over series of each part's share in the forecast.
+        Of each series, by its number: the periods of its seasons, and each part's share in its forecast.
     """
 
     series: npt.NDArray[np.int64]
     origin: npt.NDArray[np.int64]
     values: Array
     failures: dict[int, str] = field(default_factory=dict)
-    seasons: Counter[str] = field(default_factory=Counter)
-    shares: Counter[str] = field(default_factory=Counter)
+    seasons: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    shares: dict[int, dict[str, float]] = field(default_factory=dict)
 
-    def counts(self) -> Blocks:
+    def facts(self) -> Blocks:
         """Without the numbers."""
         return replace(self, series=self.series[:0], origin=self.origin[:0], values=self.values[:0])
 
@@ -121,8 +120,8 @@ def work(part: Chunk, task: Task) -> Blocks:
     """Fit and forecast each series; one that fails is left out, with the reason."""
     found: list[tuple[int, int, Array]] = []
     failures: dict[int, str] = {}
-    seasons: Counter[str] = Counter()
-    shares: Counter[str] = Counter()
+    seasons: dict[int, tuple[int, ...]] = {}
+    shares: dict[int, dict[str, float]] = {}
     with one_blas_thread():  # sums of several threads end in other digits
         for i, number in enumerate(part.series):
             try:
@@ -131,8 +130,7 @@ def work(part: Chunk, task: Task) -> Blocks:
                 failures[number] = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
                 continue
             found += [(number, origin, values) for origin, values in blocks]
-            seasons[", ".join(map(str, model.seasons)) or "none"] += 1
-            shares.update(model.shares)
+            seasons[number], shares[number] = tuple(model.seasons), dict(model.shares)
     values = np.stack([one for _, _, one in found]) if found else np.zeros((0, task.steps, len(task.quantiles)))
     series, origin = (np.array([one[j] for one in found], np.int64) for j in (0, 1))
     return Blocks(series, origin, values, failures, seasons, shares)
@@ -146,12 +144,10 @@ def joined(parts: Sequence[Blocks], task: Task) -> Blocks:
     values = np.concatenate([np.zeros((0, task.steps, len(task.quantiles))), *(one.values for one in parts)])
     order = np.lexsort((origin, series))
     failures = {number: reason for one in parts for number, reason in one.failures.items()}
-    seasons: Counter[str] = Counter()
-    shares: Counter[str] = Counter()
-    for one in sorted(parts, key=lambda one: int(one.series[0]) if len(one.series) else -1):  # sums in one order
-        seasons.update(one.seasons)
-        shares.update(one.shares)
-    return Blocks(series[order], origin[order], values[order], dict(sorted(failures.items())), seasons, shares)
+    seasons = {number: periods for one in parts for number, periods in one.seasons.items()}
+    shares = {number: each for one in parts for number, each in one.shares.items()}
+    facts: Any = (dict(sorted(found.items(), key=lambda fact: fact[0])) for found in (failures, seasons, shares))
+    return Blocks(series[order], origin[order], values[order], *facts)
 
 
 # ---------------------------------------------------------------- inside

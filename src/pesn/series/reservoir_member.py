@@ -13,7 +13,7 @@ __all__ = ["SEEDS", "drawn"]
 SEEDS = (0, 1, 2)
 SIZE = 50
 HEARD = 5  # units that each hears
-RADIUS = 0.9
+RADIUS = 1.1
 LEAKS = (0.4, 1.0)
 
 

@@ -22,7 +22,9 @@ from pesn._support.files import replacing
 from pesn._support.reading import LARGEST_JSON, MANIFEST, digest, regular, stored
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
+from pesn.series.closed_loops import Loops
 from pesn.series.fitted import FittedSeries
+from pesn.series.inputs import Effects
 from pesn.series.smoothing import Grid
 from pesn.series.univariate import Member, UnivariateModel
 from pesn.series.widths import Widths
@@ -32,7 +34,9 @@ __all__ = ["is_series_file", "load", "save"]
 _FORMAT = 1
 _TREE = "series.json"
 _LARGEST = 2**32  # bytes of a file
-_RECORDS: dict[str, Any] = {one.__name__: one for one in (FittedSeries, Grid, Member, TimeIndex, UnivariateModel, Widths)}
+_RECORDS: dict[str, Any] = {
+    one.__name__: one for one in (Effects, FittedSeries, Grid, Loops, Member, TimeIndex, UnivariateModel, Widths)
+}
 
 
 def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.types import Array
 from pesn.forecasting.time_index import step_name
 from pesn.series.job import Outcome
+from pesn.series.pictures import decimals
 from pesn.series.reading import counted, shown
 from pesn.series.result import percent
 from pesn.series.univariate import UnivariateModel
@@ -17,7 +16,7 @@ from pesn.series.univariate import UnivariateModel
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["frame", "lines", "record", "sentences", "texts"]
+__all__ = ["frame", "lines", "record", "sentences"]
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3
@@ -34,16 +33,6 @@ def frame(outcome: Outcome) -> pd.DataFrame:
         name += "_"
     columns.insert(0, name, index.strftime("%Y-%m-%d") if _whole_days(index) else index)
     return columns.reset_index(drop=True)
-
-
-def texts(outcome: Outcome) -> list[list[str]]:
-    """The rows of :func:`frame` for people: each target with as many decimals as its smallest deviation has two digits."""
-    columns = frame(outcome)
-    made = [[shown(label, outcome.table.freq) for label in outcome.forecast.index]]
-    each = len(columns.columns[1:]) // len(outcome.forecast.names)
-    for i, name in enumerate(columns.columns[1:]):
-        made.append(_decimal(columns[name].to_numpy(), outcome.forecast.std[:, i // each]))
-    return [list(row) for row in zip(*made, strict=True)]
 
 
 def lines(outcome: Outcome) -> list[str]:
@@ -72,7 +61,7 @@ def lines(outcome: Outcome) -> list[str]:
                 out.append("          …")
                 continue
             label = shown(forecast.index[k], table.freq)
-            mean, low, high = _decimal([forecast.mean[k, 0], lower[k, 0], upper[k, 0]], forecast.std[:, 0])
+            mean, low, high = decimals(np.array([forecast.mean[k, 0], lower[k, 0], upper[k, 0]]), forecast.std[:, 0])
             values = f"{mean}  ({percent(level)} %: {low} … {high})"
             out.append(f"          {label}  {values}")
     return out
@@ -202,19 +191,6 @@ def _list(names: list[str]) -> str:
 def _g(value: float) -> str:
     """Four digits, without an exponent where people would write none."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-def _decimal(values: Sequence[float] | Array, std: Sequence[float] | Array) -> list[str]:
-    """Numbers with as many decimals as the smallest deviation has two digits.
-
-    >>> _decimal([371.8421, -0.04], np.array([0.43, 1.2]))
-    ['371.84', '-0.04']
-    """
-    smallest = float(np.min(std))
-    if not 1e-6 < smallest < 1e9:
-        return [f"{value:.6g}" for value in values]
-    digits = max(0, 1 - int(np.floor(np.log10(smallest))))
-    return [f"{value:,.{digits}f}" for value in values]
 
 
 def _whole_days(index: pd.Index) -> bool:

@@ -39,7 +39,7 @@ def scores(errors: Array, counts: Array, leads: AnyArray) -> Array:
     if not usable.any():
         return np.ones(len(errors))
     errors, independent = errors[:, usable], counts[usable] / leads[usable]
-    weight = independent / (independent + 3.0)
+    weight = independent / (independent + 10.0)
     middle = np.median(errors, axis=0)
     middle = np.where(middle > 0.0, middle, np.maximum(errors.max(axis=0), 1e-300))
     return np.asarray((errors / middle) @ (weight / weight.sum()))
