@@ -16,7 +16,7 @@ __all__ = ["Chosen", "Member", "choose", "plain"]
 
 FEWEST = 8  # observed rows for rolling origins
 POSITIVE = 1e-100  # of the largest number: what is smaller counts as zero
-EXPONENTIAL = 0.5  # of the others' error, for trends of the logarithm to be taken: they are as often far too steep
+EXPONENTIAL = 0.25  # of the others' error, for trends of the logarithm to be taken: they are as often far too steep
 INPUTS_GAIN = 0.99  # of the error without, for inputs to be kept
 
 
@@ -90,17 +90,24 @@ def choose(
     truth = _truth(clean, origins, leads)
     ahead, loops, used = path.ahead, None, _used(stack, judged.weight, found.periods)
     shares = {"statistical": 1.0}
-    if "AR" not in parts:
-        pass
-    elif n < closed_loops.ROWS:
-        notes += (f"AR and reservoir: not tried, {n} rows of {closed_loops.ROWS}",)
-    else:
-        seasonal_lag = found.periods[0] if found.periods else 0
-        loops, ahead = closed_loops.learn(
-            path, clean, truth, origins, leads, seasonal_lag, log=positive, n=n, reservoirs="reservoir" in parts
-        )
-        shares = {"statistical": 1.0 - sum(loops.shares), "AR": loops.shares[0], "reservoir": loops.shares[1]}
-        notes += _gains(path.ahead, ahead, truth)
+    if "AR" in parts and n < closed_loops.FEWER:
+        notes += (f"AR and reservoir: not tried, {n} rows of {closed_loops.FEWER}",)
+    elif "AR" in parts:
+        many = n >= closed_loops.ROWS
+        loops, mixed = closed_loops.learn(
+            path, clean, truth, origins, leads, found.periods[0] if found.periods else 0, log=positive, n=n,
+            reservoirs=many and "reservoir" in parts,
+        )  # fmt: skip
+        gain = _error(mixed, truth) / max(_error(ahead, truth), 1e-300)
+        if many or gain < closed_loops.FAR_BETTER:
+            ahead = mixed
+            shares = {"statistical": 1.0 - sum(loops.shares), "AR": loops.shares[0], "reservoir": loops.shares[1]}
+            notes += (f"AR and reservoir: rolling-origin error {100 * (gain - 1):+.0f} % with their shares",)
+        else:
+            loops = None
+            notes += (
+                f"AR: not taken, rolling-origin error {100 * (gain - 1):+.0f} % with it, {n} rows of {closed_loops.ROWS}",
+            )
     width = widths.learn(ahead, truth, leads, n, used, positive=positive, least=_least(clean))
     return Chosen(
         found.periods, found.strengths, _members(judged, stack, found.periods, shares), shares, notes, stack, judged.weight,
@@ -158,9 +165,8 @@ def _effects(
     )
 
 
-def _gains(without: Array, mixed: Array, truth: Array) -> tuple[str, ...]:
-    ratio = float(np.nanmean(np.abs(truth - mixed))) / max(float(np.nanmean(np.abs(truth - without))), 1e-300)
-    return (f"AR and reservoir: rolling-origin error {100 * (ratio - 1):+.0f} % with their shares",)
+def _error(ahead: Array, truth: Array) -> float:
+    return float(np.nanmean(np.abs(truth - ahead)))
 
 
 def _members(judged: _Judged, stack: smoothing.Grid, periods: Sequence[int], shares: Mapping[str, float]) -> tuple[Member, ...]:

@@ -21,7 +21,7 @@ LONG = 30  # rows from which the last one is judged too: a step of the level loo
 
 
 def cleaned(values: Array, *, log: bool, season: Array | None = None) -> Array:
-    """``values`` (n,), NaN where missing, without lone spikes; ``season`` (n,) is what a season adds, to logarithms if ``log``."""
+    """``values`` (n,), NaN where missing, without lone spikes; ``season`` (n,) is what one adds, to logarithms if ``log``."""
     seen = np.flatnonzero(~np.isnan(values))
     n = len(seen)
     if n < 10:

@@ -13,9 +13,11 @@ from pesn._support.types import AnyArray, Array
 from pesn.series import autoregression, reservoir_member, weights
 from pesn.series.smoothing import Path
 
-__all__ = ["ROWS", "Loops", "learn"]
+__all__ = ["FAR_BETTER", "FEWER", "ROWS", "Loops", "learn"]
 
 ROWS = 100
+FEWER = 50  # rows from which an autoregression alone is tried, to be kept where it is far better
+FAR_BETTER = 0.85  # of the error without
 AR_PRIOR = (0.3, 0.3)
 RESERVOIR_PRIOR = (0.3, 0.3)
 

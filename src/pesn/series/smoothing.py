@@ -19,11 +19,11 @@ from pesn.series import smoothing_kernel as kernel
 __all__ = ["Grid", "Path", "Rows", "grid", "path", "prepare", "rolling_errors"]
 
 ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
-GAMMAS = (0.0, 0.1, 0.3, 0.6)
-DAMPED = tuple((r, phi) for r in (0.05, 0.15, 0.35) for phi in (0.8, 0.9, 0.95, 0.98))
+GAMMAS = (0.0, 0.15, 0.4, 0.8)
+DAMPED = tuple((r, phi) for r in (0.02, 0.08, 0.25) for phi in (0.8, 0.9, 0.95, 0.98))
 THETA = (0.5,)  # of the least-squares slope
-HOLT = tuple((r, 1.0) for r in (0.02, 0.1, 0.3))
-PRIOR = {"SES": 0.25, "theta": 0.5, "damped": 0.4, "Holt": 0.03}  # mass of each kind
+HOLT = tuple((r, 1.0) for r in (0.0, 0.02, 0.1))
+PRIOR = {"SES": 0.25, "theta": 0.4, "damped": 0.4, "Holt": 0.4}  # mass of each kind
 SLOPE = 0.8  # of the first rows' slope, to start from
 LOG_MASS = 1e-6  # of trends in the logarithms, where the series is positive
 
