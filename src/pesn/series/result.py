@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["SeriesForecast"]
+__all__ = ["SeriesForecast", "percent"]
 
 
 @dataclass(frozen=True, eq=False)
