@@ -212,7 +212,20 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return self._kept(long_frame.cross_validated(self.panel_, settings_of(self), horizon, n_windows, step_size, level))
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
-        """Quantiles of the next rows at ``q``: (horizon, d) of a number, (k, horizon, d) of k numbers; see :meth:`forecast`."""
+        """Quantiles of the next rows.
+
+        Parameters
+        ----------
+        q
+            A number inside (0, 1), or several.
+        horizon, X
+            As in :meth:`forecast`.
+
+        Returns
+        -------
+        array
+            (horizon, d) of a number, (k, horizon, d) of k numbers.
+        """
         self._check_columns("quantile", "forecast(level=…) has quantiles as bounds")
         return self.forecast(horizon, X).quantile(q)
 
