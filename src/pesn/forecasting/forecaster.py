@@ -497,11 +497,15 @@ def _runs(y: Any, X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColum
         for name, value in (("X", X), ("lengths", lengths)):
             if value is not None:
                 raise ValueError(f"{name} must be None where y holds runs, each of them y or (y, X), got {type(value).__name__}")
-        return stream(source)
+        try:
+            return stream(source)
+        except BaseException:
+            source.close()
+            raise
     rows = as_matrix("y", y)
     layout = align(y, X, split(lengths, len(rows), "y"))
     known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
-    rows, known = layout.place(rows), layout.place_inputs(known)
+    rows, known = (np.ascontiguousarray(part) for part in (layout.place(rows), layout.place_inputs(known)))
     columns = RunColumns(rows.shape[1], known.shape[1], names_of(y), names_of(X))
     return ArrayRuns(rows, known, layout.runs, layout.time), columns
 

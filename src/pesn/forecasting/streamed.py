@@ -44,7 +44,9 @@ class Reader(NamedTuple):
                 known = _by_name("X", item.X, item.known_names, self.known_names, self.columns.n_known)
                 if len(known) != layout.n_inputs:
                     raise ValueError(f"X must have a row for each of the {layout.n_inputs} rows of y, got {len(known)}")
-            return Run(layout.place(y), layout.place_inputs(known), layout.time)
+            # in one layout, so that sums are the same to the bit wherever rows come from
+            placed = (np.ascontiguousarray(part) for part in (layout.place(y), layout.place_inputs(known)))
+            return Run(*placed, layout.time)
 
 
 def _by_name(argument: str, rows: Array, names: list[str] | None, wanted: list[str] | None, width: int) -> Array:

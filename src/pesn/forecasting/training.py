@@ -87,19 +87,29 @@ class UncertainRows(NamedTuple):
 
 
 def with_noise(
-    features_of: Callable[[Array, float], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
+    features_of: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
 ) -> UncertainRows:
     """Rows z (n, d + u) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
 
     A readout that knows this does not trust what small errors of its own would change: E[b bᵀ] = b̄ b̄ᵀ + Cov b. Both are of one
     draw of the noise and its mirror image, (b₊ ± b₋)/2: nothing is left between the mean and the noise, which is most of what
-    one draw alone would add, and over all rows one pair is as good as many. ``features_of`` is told the side, 1 or −1.
+    one draw alone would add, and over all rows one pair is as good as many.
     """
+    above, below, back = _both_sides(z, dynamics, noise, rng)
+    return _of_sides(features_of(above), features_of(below), back)
+
+
+def _both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Rows moved by a draw of the noise, and by its mirror image; what it does to targets."""
     d = dynamics.n_columns
     away = noise * rng.standard_normal((len(z), d))
-    above, below = (features_of(np.hstack([z[:, :d] + side * away, z[:, d:]]), side) for side in (1.0, -1.0))
+    above, below = (np.hstack([z[:, :d] + side * away, z[:, d:]]) for side in (1.0, -1.0))
     back = -away[:, dynamics.learned] / dynamics.scale
-    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back if dynamics.change else np.zeros_like(back))
+    return above, below, back if dynamics.change else np.zeros_like(back)
+
+
+def _of_sides(above: Array, below: Array, back: Array) -> UncertainRows:
+    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back)
 
 
 class Driven(NamedTuple):
@@ -122,7 +132,7 @@ def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], in
     rows = []
     for segment in segments:
 
-        def features_of(z: Array, _: float = 0.0, targets: Array = segment.targets) -> Array:
+        def features_of(z: Array, targets: Array = segment.targets) -> Array:
             z = dynamics.network_rows(z)
             return esn.features(z, run(reservoir, z, feedback=targets)[0])
 
@@ -194,18 +204,18 @@ def noise_aware(
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
     sums = Factor(esn.features.size(d, reservoir.n_units), len(dynamics.learned))
     for segment in segments:  # one after the other: each draw of the noise follows the one before it
-        carried: dict[float, tuple[Any, Any]] = {}
+        carried: list[tuple[Any, Any]] = [(None, None), (None, None)]  # state and earlier rows on both sides
         washed = max(min(esn.washout_, len(segment.z) // 2), esn.features.lags)
         for block in blocks(slice(0, len(segment.z))):
-
-            def features_of(z: Array, side: float, targets: Array = segment.targets[block], carried: Any = carried) -> Array:
-                z, (state, before) = dynamics.network_rows(z), carried.get(side, (None, None))
-                states, _, state = run(reservoir, z, state, feedback=targets)
+            *sides, back = _both_sides(segment.z[block], dynamics, input_noise, rng)
+            features = []
+            for side, z in enumerate(map(dynamics.network_rows, sides)):
+                state, before = carried[side]
+                states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
+                features.append(esn.features(z, states, before))
                 carried[side] = state, esn.features.after(z, before)
-                return esn.features(z, states, before)
-
+            mean, *away = _of_sides(features[0], features[1], back)
             learnt = slice(max(washed - block.start, 0), None)
-            mean, *away = with_noise(features_of, segment.z[block], dynamics, input_noise, rng)
             if len(mean[learnt]):
                 sums.add(mean[learnt], segment.targets[block][learnt]).add_covariance(*(part[learnt] for part in away))
         advance(len(segment.z))

@@ -77,7 +77,7 @@ class Network:
         penalties = [candidate.features.penalty(ridge, self.problem.n_inputs, self.reservoir.n_units) for ridge in ridges]
         return ridge_path(factor, factor.n_samples * np.stack([penalties_of(one, factor.n_features) for one in penalties]))
 
-    def _features(self, z: Array, _: float = 0.0) -> Array:
+    def _features(self, z: Array) -> Array:
         return self.widest.features(self.problem.dynamics.network_rows(z), self._states(z))
 
     def _states(self, z: Array) -> Array:
