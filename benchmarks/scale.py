@@ -1,6 +1,6 @@
 """What large amounts of data cost, and whether what was predicted from small ones comes true.
 
-    python benchmarks/scale.py rows                      cost of a row of a streamed fit, checked on a thousandth of a billion rows
+    python benchmarks/scale.py rows                      cost of a row of a streamed fit, checked on a thousandth of a billion
     python benchmarks/scale.py rows --esn auto           the same with the automatic design
     python benchmarks/scale.py memory --rows 10000000    peak memory of one streamed fit, in a process of its own
     python benchmarks/scale.py series                    cost of a series of a panel, checked on a thousandth of a million

@@ -218,15 +218,21 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         """
         with rollback_on_error(self):
             check_probabilistic(self)
-            if self.plasticity is not None or self.feedback == "own":
-                name, value = ("feedback", self.feedback) if self.plasticity is None else ("plasticity", self.plasticity)
-                wanted = "None" if self.plasticity is not None else "'teacher'"
-                raise ValueError(f"{name} must be {wanted} where runs are streamed, for it takes all rows at once, got {value!r}")
+            self.check_streamable()
             self.__dict__.pop("online_predictions_", None)
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = given.n_inputs
             self._fit_rows(given, steps)
         return self
+
+    def check_streamable(self) -> None:
+        """A ValueError where the network takes all rows at once."""
+        if self.plasticity is not None:
+            raise ValueError(
+                f"plasticity must be None where runs are streamed: it takes all rows at once, got {self.plasticity!r}"
+            )
+        if self.feedback == "own":
+            raise ValueError("feedback must be 'teacher' where runs are streamed: it takes all rows at once, got 'own'")
 
     def _fit_rows(self, given: TrainingRows | StreamedRows, steps: Steps) -> None:
         rng = generator(self.random_state)

@@ -190,7 +190,7 @@ class Forecaster(DynamicsModel):
             self._fit(y, X, lengths, steps)
         return self
 
-    def _fit(self, y: TableLike, X: TableLike | None, lengths: Lengths, steps: Steps) -> None:
+    def _fit(self, y: TableLike | Iterable[Any], X: TableLike | None, lengths: Lengths, steps: Steps) -> None:
         network = _given(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -217,6 +217,8 @@ class Forecaster(DynamicsModel):
             raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
         if network is not None and network.local is not None:
             self._check_field(network.local)
+        if network is not None and runs.streamed:
+            network.check_streamable()
         told = steps if runs.streamed else Steps()  # rows in memory are gone through in no time
         with told.step("reading the runs", unit="rows") as advance:
             found = survey(runs, self.angle_columns_, advance)

@@ -45,8 +45,7 @@ class Reader(NamedTuple):
                 if len(known) != layout.n_inputs:
                     raise ValueError(f"X must have a row for each of the {layout.n_inputs} rows of y, got {len(known)}")
             # in one layout, so that sums are the same to the bit wherever rows come from
-            placed = (np.ascontiguousarray(part) for part in (layout.place(y), layout.place_inputs(known)))
-            return Run(*placed, layout.time)
+            return Run(np.ascontiguousarray(layout.place(y)), np.ascontiguousarray(layout.place_inputs(known)), layout.time)
 
 
 def _by_name(argument: str, rows: Array, names: list[str] | None, wanted: list[str] | None, width: int) -> Array:
