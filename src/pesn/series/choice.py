@@ -105,9 +105,7 @@ def choose(
             notes += (f"AR and reservoir: rolling-origin error {100 * (gain - 1):+.0f} % with their shares",)
         else:
             loops = None
-            notes += (
-                f"AR: not taken, rolling-origin error {100 * (gain - 1):+.0f} % with it, {n} rows of {closed_loops.ROWS}",
-            )
+            notes += (f"AR: not taken, rolling-origin error {100 * (gain - 1):+.0f} % with it, {n} rows of {closed_loops.ROWS}",)
     width = widths.learn(ahead, truth, leads, n, used, positive=positive, least=_least(clean))
     return Chosen(
         found.periods, found.strengths, _members(judged, stack, found.periods, shares), shares, notes, stack, judged.weight,
