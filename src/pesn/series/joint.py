@@ -1,13 +1,14 @@
 """Columns that act on each other: the learnt dynamics of all of them, where it forecasts the past clearly better than each alone.
 
-The state of a machine, a circuit or an attractor is such a table; sales and temperatures are not. A linear and quadratic regression
-tells in no time whether a search for a network is worth its seconds.
+The state of a machine, a circuit or an attractor is such a table; sales and temperatures are not. A linear and quadratic
+regression tells in no time whether a search for a network is worth its seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def find(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | N
     return Joint(y[-MOST:].copy(), late[1], ratio) if ratio < BETTER else None
 
 
-def past_forecasts(y: Array, origins: Sequence[int], horizon: int, lower: Sequence[float]) -> list[tuple[Margins, ...]] | None:
+def past_forecasts(y: Array, origins: Any, horizon: int, lower: Sequence[float]) -> list[tuple[Margins, ...]] | None:
     """From each origin, by a network that was searched for and fitted in the rows before the first one; None: no design."""
     first = int(origins[0])
     found = searched(y[max(first - MOST, 0) : first], calibrate=True)
