@@ -93,8 +93,8 @@ def choose(
     shares, used = _shares(loops), _used(stack, judged.weight, found.periods)
     width = widths.learn(ahead[begin:], truth[begin:], leads, n, used, positive=positive, least=_least(clean))
     return Chosen(
-        found.periods, found.strengths, _members(judged, stack, found.periods, shares, loops), shares, notes + why, stack, judged.weight,
-        rows.first, loops, effects, width,
+        found.periods, found.strengths, _members(judged, stack, found.periods, shares, loops), shares, notes + why, stack,
+        judged.weight, rows.first, loops, effects, width,
     )  # fmt: skip
 
 
