@@ -63,6 +63,18 @@ def test_rows_that_are_missing_are_gaps(frame):
     np.testing.assert_allclose(whole[whole["unique_id"] == "b"]["pesn"], alone(cut, "b").forecast(4).mean[:, 0], rtol=1e-12)
 
 
+@pytest.mark.parametrize("names", [{"a": 2, "b": 1}, {"a": "x", "b": 7}, {"a": (1, 2), "b": (1, 1)}, "category"])
+def test_ids_of_every_kind(names):
+    frame = pd.concat([series("a", 12), series("b", 12).assign(y=np.nan)], ignore_index=True)
+    ids = frame["unique_id"].astype("category") if names == "category" else frame["unique_id"].map(names)
+    model = pesn.SeriesForecaster()
+    with pytest.warns(UserWarning, match="1 of 2 series failed"):
+        found = model.fit(frame.assign(unique_id=ids)).forecast(1)
+    assert found["unique_id"].tolist() == [ids.iloc[0]]
+    assert model.failures_["unique_id"].tolist() == [ids.iloc[-1]]
+    assert found["unique_id"].dtype == model.failures_["unique_id"].dtype == ids.dtype
+
+
 @pytest.mark.parametrize("times", ["numbers", "periods", "zoned", "weeks"])
 def test_times_of_every_kind(times):
     frame = pd.concat([series("a"), series("b", 30)], ignore_index=True)

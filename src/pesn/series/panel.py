@@ -199,7 +199,7 @@ def _series(frame: Any, columns: Columns) -> tuple[Places, Any]:
             f"column {columns.id!r} must be known in every row, got none in {int((codes < 0).sum()):,}, first beside "
             f"{columns.time} {shown(frame[columns.time].iloc[row])}"
         )
-    return codes, import_module("pandas").Index(ids)
+    return codes, import_module("pandas").Index(ids, tupleize_cols=False)
 
 
 def _laid_out(

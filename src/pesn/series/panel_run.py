@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from pesn._support.progress import shown
 from pesn._support.types import Array, PathLike
 from pesn.series import panel_checkpoint as checkpoints
@@ -72,9 +74,9 @@ def failures_frame(panel: Panel, blocks: Blocks | None = None) -> pd.DataFrame:
     reasons = dict(panel.failures)
     if blocks is not None:
         reasons |= {panel.ids[number]: reason for number, reason in blocks.failures.items()}
-    ids = pd.Index(list(reasons), dtype=panel.ids.dtype)
-    frame = pd.DataFrame({panel.columns.id: ids, "reason": pd.Series(list(reasons.values()), dtype=str)})
-    return frame.sort_values(panel.columns.id, ignore_index=True)
+    ids = pd.Index(list(reasons), dtype=panel.ids.dtype, tupleize_cols=False)
+    order = np.argsort(pd.factorize(ids, sort=True)[0])  # numbers before texts, where there are both
+    return pd.DataFrame({panel.columns.id: ids[order], "reason": pd.Series([*reasons.values()], dtype=str).to_numpy()[order]})
 
 
 # ---------------------------------------------------------------- inside
