@@ -184,7 +184,7 @@ def test_frames_that_are_refused(frame, change, message):
     ("arguments", "message"),
     [
         ({"horizon": 0}, "horizon must be 1 or more"),
-        ({"horizon": 100_000}, "series 'a' fails: horizon must be at most 610, as there are 61 rows, got 100000; and 2 others"),
+        ({"horizon": 100_000}, "horizon must be at most 610, as there are 61 rows, got 100000; the longest series is 'a'"),
         ({"horizon": 3, "level": 1}, "level must lie between 0 and 1, or between 1 and 100 for per cent, got 1"),
         ({"horizon": 3, "level": [80, 100]}, "level must lie between 0 and 1, .* got 100"),
         ({"horizon": 3, "X": 1}, "X must not be given: the frame of fit had no columns of inputs"),
@@ -193,6 +193,17 @@ def test_frames_that_are_refused(frame, change, message):
 def test_what_cannot_be_asked(frame, arguments, message):
     with pytest.raises(ValueError, match=message):
         pesn.SeriesForecaster().fit(frame).forecast(**arguments)
+
+
+def test_horizons_that_some_series_have_no_rows_for(frame):
+    model = pesn.SeriesForecaster().fit(frame)
+    with pytest.warns(
+        UserWarning, match="1 of 3 series failed .* 'c': horizon must be at most 100, as there are 9 rows, got 200"
+    ):
+        assert len(model.forecast(200)) == 400
+    years = series("y", 200, freq="YS", start="1800-01-01")
+    with pytest.raises(ValueError, match="horizon must not lead beyond the dates that pandas has"):
+        pesn.SeriesForecaster().fit(years.assign(ds=years["ds"].astype("datetime64[ns]"))).forecast(500)
 
 
 def test_inputs_that_do_not_match(frame):

@@ -27,18 +27,16 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.checks import flag, whole_number
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.forecasting.dataset import names_of
 from pesn.series import long_frame, saving
-from pesn.series.arguments import check_season, column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
+from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
 from pesn.series.distributed import DaskPanel
 from pesn.series.fitted import FittedSeries, Seasons, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.panel import Panel, is_long
-from pesn.series.panel_frames import levels_of
-from pesn.series.panel_settings import columns_of, settings_of
+from pesn.series.panel_settings import check_parameters, columns_of, plain_parameters, settings_of
 from pesn.series.panel_work import Blocks
 from pesn.series.result import SeriesForecast
 from pesn.series.scoring import scaled_score
@@ -139,7 +137,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             warning, and stands in ``failures_``.
         """
         with rollback_on_error(self):
-            self._check_parameters()
+            check_parameters(self)
             for name in {"fitted_", "panel_", "failures_", "_facts"} & {*vars(self)}:
                 delattr(self, name)
             if is_long(y, columns_of(self)):
@@ -178,7 +176,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if hasattr(self, "panel_"):
-            self._check_parameters()
+            check_parameters(self)
             return self._kept(long_frame.forecast(self.panel_, settings_of(self), horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
@@ -208,7 +206,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
-        self._check_parameters()
+        check_parameters(self)
         return self._kept(long_frame.cross_validated(self.panel_, settings_of(self), horizon, n_windows, step_size, level))
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
@@ -217,13 +215,13 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         q
-            A number inside (0, 1), or several.
+            One or several, inside (0, 1).
         horizon, X
             As in :meth:`forecast`.
 
         Returns
         -------
-        array
+        Array
             (horizon, d) of a number, (k, horizon, d) of k numbers.
         """
         self._check_columns("quantile", "forecast(level=…) has quantiles as bounds")
@@ -274,10 +272,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def save(self, path: PathLike) -> None:
         """Write it to a file that :func:`pesn.load` reads; no code of it runs then."""
         self._check_columns("save", "the frame and the settings are all there is to it: the same rows give the same numbers")
-        season = self.season if self.season is None or isinstance(self.season, (str, int)) else [int(one) for one in self.season]
-        folder = None if self.checkpoint is None else str(self.checkpoint)
-        parameters = {**self.get_params(), "level": list(levels_of(self.level)), "season": season, "checkpoint": folder}
-        saving.save(self.fitted_, path, {"parameters": parameters})
+        saving.save(self.fitted_, path, {"parameters": plain_parameters(self)})
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -285,19 +280,11 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         fitted, note = saving.load(path)
         parameters = note.get("parameters", {}) if isinstance(note, dict) else {}
         found = cls(**{name: value for name, value in parameters.items() if name in cls().get_params()})
-        found._check_parameters()
+        check_parameters(found)
         found.fitted_ = fitted
         return found
 
     # ---------------------------------------------------------------- inside
-
-    def _check_parameters(self) -> None:
-        if self.horizon is not None:
-            whole_number("horizon", self.horizon, 1)
-        check_season(self.season)
-        levels_of(self.level)
-        flag("verbose", self.verbose)
-        columns_of(self)
 
     def _check_columns(self, method: str, instead: str) -> None:
         check_is_fitted(self)

@@ -18,6 +18,7 @@ from pesn._support.checks import whole_number
 from pesn.forecasting.time_index import step_name
 from pesn.series import distributed
 from pesn.series.distributed import DaskPanel
+from pesn.series.fitted import check_horizon
 from pesn.series.panel import Columns, Panel, panel_of
 from pesn.series.panel_dates import shown_id
 from pesn.series.panel_frames import cross_validation_frame, forecast_frame, inputs_ahead
@@ -62,6 +63,7 @@ def forecast(panel: Panel | DaskPanel, settings: Settings, horizon: int | None, 
     if isinstance(panel, DaskPanel):
         return Outcome(*distributed.forecast(panel, settings, horizon, X, level))
     task = settings.task(panel.time, horizon, level)
+    _check_within_reason(panel, task.steps)
     blocks = _run(panel, task, inputs_ahead(panel, X, task.steps), settings)
     return Outcome(forecast_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
 
@@ -122,6 +124,16 @@ def _run(panel: Panel, task: Task, ahead: Any, settings: Settings) -> Blocks:
     _check_some_left(panel, blocks)
     _warn(failures_frame(panel, blocks), panel, len(panel.failures))
     return blocks
+
+
+def _check_within_reason(panel: Panel, steps: int) -> None:
+    """A ValueError where no series has rows enough for so many steps, or pandas no dates, before any work is done."""
+    longest = int(np.argmax(panel.lengths))
+    try:
+        check_horizon("horizon", steps, int(panel.lengths[longest]))
+    except ValueError as error:
+        raise ValueError(f"{error}; the longest series is {shown_id(panel.ids[longest])}") from None
+    panel.labels(panel.first + panel.lengths + steps - 1)
 
 
 def _check_some_left(panel: Panel, blocks: Blocks | None = None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pesn._support.checks import whole_number
+from pesn._support.checks import flag, whole_number
 from pesn.forecasting.time_index import TimeIndex
+from pesn.series.arguments import check_season
 from pesn.series.fitted import Seasons
 from pesn.series.panel import Columns
 from pesn.series.panel_frames import levels_of
@@ -14,7 +15,7 @@ from pesn.series.panel_run import Runner
 from pesn.series.panel_work import Task
 from pesn.series.periods import periods_of
 
-__all__ = ["Settings", "columns_of", "settings_of"]
+__all__ = ["Settings", "check_parameters", "columns_of", "plain_parameters", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,31 @@ class Settings:
         return Task(int(steps), levels, self.seasons, self.horizon, windows, stride)  # type: ignore[arg-type]
 
 
+def check_parameters(forecaster: Any) -> None:
+    """An error unless the parameters of a :class:`pesn.SeriesForecaster` are such as it can work with."""
+    if forecaster.horizon is not None:
+        whole_number("horizon", forecaster.horizon, 1)
+    check_season(forecaster.season)
+    levels_of(forecaster.level)
+    flag("verbose", forecaster.verbose)
+    columns_of(forecaster)
+
+
 def settings_of(forecaster: Any) -> Settings:
     """Of a :class:`pesn.SeriesForecaster`, by its parameters."""
     runner = Runner(forecaster.n_jobs, forecaster.checkpoint, forecaster.verbose)
     return Settings(forecaster.season, forecaster.horizon, levels_of(forecaster.level), runner)
+
+
+def plain_parameters(forecaster: Any) -> dict[str, Any]:
+    """Its parameters as JSON has them."""
+    season, folder = forecaster.season, forecaster.checkpoint
+    return {
+        **forecaster.get_params(),
+        "level": list(levels_of(forecaster.level)),
+        "season": season if season is None or isinstance(season, (str, int)) else [int(one) for one in season],
+        "checkpoint": None if folder is None else str(folder),
+    }
 
 
 def columns_of(forecaster: Any) -> Columns:

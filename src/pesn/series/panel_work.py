@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.threads import one_blas_thread
+from pesn._support.threads import one_blas_thread_in_all
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import Seasons, check_horizon, fit_columns
@@ -122,7 +122,7 @@ def work(part: Chunk, task: Task) -> Blocks:
     failures: dict[int, str] = {}
     seasons: dict[int, tuple[int, ...]] = {}
     shares: dict[int, dict[str, float]] = {}
-    with one_blas_thread():  # sums of several threads end in other digits
+    with one_blas_thread_in_all():  # sums of several threads end in other digits
         for i, number in enumerate(part.series):
             try:
                 blocks, model = _series(part, i, task)
