@@ -215,13 +215,13 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         q
-            One or several, inside (0, 1).
+            A number inside (0, 1), or several.
         horizon, X
             As in :meth:`forecast`.
 
         Returns
         -------
-        Array
+        array
             (horizon, d) of a number, (k, horizon, d) of k numbers.
         """
         self._check_columns("quantile", "forecast(level=…) has quantiles as bounds")
