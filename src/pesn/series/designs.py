@@ -15,8 +15,9 @@ from pesn._support.types import Array
 if TYPE_CHECKING:
     from pesn.forecasting.forecaster import Forecaster
 
-__all__ = ["DesignNumbers", "described", "refitted", "searched"]
+__all__ = ["MOST", "DesignNumbers", "described", "refitted", "searched"]
 
+MOST = 5000  # rows that are learnt from, the last ones
 # kind of reservoir, lags, products, units, ridges of linear and other features, training noise, seed
 DesignNumbers = tuple[str, int, int, int, float, float, float, int]
 

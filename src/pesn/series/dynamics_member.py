@@ -6,20 +6,15 @@ It is seconds where everything else is hundredths, and nothing of it is imported
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pesn._support.types import AnyArray, Array
-
-if TYPE_CHECKING:
-    from pesn.forecasting.forecaster import Forecaster
+from pesn.series.designs import MOST, DesignNumbers, described, refitted, searched
 
 __all__ = ["GAIN", "ROWS", "Dynamics", "learn"]
 
 ROWS = 300
-MOST = 5000  # rows that it learns from, the last ones
 GAIN = 0.9  # of the autoregression's error, for it to be tried
 
 
@@ -31,20 +26,18 @@ class Dynamics:
     """
 
     rows: Array
-    design: tuple[str, int, int, int, float, float, float, int]
+    design: DesignNumbers
     share: float
 
     def forecast(self, values: Array, horizon: int) -> Array:
         """(horizon,) from the last of ``values`` (n,)."""
-        found = _fitted(self.rows.tobytes(), self.design).forecast(horizon, values)
+        found = refitted(self.rows[:, None], self.design, calibrate=False).forecast(horizon, values)
         return _inside(np.asarray(found.mean, dtype=float).reshape(horizon), self.rows)
 
     @property
     def detail(self) -> str:
         """The design, in words."""
-        kind, lags, products, units = self.design[:4]
-        first = "no units" if kind == "none" else f"{units} units, {kind}"
-        return f"{first}, {lags} lags{', products' if products else ''}"
+        return described(self.design)
 
 
 def learn(values: Array, origins: AnyArray, horizon: int) -> tuple[Dynamics, Array, int] | None:
@@ -54,8 +47,8 @@ def learn(values: Array, origins: AnyArray, horizon: int) -> tuple[Dynamics, Arr
     """
     middle = len(origins) // 2
     cut = int(origins[middle]) + 1
-    early = _searched(values[max(cut - MOST, 0) : cut])
-    late = _searched(values[-MOST:])
+    early = searched(values[max(cut - MOST, 0) : cut, None], calibrate=False)
+    late = searched(values[-MOST:, None], calibrate=False)
     if early is None or late is None:
         return None
     later = [int(origin) + 1 for origin in origins[middle:]]
@@ -70,23 +63,3 @@ def _inside(ahead: Array, rows: Array) -> Array:
     """Half a range beyond what was seen, at most."""
     low, high = float(rows.min()), float(rows.max())
     return np.clip(ahead, low - 0.5 * (high - low), high + 0.5 * (high - low))
-
-
-def _searched(values: Array) -> tuple[Forecaster, tuple[str, int, int, int, float, float, float, int]] | None:
-    from pesn.forecasting.forecaster import Forecaster
-
-    found = Forecaster(calibrate=False).fit(values)
-    if found.design_ is None:
-        return None
-    one = found.design_.candidate
-    return found, (one.kind, one.lags, one.products, one.n_units, *one.ridge, one.input_noise, found.design_.seed)
-
-
-@lru_cache(maxsize=8)
-def _fitted(rows: bytes, design: tuple[str, int, int, int, float, float, float, int]) -> Forecaster:
-    from pesn.forecasting.design.candidates import Candidate, Design
-    from pesn.forecasting.forecaster import Forecaster
-
-    kind, lags, products, units, first, second, noise, seed = design
-    chosen = Design(Candidate(kind, lags, products, units, (first, second), noise), seed)
-    return Forecaster(design=chosen, calibrate=False).fit(np.frombuffer(rows))

@@ -23,6 +23,7 @@ from pesn.learning.backtest import observed_after
 from pesn.series import joint, judging, univariate
 from pesn.series.joint import Joint
 from pesn.series.judging import SeriesBacktest
+from pesn.series.margins import Margins
 from pesn.series.periods import candidates
 from pesn.series.result import SeriesForecast
 from pesn.series.univariate import Member, UnivariateModel
@@ -102,26 +103,40 @@ class FittedSeries:
         return SeriesForecast(margins, self.names, ahead, self.y[-max(_SHOWN, 4 * horizon) :])
 
     def backtest(self, horizon: int, origins: Any, progress: Progress = None) -> SeriesBacktest:
-        """Forecasts from ``origins``, rows of y, each by a model that was fitted to the rows before it alone; beside rivals."""
+        """Forecasts from ``origins``, rows of y, each by a model that was fitted to the rows before it alone; beside rivals.
+
+        Learnt dynamics, which take seconds to find, are those of the rows before the first origin.
+        """
         y, x, places = self.y, self.x, np.asarray(origins, np.intp)
-        together = None
+        found = None
         if self.joint is not None:
-            together = joint.past_forecasts(y, places, horizon, [one.lower for one in self.models])
-        found = [] if together is None else together
-        for done, place in enumerate(places if together is None else (), 1):
-            ahead = x[place : place + horizon]
-            columns = (
-                univariate.fit(y[:place, i], x[:place], horizon=self.horizon, seasons=self.periods, test_seasons=self.tested)
-                for i in range(y.shape[1])
-            )
-            found.append(tuple(one.forecast(horizon, ahead) for one in columns))
-            if progress is not None:
-                progress(done, len(places))
+            found = joint.past_forecasts(y, places, horizon, [one.lower for one in self.models])
+        if found is None:
+            columns = []
+            for i, model in enumerate(self.models):
+                columns.append(self._past_forecasts(model, x, places, horizon))
+                if progress is not None:
+                    progress(i + 1, len(self.models))
+            found = list(zip(*columns, strict=True))
         rivals = {"persistence": judging.naive(y, places, horizon, 1, self.names)}
         if self.seasons:
             rivals["seasonal-naive"] = judging.naive(y, places, horizon, self.seasons[0], self.names)
         observed = observed_after(y, places, horizon)
         return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), rivals)
+
+    def _past_forecasts(self, model: UnivariateModel, x: Array, places: Any, horizon: int) -> list[Margins]:
+        """Of one column."""
+
+        def fitted(place: int) -> UnivariateModel:
+            return univariate.fit(
+                model.y[:place], x[:place], horizon=self.horizon, seasons=self.periods, test_seasons=self.tested
+            )
+
+        ahead = [x[place : place + horizon] for place in places]
+        if model.shares.get("dynamics", 0.0) == 0.0:
+            return [fitted(int(place)).forecast(horizon, known) for place, known in zip(places, ahead, strict=True)]
+        early = fitted(int(places[0]))
+        return [early.on(model.y[:place], x[:place]).forecast(horizon, known) for place, known in zip(places, ahead, strict=True)]
 
     def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
         """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew.

@@ -14,7 +14,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.learning.backtest import observed_after, rolling_origins
-from pesn.series.designs import DesignNumbers, described, refitted, searched
+from pesn.series.designs import MOST, DesignNumbers, described, refitted, searched
 from pesn.series.margins import Margins
 from pesn.series.univariate import UnivariateModel
 
@@ -22,7 +22,6 @@ __all__ = ["Joint", "find", "past_forecasts"]
 
 ROWS = 300  # without gaps
 COLUMNS = 10
-MOST = 5000  # rows that it learns from, the last ones
 PROMISING = 0.7  # one-step error with the other columns, of that without
 BETTER = 0.9  # CRPS of past forecasts, of the columns' own
 _LAGS, _ORIGINS, _CONTEXT = 3, 12, 500
