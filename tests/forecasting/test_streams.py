@@ -70,7 +70,7 @@ def both(given, runs, y, X=None, **parameters):
 
 @pytest.mark.parametrize("ridge", [1e-6, 1e-12, "auto"])
 def test_runs_teach_what_they_teach_stacked(ridge):
-    assert_same(*both(esn(ridge=ridge, washout="auto"), [y for y, _ in RUNS], STACKED[0]))
+    assert_same(*both(esn(ridge=ridge, washout="auto"), [y for y, _ in RUNS], STACKED[0], calibrate=ridge == 1e-6))
 
 
 def test_runs_with_inputs_from_a_generator():
@@ -100,7 +100,7 @@ def test_angles_and_kinematics():
     y, X = STACKED
     wrapped = np.column_stack([np.mod(2.0 * y[:, 0] + np.pi, 2 * np.pi) - np.pi, y[:, 1]])
     runs = [(part, u) for part, (_, u) in zip(np.split(wrapped, np.cumsum(SIZES)[:-1]), RUNS, strict=True)]
-    given = {"angles": [0], "learn": [1], "kinematics": ([[1.0, 0.0]], [[0.2]], [0.0])}
+    given = {"angles": [0], "learn": [1], "kinematics": ([[1.0, 0.0]], [[0.2]], [0.0]), "calibrate": False}
     assert_same(*both(esn(), runs, wrapped, X, **given))
 
 
@@ -126,8 +126,8 @@ def test_labels_with_missing_steps():
         frames.append(pd.DataFrame(y[kept], columns=["at", "speed"], index=days[first : first + n][kept]))
         first += n + 3
         places.append(len(kept))
-    found = pesn.Forecaster(esn()).fit(frames)
-    expected = pesn.Forecaster(esn()).fit(pd.concat(frames), lengths=places)
+    found = pesn.Forecaster(esn(), calibrate=False).fit(frames)
+    expected = pesn.Forecaster(esn(), calibrate=False).fit(pd.concat(frames), lengths=places)
     assert_same(found, expected)
     assert found.forecast(3).index.equals(expected.forecast(3).index)
     assert found.names_ == ["at", "speed"]
@@ -136,7 +136,7 @@ def test_labels_with_missing_steps():
 def test_columns_go_by_their_names():
     frames = [pd.DataFrame(y, columns=["at", "speed"]) for y, _ in RUNS]
     frames[2] = frames[2][["speed", "at"]]
-    assert_same(*both(esn(), frames, STACKED[0]))
+    assert_same(*both(esn(), frames, STACKED[0], calibrate=False))
 
 
 # ---------------------------------------------------------------- sources
@@ -226,10 +226,25 @@ def test_a_bag_on_a_cluster(expected):
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):
-        runs = bag.from_sequence(RUNS, npartitions=3)
-        assert_same(pesn.Forecaster(esn()).fit(runs), expected)
+        runs = bag.from_sequence([None, *RUNS[:2], None, *RUNS[2:], None], partition_size=1).filter(lambda run: run is not None)
+        assert_same(pesn.Forecaster(esn()).fit(runs), expected)  # partitions may be empty
+        both_ways = (pesn.Forecaster(esn(washout="auto", ridge="auto"), calibrate=False) for _ in range(2))
+        assert_same(next(both_ways).fit(runs), next(both_ways).fit(*STACKED, list(SIZES)))
         with pytest.raises(ValueError, match=r"run 1 of partition 0: y must have 2 columns"):
             pesn.Forecaster(esn()).fit(bag.from_sequence([RUNS[0][0], RUNS[1][1]], npartitions=1))
+
+
+def test_costs_are_measured(monkeypatch):
+    """As benchmarks/scale.py does, on few rows."""
+    pytest.importorskip("resource")
+    import scale
+
+    monkeypatch.setattr(scale, "COLUMNS", 4)
+    monkeypatch.setattr(scale, "RUN", 100)
+    found = scale.fit_rows(500, "10")
+    assert found["passes"] == 5
+    assert found["seconds"] == pytest.approx(found["once"] + found["rows over all passes"])
+    assert scale.Cost(10.0, 1e-3).seconds(1e6, workers=100) == 20.0
 
 
 # ---------------------------------------------------------------- sums in parts
@@ -328,7 +343,8 @@ def test_what_goes_over_all_rows_at_once_is_refused():
 def test_short_runs_are_passed_over():
     runs = [*RUNS, (RUNS[1][0][:3], RUNS[1][1][:3])]
     stacked = tuple(np.vstack(part) for part in zip(*runs, strict=True))
-    assert_same(pesn.Forecaster(esn()).fit(iter(runs)), pesn.Forecaster(esn()).fit(*stacked, [*SIZES, 3]))
+    both_ways = (pesn.Forecaster(esn(), calibrate=False) for _ in range(2))
+    assert_same(next(both_ways).fit(iter(runs)), next(both_ways).fit(*stacked, [*SIZES, 3]))
 
 
 def test_parquet_that_does_not_fit_is_refused(tmp_path):

@@ -138,12 +138,12 @@ def fit_readout(
     count = _FOLDS if isinstance(ridge, str) else 1
 
     def of_part(first: int, some: Iterable[SequenceRows], advance: Advance) -> _Part:
-        sums, state = [least_squares(*size, penalty, groups) for _ in range(count)], start
+        sums, state = [least_squares(*size, penalty, groups) for _ in range(count)], None
         picked = None if kept is None else kept.after(sizes[:first], washout)
         for i, (rows, targets) in enumerate(some, first):
-            state = start
+            now = start
             for block in blocks(slice(0, len(targets))):
-                b, state = drive(*rows.take(block), state, targets[block])
+                b, now = drive(*rows.take(block), now, targets[block])
                 washed = max(washout - block.start, 0)
                 place = slice(int(firsts[i]) + block.start, int(firsts[i]) + block.stop)
                 for into, part in _by_fold(sums, place, n_rows):
@@ -152,13 +152,14 @@ def fit_readout(
                 if picked is not None:
                     picked(b, washed)
                 advance(block.stop - block.start)
+            state = now
         return _Part(sums, state, [] if picked is None else picked.pieces)
 
     total: _Part | None = None
     with steps.step("driving the reservoir", n_rows, "rows") as advance:
         for part in given.map(of_part, advance):
             total = part if total is None else total.merge(part)
-    assert total is not None  # there is a row at least
+    assert total is not None and total.state is not None  # noqa: PT018  # there is a row at least
     folds, state = total.sums, total.state
     if kept is not None:
         kept.pieces += total.pieces
@@ -177,11 +178,13 @@ class _Part(NamedTuple):
     """What a part of the rows adds: sums, of each fold where a ridge is chosen; the state after it; rows for the start."""
 
     sums: list[Sums]
-    state: State
+    state: State | None
     pieces: list[tuple[Array, Array, int]]
 
     def merge(self, other: _Part) -> _Part:
         """With the part after it."""
+        if other.state is None:  # a part without rows
+            return self
         for into, more in zip(self.sums, other.sums, strict=True):
             into.merge(more)  # type: ignore[arg-type]  # of one kind
         return _Part(self.sums, other.state, self.pieces + other.pieces)
