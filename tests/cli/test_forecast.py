@@ -99,7 +99,7 @@ def test_a_saved_model_gives_the_same_forecast_and_goes_on(call, tmp_path):
         assert call(f"{name}.csv", "--model", "week.pesn", "--out", name, "--horizon", 3).exit_code == 0
     later, longer = (pd.read_csv(f"{name}/forecast.csv") for name in ("later", "longer"))
     assert later["day"].tolist() == [str(FIRST + timedelta(75 + i)) for i in range(3)]
-    np.testing.assert_allclose(later["sales_mean"], longer["sales_mean"], atol=0.3)
+    np.testing.assert_allclose(later["sales_mean"], longer["sales_mean"], atol=1.0)  # a phase that is off is off by 3
 
 
 def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):

@@ -15,7 +15,7 @@ from pesn.forecasting.time_index import TimeIndex, kind_of, shown
 from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon
 
-__all__ = ["check_season", "column_names", "inputs_ahead", "last_label", "places_of", "rows_of", "steps_of"]
+__all__ = ["check_season", "column_names", "inputs_ahead", "last_label", "places_of", "rows_after", "rows_of", "steps_of"]
 
 
 def check_season(season: Any) -> None:
@@ -41,6 +41,24 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
         return rows, known, None
     labels = index_of(y)
     return rows, known, layout.time.at(layout.time.label() if labels is None else labels[0])
+
+
+def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple[Array, Array]:
+    """y (m, d) and X (m, u) of the rows that follow those of the fit, NaN where a step is missing, columns in the fit's order."""
+    if X is not None and not fitted.inputs:
+        raise ValueError("X must not be given: fit had none")
+    rows, known, _ = rows_of(y, X, last_label(fitted))
+    return rows[:, _order("y", y, fitted.names, rows)], known[:, _order("X", X, () if X is None else fitted.inputs, known)]
+
+
+def _order(argument: str, given: Any, expected: Sequence[str], values: Array) -> list[int]:
+    """Where each column of the fit stands among those of ``given``; without names they go by position."""
+    names = names_of(given) if len(expected) > 1 else None
+    if names is not None and sorted(names) != sorted(expected):
+        raise ValueError(f"{argument} must have the columns {list(expected)} of fit, got {names}")
+    if values.shape[1] != len(expected):
+        raise ValueError(f"{argument} must have {len(expected)} columns, as in fit, got {values.shape[1]}")
+    return [*range(len(expected))] if names is None else [names.index(name) for name in expected]
 
 
 def column_names(y: Any, d: int) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pesn._support.types import AnyArray, Array
-from pesn.series import cleaning, closed_loops, inputs, seasonality, smoothing, weights, widths
+from pesn.series import cleaning, closed_loops, dynamics_member, inputs, seasonality, smoothing, weights, widths
 from pesn.series import smoothing_kernel as kernel
 from pesn.series.course import Course, season_of
 
@@ -88,30 +88,13 @@ def choose(
     stack = judged.everyone.taken(judged.kept)
     path = smoothing.path(rows, stack, judged.weight, origins, leads, 1)
     truth = _truth(clean, origins, leads)
-    ahead, loops, used = path.ahead, None, _used(stack, judged.weight, found.periods)
-    shares = {"statistical": 1.0}
-    if "AR" in parts and n < closed_loops.FEWER:
-        notes += (f"AR and reservoir: not tried, {n} rows of {closed_loops.FEWER}",)
-    elif "AR" in parts:
-        many = n >= closed_loops.ROWS
-        loops, mixed = closed_loops.learn(
-            path, clean, truth, origins, leads, found.periods[0] if found.periods else 0, log=positive, n=n,
-            reservoirs=many and "reservoir" in parts,
-        )  # fmt: skip
-        gain = _error(mixed, truth) / max(_error(ahead, truth), 1e-300)
-        if many or gain < closed_loops.FAR_BETTER:
-            ahead = mixed
-            shares = {"statistical": 1.0 - sum(loops.shares), "AR": loops.shares[0], "reservoir": loops.shares[1]}
-            notes += (f"AR and reservoir: rolling-origin error {100 * (gain - 1):+.0f} % with their shares",)
-        else:
-            loops = None
-            notes += (
-                f"AR: not taken, rolling-origin error {100 * (gain - 1):+.0f} % with it, {n} rows of {closed_loops.ROWS}",
-            )
-    width = widths.learn(ahead, truth, leads, n, used, positive=positive, least=_least(clean))
+    lag = found.periods[0] if found.periods else 0
+    loops, ahead, begin, why = _loops(path, clean, truth, origins, leads, lag, n, positive=positive, parts=parts)
+    shares, used = _shares(loops), _used(stack, judged.weight, found.periods)
+    width = widths.learn(ahead[begin:], truth[begin:], leads, n, used, positive=positive, least=_least(clean))
     return Chosen(
-        found.periods, found.strengths, _members(judged, stack, found.periods, shares), shares, notes, stack, judged.weight,
-        rows.first, loops, effects, width,
+        found.periods, found.strengths, _members(judged, stack, found.periods, shares, loops), shares, notes + why, stack,
+        judged.weight, rows.first, loops, effects, width,
     )  # fmt: skip
 
 
@@ -165,11 +148,65 @@ def _effects(
     )
 
 
-def _error(ahead: Array, truth: Array) -> float:
-    return float(np.nanmean(np.abs(truth - ahead)))
+def _loops(
+    path: smoothing.Path,
+    values: Array,
+    truth: Array,
+    origins: AnyArray,
+    leads: AnyArray,
+    season: int,
+    n: int,
+    *,
+    positive: bool,
+    parts: Sequence[str],
+) -> tuple[closed_loops.Loops | None, Array, int, tuple[str, ...]]:
+    """What stands beside the smoothers; the forecasts (O, J) of the origins, the first origin that judged all parts, and why."""
+    ahead = path.ahead
+    if "AR" not in parts:
+        return None, ahead, 0, ()
+    if n < closed_loops.FEWER:
+        return None, ahead, 0, (f"AR and reservoir: not tried, {n} rows of {closed_loops.FEWER}",)
+    many = n >= closed_loops.ROWS
+    loops, mixed, nonlinear = closed_loops.learn(
+        path, values, truth, origins, leads, season, log=positive, n=n, reservoirs=many and "reservoir" in parts
+    )
+    change = _change(mixed, ahead, truth)
+    if not many and change > closed_loops.FAR_BETTER - 1.0:
+        return None, ahead, 0, (f"AR: not taken, rolling-origin error {change:+.0%} with it, {n} rows of {closed_loops.ROWS}",)
+    why = (f"AR and reservoir: rolling-origin error {change:+.0%} with their shares",)
+    if "dynamics" not in parts:
+        return loops, mixed, 0, why
+    if n < dynamics_member.ROWS or nonlinear > dynamics_member.GAIN:
+        reason = f"{n} rows of {dynamics_member.ROWS}" if n < dynamics_member.ROWS else "reservoirs are not far better than AR"
+        return loops, mixed, 0, (*why, f"dynamics: not tried, {reason}")
+    loops, ahead, begin = closed_loops.with_dynamics(loops, path, values, mixed, truth, origins, leads, n)
+    change = _change(ahead[begin:], mixed[begin:], truth[begin:])
+    return (
+        loops,
+        ahead,
+        begin,
+        (*why, f"dynamics: tried, as reservoirs are far better than AR; rolling-origin error {change:+.0%} with it"),
+    )
 
 
-def _members(judged: _Judged, stack: smoothing.Grid, periods: Sequence[int], shares: Mapping[str, float]) -> tuple[Member, ...]:
+def _change(ahead: Array, before: Array, truth: Array) -> float:
+    """Of the mean absolute error, as a share of what it was."""
+    return closed_loops.error(ahead, truth) / max(closed_loops.error(before, truth), 1e-300) - 1.0
+
+
+def _shares(loops: closed_loops.Loops | None) -> dict[str, float]:
+    """Of each part in the forecast."""
+    if loops is None:
+        return {"statistical": 1.0}
+    d = 0.0 if loops.dynamics is None else loops.dynamics.share
+    a, r = loops.shares
+    shares = {"statistical": (1.0 - d) * (1.0 - a - r), "AR": (1.0 - d) * a, "reservoir": (1.0 - d) * r}
+    return shares if loops.dynamics is None else {**shares, "dynamics": d}
+
+
+def _members(
+    judged: _Judged, stack: smoothing.Grid, periods: Sequence[int], shares: Mapping[str, float], loops: closed_loops.Loops | None
+) -> tuple[Member, ...]:
     best = max(float(judged.score.min()), 1e-300)
     out = [
         Member(
@@ -180,7 +217,9 @@ def _members(judged: _Judged, stack: smoothing.Grid, periods: Sequence[int], sha
         )
         for k, name in enumerate(stack.names)
     ]
-    details = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units", "dynamics": "automatic design"}
+    details = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units", "dynamics": ""}
+    if loops is not None and loops.dynamics is not None:
+        details["dynamics"] = loops.dynamics.detail
     out += [Member(kind, details[kind], share, 1.0) for kind, share in shares.items() if kind in details and share > 0.0]
     return tuple(sorted(out, key=lambda member: -member.weight))
 

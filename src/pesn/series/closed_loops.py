@@ -5,21 +5,23 @@ They see the series without its season, which they hand back to what the smoothe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pesn._support.types import AnyArray, Array
-from pesn.series import autoregression, reservoir_member, weights
+from pesn.series import autoregression, dynamics_member, reservoir_member, weights
+from pesn.series.dynamics_member import Dynamics
 from pesn.series.smoothing import Path
 
-__all__ = ["FAR_BETTER", "FEWER", "ROWS", "Loops", "learn"]
+__all__ = ["FAR_BETTER", "FEWER", "ROWS", "Loops", "adjusted", "error", "learn", "with_dynamics"]
 
 ROWS = 100
 FEWER = 50  # rows from which an autoregression alone is tried, to be kept where it is far better
 FAR_BETTER = 0.85  # of the error without
 AR_PRIOR = (0.3, 0.3)
 RESERVOIR_PRIOR = (0.3, 0.3)
+DYNAMICS_PRIOR = (0.3, 0.4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +37,11 @@ class Loops:
     autoregression: Array
     reservoirs: Array
     shares: tuple[float, float]
+    dynamics: Dynamics | None = None
 
     def mixed(self, path: Path, values: Array, horizon: int) -> tuple[Array, Array]:
-        """Forecasts (horizon,) with and without season, of the smoothers and these."""
-        rows = autoregression.prepare(_adjusted(path, values, self.log), self.season, self.unit)
+        """Forecasts (horizon,) with and without season, of the smoothers, these and learnt dynamics."""
+        rows = autoregression.prepare(_scaled(adjusted(path, values, self.log), self.log), self.season, self.unit)
         parts = [autoregression.forecast(rows, autoregression.no_units(), self.autoregression, horizon)]
         parts += [
             autoregression.forecast(rows, reservoir_member.drawn(seed), readout, horizon)
@@ -48,12 +51,29 @@ class Loops:
         plain = (1.0 - first - second) * path.plain + first * _levels(parts[0], self.log)
         if second > 0.0:
             plain = plain + second * _levels(np.mean(parts[1:], axis=0), self.log)
+        if self.dynamics is not None:
+            course = self.dynamics.forecast(_filled(adjusted(path, values, self.log)), horizon)
+            plain = plain + self.dynamics.share * (_above(course, path.plain, self.log) - plain)
         return _seasonal(plain, path.forecast, path.plain, self.log), plain
 
 
-def _adjusted(path: Path, values: Array, log: bool) -> Array:
-    """Without season: what the smoothers knew of it before each row."""
-    return np.log(values) - np.log(path.fitted / path.level) if log else values - (path.fitted - path.level)
+def adjusted(path: Path, values: Array, log: bool) -> Array:
+    """Without season, of which the smoothers say what they knew before each row."""
+    return values * (path.level / path.fitted) if log else values - (path.fitted - path.level)
+
+
+def _scaled(values: Array, log: bool) -> Array:
+    return np.log(values) if log else values
+
+
+def _filled(values: Array) -> Array:
+    seen = np.flatnonzero(~np.isnan(values))
+    return np.interp(np.arange(len(values)), seen, values[seen])
+
+
+def _above(ahead: Array, others: Array, log: bool) -> Array:
+    """Where logarithms are taken, a tenth of what others say is the least."""
+    return np.maximum(ahead, 0.1 * others) if log else ahead
 
 
 def _levels(values: Array, log: bool) -> Array:
@@ -63,6 +83,11 @@ def _levels(values: Array, log: bool) -> Array:
 def _seasonal(plain: Array, whole: Array, smoothers: Array, log: bool) -> Array:
     """``plain`` with the season of the smoothers' forecasts, with and without it."""
     return plain * (whole / smoothers) if log else plain + (whole - smoothers)
+
+
+def error(ahead: Array, truth: Array) -> float:
+    """Mean absolute error of forecasts, over what came."""
+    return float(np.nanmean(np.abs(truth - ahead)))
 
 
 def learn(
@@ -76,14 +101,14 @@ def learn(
     log: bool,
     n: int,
     reservoirs: bool = True,
-) -> tuple[Loops, Array]:
-    """The readouts, their shares, and the mixed forecasts (O, J) of the rolling origins.
+) -> tuple[Loops, Array, float]:
+    """The readouts, their shares, mixed forecasts (O, J) of the rolling origins, and their error over that without reservoirs.
 
     ``log`` needs a level above zero all along. ``n`` are the rows that shares are judged to be worth.
     """
     log = log and bool(path.level.min() > 0.0 and path.fitted.min() > 0.0 and path.ahead_plain.min() > 0.0)
-    rows = autoregression.prepare(_adjusted(path, values, log), season)
-    horizon = int(leads[-1])
+    rows = autoregression.prepare(_scaled(adjusted(path, values, log), log), season)
+    unit, horizon = (rows.unit, rows.gap_unit * rows.unit), int(leads[-1])
     first = autoregression.fit(rows, autoregression.no_units(), origins, horizon)
 
     def seasonal(ahead: Array) -> Array:
@@ -91,12 +116,29 @@ def learn(
 
     alone = seasonal(first.origins_ahead)
     a = weights.share(path.ahead, alone, truth, leads, n, AR_PRIOR)
-    mixed = path.ahead + a * (alone - path.ahead)
+    linear = path.ahead + a * (alone - path.ahead)
     if not reservoirs:
-        return Loops((rows.unit, rows.gap_unit * rows.unit), season, log, first.readout, np.zeros((0, 0)), (a, 0.0)), mixed
+        return Loops(unit, season, log, first.readout, np.zeros((0, 0)), (a, 0.0)), linear, 1.0
     loops = [autoregression.fit(rows, reservoir_member.drawn(seed), origins, horizon) for seed in reservoir_member.SEEDS]
     alone = seasonal(np.mean([loop.origins_ahead for loop in loops], axis=0))
-    r = weights.share(mixed, alone, truth, leads, n, RESERVOIR_PRIOR)
-    mixed = mixed + r * (alone - mixed)
+    r = weights.share(linear, alone, truth, leads, n, RESERVOIR_PRIOR)
+    mixed = linear + r * (alone - linear)
+    gain = error(mixed, truth) / max(error(linear, truth), 1e-300)
     readouts = np.array([loop.readout for loop in loops])
-    return Loops((rows.unit, rows.gap_unit * rows.unit), season, log, first.readout, readouts, (a * (1.0 - r), r)), mixed
+    return Loops(unit, season, log, first.readout, readouts, (a * (1.0 - r), r)), mixed, gain
+
+
+def with_dynamics(
+    loops: Loops, path: Path, values: Array, mixed: Array, truth: Array, origins: AnyArray, leads: AnyArray, n: int
+) -> tuple[Loops, Array, int]:
+    """The automatic design beside them: its forecasts mixed into those (O, J) of the origins, from the first it is judged by."""
+    found = dynamics_member.learn(_filled(adjusted(path, values, loops.log)), origins, int(leads[-1]))
+    if found is None:
+        return loops, mixed, 0
+    member, ahead, first = found
+    plain = _above(ahead[:, leads - 1], path.ahead_plain, loops.log)
+    alone = _seasonal(plain, path.ahead, path.ahead_plain, loops.log)
+    d = weights.share(mixed[first:], alone[first:], truth[first:], leads, n // 2, DYNAMICS_PRIOR)
+    out = mixed.copy()
+    out[first:] += d * (alone[first:] - out[first:])
+    return replace(loops, dynamics=replace(member, share=d)), out, first

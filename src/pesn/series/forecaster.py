@@ -31,7 +31,7 @@ from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.forecasting.dataset import names_of
 from pesn.series import long_frame, saving
-from pesn.series.arguments import column_names, inputs_ahead, last_label, places_of, rows_of, steps_of
+from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
 from pesn.series.distributed import DaskPanel
 from pesn.series.fitted import FittedSeries, Seasons, fit_columns
 from pesn.series.judging import SeriesBacktest
@@ -215,13 +215,13 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         q
-            One or several, inside (0, 1).
+            A number inside (0, 1), or several.
         horizon, X
             As in :meth:`forecast`.
 
         Returns
         -------
-        Array
+        array
             (horizon, d) of a number, (k, horizon, d) of k numbers.
         """
         self._check_columns("quantile", "forecast(level=…) has quantiles as bounds")
@@ -262,7 +262,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             0 for forecasts that are certain and right, else negative: the larger, the better.
         """
         self._check_columns("score", "cross_validation gives forecasts and what came, to be scored by utilsforecast or by hand")
-        return scaled_score(self.fitted_, *rows_of(y, X, last_label(self.fitted_))[:2])
+        return scaled_score(self.fitted_, *rows_after(self.fitted_, y, X))
 
     def summary(self) -> str:
         """Which members each column's forecast is made of, with their weights, and why; of a long frame, counts of its series."""

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
+from pesn.forecasting.forecast_views import percent
 from pesn.learning.backtest import Places, mean_of_observed, mean_score, observed_after, rolling_origins
 from pesn.series.margins import Margins
-from pesn.series.result import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from pesn._support.checks import number
 from pesn._support.types import Array
+from pesn.forecasting.forecast_views import as_frame, percent, probabilities
 from pesn.series.margins import Margins
 
 if TYPE_CHECKING:
@@ -81,9 +82,7 @@ class SeriesForecast:
 
     def quantile(self, q: npt.ArrayLike) -> Array:
         """Quantiles at ``q``, inside (0, 1): (horizon, d) of a number, (k, horizon, d) of k numbers."""
-        levels = np.asarray(q, np.float64)
-        if levels.ndim > 1 or not ((levels > 0.0) & (levels < 1.0)).all():
-            raise ValueError(f"q must be a number between 0 and 1, or a list of such, got {q!r}")
+        levels = probabilities(q)
         found = np.stack([one.quantile(np.atleast_1d(levels)) for one in self.margins], axis=-1)  # (horizon, k, d)
         return np.asarray(found[:, 0] if levels.ndim == 0 else found.transpose(1, 0, 2))
 
@@ -95,19 +94,8 @@ class SeriesForecast:
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
         """A row a step; for each name the columns name, name_std and, for each level, name_lower_80, name_upper_80."""
-        import pandas as pd
-
-        data: dict[str, Array] = {}
-        mean, std = self.mean, self.std
-        bounds = {percent(one): self.interval(one) for one in np.ravel(np.asarray(level, np.float64)).tolist()}
-        for i, name in enumerate(self.names):
-            data[name], data[f"{name}_std"] = mean[:, i], std[:, i]
-            for text, (lower, upper) in bounds.items():
-                data[f"{name}_lower_{text}"], data[f"{name}_upper_{text}"] = lower[:, i], upper[:, i]
-        if len(data) != len(self.names) * (2 + 2 * len(bounds)):
-            raise ValueError(f"names must differ from each other with _std, _lower and _upper added, got {self.names!r}")
-        steps = pd.RangeIndex(1, len(self) + 1, name="step")
-        return pd.DataFrame(data, index=steps if self.labels is None else self.labels)
+        bounds = {f"_{percent(one)}": self.interval(one) for one in np.ravel(np.asarray(level, np.float64)).tolist()}
+        return as_frame(self.names, self.mean, self.std, bounds, self.labels)
 
     def plot(
         self,
@@ -137,12 +125,3 @@ class SeriesForecast:
         from pesn.plotting import plot_forecast  # matplotlib is wanted for pictures alone
 
         return plot_forecast(self, ax, columns, level, truth)
-
-
-def percent(level: float) -> str:
-    """A level as names of columns have it.
-
-    >>> percent(0.8), percent(0.975)
-    ('80', '97.5')
-    """
-    return f"{100.0 * level:g}"

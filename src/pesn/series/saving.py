@@ -23,8 +23,10 @@ from pesn._support.reading import LARGEST_JSON, MANIFEST, digest, regular, store
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.closed_loops import Loops
+from pesn.series.dynamics_member import Dynamics
 from pesn.series.fitted import FittedSeries
 from pesn.series.inputs import Effects
+from pesn.series.joint import Joint
 from pesn.series.smoothing import Grid
 from pesn.series.univariate import Member, UnivariateModel
 from pesn.series.widths import Widths
@@ -35,7 +37,7 @@ _FORMAT = 1
 _TREE = "series.json"
 _LARGEST = 2**32  # bytes of a file
 _RECORDS: dict[str, Any] = {
-    one.__name__: one for one in (Effects, FittedSeries, Grid, Loops, Member, TimeIndex, UnivariateModel, Widths)
+    one.__name__: one for one in (Dynamics, Effects, FittedSeries, Grid, Joint, Loops, Member, TimeIndex, UnivariateModel, Widths)
 }
 
 

@@ -67,16 +67,19 @@ class UnivariateModel:
         ahead, variance = self._ahead(horizon, x)
         location = self._course(horizon, ahead).forecast
         scale = self.widths.at(horizon)
-        if self.widths.log:
+        log, lower = self.widths.log, self.lower
+        if log and not location.min() > 0.0:  # other rows than those of the fit
+            log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
+        if log:
             if not self.effects.log:
                 variance = variance / location**2
-            return Margins(np.log(location) + np.log(self.scale), np.sqrt(scale**2 + variance), self.widths.dof, True, self.lower)
+            return Margins(np.log(location) + np.log(self.scale), np.sqrt(scale**2 + variance), self.widths.dof, True, 0.0)
         if self.effects.log:
             variance = variance * location**2
         with np.errstate(over="ignore"):
             location, scale = np.clip(location * self.scale, -_MOST, _MOST), np.sqrt(scale**2 + variance) * self.scale
         # quantiles far out have to be numbers too
-        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, self.lower)
+        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
 
     def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
         """Level, season and inputs, (n + horizon,) each, in the units of y: they add up to the fitted course and the forecast.
@@ -167,9 +170,14 @@ def fit(
     chosen = choice.choose(y / scale, x, horizon, seasons, tested=test_seasons, positive=positive, parts=parts)
     return UnivariateModel(
         y, x, horizon, chosen.seasons, chosen.strengths, chosen.members, chosen.shares, chosen.notes, scale, positive,
-        0.0 if least >= 0.0 else -np.inf, 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
+        _floor(least, scale), 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
         chosen.widths,
     )  # fmt: skip
+
+
+def _floor(least: float, scale: float) -> float:
+    """No forecast lies below: a tenth of the least number of positive data, 0 of data that are never negative."""
+    return 0.1 * least if least > choice.POSITIVE * scale else 0.0 if least >= 0.0 else -np.inf
 
 
 def backtest(
