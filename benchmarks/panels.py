@@ -27,7 +27,7 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import Array
-from pesn.series import panel_stream
+from pesn.series.panel import stream as panel_stream
 
 HORIZON, LEVELS = 18, (0.8, 0.95)
 _BATCH = 50_000  # series that are written to Parquet at once

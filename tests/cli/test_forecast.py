@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import pesn
 from pesn import cli
 from pesn.cli.words import Several
-from pesn.series.reading import read
+from pesn.series.table.reading import read
 from pesn.series.writing import without_formula
 
 FIRST = date(2024, 1, 1)

@@ -66,8 +66,10 @@ def _check(options: PanelOptions, alone: Mapping[str, bool]) -> None:
 
 def _in_memory(options: PanelOptions) -> None:
     """A table that memory holds: files for people."""
-    from pesn.series import panel_job, panel_writing, writing
-    from pesn.series.panel_run import Runner
+    from pesn.series import writing
+    from pesn.series.panel import job as panel_job
+    from pesn.series.panel import writing as panel_writing
+    from pesn.series.panel.run import Runner
 
     begun = perf_counter()
     with terminal.naming(options.out):
@@ -105,11 +107,11 @@ def _parquet(options: PanelOptions, scheduler: str | None) -> None:
     arguments: dict[str, Any] = {"X": options.future, "forecaster": forecaster}
     with terminal.naming(options.out):
         if scheduler is None:
-            from pesn.series.panel_stream import forecast_parquet
+            from pesn.series.panel.stream import forecast_parquet
 
             done = forecast_parquet(options.file, options.out, options.horizon, **arguments)
         else:
-            from pesn.series.panel_cluster import forecast_parquet_on
+            from pesn.series.panel.cluster import forecast_parquet_on
 
             done = forecast_parquet_on(scheduler, options.file, options.out, options.horizon, **arguments)
     terminal.say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pesn._support.types import AnyArray, Array
-from pesn.series import cleaning, closed_loops, dynamics_member, inputs, seasonality, smoothing, weights, widths
-from pesn.series import smoothing_kernel as kernel
-from pesn.series.course import Course, season_of
+from pesn.series.members import cleaning, closed_loops, dynamics, inputs, seasonality, smoothing, weights, widths
+from pesn.series.members import smoothing_kernel as kernel
+from pesn.series.members.course import Course, season_of
 
 __all__ = ["Chosen", "Member", "choose", "plain"]
 
@@ -176,8 +176,8 @@ def _loops(
     why = (f"AR and reservoir: rolling-origin error {change:+.0%} with their shares",)
     if "dynamics" not in parts:
         return loops, mixed, 0, why
-    if n < dynamics_member.ROWS or nonlinear > dynamics_member.GAIN:
-        reason = f"{n} rows of {dynamics_member.ROWS}" if n < dynamics_member.ROWS else "reservoirs are not far better than AR"
+    if n < dynamics.ROWS or nonlinear > dynamics.GAIN:
+        reason = f"{n} rows of {dynamics.ROWS}" if n < dynamics.ROWS else "reservoirs are not far better than AR"
         return loops, mixed, 0, (*why, f"dynamics: not tried, {reason}")
     loops, ahead, begin = closed_loops.with_dynamics(loops, path, values, mixed, truth, origins, leads, n)
     change = _change(ahead[begin:], mixed[begin:], truth[begin:])

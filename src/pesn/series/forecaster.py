@@ -30,14 +30,15 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.forecasting.dataset import names_of
-from pesn.series import long_frame, saving
+from pesn.series import saving
 from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
-from pesn.series.distributed import DaskPanel
 from pesn.series.fitted import FittedSeries, Seasons, fit_columns
 from pesn.series.judging import SeriesBacktest
-from pesn.series.panel import Panel, is_long
-from pesn.series.panel_settings import check_parameters, columns_of, plain_parameters, settings_of
-from pesn.series.panel_work import Blocks
+from pesn.series.panel import long_frame
+from pesn.series.panel.distributed import DaskPanel
+from pesn.series.panel.frame import Panel, is_long
+from pesn.series.panel.settings import check_parameters, columns_of, plain_parameters, settings_of
+from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesForecast
 from pesn.series.scoring import scaled_score
 

@@ -22,12 +22,12 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.series import judging, saving
-from pesn.series.dates import steps_between, time_of
-from pesn.series.errors import DataError
 from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
-from pesn.series.reading import Table, counted, read, read_ahead
 from pesn.series.result import SeriesForecast
+from pesn.series.table.dates import steps_between, time_of
+from pesn.series.table.errors import DataError
+from pesn.series.table.reading import Table, counted, read, read_ahead
 
 __all__ = ["Outcome", "Request", "Watch", "run"]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.learning.backtest import observed_after, rolling_origins
-from pesn.series.designs import MOST, DesignNumbers, described, refitted, searched
 from pesn.series.margins import Margins
+from pesn.series.members.designs import MOST, DesignNumbers, described, refitted, searched
 from pesn.series.univariate import UnivariateModel
 
 __all__ = ["Joint", "find", "past_forecasts"]

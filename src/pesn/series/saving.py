@@ -22,14 +22,14 @@ from pesn._support.files import replacing
 from pesn._support.reading import LARGEST_JSON, MANIFEST, digest, regular, stored
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series.closed_loops import Loops
-from pesn.series.dynamics_member import Dynamics
 from pesn.series.fitted import FittedSeries
-from pesn.series.inputs import Effects
 from pesn.series.joint import Joint
-from pesn.series.smoothing import Grid
+from pesn.series.members.closed_loops import Loops
+from pesn.series.members.dynamics import Dynamics
+from pesn.series.members.inputs import Effects
+from pesn.series.members.smoothing import Grid
+from pesn.series.members.widths import Widths
 from pesn.series.univariate import Member, UnivariateModel
-from pesn.series.widths import Widths
 
 __all__ = ["is_series_file", "load", "save"]
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from pesn.forecasting.time_index import step_name
 from pesn.series.job import Outcome
-from pesn.series.pictures import decimals
-from pesn.series.reading import counted, shown
+from pesn.series.page.pictures import decimals
 from pesn.series.result import percent
+from pesn.series.table.reading import counted, shown
 from pesn.series.univariate import UnivariateModel
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.series import choice, inputs, smoothing
+from pesn.series import choice
 from pesn.series.choice import Member
-from pesn.series.closed_loops import Loops
-from pesn.series.course import Course, course
 from pesn.series.margins import Margins
-from pesn.series.widths import Widths
+from pesn.series.members import inputs, smoothing
+from pesn.series.members.closed_loops import Loops
+from pesn.series.members.course import Course, course
+from pesn.series.members.widths import Widths
 
 __all__ = ["Member", "UnivariateModel", "backtest", "fit"]
 

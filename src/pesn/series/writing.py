@@ -16,8 +16,8 @@ from pesn._support.files import check_writable, filling
 from pesn._support.reading import json_of
 from pesn.series import summary
 from pesn.series.job import Outcome
-from pesn.series.page import page
-from pesn.series.sections import sections
+from pesn.series.page.page import page
+from pesn.series.page.sections import sections
 
 __all__ = ["FILES", "refuse", "without_formula", "write"]
 
