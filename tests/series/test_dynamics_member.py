@@ -1,4 +1,4 @@
-"""Claim: the automatic design is tried where reservoirs are far better than autoregression, judged by rows that it did not see."""
+"""Claim: the automatic design is tried where reservoirs are far better than autoregression, judged by rows it did not see."""
 
 import numpy as np
 import pytest
