@@ -132,7 +132,6 @@ LONG: dict[str, Long] = {
     "wine": Long(_pmdarima("wineind"), 12, (12,)),
     "beer": Long(_pmdarima("ausbeer"), 8, (4,)),
     "wool": Long(_pmdarima("woolyrnq"), 8, (4,)),
-    "petrol": Long(_pmdarima("gasoline"), 13, (52,)),
     "inflation": Long(_statsmodels("macrodata", "infl"), 8, (4,)),
     "consumption": Long(_statsmodels("macrodata", "realcons"), 8, (4,)),
     **{f"M4 weekly {i}": Long(_timetk("m4_weekly", i), 13, (52,)) for i in ("W10", "W50", "W120", "W359")},

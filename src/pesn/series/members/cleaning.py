@@ -3,8 +3,8 @@
 >>> import numpy as np
 >>> row = np.ones(40)
 >>> row[20] = 1e6
->>> cleaned(row, log=True).max() == 1.0, cleaned(row + 1e6 * (np.arange(40) > 20), log=True).max() > 1e6     # a step stays
-(np.True_, np.True_)
+>>> [float(cleaned(row + 1e6 * step, log=True).max()) for step in (0, np.arange(40) > 20)]     # a step stays
+[1.0, 1000001.0]
 """
 
 from __future__ import annotations

@@ -43,20 +43,19 @@ class Dynamics:
 def learn(values: Array, origins: AnyArray, horizon: int) -> tuple[Dynamics, Array, int] | None:
     """From ``values`` (n,) without gaps: the member of all rows, forecasts (O, horizon), the first origin that they hold from.
 
-    Forecasts are those of a design found in the rows before the middle origin. None where no design was found.
+    Forecasts are those of a design found in the rows before the middle origin, and of its fit to them. None where none was found.
     """
     middle = len(origins) // 2
     cut = int(origins[middle]) + 1
     early = searched(values[max(cut - MOST, 0) : cut, None], calibrate=False)
-    late = searched(values[-MOST:, None], calibrate=False)
-    if early is None or late is None:
+    if early is None:
         return None
     later = [int(origin) + 1 for origin in origins[middle:]]
     padded = np.concatenate([values, np.full(horizon, np.nan)])  # origins whose rows have not all come
     ahead = np.full((len(origins), horizon), np.nan)
     found = early[0].backtest(padded, horizon=horizon, origins=later)
     ahead[middle:] = _inside(np.asarray(found.mean, dtype=float)[:, :, 0], values[:cut])
-    return Dynamics(values[-MOST:].copy(), late[1], 0.0), ahead, middle
+    return Dynamics(values[-MOST:].copy(), early[1], 0.0), ahead, middle
 
 
 def _inside(ahead: Array, rows: Array) -> Array:

@@ -21,6 +21,7 @@ from pesn._support.types import Array
 __all__ = ["Seasons", "factors", "find", "moving_average"]
 
 F_KEPT = 3.0
+HARMONICS = 4
 CYCLES = 2.5  # a season needs as many
 HALF_FROM = 20  # cycles from which starting factors are those of the first half: the other half then judges how they are moved
 
@@ -48,6 +49,15 @@ def moving_average(values: Array, period: int) -> Array:
     return out
 
 
+def _detrended(values: Array, period: int) -> Array:
+    """Less the moving average, or a straight line where too few cycles would be left of it."""
+    seen = np.flatnonzero(~np.isnan(values))
+    if len(seen) >= CYCLES * period:
+        return values - moving_average(values, period)
+    line = np.polynomial.Polynomial.fit(seen, values[seen], 1)
+    return np.asarray(values - line(np.arange(len(values))))
+
+
 def _phase_means(rest: Array, period: int) -> tuple[Array, float, int]:
     """Of each phase, the F value, and the rows behind it."""
     seen = np.flatnonzero(~np.isnan(rest))
@@ -62,15 +72,21 @@ def _phase_means(rest: Array, period: int) -> tuple[Array, float, int]:
     return means, between / max(within, 1e-12 * between) if between > 0.0 else 0.0, n
 
 
-def _shape(rest: Array, period: int) -> tuple[Array, float]:
+def _harmonics(period: int, smaller: Sequence[int]) -> int:
+    """Four; as many for each cycle of a smaller season that the period holds a few times, as a week holds days."""
+    inside = max((m for m in smaller if period % m == 0), default=period)
+    return HARMONICS * (period // inside if period <= 10 * inside else 1)
+
+
+def _shape(rest: Array, period: int, smaller: Sequence[int] = ()) -> tuple[Array, float]:
     """Factors of one season, of mean zero, shrunk by 1 − 1/F; and F."""
     means, strength, n = _phase_means(rest, period)
     if strength <= 1.0:
         return np.zeros(period), strength
     means = means - means.mean()
-    if period > 24 and n < 5 * period:  # few rows a phase: four harmonics are steadier
+    if period > 24 and n < 5 * period:  # few rows a phase: harmonics are steadier
         spectrum = np.fft.rfft(means)
-        spectrum[5:] = 0.0
+        spectrum[_harmonics(period, smaller) + 1 :] = 0.0
         means = np.fft.irfft(spectrum, period)
     return (1.0 - 1.0 / strength) * means, strength
 
@@ -79,11 +95,13 @@ def find(values: Array, candidates: Sequence[int], *, log: bool, tested: bool = 
     """The seasons of ``values`` (n,), NaN where missing, among ``candidates``; ``tested=False`` takes all that can be told."""
     rest = np.log(values) if log else values
     seen = int(np.sum(~np.isnan(rest)))
-    periods, strengths, rejected = [], [], []
+    periods: list[int] = []
+    strengths: list[float] = []
+    rejected: list[tuple[int, float]] = []
     for period in sorted({int(m) for m in candidates if m > 1}):
         if seen < (CYCLES if tested else 1.5) * period:
             continue
-        means, strength = _shape(rest - moving_average(rest, period), period)
+        means, strength = _shape(_detrended(rest, period), period, periods)
         if strength >= F_KEPT or (not tested and strength > 0.0):
             rest = rest - np.resize(means, len(rest))
             periods.append(period)
@@ -97,12 +115,12 @@ def factors(values: Array, periods: Sequence[int]) -> Array:
     """Starting factors (Σm,), to be added to a level, one season after the other; from the first half where it is long."""
     out = []
     rest = values
-    for period in periods:
+    for k, period in enumerate(periods):
         rows = len(rest) // 2 if len(rest) >= HALF_FROM * period else len(rest)
         part = rest[:rows]
-        means, strength = _shape(part - moving_average(part, period), period)
+        means, strength = _shape(_detrended(part, period), period, periods[:k])
         if rows < len(rest) and strength <= 1.0:  # not yet there in the first half
-            means, _ = _shape(rest - moving_average(rest, period), period)
+            means, _ = _shape(_detrended(rest, period), period, periods[:k])
         rest = rest - np.resize(means, len(rest))
         out.append(means)
     return np.concatenate(out) if out else np.zeros(0)
