@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from pesn.learning.backtest import observed_after, rolling_origins
 from pesn.series.margins import Margins
 from pesn.series.members.designs import MOST, DesignNumbers, described, refitted, searched
 from pesn.series.univariate import UnivariateModel
+
+if TYPE_CHECKING:
+    from pesn.forecasting.forecaster import Forecaster
 
 __all__ = ["Joint", "find", "past_forecasts"]
 
@@ -56,10 +59,10 @@ def find(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | N
     origins = rolling_origins(cut, n - horizon, _ORIGINS)
     if not len(origins):
         return None
-    ahead = past_forecasts(y, origins, horizon, [-np.inf] * d)
-    late = None if ahead is None else searched(y[-MOST:], calibrate=False)
-    if ahead is None or late is None:
+    early = _before(y, cut)
+    if early is None:
         return None
+    ahead = _from_origins(early[0], y, origins, horizon, [-np.inf] * d)
     came = observed_after(y, origins, horizon)
     alone = [[one.on(y[:place, i]).forecast(horizon) for i, one in enumerate(models)] for place in origins]
     ours, theirs = (
@@ -67,16 +70,24 @@ def find(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | N
         for rows in (ahead, alone)
     )
     ratio = float(np.exp(np.mean(np.log(ours.mean(axis=0) / theirs.mean(axis=0)))))
-    return Joint(y[-MOST:].copy(), late[1], ratio) if ratio < BETTER else None
+    return Joint(y[-MOST:].copy(), early[1], ratio) if ratio < BETTER else None
 
 
 def past_forecasts(y: Array, origins: Any, horizon: int, lower: Sequence[float]) -> list[tuple[Margins, ...]] | None:
     """From each origin, by a network that was searched for and fitted in the rows before the first one; None: no design."""
-    first = int(origins[0])
-    found = searched(y[max(first - MOST, 0) : first], calibrate=True)
-    if found is None:
-        return None
-    back = found[0].backtest(y, horizon=horizon, origins=[int(place) for place in origins])
+    found = _before(y, int(origins[0]))
+    return None if found is None else _from_origins(found[0], y, origins, horizon, lower)
+
+
+def _before(y: Array, place: int) -> tuple[Forecaster, DesignNumbers] | None:
+    """Of the rows before a place."""
+    return searched(y[max(place - MOST, 0) : place], calibrate=True)
+
+
+def _from_origins(
+    forecaster: Forecaster, y: Array, origins: Any, horizon: int, lower: Sequence[float]
+) -> list[tuple[Margins, ...]]:
+    back = forecaster.backtest(y, horizon=horizon, origins=[int(place) for place in origins])
     return [_margins(mean, std, lower) for mean, std in zip(back.mean, back.std, strict=True)]
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pesn.series import inputs, univariate
+from pesn.series import univariate
+from pesn.series.members import inputs
 
 
 def driven(n=120, slope=3.0, seed=0):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pesn.series import autoregression, reservoir_member, univariate
+from pesn.series import univariate
+from pesn.series.members import autoregression, reservoir
 
 
 def walk(n=200, seed=0):
@@ -44,7 +45,7 @@ def by_hand(rows, units, readout, horizon):
 
 
 @pytest.mark.parametrize("season", [0, 12])
-@pytest.mark.parametrize("units", [autoregression.no_units(), reservoir_member.drawn(1)], ids=["AR", "reservoir"])
+@pytest.mark.parametrize("units", [autoregression.no_units(), reservoir.drawn(1)], ids=["AR", "reservoir"])
 def test_the_kernel_is_the_loop_on_paper(season, units):
     rows = autoregression.prepare(walk(), season)
     found = autoregression.fit(rows, units, np.arange(100, 199), 7)
@@ -70,7 +71,7 @@ def test_origins_are_judged_by_earlier_rows():
     other = y.copy()
     other[150:] = y[150] + np.cumsum(np.random.default_rng(5).normal(size=50))
     origins = np.arange(60, 199)
-    units = reservoir_member.drawn(0)
+    units = reservoir.drawn(0)
     scale = autoregression.prepare(y, 0)
     unit = (scale.unit, scale.gap_unit * scale.unit)
     first, second = (autoregression.prepare(one, 0, unit) for one in (y, other))

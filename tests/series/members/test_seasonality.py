@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pesn.series import seasonality
+from pesn.series.members import seasonality
 
 
 @pytest.mark.parametrize("m", [4, 7, 12, 24])

@@ -3,19 +3,20 @@
 import numpy as np
 import pytest
 
-from pesn.series import dynamics_member, univariate
+from pesn.series import univariate
+from pesn.series.members import dynamics
 
 
 @pytest.fixture(scope="module")
 def model():
     t = np.arange(320.0)
     y = 2.0 + np.sin(0.3 * t) * np.sin(0.05 * t) + 0.02 * np.random.default_rng(0).normal(size=320)
-    before = dynamics_member.GAIN
-    dynamics_member.GAIN = np.inf  # tried in any case
+    before = dynamics.GAIN
+    dynamics.GAIN = np.inf  # tried in any case
     try:
         return univariate.fit(y, horizon=8)
     finally:
-        dynamics_member.GAIN = before
+        dynamics.GAIN = before
 
 
 def test_it_has_a_share_and_says_why(model):
@@ -27,7 +28,7 @@ def test_it_has_a_share_and_says_why(model):
 
 def test_what_is_kept_gives_the_same_numbers_again(model):
     first = model.forecast(8).location
-    dynamics_member._fitted.cache_clear()
+    dynamics._fitted.cache_clear()
     np.testing.assert_allclose(model.on(model.y).forecast(8).location, first, rtol=1e-9)
 
 
