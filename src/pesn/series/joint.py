@@ -71,8 +71,10 @@ def find(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | N
 
 
 def past_forecasts(y: Array, origins: Any, horizon: int, lower: Sequence[float]) -> list[tuple[Margins, ...]] | None:
-    """From each origin, by a network that was searched for and fitted in the rows before the first one; None: no design."""
-    first = int(origins[0])
+    """From each origin, by a network searched for and fitted in the rows before the earliest; None: no design, or few rows."""
+    first = int(np.min(origins))
+    if first < ROWS // 2:
+        return None
     found = searched(y[max(first - MOST, 0) : first], calibrate=True)
     if found is None:
         return None
