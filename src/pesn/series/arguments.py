@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pesn._support.checks import whole_number
+from pesn._support.checks import pandas_index, whole_number
 from pesn._support.types import Array, TableLike
-from pesn.forecasting.alignment import align, index_of
+from pesn.forecasting.alignment import align, index_of, is_default
 from pesn.forecasting.dataset import as_matrix, names_of
-from pesn.forecasting.time_index import TimeIndex, kind_of, shown
+from pesn.forecasting.time_index import TimeIndex, shown
 from pesn.series import judging
-from pesn.series.fitted import FittedSeries, check_horizon
+from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
 
 __all__ = ["check_season", "column_names", "inputs_ahead", "last_label", "places_of", "rows_after", "rows_of", "steps_of"]
 
@@ -24,12 +24,23 @@ def check_season(season: Any) -> None:
         if season != "auto":
             raise ValueError(f"season must be 'auto', whole numbers of rows, or None, got {season!r}")
     elif season is not None:
-        for one in np.ravel(np.asarray(season, object)):
+        given = np.asarray(season, object)
+        if given.ndim > 1:
+            raise ValueError(f"season must be a number of rows or a list of such, got {season!r}")
+        for one in given.ravel():
             whole_number("season", one, 1)
 
 
 def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple[Array, Array, TimeIndex | None]:
-    """y (n, d) and X (n, u) where their labels say, NaN where a step is missing, and the rule at the first row."""
+    """y (n, d) and X (n, u) where their labels say, NaN where a step is missing, and the rule at the first row.
+
+    ``after`` is the rule at the last row before them, where they go on from other rows: it is theirs then, and None is returned.
+    """
+    for name, given in {"y": y, "X": X}.items():
+        if getattr(pandas_index(given), "nlevels", 1) > 1:
+            raise ValueError(
+                f"{name} must have a row a step, got an index of several levels; of many series, reset_index() makes a long frame"
+            )
     rows = as_matrix("y", y)
     if np.isnan(rows).all(axis=0).any():
         name = column_names(y, rows.shape[1])[int(np.argmax(np.isnan(rows).all(axis=0)))]
@@ -37,7 +48,7 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
     layout = align(y, X, [slice(0, len(rows))], after=after)
     known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs)
     rows, known = layout.place(rows), layout.place_inputs(known)
-    if layout.time is None:
+    if layout.time is None or after is not None:
         return rows, known, None
     labels = index_of(y)
     return rows, known, layout.time.at(layout.time.label() if labels is None else labels[0])
@@ -47,6 +58,9 @@ def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple
     """y (m, d) and X (m, u) of the rows that follow those of the fit, NaN where a step is missing, columns in the fit's order."""
     if X is not None and not fitted.inputs:
         raise ValueError("X must not be given: fit had none")
+    n, given = len(fitted.models[0].y), len(as_matrix("y", y))
+    if given > most_ahead(n):
+        raise ValueError(f"y must have at most {most_ahead(n):,} rows, as fit had {n:,}, got {given:,}")
     rows, known, _ = rows_of(y, X, last_label(fitted))
     return rows[:, _order("y", y, fitted.names, rows)], known[:, _order("X", X, () if X is None else fitted.inputs, known)]
 
@@ -61,11 +75,12 @@ def _order(argument: str, given: Any, expected: Sequence[str], values: Array) ->
     return [*range(len(expected))] if names is None else [names.index(name) for name in expected]
 
 
-def column_names(y: Any, d: int) -> list[str]:
-    """Of d columns, which must differ."""
-    names = names_of(y) or (["y"] if d == 1 else [f"y{i}" for i in range(d)])
+def column_names(values: Any, d: int, argument: str = "y") -> list[str]:
+    """Of d columns, which must differ; those without names are counted."""
+    letter = argument.lower()
+    names = names_of(values) or ([letter] if d == 1 and argument == "y" else [f"{letter}{i}" for i in range(d)])
     if len(set(names)) < len(names):
-        raise ValueError(f"y must have columns of different names, got {names}")
+        raise ValueError(f"{argument} must have columns of different names, got {names}")
     return names
 
 
@@ -80,17 +95,22 @@ def steps_of(fitted: FittedSeries, horizon: int | None) -> int:
 def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> Any:
     """The first rows of past forecasts of so many steps: as given, or so many spread over the last rows."""
     n = len(fitted.models[0].y)
+    begin = int(np.argmax(~np.isnan(fitted.y), axis=0).max())  # the first row by which every column has had a number
     if np.ndim(origins) == 0:
         whole_number("origins", origins, 1)
         places = judging.origins(n, steps, int(origins))  # type: ignore[arg-type]
+        places = places[places > begin]
         if not len(places):
-            raise ValueError(f"horizon must leave rows to judge by, got {steps} with {n} rows")
+            before = f", the first {begin} without a number in a column" if begin else ""
+            raise ValueError(f"horizon must leave rows to judge by, got {steps} with {n} rows{before}")
         return places
     given = np.asarray(origins)
     if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
         raise ValueError(f"origins must be a number of forecasts or a list of rows, got {origins!r}")
     if given.min() < 1 or given.max() > n - steps:
         raise ValueError(f"origins must be rows 1 … {n - steps}, with {steps} rows to come, got {origins!r}")
+    if given.min() <= begin:
+        raise ValueError(f"origins must come after row {begin}, by which each column has had a number, got {origins!r}")
     return given
 
 
@@ -114,10 +134,12 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
     if names is not None:
         values = values[:, [names.index(name) for name in inputs]]
     labels, last = index_of(X), last_label(fitted)
-    if labels is None or last is None or last.kind == "counted" or kind_of(labels) != last.kind:
+    if labels is None or is_default(labels) or last is None or last.kind == "counted":
         if len(values) != horizon:
             raise ValueError(f"X must have {horizon} rows, one for each step ahead, got {len(values)}")
         return values
+    if not labels.is_unique:
+        raise ValueError(f"X must have each label once, got {shown(labels[labels.duplicated()][0])} again")
     places = last.positions(labels, horizon) - 1
     ahead = np.full((horizon, len(inputs)), np.nan)
     ahead[places[places >= 0]] = values[places >= 0]
@@ -126,6 +148,6 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
         wanted = last.ahead(horizon)[int(missing[0])]
         raise ValueError(
             f"X must have a row for each of the {horizon} steps ahead, got none at {shown(wanted)}, but rows from "
-            f"{shown(labels[0])} to {shown(labels[-1])}"
+            f"{shown(labels[0])} to {shown(labels[-1])}, which must be labels as y has them, or none: then rows go by position"
         )
     return ahead

@@ -31,7 +31,7 @@ from pesn.series.univariate import Member, UnivariateModel
 if TYPE_CHECKING:
     from pesn.forecasting.time_index import TimeIndex
 
-__all__ = ["FittedSeries", "Seasons", "check_horizon", "default_horizon", "fit_columns"]
+__all__ = ["FittedSeries", "Seasons", "check_horizon", "default_horizon", "fit_columns", "most_ahead"]
 
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
 Progress = Callable[[int, int], None] | None
@@ -105,7 +105,7 @@ class FittedSeries:
     def backtest(self, horizon: int, origins: Any, progress: Progress = None) -> SeriesBacktest:
         """Forecasts from ``origins``, rows of y, each by a model that was fitted to the rows before it alone; beside rivals.
 
-        Learnt dynamics, which take seconds to find, are those of the rows before the first origin.
+        Learnt dynamics, which take seconds to find, are those of the rows before the earliest origin.
         """
         y, x, places = self.y, self.x, np.asarray(origins, np.intp)
         found = None
@@ -135,7 +135,7 @@ class FittedSeries:
         ahead = [x[place : place + horizon] for place in places]
         if model.shares.get("dynamics", 0.0) == 0.0:
             return [fitted(int(place)).forecast(horizon, known) for place, known in zip(places, ahead, strict=True)]
-        early = fitted(int(places[0]))
+        early = fitted(int(places.min()))
         return [early.on(model.y[:place], x[:place]).forecast(horizon, known) for place, known in zip(places, ahead, strict=True)]
 
     def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
@@ -186,9 +186,13 @@ def _joined(model: UnivariateModel, found: Joint) -> UnivariateModel:
 def check_horizon(name: str, horizon: object, n: int) -> None:
     """Refuse what is no number of steps ahead, or more than ten times the n rows there are."""
     whole_number(name, horizon, 1)
-    most = max(_MOST_AHEAD * n, _LEAST_AHEAD)
-    if int(horizon) > most:  # type: ignore[call-overload]
-        raise ValueError(f"{name} must be at most {most:,}, as there are {n:,} rows, got {horizon}")
+    if int(horizon) > most_ahead(n):  # type: ignore[call-overload]
+        raise ValueError(f"{name} must be at most {most_ahead(n):,}, as there are {n:,} rows, got {horizon}")
+
+
+def most_ahead(n: int) -> int:
+    """Steps beyond which no forecast from n rows makes sense."""
+    return max(_MOST_AHEAD * n, _LEAST_AHEAD)
 
 
 def default_horizon(n: int, periods: Sequence[int]) -> int:

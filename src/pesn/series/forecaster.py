@@ -29,10 +29,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
-from pesn.forecasting.dataset import names_of
 from pesn.series import saving
 from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
-from pesn.series.fitted import FittedSeries, Seasons, fit_columns
+from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.panel import long_frame
 from pesn.series.panel.distributed import DaskPanel
@@ -146,7 +145,9 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
                 self._facts = None
                 return self
             rows, x, time = rows_of(y, X, None)
-            names, inputs = column_names(y, rows.shape[1]), names_of(X) or [f"x{i}" for i in range(x.shape[1])]
+            if self.horizon is not None:
+                check_horizon("horizon", self.horizon, len(rows))
+            names, inputs = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
             self.fitted_ = fit_columns(
                 rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon
             )  # fmt: skip
@@ -273,6 +274,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def save(self, path: PathLike) -> None:
         """Write it to a file that :func:`pesn.load` reads; no code of it runs then."""
         self._check_columns("save", "the frame and the settings are all there is to it: the same rows give the same numbers")
+        check_parameters(self)
         saving.save(self.fitted_, path, {"parameters": plain_parameters(self)})
 
     @classmethod

@@ -74,8 +74,9 @@ def find(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | N
 
 
 def past_forecasts(y: Array, origins: Any, horizon: int, lower: Sequence[float]) -> list[tuple[Margins, ...]] | None:
-    """From each origin, by a network that was searched for and fitted in the rows before the first one; None: no design."""
-    found = _before(y, int(origins[0]))
+    """From each origin, by a network searched for and fitted in the rows before the earliest; None: no design, or few rows."""
+    first = int(np.min(origins))
+    found = None if first < ROWS // 2 else _before(y, first)
     return None if found is None else _from_origins(found[0], y, origins, horizon, lower)
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.forecasting.forecast_views import percent
 from pesn.learning.backtest import Places, mean_of_observed, mean_score, observed_after, rolling_origins
-from pesn.series.margins import Margins
+from pesn.series.margins import Margins, level_of, levels_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,8 +93,9 @@ class SeriesBacktest:
         return self._of(lambda one: one.mean)
 
     def interval(self, level: float) -> tuple[Array, Array]:
-        """(lower, upper), each (k, horizon, d)."""
-        return self._of(lambda one: one.interval(level)[0]), self._of(lambda one: one.interval(level)[1])
+        """(lower, upper), each (k, horizon, d), of the central interval of a level, 0.95 or 95."""
+        share = level_of(level)
+        return self._of(lambda one: one.interval(share)[0]), self._of(lambda one: one.interval(share)[1])
 
     def mae(self) -> Array:
         """Mean absolute error of each column, (d,); NaN where nothing was observed."""
@@ -123,7 +124,7 @@ class SeriesBacktest:
         rows = self.origins[:, None] + np.arange(horizon)
         labels = {} if self.labels is None else {"time": self.labels[np.repeat(rows.ravel(), d)]}
         bounds: dict[str, Array] = {}
-        for one in np.ravel(np.asarray(level, np.float64)).tolist():
+        for one in levels_of(level):
             lower, upper = self.interval(one)
             bounds |= {f"lower_{percent(one)}": lower.ravel(), f"upper_{percent(one)}": upper.ravel()}
         return pd.DataFrame(

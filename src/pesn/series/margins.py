@@ -11,7 +11,9 @@ True
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +21,10 @@ from scipy import special
 
 from pesn._support.types import Array
 
-__all__ = ["LEVELS", "Margins", "pinball_score"]
+__all__ = ["LEVELS", "Margins", "level_of", "levels_of", "pinball_score"]
 
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
+_SMALLEST = 1e-200  # probability that has a quantile of its own: of still smaller ones special functions are not sure
 LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles that a CRPS is the mean pinball loss of, twice
 
 
@@ -51,7 +54,7 @@ class Margins:
 
     def quantile(self, q: npt.ArrayLike) -> Array:
         """Quantiles at ``q``, inside (0, 1): (h,) of a number, (h, k) of k numbers."""
-        t = special.stdtrit(self.dof, np.asarray(q, np.float64))
+        t = special.stdtrit(self.dof, np.maximum(np.asarray(q, np.float64), _SMALLEST))
         with np.errstate(over="ignore"):
             values = np.add.outer(self.location, 0.0 * t) + np.multiply.outer(self.scale, t)
         if self.log:
@@ -59,8 +62,9 @@ class Margins:
         return np.asarray(np.maximum(values, self.lower))
 
     def interval(self, level: float) -> tuple[Array, Array]:
-        """The central interval that holds each number with probability ``level``: (lower, upper), each (h,)."""
-        ends = self.quantile([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+        """The central interval that holds each number with probability ``level``, 0.95 or 95: (lower, upper), each (h,)."""
+        share = level_of(level)
+        ends = self.quantile([0.5 - 0.5 * share, 0.5 + 0.5 * share])
         return ends[:, 0], ends[:, 1]
 
     @property
@@ -77,6 +81,32 @@ class Margins:
     def crps(self, y: Array) -> Array:
         """Continuous ranked probability score (h,) of what came, NaN where nothing did, by :func:`pinball_score`."""
         return pinball_score(y, self.quantile(LEVELS), LEVELS)
+
+
+def levels_of(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ...]:
+    """Probabilities inside (0, 1), each once; from 1 on they are per cent.
+
+    >>> levels_of([80, 0.95])                      # 80 and 0.8 are the same level
+    (0.8, 0.95)
+    """
+    given = list(level) if isinstance(level, (list, tuple)) else np.ravel(np.asarray(level)).tolist()
+    found = []
+    for one in given:
+        if isinstance(one, bool) or not isinstance(one, Real):
+            raise TypeError(f"level must be numbers such as 0.95 or 95, got {one!r}")
+        share = float(one) if one < 1 else float(one) / 100.0
+        if not 0.0 < share < 1.0 or one == 1:
+            raise ValueError(f"level must lie between 0 and 1, or between 1 and 100 for per cent, got {one!r}")
+        found.append(share)
+    return tuple(dict.fromkeys(found))
+
+
+def level_of(level: float) -> float:
+    """As :func:`levels_of`, of one number."""
+    found = levels_of(level)
+    if np.ndim(level) or len(found) != 1:
+        raise TypeError(f"level must be one number such as 0.95 or 95, got {level!r}")
+    return found[0]
 
 
 def pinball_score(y: Array, quantiles: Array, levels: Array) -> Array:

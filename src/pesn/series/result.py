@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import number
 from pesn._support.types import Array
 from pesn.forecasting.forecast_views import as_frame, percent, probabilities
-from pesn.series.margins import Margins
+from pesn.series.margins import Margins, level_of, levels_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,14 +86,14 @@ class SeriesForecast:
         return np.asarray(found[:, 0] if levels.ndim == 0 else found.transpose(1, 0, 2))
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """The central interval that holds each number with probability ``level``: (lower, upper), each (horizon, d)."""
-        number("level", level, 0.0, 1.0, "()")
-        lower, upper = self.quantile([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+        """The central interval that holds each number with probability ``level``, as 0.95 or 95: (lower, upper), (horizon, d)."""
+        share = level_of(level)
+        lower, upper = self.quantile([0.5 - 0.5 * share, 0.5 + 0.5 * share])
         return lower, upper
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
         """A row a step; for each name the columns name, name_std and, for each level, name_lower_80, name_upper_80."""
-        bounds = {f"_{percent(one)}": self.interval(one) for one in np.ravel(np.asarray(level, np.float64)).tolist()}
+        bounds = {f"_{percent(one)}": self.interval(one) for one in levels_of(level)}
         return as_frame(self.names, self.mean, self.std, bounds, self.labels)
 
     def plot(

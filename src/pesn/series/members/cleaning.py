@@ -17,6 +17,7 @@ __all__ = ["cleaned"]
 
 FAR = 80.0  # times what nine rows in ten stay within
 SHARE = 0.02  # of the rows, at most: what is more frequent belongs to the series
+BESIDE = 5.0  # times the change from row to row beside it: the ends of a smooth slope are off their neighbours' median too
 LONG = 30  # rows from which the last one is judged too: a step of the level looks the same
 
 
@@ -35,9 +36,16 @@ def cleaned(values: Array, *, log: bool, season: Array | None = None) -> Array:
     off = np.abs(row - middle)
     usual = np.partition(off, int(0.9 * (n - 1)))[int(0.9 * (n - 1))]
     spikes = off > max(FAR * usual, 1e-9 * float(np.abs(middle).max()))
+    most = max(1.0, SHARE * n)
+    if spikes.sum() > most + 4.0:
+        return values
+    for i in np.flatnonzero(spikes):
+        begin = min(max(int(i) - 3, 0), n - 7)
+        beside = np.delete(row[begin : begin + 7], int(i) - begin)
+        spikes[i] = off[i] > BESIDE * float(np.median(np.abs(np.diff(beside))))
     if n < LONG:
         spikes[-1] = False
-    if not spikes.any() or spikes.sum() > max(1.0, SHARE * n):
+    if not spikes.any() or spikes.sum() > most:
         return values
     row[spikes] = middle[spikes]
     if season is not None:

@@ -15,6 +15,7 @@ from pesn._support.types import Array
 __all__ = ["Effects", "learn", "none"]
 
 RIDGES = np.geomspace(1e-4, 1e2, 9)
+_FARTHEST = 200.0  # of a logarithm
 WALKS = 0.9  # correlation of neighbouring rows from which an unknown input goes on from its last number
 
 
@@ -37,11 +38,15 @@ class Effects:
 
     def off(self, values: Array, x: Array) -> Array:
         """``values`` (n,) as they would be without."""
-        return values * np.exp(-self.of(x)) if self.log else values - self.of(x)
+        return values * np.exp(-self._factor(x)) if self.log else values - self.of(x)
 
     def on(self, values: Array, x: Array) -> Array:
         """``values`` (n,) with them."""
-        return values * np.exp(self.of(x)) if self.log else values + self.of(x)
+        return values * np.exp(self._factor(x)) if self.log else values + self.of(x)
+
+    def _factor(self, x: Array) -> Array:
+        """Its logarithm (n,), of which exp is a number also where inputs are far from those that were seen."""
+        return np.clip(self.of(x), -_FARTHEST, _FARTHEST)
 
     def unknown(self, past: Array, ahead: Array) -> tuple[Array, Array]:
         """Inputs ahead (h, u) without gaps, and the variance (h,) that the gaps bring: as uncertain as the input was."""

@@ -1,14 +1,8 @@
-"""Frames of a panel: forecasts and cross-validation in statsforecast's columns, and the inputs of the rows to come.
-
->>> levels_of([80, 0.95])                      # 80 and 0.8 are the same level
-(0.8, 0.95)
-"""
+"""Frames of a panel: forecasts and cross-validation in statsforecast's columns, and the inputs of the rows to come."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +10,7 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
+from pesn.series.margins import levels_of
 from pesn.series.panel.dates import as_labels, shown_id
 from pesn.series.panel.frame import Panel, numbers_of
 from pesn.series.panel.work import Blocks, Task
@@ -27,20 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["MODEL", "cross_validation_frame", "forecast_frame", "inputs_ahead", "levels_of", "value_columns"]
 
 MODEL = "pesn"  # the name of the column of forecasts
-
-
-def levels_of(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ...]:
-    """Probabilities inside (0, 1), each once; from 1 on they are per cent."""
-    given = list(level) if isinstance(level, (list, tuple)) else np.ravel(np.asarray(level)).tolist()
-    found = []
-    for one in given:
-        if isinstance(one, bool) or not isinstance(one, Real):
-            raise TypeError(f"level must be numbers such as 0.95 or 95, got {one!r}")
-        share = float(one) if one < 1 else float(one) / 100.0
-        if not 0.0 < share < 1.0 or one == 1:
-            raise ValueError(f"level must lie between 0 and 1, or between 1 and 100 for per cent, got {one!r}")
-        found.append(share)
-    return tuple(dict.fromkeys(found))
 
 
 def value_columns(task: Task) -> list[str]:

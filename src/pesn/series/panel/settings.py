@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from pesn._support.checks import flag, whole_number
 from pesn.forecasting.time_index import TimeIndex
@@ -41,6 +44,8 @@ def check_parameters(forecaster: Any) -> None:
         whole_number("horizon", forecaster.horizon, 1)
     check_season(forecaster.season)
     levels_of(forecaster.level)
+    if isinstance(forecaster.freq, bool) or not isinstance(forecaster.freq, (str, Real, type(None))):
+        raise TypeError(f"freq must be a text such as 'MS', a number, or None, got {forecaster.freq!r}")
     flag("verbose", forecaster.verbose)
     columns_of(forecaster)
 
@@ -54,10 +59,11 @@ def settings_of(forecaster: Any) -> Settings:
 def plain_parameters(forecaster: Any) -> dict[str, Any]:
     """Its parameters as JSON has them."""
     season, folder = forecaster.season, forecaster.checkpoint
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in forecaster.get_params().items()}
     return {
-        **forecaster.get_params(),
+        **plain,
         "level": list(levels_of(forecaster.level)),
-        "season": season if season is None or isinstance(season, (str, int)) else [int(one) for one in season],
+        "season": season if season is None or isinstance(season, str) else np.asarray(season, np.int64).tolist(),
         "checkpoint": None if folder is None else str(folder),
     }
 

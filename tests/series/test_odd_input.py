@@ -1,0 +1,188 @@
+"""Claim: odd input is taken for what it says, or refused by a message that names the argument; nothing is guessed in silence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+from pesn.series import cleaning
+from pesn.series.margins import Margins
+from pesn.systems import chaotic
+
+MONTHS = pd.date_range("2018-01-01", periods=72, freq="MS")
+
+
+@pytest.fixture(scope="module")
+def sales():
+    t = np.arange(72.0)
+    noise = np.random.default_rng(0).normal(size=72)
+    return pd.Series(50.0 + 0.5 * t + 5.0 * np.sin(2 * np.pi * t / 12) + noise, index=MONTHS, name="sales")
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return pd.DataFrame(np.random.default_rng(1).normal(size=(72, 2)), index=MONTHS, columns=["p", "q"])
+
+
+@pytest.fixture(scope="module")
+def fitted(sales):
+    return pesn.SeriesForecaster().fit(sales[:60])
+
+
+@pytest.fixture(scope="module")
+def driven(sales, inputs):
+    return pesn.SeriesForecaster().fit(sales[:60], inputs[:60])
+
+
+# ---------------------------------------------------------------- smooth series
+
+
+SMOOTH = {
+    "ramp": lambda t: t + 1.0,
+    "fall": lambda t: 700.0 - t,
+    "below zero": lambda t: -3.0 * t,
+    "exponential": lambda t: 1.02**t,
+    "square": lambda t: t**2,
+}
+
+
+@pytest.mark.parametrize("rows", [90, 150, 250, 400])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_no_row_of_a_smooth_series_is_a_spike(name, rows):
+    values = SMOOTH[name](np.arange(float(rows)))
+    assert cleaning.cleaned(values, log=name == "exponential") is values
+
+
+@pytest.mark.parametrize("name", ["ramp", "fall", "below zero", "exponential"])
+def test_a_smooth_series_goes_on(name):
+    values = SMOOTH[name](np.arange(306.0))
+    found = pesn.SeriesForecaster(horizon=6).fit(values[:300]).forecast(6).mean[:, 0]
+    np.testing.assert_allclose(found, values[300:], rtol=1e-3)
+
+
+@pytest.mark.parametrize("place", [100, 299])
+def test_a_spike_upon_a_ramp_is_still_one(place):
+    ramp = np.arange(1.0, 301.0)
+    values = ramp.copy()
+    values[place] = 1e6
+    np.testing.assert_allclose(cleaning.cleaned(values, log=False), ramp, atol=3.0)
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def test_a_horizon_beyond_reason_is_refused_by_fit(sales):
+    with pytest.raises(ValueError, match="horizon must be at most 720, as there are 72 rows, got 1000000000"):
+        pesn.SeriesForecaster(horizon=10**9).fit(sales)
+
+
+@pytest.mark.parametrize("given", [{"horizon": np.int64(3)}, {"season": np.int64(12)}, {"season": np.array([4, 12])}])
+def test_numpy_numbers_are_saved(given, sales, tmp_path):
+    forecaster = pesn.SeriesForecaster(**given).fit(sales)
+    forecaster.save(tmp_path / "a.pesn")
+    again = pesn.load(tmp_path / "a.pesn")
+    [(name, value)] = given.items()
+    assert np.array_equal(again.get_params()[name], value)
+    np.testing.assert_array_equal(again.forecast(3).mean, forecaster.forecast(3).mean)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [("season", [[12]], ValueError), ("season", 2.5, TypeError), ("freq", pd.offsets.MonthBegin(), TypeError)],
+)
+def test_a_wrong_parameter_is_named_by_fit_and_by_save(name, value, error, sales, tmp_path):
+    with pytest.raises(error, match=f"^{name} must"):
+        pesn.SeriesForecaster(**{name: value}).fit(sales)
+    forecaster = pesn.SeriesForecaster().fit(sales).set_params(**{name: value})
+    with pytest.raises(error, match=f"^{name} must"):
+        forecaster.save(tmp_path / "a.pesn")
+    assert not (tmp_path / "a.pesn").exists()
+
+
+def test_levels_in_per_cent_are_levels(fitted):
+    forecast, back = fitted.forecast(3), fitted.backtest(3, 3)
+    pd.testing.assert_frame_equal(forecast.to_frame((80, 95)), forecast.to_frame((0.8, 0.95)))
+    np.testing.assert_array_equal(forecast.interval(95), forecast.interval(0.95))
+    pd.testing.assert_frame_equal(back.to_frame(80), back.to_frame(0.8))
+    assert back.coverage(80) == back.coverage(0.8)
+
+
+@pytest.mark.parametrize("level", ["a", None, True, 0, 1, 100, -1, float("nan")])
+def test_wrong_levels_are_named(level, fitted):
+    forecast, back = fitted.forecast(3), fitted.backtest(3, 1)
+    for call in (forecast.to_frame, forecast.interval, back.to_frame, back.interval, back.coverage):
+        with pytest.raises((TypeError, ValueError), match="^level must"):
+            call(level)
+
+
+@pytest.mark.parametrize("dof", [4.0, 4.5, 8.0, 30.0, 1e6])
+@pytest.mark.parametrize("log", [False, True])
+def test_quantiles_of_any_probability_are_in_order(dof, log):
+    levels = [5e-324, 1e-300, 1e-250, 1e-100, 1e-9, 0.5, 1.0 - 1e-9, np.nextafter(1.0, 0.0)]
+    found = Margins(np.array([1.0]), np.array([0.1]), dof, log).quantile(levels)[0]
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= 0.0).all()
+
+
+# ---------------------------------------------------------------- labels
+
+
+def test_an_index_of_several_levels_is_no_time(sales):
+    both = pd.concat({"a": sales, "b": sales})
+    with pytest.raises(ValueError, match="y must have a row a step, got an index of several levels"):
+        pesn.SeriesForecaster().fit(both)
+
+
+def test_inputs_ahead_of_other_labels_are_refused(inputs, driven):
+    ahead = inputs[60:66]
+    right = driven.forecast(6, ahead).mean
+    np.testing.assert_array_equal(driven.forecast(6, ahead.reset_index(drop=True)).mean, right)
+    for labels in (ahead.index.strftime("%Y-%m-%d"), ahead.index.to_period("M"), range(60, 66)):
+        with pytest.raises(ValueError, match="X must have a row for each of the 6 steps ahead"):
+            driven.forecast(6, ahead.set_axis(labels))
+
+
+def test_inputs_twice_are_refused(sales, inputs, driven):
+    with pytest.raises(ValueError, match="X must have each label once, got 2023-01-01 again"):
+        driven.forecast(6, pd.concat([inputs[60:], 100.0 * inputs[60:61]]))
+    with pytest.raises(ValueError, match=r"X must have columns of different names, got \['p', 'p'\]"):
+        pesn.SeriesForecaster().fit(sales, inputs.set_axis(["p", "p"], axis=1))
+
+
+def test_inputs_far_from_all_that_was_seen_give_numbers(sales, inputs):
+    driven = pesn.SeriesForecaster().fit(sales * np.exp(inputs["p"]), inputs)
+    assert driven.fitted_.models[0].effects.log
+    for size in (1e50, -1e50):
+        found = driven.forecast(3, np.full((3, 2), size))
+        assert np.isfinite(found.quantile([0.01, 0.5, 0.99])).all()
+
+
+# ---------------------------------------------------------------- what came
+
+
+def test_rows_that_came_without_their_dates_go_by_position(sales, fitted):
+    came = sales[60:]
+    assert fitted.score(came.reset_index(drop=True)) == fitted.score(came) == fitted.score(came.to_numpy())
+
+
+def test_more_rows_than_a_forecast_has_are_refused(fitted):
+    with pytest.raises(ValueError, match="y must have at most 600 rows, as fit had 60, got 100,000"):
+        fitted.score(np.ones(100_000))
+
+
+def test_origins_before_any_number_are_refused_or_left_out(sales):
+    late = sales.copy()
+    late[:58] = np.nan
+    forecaster = pesn.SeriesForecaster(horizon=2).fit(late)
+    with pytest.raises(ValueError, match="origins must come after row 58"):
+        forecaster.backtest(origins=[20, 65])
+    assert forecaster.backtest(origins=100).origins.min() == 59
+
+
+def test_the_order_of_origins_is_of_no_account():
+    rows = chaotic.henon(runs=1, steps=400, rng=0).states
+    forecaster = pesn.SeriesForecaster(horizon=4).fit(rows)
+    assert forecaster.fitted_.joint is not None
+    one, other = forecaster.backtest(origins=[340, 370]), forecaster.backtest(origins=[370, 340])
+    np.testing.assert_array_equal(one.mean, other.mean[::-1])
+    assert np.isfinite(forecaster.backtest(origins=[1]).crps()).all()  # too few rows for a system: each column alone
