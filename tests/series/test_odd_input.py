@@ -111,7 +111,7 @@ def test_levels_in_per_cent_are_levels(fitted):
 def test_wrong_levels_are_named(level, fitted):
     forecast, back = fitted.forecast(3), fitted.backtest(3, 1)
     for call in (forecast.to_frame, forecast.interval, back.to_frame, back.interval, back.coverage):
-        with pytest.raises((TypeError, ValueError), match="^level must"):
+        with pytest.raises((TypeError, ValueError), match=r"^level must"):
             call(level)
 
 
