@@ -34,6 +34,7 @@ class ParquetRuns:
 
     Rows of a run follow each other, in the order of time; the next run begins where the run column changes, in the same file or
     in the next one. Files go by their names, part.2 before part.10. No more than a run and a batch of rows is held in memory.
+    Iterating gives y (n, d) of each run, or (y, X) where there is an X; an empty cell is NaN. Needs the extra ``pesn[parquet]``.
 
     Parameters
     ----------
@@ -44,9 +45,6 @@ class ParquetRuns:
     run
         The column that says which run a row is of: text, whole numbers or dates; where files do not have it, a folder named
         ``run=value`` above them may say it. None: each file is one run.
-
-    Iterating gives y (n, d) of each run, or (y, X) where there is an X; an empty cell is NaN. Needs the extra
-    ``pesn[parquet]``.
     """
 
     path: str | os.PathLike[str]
