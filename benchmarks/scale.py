@@ -28,6 +28,7 @@ if "numpy" not in sys.modules:  # too late afterwards: the libraries have read i
 import numpy as np
 
 import pesn
+from panels import monthly
 
 COLUMNS, RUN = 16, 1_000
 MEASURED, CHECK = 200_000, 1_000_000  # rows that costs are measured by, and that the prediction is checked on
@@ -146,20 +147,24 @@ def rows(esn: str, check: int = CHECK) -> None:
 # ---------------------------------------------------------------- series
 
 
-def cost_of_series() -> Cost:
-    """What a series of a panel costs: :class:`pesn.SeriesForecaster` on a few thousand monthly series.
+def forecast_series(n_series: int) -> float:
+    """Processor seconds of one panel of monthly series, 18 months ahead, on one process."""
+    frame = monthly(n_series)
+    began = time.process_time()
+    pesn.SeriesForecaster().fit(frame).forecast(18)
+    return time.process_time() - began
 
-    To be filled in with the panels: fit and forecast one in a process of its own, as :func:`cost_of_rows` does.
-    """
-    raise NotImplementedError("panels of series are not measured yet")
 
-
-def series() -> None:
+def series(check: int = 1_000) -> None:
     """Measure, predict, and run a thousandth of a million series."""
-    cost = cost_of_series()
-    print(f"a panel takes {cost.once:.1f} s and {1e3 * cost.each:.1f} ms a series")
+    forecast_series(3)  # compile
+    few, some = forecast_series(50), forecast_series(250)
+    each = (some - few) / 200
+    cost = Cost(max(few - 50 * each, 0.0), each)
+    print(f"a panel takes {cost.once:.2f} s and {1e3 * cost.each:.1f} ms a series")
+    print(f"{check:,} series: {cost.seconds(check):.0f} s predicted, {forecast_series(check):.0f} s measured")
     for workers in (1, 10, 100):
-        print(f"1,000,000 series on {workers} workers: {cost.seconds(1e6, workers) / 3600.0:.1f} h")
+        print(f"1,000,000 series on {workers} workers: {cost.seconds(1e6, workers) / 3600.0:.2f} h")
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ class Member:
 
     Attributes
     ----------
-    kind : "SES", "theta", "damped", "Holt", "naive", "AR", "reservoir" or "dynamics".
+    kind : "SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir" or "dynamics".
     detail : its parameters, in words.
     weight : share of the forecast; all add up to 1.
     score : rolling-origin error over the best member's.

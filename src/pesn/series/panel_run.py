@@ -5,12 +5,14 @@ The numbers are the same for any number of processes and after any interruption.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from pesn._support.processes import worker_processes
 from pesn._support.progress import shown
 from pesn._support.types import Array, PathLike
 from pesn.series import panel_checkpoint as checkpoints
@@ -59,12 +61,13 @@ def run(panel: Panel, task: Task, ahead: Array | None = None, runner: Runner | N
             else:
                 found.append(kept)
                 advance(len(series))
-        for i, blocks in _each([part for part, _ in left], task, runner.n_jobs):
-            part, name = left[i]
-            if folder is not None:
-                checkpoints.write(folder, name, part, blocks)
-            found.append(blocks)
-            advance(len(part.series))
+        with closing(_each([part for part, _ in left], task, runner.n_jobs)) as done:
+            for i, blocks in done:
+                part, name = left[i]
+                if folder is not None:
+                    checkpoints.write(folder, name, part, blocks)
+                found.append(blocks)
+                advance(len(part.series))
     return joined(found, task)
 
 
@@ -82,14 +85,17 @@ def failures_frame(panel: Panel, blocks: Blocks | None = None) -> pd.DataFrame:
 # ---------------------------------------------------------------- inside
 
 
-def _each(parts: list[Chunk], task: Task, n_jobs: int | None) -> Iterator[tuple[int, Blocks]]:
+def _each(parts: list[Chunk], task: Task, n_jobs: int | None) -> Generator[tuple[int, Blocks], None, None]:
     """The number of each chunk and what came of it, in the order in which they are done."""
     from joblib import Parallel, delayed, effective_n_jobs
+    from joblib.parallel import get_active_backend
 
     jobs = min(int(effective_n_jobs(n_jobs)), len(parts))
     if jobs < 2:
         yield from ((i, panel_work.work(part, task)) for i, part in enumerate(parts))
-    else:
+        return
+    ours = type(get_active_backend()[0]).__name__ == "LokyBackend"  # the usual; another is what the caller has chosen
+    with worker_processes(jobs) if ours else nullcontext():
         parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
         yield from parallel(delayed(_numbered)(i, part, task) for i, part in enumerate(parts))
 

@@ -51,7 +51,7 @@ def forecast_parquet(
     X: PathLike | None = None,
     level: Any = None,
     forecaster: SeriesForecaster | None = None,
-    bucket_rows: int = 500_000,
+    bucket_rows: int = 250_000,
 ) -> Streamed:
     """Forecast every series of a long frame in Parquet.
 

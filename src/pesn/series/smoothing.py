@@ -21,9 +21,11 @@ __all__ = ["Grid", "Path", "Rows", "grid", "path", "prepare", "rolling_errors"]
 ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
 GAMMAS = (0.0, 0.15, 0.4, 0.8)
 DAMPED = tuple((r, phi) for r in (0.02, 0.08, 0.25) for phi in (0.8, 0.9, 0.95, 0.98))
+MOMENTUM = tuple((r, phi) for r in (0.5, 1.0) for phi in (0.3, 0.5, 0.7))  # with r = α = 1: φ times the last change goes on
+MOMENTUM_ALPHAS = (0.8, 1.0)
 THETA = (0.5,)  # of the least-squares slope
 HOLT = tuple((r, 1.0) for r in (0.0, 0.02, 0.1))
-PRIOR = {"SES": 0.25, "theta": 0.4, "damped": 0.4, "Holt": 0.4}  # mass of each kind
+PRIOR = {"SES": 0.25, "theta": 0.4, "damped": 0.4, "Holt": 0.4, "momentum": 0.25}  # mass of each kind
 SLOPE = 0.8  # of the first rows' slope, to start from
 LOG_MASS = 1e-6  # of trends in the logarithms, where the series is positive
 
@@ -95,19 +97,21 @@ def grid(seasonal: bool, positive: bool) -> Grid:
     """All members that suit; priors add up to 1."""
     trends = [("SES", kernel.PLAIN, 0.0, 1.0)] + [("theta", kernel.THETA, share, 1.0) for share in THETA]
     trends += [("damped", kernel.TREND, *pair) for pair in DAMPED] + [("Holt", kernel.TREND, *pair) for pair in HOLT]
-    each = {name: sum(one[0] == name for one in trends) for name in PRIOR}
+    members = [(*trend, alpha) for trend in trends for alpha in ALPHAS]
+    if not seasonal:  # where there is a season, its factors leave little of the last change to go on
+        members += [("momentum", kernel.TREND, r, phi, alpha) for r, phi in MOMENTUM for alpha in MOMENTUM_ALPHAS]
+    each = {name: sum(one[0] == name for one in members) for name in PRIOR}
     hows = [kernel.ADDITIVE] + ([kernel.MULTIPLICATIVE] if seasonal and positive else []) + ([kernel.LOG] if positive else [])
     parameters, kinds, names, prior = [], [], [], []
     for how in hows:
-        for name, trend, ratio, phi in trends:
-            if how == kernel.LOG and trend != kernel.TREND:
+        for name, trend, ratio, phi, alpha in members:
+            if how == kernel.LOG and name not in ("damped", "Holt"):
                 continue
-            for alpha in ALPHAS:
-                for gamma in GAMMAS if seasonal else (0.0,):
-                    parameters.append((alpha, ratio, phi, gamma))
-                    kinds.append((trend, how))
-                    names.append(name)
-                    prior.append(PRIOR[name] / each[name] * (LOG_MASS if how == kernel.LOG else 1.0))
+            for gamma in GAMMAS if seasonal else (0.0,):
+                parameters.append((alpha, ratio, phi, gamma))
+                kinds.append((trend, how))
+                names.append(name)
+                prior.append(PRIOR[name] / each[name] * (LOG_MASS if how == kernel.LOG else 1.0))
     return Grid(np.array(parameters), np.array(kinds, dtype=np.int64), tuple(names), np.array(prior) / sum(prior))
 
 

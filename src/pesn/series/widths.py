@@ -32,8 +32,10 @@ class Widths:
         return np.exp(inside + self.power * np.maximum(lead - known[-1], 0.0))
 
 
-def _spread(errors: Array, count: Array) -> Array:
-    return np.sqrt(np.nansum(errors**2, axis=0) / np.maximum(count, 1))
+def _spread(errors: Array) -> Array:
+    """Root of the mean square at each step; later origins count for more, by the root of their number."""
+    weight = np.sqrt(np.arange(1.0, len(errors) + 1.0))[:, None] * ~np.isnan(errors)
+    return np.asarray(np.sqrt(np.sum(weight * np.nan_to_num(errors) ** 2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))
 
 
 def learn(forecasts: Array, truth: Array, leads: AnyArray, n: int, used: float, *, positive: bool, least: float) -> Widths:
@@ -58,7 +60,7 @@ def learn(forecasts: Array, truth: Array, leads: AnyArray, n: int, used: float, 
         if log:
             errors = ratios
     count = seen.sum(axis=0)
-    raw = _spread(errors, count)
+    raw = _spread(errors)
     independent = count / leads
     floor = 1e-12 if log else least
     raw = np.maximum(raw, floor)

@@ -9,11 +9,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
-import signal
-import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pesn._support.cluster import WAIT, client, versions
+from pesn._support.processes import worker_processes
 from pesn.paper.result import Tasks
 from pesn.paper.runner.journal import Journal
 
 __all__ = ["WAIT", "JoblibTasks", "connected", "versions"]
-
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 @contextlib.contextmanager
@@ -43,12 +37,7 @@ def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
             found = stack.enter_context(client(scheduler))
             stack.enter_context(parallel_config("dask", client=found, wait_for_workers_timeout=WAIT))
         else:
-            # Linux ends a worker when the thread ends that started it, so only the main one may ask for that.
-            parent = os.getpid(), threading.current_thread() is threading.main_thread()
-            options: Any = {"inner_max_num_threads": 1, "initializer": _end_with_parent, "initargs": parent}
-            stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
-            if jobs > 1:
-                stack.push(_end_workers)
+            stack.enter_context(worker_processes(jobs))
         stack.enter_context(threadpool_limits(1))
         yield
 
@@ -116,32 +105,3 @@ def _unit(function: Callable[..., Any], index: int, arguments: tuple[Any, ...]) 
 
     threadpool_limits(1)
     return index, function(*arguments)
-
-
-def _end_with_parent(parent: int, at_once: bool) -> None:
-    """In a worker: ends with process ``parent``, which started it, however that ends; else its unit would go on for nobody.
-
-    The number is given by the parent: asked for here it might be that of the process which adopts orphans.
-    """
-    if os.name != "posix":
-        return
-    if at_once and sys.platform == "linux":  # also while a unit keeps other threads from running
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    if os.getppid() != parent:  # it ended before the request above
-        os._exit(1)
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _end_workers(kind: type[BaseException] | None, *_: object) -> None:
-    """After an error or Ctrl-C the workers end at once, not after the units they are at."""
-    if kind is not None:
-        from joblib.externals.loky import get_reusable_executor
-
-        get_reusable_executor().shutdown(wait=True, kill_workers=True)
