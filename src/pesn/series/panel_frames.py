@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
 from pesn.series.margins import levels_of
-from pesn.series.panel import Panel, numbers_of
+from pesn.series.panel import LARGEST, Panel, numbers_of
 from pesn.series.panel_dates import as_labels, shown_id
 from pesn.series.panel_work import Blocks, Task
 from pesn.series.result import percent
@@ -80,7 +80,12 @@ def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
         raise ValueError(f"X must have one row for each series and date, got two for {_at(panel, twice // steps, twice % steps)}")
     there[series[used], step[used]] = True
     for j, name in enumerate(panel.inputs):
-        ahead[series[used], step[used], j] = numbers_of(X, name, columns)[used]
+        values = numbers_of(X, name, columns)[used]
+        if (np.abs(values) > LARGEST).any():
+            k = int(np.argmax(np.abs(values) > LARGEST))
+            where = _at(panel, int(series[used][k]), int(step[used][k]))
+            raise ValueError(f"column {name!r} of X must be NaN or lie within ±{LARGEST:g}, got {values[k]:g} for {where}")
+        ahead[series[used], step[used], j] = values
     if not there.all():
         i = int(np.argmin(there.all(axis=1)))
         if not (series == i).any():
