@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series import cleaning, job
+from pesn.series import cleaning, job, panel_job
 from pesn.series.margins import Margins
 from pesn.systems import chaotic
 
@@ -111,7 +111,7 @@ def test_levels_in_per_cent_are_levels(fitted):
 def test_wrong_levels_are_named(level, fitted):
     forecast, back = fitted.forecast(3), fitted.backtest(3, 1)
     for call in (forecast.to_frame, forecast.interval, back.to_frame, back.interval, back.coverage):
-        with pytest.raises((TypeError, ValueError), match="^level must"):
+        with pytest.raises((TypeError, ValueError), match=r"^level must"):
             call(level)
 
 
@@ -238,3 +238,9 @@ def test_a_saved_model_goes_on_from_one_row_and_from_inputs_that_do_not_change(s
         found = job.run(job.Request(tmp_path / "new.csv", model=tmp_path / "m.pesn")).forecast
         assert np.isfinite(found.quantile([0.1, 0.9])).all()
         assert str(found.index[0])[:7] == "2024-01"
+
+
+def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path):
+    frame.rename(columns={"unique_id": "pesn"}).to_csv(tmp_path / "many.csv", index=False)
+    with pytest.raises(ValueError, match="must not be 'pesn', a column of forecasts: rename it"):
+        panel_job.run(panel_job.PanelRequest(tmp_path / "many.csv", "pesn"))

@@ -27,10 +27,12 @@ from pesn.series.panel_dates import as_labels, common_step, farthest, other_step
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LARGEST", "Columns", "Panel", "is_long", "numbers_of", "panel_of"]
+__all__ = ["LARGEST", "MODEL", "Columns", "Panel", "check_names", "is_long", "numbers_of", "panel_of"]
 
 Places = npt.NDArray[np.int64]
 _TELLING = 4  # rows of a series from which on its own step can be told
+MODEL = "pesn"  # the name of the column of forecasts
+OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame
 LARGEST = 1e100  # a number in y or among inputs: squares and sums of them are still numbers
 
 
@@ -95,6 +97,13 @@ class Panel:
             raise ValueError(f"horizon must not lead beyond the dates that pandas has: {error}") from None
 
 
+def check_names(columns: Columns) -> None:
+    """A ValueError where a column has a name that frames of forecasts have for one of their own."""
+    taken = [name for name in columns if name in OURS]
+    if taken:
+        raise ValueError(f"id_col, time_col and target_col must not be {taken[0]!r}, a column of forecasts: rename it")
+
+
 def is_long(frame: Any, columns: Columns) -> bool:
     """Whether it is a long frame, by its columns; a ValueError where it lacks one of them."""
     names = getattr(frame, "columns", None)
@@ -143,6 +152,7 @@ def panel_of(
         A series that cannot be forecast (two rows at one date, another step than the others, no number at all) is left out of it
         and stands in its ``failures``; what concerns the frame is a ValueError.
     """
+    check_names(columns)
     if frame.index.name == columns.id and columns.id not in frame.columns:
         frame = frame.reset_index()
     if not frame.columns.is_unique:

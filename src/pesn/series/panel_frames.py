@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
 from pesn.series.margins import levels_of
-from pesn.series.panel import LARGEST, Panel, numbers_of
+from pesn.series.panel import LARGEST, MODEL, Panel, numbers_of
 from pesn.series.panel_dates import as_labels, shown_id
 from pesn.series.panel_work import Blocks, Task
 from pesn.series.result import percent
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["MODEL", "cross_validation_frame", "forecast_frame", "inputs_ahead", "levels_of", "value_columns"]
-
-MODEL = "pesn"  # the name of the column of forecasts
 
 
 def value_columns(task: Task) -> list[str]:

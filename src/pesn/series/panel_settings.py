@@ -13,15 +13,13 @@ from pesn._support.checks import flag, whole_number
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.arguments import check_season
 from pesn.series.fitted import Seasons
-from pesn.series.panel import Columns
-from pesn.series.panel_frames import MODEL, levels_of
+from pesn.series.panel import Columns, check_names
+from pesn.series.panel_frames import levels_of
 from pesn.series.panel_run import Runner
 from pesn.series.panel_work import Task
 from pesn.series.periods import periods_of
 
 __all__ = ["Settings", "check_parameters", "columns_of", "plain_parameters", "settings_of"]
-
-_OURS = {MODEL, "cutoff"}  # columns that frames of forecasts have of their own
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ def columns_of(forecaster: Any) -> Columns:
     names = Columns(forecaster.id_col, forecaster.time_col, forecaster.target_col)
     if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
         raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
-    if _OURS & {*names}:
-        raise ValueError(f"id_col, time_col and target_col must not be {sorted(_OURS)}, columns of forecasts, got {tuple(names)}")
+    check_names(names)
     return names
 
 
