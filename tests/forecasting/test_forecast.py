@@ -225,6 +225,13 @@ def test_the_frame():
         draw(names=("x", "x_std")).to_frame()
 
 
+@pytest.mark.parametrize("level", [["a"], [None], [[0.8]], [True], (0.8, 95)])
+def test_a_wrong_level_among_several_is_named(level):
+    flat = Forecast(np.zeros((2, 1)), np.eye(2), {"steps": np.ones((2, 1))})
+    with pytest.raises((TypeError, ValueError), match="level must"):
+        flat.to_frame(level)
+
+
 def test_the_frame_of_several_levels():
     f = draw(names=NAMES)
     frame = f.to_frame(level=(0.8, 0.975))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series import cleaning
+from pesn.series import cleaning, job, panel_job
 from pesn.series.margins import Margins
 from pesn.systems import chaotic
 
@@ -186,3 +186,61 @@ def test_the_order_of_origins_is_of_no_account():
     one, other = forecaster.backtest(origins=[340, 370]), forecaster.backtest(origins=[370, 340])
     np.testing.assert_array_equal(one.mean, other.mean[::-1])
     assert np.isfinite(forecaster.backtest(origins=[1]).crps()).all()  # too few rows for a system: each column alone
+
+
+# ---------------------------------------------------------------- long frames
+
+
+@pytest.fixture(scope="module")
+def frame(sales):
+    parts = [pd.DataFrame({"unique_id": name, "ds": MONTHS, "y": sales.to_numpy()}) for name in "ab"]
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_jobs", 0), ("n_jobs", 1.5), ("n_jobs", "a"), ("checkpoint", 3), ("id_col", "pesn"), ("target_col", "cutoff")],
+)
+def test_a_wrong_parameter_of_long_frames_is_named(name, value, frame):
+    with pytest.raises((TypeError, ValueError), match=f"{name}.* must"):
+        pesn.SeriesForecaster(**{name: value}).fit(frame)
+
+
+def test_dates_beside_the_step_are_not_called_another_step(frame):
+    with pytest.raises(ValueError, match="its date 2018-01-01 does not lie on the others' step, a month"):
+        pesn.SeriesForecaster(freq="ME").fit(frame)
+
+
+def test_columns_and_long_frames_have_the_same_limit(frame, sales):
+    with pytest.raises(ValueError, match=r"y must be NaN or lie within ±1e\+100"):
+        pesn.SeriesForecaster().fit(sales.where(MONTHS[3] != MONTHS, 1e200))
+    with pytest.warns(UserWarning, match=r"'a': it has a number beyond ±1e\+100 at ds 2018-04-01"):
+        pesn.SeriesForecaster().fit(frame.assign(y=frame["y"].where(frame.index != 3, 1e200)))
+
+
+def test_infinite_inputs_ahead_are_refused(frame):
+    ahead = pd.DataFrame({"unique_id": ["a", "b"], "ds": [MONTHS[-1] + pd.offsets.MonthBegin()] * 2, "p": [1.0, np.inf]})
+    forecaster = pesn.SeriesForecaster().fit(frame.assign(p=np.arange(144.0) % 7))
+    with pytest.raises(ValueError, match=r"column 'p' of X must be NaN or lie within ±1e\+100, got inf for 'b' at 2024-01-01"):
+        forecaster.forecast(1, ahead)
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_saved_model_goes_on_from_one_row_and_from_inputs_that_do_not_change(sales, inputs, tmp_path):
+    table = pd.DataFrame({"month": MONTHS, "sales": sales.to_numpy(), "p": inputs["p"].to_numpy()})
+    table.to_csv(tmp_path / "all.csv", index=False)
+    request = job.Request(tmp_path / "all.csv", ["sales"], ["p"], horizon=3, backtest=0)
+    job.run(request).save(tmp_path / "m.pesn")
+    for rows in (table[-1:], table[-20:].assign(p=0.0)):
+        rows.to_csv(tmp_path / "new.csv", index=False)
+        found = job.run(job.Request(tmp_path / "new.csv", model=tmp_path / "m.pesn")).forecast
+        assert np.isfinite(found.quantile([0.1, 0.9])).all()
+        assert str(found.index[0])[:7] == "2024-01"
+
+
+def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path):
+    frame.rename(columns={"unique_id": "pesn"}).to_csv(tmp_path / "many.csv", index=False)
+    with pytest.raises(ValueError, match="must not be 'pesn', a column of forecasts: rename it"):
+        panel_job.run(panel_job.PanelRequest(tmp_path / "many.csv", "pesn"))

@@ -290,8 +290,11 @@ class Forecast:
         DataFrame
             Its index are the labels of the rows, or 1 … horizon, named step.
         """
-        named = {"": level} if np.ndim(level) == 0 else {f"_{percent(one)}": one for one in level}  # type: ignore[union-attr]
-        bounds = {end: self.interval(one) for end, one in named.items()}  # type: ignore[arg-type]
+        if np.ndim(level) == 0:
+            bounds = {"": self.interval(level)}  # type: ignore[arg-type]
+        else:
+            ends = [(one, self.interval(one)) for one in level]  # type: ignore[union-attr]
+            bounds = {f"_{percent(one)}": both for one, both in ends}
         return as_frame(self.names, self.mean, self.std, bounds, self._index)
 
     def plot(

@@ -124,7 +124,7 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
     assert first is not None  # of a table: dates, numbers or rows that are counted
     freq = first.step if first.kind == "dates" else None
     try:
-        table = read(request.file, time=request.time, targets=saved.names, inputs=saved.inputs, freq=freq, least=1)
+        table = read(request.file, time=request.time, targets=saved.names, inputs=saved.inputs, freq=freq, learn=False)
     except DataError:
         raise
     except ValueError as error:

@@ -27,11 +27,13 @@ from pesn.series.table.errors import quoted
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Columns", "Panel", "is_long", "numbers_of", "panel_of"]
+__all__ = ["LARGEST", "MODEL", "Columns", "Panel", "check_names", "is_long", "numbers_of", "panel_of"]
 
 Places = npt.NDArray[np.int64]
 _TELLING = 4  # rows of a series from which on its own step can be told
-_LARGEST = 1e300  # a number in y
+MODEL = "pesn"  # the name of the column of forecasts
+OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame
+LARGEST = 1e100  # a number in y or among inputs: squares and sums of them are still numbers
 
 
 class Columns(NamedTuple):
@@ -95,6 +97,13 @@ class Panel:
             raise ValueError(f"horizon must not lead beyond the dates that pandas has: {error}") from None
 
 
+def check_names(columns: Columns) -> None:
+    """A ValueError where a column has a name that frames of forecasts have for one of their own."""
+    taken = [name for name in columns if name in OURS]
+    if taken:
+        raise ValueError(f"id_col, time_col and target_col must not be {taken[0]!r}, a column of forecasts: rename it")
+
+
 def is_long(frame: Any, columns: Columns) -> bool:
     """Whether it is a long frame, by its columns; a ValueError where it lacks one of them."""
     names = getattr(frame, "columns", None)
@@ -143,6 +152,7 @@ def panel_of(
         A series that cannot be forecast (two rows at one date, another step than the others, no number at all) is left out of it
         and stands in its ``failures``; what concerns the frame is a ValueError.
     """
+    check_names(columns)
     if frame.index.name == columns.id and columns.id not in frame.columns:
         frame = frame.reset_index()
     if not frame.columns.is_unique:
@@ -241,12 +251,12 @@ def _laid_out(
     for i in np.flatnonzero(seen == 0):
         failed.setdefault(int(i), f"it has no number among its {count[i]} rows")
     with np.errstate(invalid="ignore"):
-        large = np.abs(y) > _LARGEST
+        large = np.abs(y) > LARGEST
     for row in _first_of(codes, large):
-        failed.setdefault(int(codes[row]), f"it has a number beyond ±{_LARGEST:g} at {columns.time} {shown(dates[row])}")
+        failed.setdefault(int(codes[row]), f"it has a number beyond ±{LARGEST:g} at {columns.time} {shown(dates[row])}")
     for j, name in enumerate(inputs):
-        for row in _first_of(codes, np.isinf(x[:, j])):
-            failed.setdefault(int(codes[row]), f"its input {name!r} is infinite at {columns.time} {shown(dates[row])}")
+        for row in _first_of(codes, np.abs(x[:, j]) > LARGEST):
+            failed.setdefault(int(codes[row]), f"its input {name!r} is beyond ±{LARGEST:g} at {columns.time} {shown(dates[row])}")
 
     kept = np.ones(len(ids), bool)
     kept[list(failed)] = False
@@ -277,6 +287,6 @@ def _doubtful(place: Places, begin: Places, count: Places, span: Places) -> npt.
 def _off(own: Any, wrong: Any, time: TimeIndex) -> str:
     other = other_step(own, time)
     step = step_name(time.step)
-    if other is not None and len(own) >= _TELLING:
+    if other not in (None, step) and len(own) >= _TELLING:  # a month, from another day on, is a month too
         return f"its step is a {other}, and that of the others a {step}: forecast it apart"
     return f"its date {shown(wrong)} does not lie on the others' step, a {step}"

@@ -12,7 +12,7 @@ from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
 from pesn.series.margins import levels_of
 from pesn.series.panel.dates import as_labels, shown_id
-from pesn.series.panel.frame import Panel, numbers_of
+from pesn.series.panel.frame import LARGEST, MODEL, Panel, numbers_of
 from pesn.series.panel.work import Blocks, Task
 from pesn.series.result import percent
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["MODEL", "cross_validation_frame", "forecast_frame", "inputs_ahead", "levels_of", "value_columns"]
-
-MODEL = "pesn"  # the name of the column of forecasts
 
 
 def value_columns(task: Task) -> list[str]:
@@ -80,7 +78,12 @@ def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
         raise ValueError(f"X must have one row for each series and date, got two for {_at(panel, twice // steps, twice % steps)}")
     there[series[used], step[used]] = True
     for j, name in enumerate(panel.inputs):
-        ahead[series[used], step[used], j] = numbers_of(X, name, columns)[used]
+        values = numbers_of(X, name, columns)[used]
+        if (np.abs(values) > LARGEST).any():
+            k = int(np.argmax(np.abs(values) > LARGEST))
+            where = _at(panel, int(series[used][k]), int(step[used][k]))
+            raise ValueError(f"column {name!r} of X must be NaN or lie within ±{LARGEST:g}, got {values[k]:g} for {where}")
+        ahead[series[used], step[used], j] = values
     if not there.all():
         i = int(np.argmin(there.all(axis=1)))
         if not (series == i).any():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Integral, Real
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pesn._support.checks import flag, whole_number
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.arguments import check_season
 from pesn.series.fitted import Seasons
-from pesn.series.panel.frame import Columns
+from pesn.series.panel.frame import Columns, check_names
 from pesn.series.panel.frames import levels_of
 from pesn.series.panel.run import Runner
 from pesn.series.panel.work import Task
@@ -46,6 +47,11 @@ def check_parameters(forecaster: Any) -> None:
     levels_of(forecaster.level)
     if isinstance(forecaster.freq, bool) or not isinstance(forecaster.freq, (str, Real, type(None))):
         raise TypeError(f"freq must be a text such as 'MS', a number, or None, got {forecaster.freq!r}")
+    jobs = forecaster.n_jobs
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
+        raise ValueError(f"n_jobs must be None, a number of processes, or -1 for all processors, got {jobs!r}")
+    if not isinstance(forecaster.checkpoint, (str, PathLike, type(None))):
+        raise TypeError(f"checkpoint must be a folder or None, got {forecaster.checkpoint!r}")
     flag("verbose", forecaster.verbose)
     columns_of(forecaster)
 
@@ -73,6 +79,7 @@ def columns_of(forecaster: Any) -> Columns:
     names = Columns(forecaster.id_col, forecaster.time_col, forecaster.target_col)
     if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
         raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
+    check_names(names)
     return names
 
 

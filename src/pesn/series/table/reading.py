@@ -86,15 +86,15 @@ def read(
     targets: Sequence[str] = (),
     inputs: Sequence[str] = (),
     freq: str | None = None,
-    least: int = 2,
+    learn: bool = True,
 ) -> Table:
     """The table in a .csv or .parquet file.
 
     ``time``, ``targets`` and ``inputs`` name columns. Without a time it is looked for; without targets they are all columns of
-    numbers that are neither. ``freq`` is the step that dates must have, where it is known; ``least`` the fewest rows. A wrong
-    name is a ValueError, a file that will not do a :class:`DataError`.
+    numbers that are neither. ``freq`` is the step that dates must have, where it is known; without ``learn`` one
+    row will do, and columns may be constant. A wrong name is a ValueError, a file that will not do a :class:`DataError`.
     """
-    raw, lines, comma_separated = cells_of(Path(path), least)
+    raw, lines, comma_separated = cells_of(Path(path), 2 if learn else 1)
     _check_known(raw, "--time", [] if time is None else [time])
     _check_known(raw, "--target", targets)
     _check_known(raw, "--inputs", inputs)
@@ -116,7 +116,7 @@ def read(
         frame, freq, missing = regular(frame, freq, lines)
         if missing:
             notes.append(f"{counted(missing, 'missing ' + _one(freq))} left as {'a gap' if missing == 1 else 'gaps'}")
-    return _trimmed(Table(frame, targets, inputs, label, freq, None, notes, warnings), named)
+    return _trimmed(Table(frame, targets, inputs, label, freq, None, notes, warnings), named, learn)
 
 
 def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) -> pd.DataFrame:
@@ -303,18 +303,18 @@ def _one(freq: str | None) -> str:
     return "row" if name[:1].isdigit() else name
 
 
-def _useless(values: pd.Series) -> str:
-    """Why nothing can be learnt from a column; nothing where something can."""
+def _useless(values: pd.Series, learn: bool) -> str:
+    """Why nothing can be learnt from a column, or forecast from it; nothing where something can."""
     if values.isna().all():
         return "has no numbers at all"
-    return f"is constant, {values.min():g} in every row" if values.min() == values.max() else ""
+    return f"is constant, {values.min():g} in every row" if learn and values.min() == values.max() else ""
 
 
-def _trimmed(table: Table, named: bool) -> Table:
+def _trimmed(table: Table, named: bool, learn: bool) -> Table:
     """Without columns that tell nothing, unless they were asked for by name, and without the rows at either end whose targets
     are missing; those at the end may know their inputs.
     """
-    useless = {name: why for name in (*table.targets, *table.inputs) if (why := _useless(table.frame[name]))}
+    useless = {name: why for name in (*table.targets, *table.inputs) if (why := _useless(table.frame[name], learn))}
     left = [name for name in table.targets if name not in useless]
     for name in table.targets:
         if name in useless and (named or not left):
