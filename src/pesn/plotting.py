@@ -183,7 +183,7 @@ def plot_forecast(
     level
         Probabilities of the bands.
     truth
-        What was observed, (horizon, d), in black; NaN is a missing value.
+        What was observed, (horizon, d), in black; one column may come flat. NaN is a missing value.
 
     Returns
     -------
@@ -205,6 +205,8 @@ def plot_forecast(
     levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
     bands = [(value, *forecast.interval(value)) for value in levels]
     observed = None if truth is None else np.asarray(truth, np.float64)
+    if observed is not None and observed.ndim == 1 and forecast.mean.shape[1] == 1:
+        observed = observed[:, None]
     if observed is not None and observed.shape != forecast.mean.shape:
         raise ValueError(f"truth must have the shape {forecast.mean.shape} of the forecast, got {observed.shape}")
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history

@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series import cleaning, job, panel_job
+from pesn.series import job
 from pesn.series.margins import Margins
+from pesn.series.members import cleaning
+from pesn.series.panel import job as panel_job
 from pesn.systems import chaotic
 
 MONTHS = pd.date_range("2018-01-01", periods=72, freq="MS")
@@ -244,3 +246,28 @@ def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path
     frame.rename(columns={"unique_id": "pesn"}).to_csv(tmp_path / "many.csv", index=False)
     with pytest.raises(ValueError, match="must not be 'pesn', a column of forecasts: rename it"):
         panel_job.run(panel_job.PanelRequest(tmp_path / "many.csv", "pesn"))
+
+
+# ---------------------------------------------------------------- what is often given first
+
+
+@pytest.mark.parametrize("dates", [MONTHS, MONTHS.strftime("%Y-%m-%d")], ids=["dates", "texts"])
+def test_dates_in_a_column_are_sent_to_the_index(sales, dates):
+    frame = pd.DataFrame({"sales": sales.to_numpy(), "month": dates})
+    with pytest.raises(TypeError, match=r"got others in 'month': dates belong to the index, set_index\('month'\)"):
+        pesn.SeriesForecaster().fit(frame)
+
+
+def test_a_picture_takes_flat_truth_and_levels_in_per_cent(sales, fitted):
+    forecast = fitted.forecast(12)
+    [ax] = forecast.plot(truth=sales[60:], level=[80, 95])
+    [legend] = ax.figure.legends
+    assert {text.get_text() for text in legend.get_texts()} == {"observed", "truth", "mean", "80 %", "95 %"}
+    [dots] = [line for line in ax.lines if line.get_label() == "truth"]
+    np.testing.assert_array_equal(dots.get_ydata(), sales[60:])
+
+
+def test_a_summary_says_what_was_not_tried_and_from_when_on(sales):
+    assert "below 8 numbers the last one goes on" in pesn.SeriesForecaster().fit(sales[:7]).summary()
+    text = pesn.SeriesForecaster().fit(sales[:20]).summary()
+    assert "AR and reservoir: not tried below" in text

@@ -41,7 +41,7 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
             raise ValueError(
                 f"{name} must have a row a step, got an index of several levels; of many series, reset_index() makes a long frame"
             )
-    rows = as_matrix("y", y)
+    rows = _numbers(y)
     if np.isnan(rows).all(axis=0).any():
         name = column_names(y, rows.shape[1])[int(np.argmax(np.isnan(rows).all(axis=0)))]
         raise ValueError(f"y must have numbers in every column, got none at all in {name!r}")
@@ -52,6 +52,22 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
         return rows, known, None
     labels = index_of(y)
     return rows, known, layout.time.at(layout.time.label() if labels is None else labels[0])
+
+
+def _numbers(y: TableLike) -> Array:
+    """y (n, d); an error names the column of a frame that is not of numbers, often dates that belong to its index."""
+    try:
+        return as_matrix("y", y)
+    except TypeError:
+        for name in getattr(y, "columns", ()):
+            try:
+                as_matrix("y", y[name])
+            except TypeError:
+                raise TypeError(
+                    f"y must have numbers in every column, got others in {name!r}: dates belong to the index, "
+                    f"set_index({name!r}); of a long frame of many series, id_col, time_col and target_col are to be named"
+                ) from None
+        raise
 
 
 def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple[Array, Array]:

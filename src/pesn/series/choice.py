@@ -142,9 +142,9 @@ def _effects(
 
     ratio = error(early) / max(error(nothing), 1e-300)
     if ratio > INPUTS_GAIN:
-        return nothing, (f"inputs: not used, rolling-origin error {100 * (ratio - 1):+.0f} % with them",)
+        return nothing, (f"inputs: not used, rolling-origin error {_compared(ratio - 1.0)} with them",)
     return inputs.learn(values, x, season, log=positive), (
-        f"inputs: kept, rolling-origin error {100 * (1 - ratio):.0f} % lower with them",
+        f"inputs: kept, rolling-origin error {_compared(ratio - 1.0)} with them",
     )
 
 
@@ -165,33 +165,39 @@ def _loops(
     if "AR" not in parts:
         return None, ahead, 0, ()
     if n < closed_loops.FEWER:
-        return None, ahead, 0, (f"AR and reservoir: not tried, {n} rows of {closed_loops.FEWER}",)
+        return None, ahead, 0, (f"AR and reservoir: not tried below {closed_loops.FEWER} rows",)
     many = n >= closed_loops.ROWS
     loops, mixed, nonlinear = closed_loops.learn(
         path, values, truth, origins, leads, season, log=positive, n=n, reservoirs=many and "reservoir" in parts
     )
     change = _change(mixed, ahead, truth)
     if not many and change > closed_loops.FAR_BETTER - 1.0:
-        return None, ahead, 0, (f"AR: not taken, rolling-origin error {change:+.0%} with it, {n} rows of {closed_loops.ROWS}",)
-    why = (f"AR and reservoir: rolling-origin error {change:+.0%} with their shares",)
+        bar = f"below {closed_loops.ROWS} rows it has to be far lower"
+        return None, ahead, 0, (f"AR: not taken, rolling-origin error {_compared(change)} with it; {bar}",)
+    why = (f"AR and reservoir: rolling-origin error {_compared(change)} with their shares",)
     if "dynamics" not in parts:
         return loops, mixed, 0, why
     if n < dynamics.ROWS or nonlinear > dynamics.GAIN:
-        reason = f"{n} rows of {dynamics.ROWS}" if n < dynamics.ROWS else "reservoirs are not far better than AR"
-        return loops, mixed, 0, (*why, f"dynamics: not tried, {reason}")
+        reason = f" below {dynamics.ROWS} rows" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
+        return loops, mixed, 0, (*why, f"dynamics: not tried{reason}")
     loops, ahead, begin = closed_loops.with_dynamics(loops, path, values, mixed, truth, origins, leads, n)
     change = _change(ahead[begin:], mixed[begin:], truth[begin:])
     return (
         loops,
         ahead,
         begin,
-        (*why, f"dynamics: tried, as reservoirs are far better than AR; rolling-origin error {change:+.0%} with it"),
+        (*why, f"dynamics: tried, as reservoirs are far better than AR; rolling-origin error {_compared(change)} with it"),
     )
 
 
 def _change(ahead: Array, before: Array, truth: Array) -> float:
     """Of the mean absolute error, as a share of what it was."""
     return closed_loops.error(ahead, truth) / max(closed_loops.error(before, truth), 1e-300) - 1.0
+
+
+def _compared(change: float) -> str:
+    """In words: "3 % higher"."""
+    return f"{100.0 * abs(change):.0f} % {'higher' if change > 0.0 else 'lower'}"
 
 
 def _shares(loops: closed_loops.Loops | None) -> dict[str, float]:
@@ -256,7 +262,7 @@ def _short(values: Array, u: int, positive: bool) -> Chosen:
     # as if two more changes of a fifth of the level had been seen
     spread = np.sqrt((np.sum(changes**2) + 2.0 * (0.2 * usual) ** 2) / (len(changes) + 2.0))
     width = widths.Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive)
-    note = f"{len(seen)} numbers of {FEWEST}: the last one goes on"
+    note = f"below {FEWEST} numbers the last one goes on"
     return Chosen(
         (), (), (Member("naive", "the last number", 1.0, 1.0),), {"statistical": 1.0}, (note,), _naive(), np.ones(1),
         np.zeros((3, 0)), None, inputs.none(u), width,

@@ -108,13 +108,13 @@ class SeriesForecast:
         Parameters
         ----------
         ax
-            As many axes as there are panels; None makes a new figure.
+            As many axes as there are panels; None makes a new figure, ``axes[0].figure``, which pyplot does not know.
         columns
             Names or positions; None is all.
         level
-            Probabilities of the bands.
+            Probabilities of the bands, 0.95 or 95.
         truth
-            What was observed, (horizon, d); NaN is a missing value.
+            What was observed, (horizon, d), one column may come flat; NaN is a missing value.
 
         Returns
         -------
@@ -123,4 +123,4 @@ class SeriesForecast:
         """
         from pesn.plotting import plot_forecast  # matplotlib is wanted for pictures alone
 
-        return plot_forecast(self, ax, columns, level, truth)
+        return plot_forecast(self, ax, columns, levels_of(level), truth)

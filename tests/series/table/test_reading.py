@@ -89,7 +89,7 @@ def test_inputs_after_the_last_target_are_the_future(file):
         ("a,b\n1,2\n3\n4,5,6\n", "Expected 2 fields in line 4, saw 3"),
         ("a,a\n1,2\n3,4\n", "two columns named 'a'"),
         (days(1, 2, "oops", 4), "column 'x' has 'oops' in line 4, which is not a number"),
-        (days(1, 2) + "2024-01-02,3\n", r"column 'day' has 2024-01-02 2 times, in lines 3, 4; keep one row"),
+        (days(1, 2) + "2024-01-02,3\n", r"column 'day' has 2024-01-02 2 times, in lines 3, 4; keep one row .*--id"),
         (days(5, 5, 5), "column 'x' is constant, 5 in every row"),
         (days("", "", ""), "column 'x' has no numbers at all"),
         ("name,town\nA,B\nC,D\n", "no column of numbers to forecast"),

@@ -288,7 +288,7 @@ def _sorted(frame: pd.DataFrame, lines: list[int], warnings: list[str]) -> tuple
         text = str(double[0]).removesuffix(" 00:00:00")
         raise DataError(
             f"column {name!r} has {text} {len(places)} times, in lines {', '.join(map(str, places[:5]))}; keep one row for each "
-            "time (group by the column and take the mean, or split the file by series)"
+            "time; where the file has many series, --id names the column that tells them apart"
         )
     if not frame.index.is_monotonic_increasing:
         first = int(np.argmax(np.diff(frame.index.to_numpy()).astype(float) < 0)) + 1
