@@ -79,6 +79,18 @@ def test_one_wrong_number_a_million_times_the_others_is_no_news(noise, place):
     assert (one.interval(0.95)[1] < 2.0 * other.interval(0.95)[1]).all()
 
 
+@pytest.mark.parametrize("rows", [20, 40, 100, 300])
+@pytest.mark.parametrize(("before", "after"), [(2.0, 2.5), (0.0, 3.0), (-5.0, -4.0)])
+def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
+    values = np.full(rows, before)
+    values[-1] = after
+    forecast = pesn.SeriesForecaster(horizon=3).fit(values).forecast(3)
+    assert (np.abs(forecast.mean - before) > 0.25 * (after - before)).all()
+    assert (forecast.std > 0.01 * (after - before)).all()
+    wrong = np.append(np.full(rows, 2.0), 1e6)
+    assert (cleaning.cleaned(wrong, log=True) == 2.0).all() == (rows >= cleaning.LONG - 1)
+
+
 def test_heavy_tails_of_positive_numbers_are_no_spikes():
     values = np.exp(2.0 * np.random.default_rng(0).standard_t(5, size=500))
     assert values.max() > 1000.0 * np.median(values)
