@@ -60,6 +60,14 @@ def test_a_smooth_series_goes_on(name):
     np.testing.assert_allclose(found, values[300:], rtol=1e-3)
 
 
+@pytest.mark.parametrize("rows", [100, 120])
+def test_growth_that_comes_to_its_end_stays_there(rows):
+    t = np.arange(float(rows))
+    for course in (1000.0 / (1.0 + np.exp(-(t - 60.0) / 10.0)), 1.0 - np.exp(-t / 20.0)):
+        ahead = pesn.SeriesForecaster(horizon=24).fit(course).forecast(24).mean
+        np.testing.assert_allclose(ahead, course[-1], rtol=0.06)
+
+
 @pytest.mark.parametrize("place", [100, 299])
 def test_a_spike_upon_a_ramp_is_still_one(place):
     ramp = np.arange(1.0, 301.0)
