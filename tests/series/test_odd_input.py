@@ -60,6 +60,14 @@ def test_a_smooth_series_goes_on(name):
     np.testing.assert_allclose(found, values[300:], rtol=1e-3)
 
 
+@pytest.mark.parametrize("rows", [100, 120])
+def test_growth_that_comes_to_its_end_stays_there(rows):
+    t = np.arange(float(rows))
+    for course in (1000.0 / (1.0 + np.exp(-(t - 60.0) / 10.0)), 1.0 - np.exp(-t / 20.0)):
+        ahead = pesn.SeriesForecaster(horizon=24).fit(course).forecast(24).mean
+        np.testing.assert_allclose(ahead, course[-1], rtol=0.06)
+
+
 @pytest.mark.parametrize("place", [100, 299])
 def test_a_spike_upon_a_ramp_is_still_one(place):
     ramp = np.arange(1.0, 301.0)
@@ -77,6 +85,18 @@ def test_one_wrong_number_a_million_times_the_others_is_no_news(noise, place):
     one, other = (pesn.SeriesForecaster(horizon=3, season=None).fit(y).forecast(3) for y in (rows, values))
     np.testing.assert_allclose(one.mean, other.mean, rtol=noise)
     assert (one.interval(0.95)[1] < 2.0 * other.interval(0.95)[1]).all()
+
+
+@pytest.mark.parametrize("rows", [20, 40, 100, 300])
+@pytest.mark.parametrize(("before", "after"), [(2.0, 2.5), (0.0, 3.0), (-5.0, -4.0)])
+def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
+    values = np.full(rows, before)
+    values[-1] = after
+    forecast = pesn.SeriesForecaster(horizon=3).fit(values).forecast(3)
+    assert (np.abs(forecast.mean - before) > 0.25 * (after - before)).all()
+    assert (forecast.std > 0.01 * (after - before)).all()
+    wrong = np.append(np.full(rows, 2.0), 1e6)
+    assert (cleaning.cleaned(wrong, log=True) == 2.0).all() == (rows >= cleaning.LONG - 1)
 
 
 def test_heavy_tails_of_positive_numbers_are_no_spikes():

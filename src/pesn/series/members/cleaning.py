@@ -19,6 +19,7 @@ FAR = 80.0  # times what nine rows in ten stay within
 FAR_OF_LOG = 15.0  # the same of logarithms, where the numbers themselves are far
 SHARE = 0.02  # of the rows, at most: what is more frequent belongs to the series
 BESIDE = 5.0  # times the change from row to row beside it: the ends of a smooth slope are off their neighbours' median too
+NEWS = 100.0  # times the level
 LONG = 30  # rows from which the last one is judged too: a step of the level looks the same
 
 
@@ -49,6 +50,12 @@ def cleaned(values: Array, *, log: bool, season: Array | None = None) -> Array:
         spikes[i] = off[i] > BESIDE * float(np.median(np.abs(np.diff(beside))))
     if n < LONG:
         spikes[-1] = False
+    if (
+        usual == 0.0
+    ):  # rows that never moved: the first change, at the end, is news and no spike, unless it is out of all proportion
+        level = np.exp(middle[-1]) if log else abs(middle[-1])
+        largest = np.exp(row[-2:]) if log else np.abs(row[-2:])
+        spikes[-2:] &= (largest > NEWS * level) & (level > 0.0)
     if not spikes.any() or spikes.sum() > most:
         return values
     row[spikes] = middle[spikes]
