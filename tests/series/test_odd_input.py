@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series import job
+from pesn.series import job, summary
 from pesn.series.margins import Margins
 from pesn.series.members import cleaning
 from pesn.series.panel import job as panel_job
@@ -62,12 +62,49 @@ def test_a_smooth_series_goes_on(name):
     np.testing.assert_allclose(found, values[300:], rtol=1e-3)
 
 
+@pytest.mark.parametrize("rows", [100, 120])
+def test_growth_that_comes_to_its_end_stays_there(rows):
+    t = np.arange(float(rows))
+    for course in (1000.0 / (1.0 + np.exp(-(t - 60.0) / 10.0)), 1.0 - np.exp(-t / 20.0)):
+        ahead = pesn.SeriesForecaster(horizon=24).fit(course).forecast(24).mean
+        np.testing.assert_allclose(ahead, course[-1], rtol=0.06)
+
+
 @pytest.mark.parametrize("place", [100, 299])
 def test_a_spike_upon_a_ramp_is_still_one(place):
     ramp = np.arange(1.0, 301.0)
     values = ramp.copy()
     values[place] = 1e6
     np.testing.assert_allclose(cleaning.cleaned(values, log=False), ramp, atol=3.0)
+
+
+@pytest.mark.parametrize("place", [0, 50, 98, 99])
+@pytest.mark.parametrize("noise", [0.01, 0.1, 0.2])
+def test_one_wrong_number_a_million_times_the_others_is_no_news(noise, place):
+    values = 10.0 * np.exp(noise * np.random.default_rng(place).normal(size=100))
+    rows = values.copy()
+    rows[place] = 1e6
+    one, other = (pesn.SeriesForecaster(horizon=3, season=None).fit(y).forecast(3) for y in (rows, values))
+    np.testing.assert_allclose(one.mean, other.mean, rtol=noise)
+    assert (one.interval(0.95)[1] < 2.0 * other.interval(0.95)[1]).all()
+
+
+@pytest.mark.parametrize("rows", [20, 40, 100, 300])
+@pytest.mark.parametrize(("before", "after"), [(2.0, 2.5), (0.0, 3.0), (-5.0, -4.0)])
+def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
+    values = np.full(rows, before)
+    values[-1] = after
+    forecast = pesn.SeriesForecaster(horizon=3).fit(values).forecast(3)
+    assert (np.abs(forecast.mean - before) > 0.25 * (after - before)).all()
+    assert (forecast.std > 0.01 * (after - before)).all()
+    wrong = np.append(np.full(rows, 2.0), 1e6)
+    assert (cleaning.cleaned(wrong, log=True) == 2.0).all() == (rows >= cleaning.LONG - 1)
+
+
+def test_heavy_tails_of_positive_numbers_are_no_spikes():
+    values = np.exp(2.0 * np.random.default_rng(0).standard_t(5, size=500))
+    assert values.max() > 1000.0 * np.median(values)
+    assert cleaning.cleaned(values, log=True) is values
 
 
 # ---------------------------------------------------------------- parameters
@@ -246,6 +283,16 @@ def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path
     frame.rename(columns={"unique_id": "pesn"}).to_csv(tmp_path / "many.csv", index=False)
     with pytest.raises(ValueError, match="must not be 'pesn', a column of forecasts: rename it"):
         panel_job.run(panel_job.PanelRequest(tmp_path / "many.csv", "pesn"))
+
+
+def test_targets_may_be_called_as_columns_of_others_forecasts(sales, tmp_path):
+    table = pd.DataFrame({"a": sales.to_numpy(), "a_std": sales.to_numpy() + 1.0, "a_lower_80": -sales.to_numpy()})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    found = summary.frame(job.run(job.Request(tmp_path / "a.csv", horizon=2, backtest=0, levels=[0.8])))
+    endings = ["mean", "std", "lower_80", "upper_80"]
+    assert list(found.columns) == ["row", *(f"{name}_{end}" for name in table.columns for end in endings)]
+    assert (found["a_lower_80_mean"] < 0.0).all()
+    assert (found["a_lower_80"] > 0.0).all()
 
 
 # ---------------------------------------------------------------- what is often given first

@@ -17,6 +17,7 @@ __all__ = ["Chosen", "Member", "choose", "plain"]
 FEWEST = 8  # observed rows for rolling origins
 POSITIVE = 1e-100  # of the largest number: what is smaller counts as zero
 EXPONENTIAL = 0.25  # of the others' error, for trends of the logarithm to be taken: they are as often far too steep
+WORSE = 0.5  # of the error without: shares that win at short leads alone, and lose far more at long ones, are not taken
 INPUTS_GAIN = 0.99  # of the error without, for inputs to be kept
 
 
@@ -178,6 +179,13 @@ def _loops(
     if "dynamics" not in parts:
         return loops, mixed, 0, why
     if n < dynamics.ROWS or nonlinear > dynamics.GAIN:
+        if change > WORSE:
+            return (
+                None,
+                path.ahead,
+                0,
+                (f"AR and reservoir: not taken, rolling-origin error {_compared(change)} with their shares",),
+            )
         reason = f" below {dynamics.ROWS} rows" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
         return loops, mixed, 0, (*why, f"dynamics: not tried{reason}")
     loops, ahead, begin = closed_loops.with_dynamics(loops, path, values, mixed, truth, origins, leads, n)

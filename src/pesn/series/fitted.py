@@ -133,7 +133,7 @@ class FittedSeries:
             )
 
         ahead = [x[place : place + horizon] for place in places]
-        if model.shares.get("dynamics", 0.0) == 0.0:
+        if "dynamics" not in model.shares:  # not tried
             return [fitted(int(place)).forecast(horizon, known) for place, known in zip(places, ahead, strict=True)]
         early = fitted(int(places.min()))
         return [early.on(model.y[:place], x[:place]).forecast(horizon, known) for place, known in zip(places, ahead, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +27,11 @@ def frame(outcome: Outcome) -> pd.DataFrame:
     """The forecast as a frame: time, then for each target its mean, std, and the ends of the interval of each level."""
     import pandas as pd
 
-    columns = outcome.forecast.to_frame(outcome.levels)
-    columns.columns = [f"{name}_mean" if name in outcome.forecast.names else name for name in columns.columns]
+    names = outcome.forecast.names
+    numbered = replace(outcome.forecast, names=tuple(map(str, range(len(names)))))  # a and a_std may be two targets
+    columns = numbered.to_frame(outcome.levels)
+    parts = (str(column).partition("_") for column in columns.columns)
+    columns.columns = [f"{names[int(number)]}_{end or 'mean'}" for number, _, end in parts]
     index, name = pd.Index(outcome.forecast.index), outcome.table.time or "row"
     while name in columns.columns:
         name += "_"
