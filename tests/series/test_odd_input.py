@@ -301,7 +301,7 @@ def test_targets_may_be_called_as_columns_of_others_forecasts(sales, tmp_path):
 @pytest.mark.parametrize("dates", [MONTHS, MONTHS.strftime("%Y-%m-%d")], ids=["dates", "texts"])
 def test_dates_in_a_column_are_sent_to_the_index(sales, dates):
     frame = pd.DataFrame({"sales": sales.to_numpy(), "month": dates})
-    with pytest.raises(TypeError, match=r"got others in 'month': dates belong to the index, set_index\('month'\)"):
+    with pytest.raises(TypeError, match=r"got others in 'month': of dates, set_index\('month'\)"):
         pesn.SeriesForecaster().fit(frame)
 
 

@@ -55,17 +55,18 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
 
 
 def _numbers(y: TableLike) -> Array:
-    """y (n, d); an error names the column of a frame that is not of numbers, often dates that belong to its index."""
+    """y (n, d); an error names the column of a frame that is not of numbers, and where such columns belong."""
     try:
         return as_matrix("y", y)
     except TypeError:
+        frame: Any = y
         for name in getattr(y, "columns", ()):
             try:
-                as_matrix("y", y[name])
+                as_matrix("y", frame[name])
             except TypeError:
                 raise TypeError(
-                    f"y must have numbers in every column, got others in {name!r}: dates belong to the index, "
-                    f"set_index({name!r}); of a long frame of many series, id_col, time_col and target_col are to be named"
+                    f"y must have numbers in every column, got others in {name!r}: of dates, set_index({name!r}); of names of "
+                    f"series, id_col={name!r} beside time_col and target_col"
                 ) from None
         raise
 

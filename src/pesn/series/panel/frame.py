@@ -115,7 +115,8 @@ def is_long(frame: Any, columns: Columns) -> bool:
     if columns.id not in here:
         if not missing[1:]:
             raise ValueError(
-                f"y must have a column {columns.id!r} of names of series beside {columns.time!r} and {columns.target!r}, got none"
+                f"y must have a column {columns.id!r} of names of series beside {columns.time!r} and {columns.target!r}, got "
+                f"none; one series needs none with its dates as index, set_index({columns.time!r})"
             )
         return False
     if missing:
