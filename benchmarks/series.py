@@ -116,8 +116,9 @@ def race(tasks: Sequence[Task], sides: Mapping[str, Side]) -> dict[str, list[Sco
     """All sides on all tasks, in turn; None where a side failed. The mean of the rivals' quantiles is one more rival."""
     out: dict[str, list[Scores | None]] = {name: [] for name in sides}
     together = [name for name in RIVALS[:3] if name in sides]
+    mean = f"mean of the {('two', 'three')[len(together) == 3]}"
     if len(together) > 1:
-        out["mean of the three"] = []
+        out[mean] = []
     for name, side in sides.items():  # compile, load
         for task in {task.period: task for task in tasks}.values():
             if name != "AutoARIMA":
@@ -131,7 +132,7 @@ def race(tasks: Sequence[Task], sides: Mapping[str, Side]) -> dict[str, list[Sco
                 given.append(found)
         if len(together) > 1:
             point, quantiles = np.mean([one[0] for one in given], axis=0), np.mean([one[1] for one in given], axis=0)
-            out["mean of the three"].append(judged(task, point, quantiles, sum(one[2] for one in given)))
+            out[mean].append(judged(task, point, quantiles, sum(one[2] for one in given)))
     return out
 
 
