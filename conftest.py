@@ -1,8 +1,16 @@
-"""What is collected where an extra is missing: the page and the modules that need sktime are left out, as its tests are."""
+"""Before anything loads NumPy, and for the processes that tests start: one thread each for BLAS. And what an extra leaves out.
 
+pytest's workers are as many as the cores; beside them BLAS's own threads wait for one another in loops, which triples the time.
+Where sktime is missing, the page and the modules that need it are left out, as its tests are.
+"""
+
+import os
 from importlib.util import find_spec
 
 import pytest
+
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 _SKTIME = bool(find_spec("sktime") and find_spec("skpro"))
 _PAGE = "coming-from-sktime.md"
