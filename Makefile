@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: setup demo test test-portable test-pythons lint bench bench-quick docs clean
+.PHONY: setup demo test test-portable test-pythons lint bench bench-quick bench-series docs clean
 .DELETE_ON_ERROR:
 
 .venv/core: pyproject.toml
@@ -50,6 +50,16 @@ bench: .venv/bench ## beside the peers, about ten minutes: benchmarks/RESULTS.md
 bench-quick: .venv/bench ## the same in two minutes, printed only
 	@$(BIN)/python benchmarks/run.py --quick
 
+# In an environment of its own: statsforecast needs a pandas older than the tests do.
+.venv-series/ready: pyproject.toml
+	@test -x .venv-series/bin/python || $(PYTHON) -m venv .venv-series
+	@echo "installing statsforecast and the series of the competitions"
+	@.venv-series/bin/python -m pip --disable-pip-version-check install -qq -e '.[bench-series]'
+	@touch $@
+
+bench-series: .venv-series/ready ## series beside statsforecast's models, about half an hour
+	@.venv-series/bin/python benchmarks/series.py --set m3 --seed 2 3 4 --n 400
+
 .venv/docs: .venv/dev
 	@echo "installing what the pages need"
 	@$(PIP) -e '.[docs]'
@@ -60,4 +70,4 @@ docs: .venv/docs ## the pages, in docs/build; a warning is an error
 	@echo "the pages are in docs/build/index.html"
 
 clean:
-	rm -rf .venv reproduction forecast docs/build docs/auto_examples docs/generated
+	rm -rf .venv .venv-series reproduction forecast docs/build docs/auto_examples docs/generated

@@ -48,7 +48,7 @@ def public():
     directives = re.findall(r"^\.\. auto(?:function|class|module):: (pesn\.\S+)", PAGES.read_text(encoding="utf-8"), re.M)
     found = {}
     for path in [*(f"pesn.{name}" for name in pesn.__all__), *directives]:
-        if path.startswith(("pesn.adapters.torch", "pesn.adapters.mujoco")):
+        if path.startswith(("pesn.adapters.torch", "pesn.adapters.mujoco", "pesn.adapters.sktime")):
             pytest.importorskip(path.split(".")[2])
         found |= {id(thing): (name, thing) for name, thing in callables(path, named(path))}
     return list(found.values())

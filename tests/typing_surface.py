@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import pesn
 from pesn.metrics import coverage, crps_gaussian
+from pesn.moments.bounds import ErrorBound
 from pesn.networks.result import Propagated
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State
@@ -78,9 +79,24 @@ def forecasts(rows: Doubles, known: Doubles, wanted: bool) -> None:
     assert_type(forecaster.linearize(rows[0], known[0]), tuple[Doubles, Doubles])
     forecaster.save("forecaster.pesn")
     again = pesn.load("forecaster.pesn")
-    assert_type(again, pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.ReservoirClassifier | pesn.Forecaster)
+    assert_type(
+        again,
+        pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.ReservoirClassifier | pesn.Forecaster | pesn.SeriesForecaster,
+    )
     assert isinstance(again, pesn.Forecaster)
     assert_type(again.forecast(5), pesn.Forecast)
+
+
+def series(rows: Doubles) -> None:
+    """The automatic forecaster of series."""
+    forecaster = pesn.SeriesForecaster(horizon=12, season=(7, 365), level=(0.5, 0.9)).fit(rows, rows)
+    assert_type(forecaster, pesn.SeriesForecaster)
+    assert_type(forecaster.quantile([0.1, 0.9]), Doubles)
+    back = forecaster.backtest(origins=5)
+    assert_type(back.crps(), Doubles)
+    assert_type(back.coverage(0.9), float)
+    assert_type(forecaster.score(rows), float)
+    assert_type(forecaster.summary(), str)
 
 
 def uncertainty(weights: Doubles) -> None:
@@ -106,7 +122,7 @@ def uncertainty(weights: Doubles) -> None:
     print(mean + var)
     assert_type(pesn.gain("tanh", 0.3, 0.5), Floats)
     assert_type(mesh, pesn.Mesh)
-    assert_type(pesn.error_bound("tanh", 0.0, 1.0, mesh), pesn.ErrorBound)
+    assert_type(pesn.error_bound("tanh", 0.0, 1.0, mesh), ErrorBound)
     assert_type(crps_gaussian(weights, weights, weights), Floats)
     assert_type(coverage(weights, weights, weights), float)
 

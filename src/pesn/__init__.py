@@ -7,7 +7,7 @@ from pesn import activations
 from pesn.activations import Activation
 from pesn.gaussian import Gaussian
 from pesn.moments import Moments, gain, moments
-from pesn.moments.bounds import ErrorBound, choose_mesh, error_bound
+from pesn.moments.bounds import choose_mesh, error_bound
 from pesn.moments.spline import Mesh
 from pesn.networks.dense import Dense
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pesn.readout.features import Features
     from pesn.readout.patches import Patches
     from pesn.reservoir.layers import Layer
+    from pesn.series.forecaster import SeriesForecaster
 
 __version__ = "0.1.0"
 
@@ -30,7 +31,6 @@ __all__ = [
     "Activation",
     "Dense",
     "EchoStateNetwork",
-    "ErrorBound",
     "Features",
     "Forecast",
     "Forecaster",
@@ -41,6 +41,7 @@ __all__ = [
     "Patches",
     "ProbabilisticESN",
     "ReservoirClassifier",
+    "SeriesForecaster",
     "activations",
     "choose_mesh",
     "diagnostics",
@@ -62,6 +63,7 @@ _LATER = {
     "Patches": "readout.patches",
     "ProbabilisticESN": "esn.probabilistic",
     "ReservoirClassifier": "esn.classifier",
+    "SeriesForecaster": "series.forecaster",
     "load": "persistence",
     "propagate": "networks.propagation",
 }

@@ -14,14 +14,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.checks import whole_number
 from pesn._support.files import replacing
-from pesn._support.types import AnyArray
+from pesn._support.types import AnyArray, Array
 from pesn.forecasting.row_labels import column_position
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
     from pesn.forecasting.design import Design
-    from pesn.forecasting.forecast import Forecast
     from pesn.systems.trajectories import Trajectories
 
 __all__ = ["COLOURS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_forecast", "plot_run", "save"]
@@ -137,8 +136,33 @@ def plot_field(trajectories: Trajectories, run: int = 0, ax: Axes | None = None,
     return ax
 
 
+class Forecastlike(Protocol):
+    """What a picture needs of a forecast: a :class:`pesn.Forecast`, or what a :class:`pesn.SeriesForecaster` gives."""
+
+    @property
+    def mean(self) -> Array:
+        """(horizon, d)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the d columns."""
+
+    @property
+    def index(self) -> Any:
+        """Of the rows."""
+
+    @property
+    def history(self) -> Array | None:
+        """(k, d), the rows before."""
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """(lower, upper), each (horizon, d)."""
+
+    def __len__(self) -> int: ...
+
+
 def plot_forecast(
-    forecast: Forecast,
+    forecast: Forecastlike,
     axes: Axes | Sequence[Axes] | None = None,
     columns: int | str | Sequence[int | str] | None = None,
     level: float | Sequence[float] = (0.5, 0.95),
@@ -159,7 +183,7 @@ def plot_forecast(
     level
         Probabilities of the bands.
     truth
-        What was observed, (horizon, d), in black; NaN is a missing value.
+        What was observed, (horizon, d), in black; one column may come flat. NaN is a missing value.
 
     Returns
     -------
@@ -181,6 +205,8 @@ def plot_forecast(
     levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
     bands = [(value, *forecast.interval(value)) for value in levels]
     observed = None if truth is None else np.asarray(truth, np.float64)
+    if observed is not None and observed.ndim == 1 and forecast.mean.shape[1] == 1:
+        observed = observed[:, None]
     if observed is not None and observed.shape != forecast.mean.shape:
         raise ValueError(f"truth must have the shape {forecast.mean.shape} of the forecast, got {observed.shape}")
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
@@ -250,7 +276,7 @@ def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] 
     return chosen
 
 
-def _times(forecast: Forecast, rows: int) -> tuple[AnyArray, AnyArray, bool, str]:
+def _times(forecast: Forecastlike, rows: int) -> tuple[AnyArray, AnyArray, bool, str]:
     """Where ``rows`` observed rows and those of the forecast stand on the time axis, whether it is one of dates, its name."""
     import pandas as pd
 

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 
 import pesn
 from pesn._support import threads
-from pesn._support.threads import by_parts, n_threads, one_blas_thread
+from pesn._support.threads import by_parts, n_threads, one_blas_thread, one_blas_thread_in_all
 
 
 def blas_threads():
@@ -26,6 +26,26 @@ def test_one_thread_and_then_as_many_as_before():
     with one_blas_thread():
         assert set(blas_threads()) <= {1}
     assert blas_threads() == before
+
+
+def test_one_thread_until_the_last_one_is_done(monkeypatch):
+    limits = []
+
+    class Limit:
+        def __enter__(self):
+            limits.append("in")
+
+        def __exit__(self, *_):
+            limits.append("out")
+
+    monkeypatch.setattr(threads, "one_blas_thread", Limit)
+    first, second = one_blas_thread_in_all(), one_blas_thread_in_all()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # not the order in which they came
+    assert limits == ["in"]
+    second.__exit__(None, None, None)
+    assert limits == ["in", "out"]
 
 
 # ---------------------------------------------------------------- how many

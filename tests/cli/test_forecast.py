@@ -18,11 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 import pesn
-from pesn import cli, persistence
+from pesn import cli
 from pesn.cli.words import Several
-from pesn.series import choosing
-from pesn.series.model import Recipe
-from pesn.series.reading import read
+from pesn.series.table.reading import read
 from pesn.series.writing import without_formula
 
 FIRST = date(2024, 1, 1)
@@ -45,9 +43,6 @@ def write(path, table, head="day,sales,temp"):
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    few = [Recipe(difference=1, ridge=1.0, n_units=10), Recipe(difference=1, harmonics=2, n_units=10)]
-    monkeypatch.setattr(choosing, "candidates", lambda y, season: [few[0]] if season.rows == 1 else few)
-    monkeypatch.setattr(choosing, "_ORIGINS", 4)  # nothing here hangs on how well a recipe is judged
     write(tmp_path / "data.csv", rows())
     return lambda *arguments: CliRunner().invoke(cli.app, ["forecast", *map(str, arguments)])
 
@@ -66,10 +61,11 @@ def test_one_word_is_enough(call, tmp_path):
     assert frame["day"].tolist() == [str(FIRST + timedelta(60 + i)) for i in range(7)]
     ends = ("mean", "std", "lower_80", "upper_80", "lower_95", "upper_95")
     assert list(frame.columns) == ["day", *(f"{name}_{end}" for name in ("sales", "temp") for end in ends)]
-    half = 1.959963984540054 * frame["sales_std"]
-    np.testing.assert_allclose(frame["sales_upper_95"], frame["sales_mean"] + half)
+    assert (frame["sales_lower_95"] < frame["sales_lower_80"]).all()
+    assert (frame["sales_lower_80"] < frame["sales_mean"]).all()
+    assert (frame["sales_mean"] < frame["sales_upper_80"]).all()
     summary = json.loads((tmp_path / "forecast" / "summary.json").read_text())
-    assert (summary["season"], summary["frequency"], summary["targets"]) == (7, "D", ["sales", "temp"])
+    assert (summary["season"], summary["frequency"], summary["targets"]) == ([7], "D", ["sales", "temp"])
     assert set(summary["backtest"]["scores"]) == {"pesn", "persistence", "seasonal-naive"}
     page = (tmp_path / "forecast" / "index.html").read_text()
     assert 'role="img"' in page
@@ -103,7 +99,7 @@ def test_a_saved_model_gives_the_same_forecast_and_goes_on(call, tmp_path):
         assert call(f"{name}.csv", "--model", "week.pesn", "--out", name, "--horizon", 3).exit_code == 0
     later, longer = (pd.read_csv(f"{name}/forecast.csv") for name in ("later", "longer"))
     assert later["day"].tolist() == [str(FIRST + timedelta(75 + i)) for i in range(3)]
-    np.testing.assert_allclose(later["sales_mean"], longer["sales_mean"], atol=0.3)
+    np.testing.assert_allclose(later["sales_mean"], longer["sales_mean"], atol=1.0)  # a phase that is off is off by 3
 
 
 def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
@@ -116,11 +112,13 @@ def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
     )
 
 
-def test_thirty_rows_are_enough(call, tmp_path):
-    write(tmp_path / "short.csv", rows(30))
+@pytest.mark.parametrize(("n", "judged"), [(8, False), (2, False), (30, True)])
+def test_few_rows_are_enough(call, tmp_path, n, judged):
+    write(tmp_path / "short.csv", rows(n))
     result = call("short.csv", "--target", "sales", "--horizon", 3)
     assert result.exit_code == 0, result.stderr
-    assert "backtest" in result.stdout
+    assert ("backtest  " in result.stdout) == judged
+    assert np.isfinite(pd.read_csv("forecast/forecast.csv").drop(columns="day")).all(axis=None)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +132,7 @@ def test_thirty_rows_are_enough(call, tmp_path):
         (["--target", "x", "y", "a.csv"], ["--target", "x", "--target", "y", "a.csv"]),
         (["--target", "x", "a.csv", "--inputs", "u", "v"], ["--target", "x", "a.csv", "--inputs", "u", "--inputs", "v"]),
         (["--horizon", "3", "--target", "x", "--", "a.csv"], ["--horizon", "3", "--target", "x", "--", "a.csv"]),
+        (["a.csv", "--season", "24", "168"], ["a.csv", "--season", "24", "--season", "168"]),
         (["--target"], ["--target"]),
     ],
 )
@@ -145,7 +144,7 @@ WRONG = [
     (["nowhere.csv"], 2, "nothing there"),
     (["."], 2, "a folder"),
     (["data.csv", "--horizon", "0"], 2, "--horizon must be 1 or more, got 0"),
-    (["data.csv", "--horizon", "61"], 2, "--horizon must be no more than the 60 rows"),
+    (["data.csv", "--horizon", "601"], 2, "--horizon must be at most 600, as there are 60 rows, got 601"),
     (["data.csv", "--target", "none"], 2, "--target must be a column of the file, one of 'day', 'sales', 'temp'; got 'none'"),
     (["data.csv", "--inputs", "none"], 2, "--inputs must be a column"),
     (["data.csv", "--level", "0.5", "1.5"], 2, "--level must lie in (0, 1), got 1.5"),
@@ -158,7 +157,6 @@ WRONG = [
     (["data.csv", "--save", "no/where.pesn"], 1, "cannot write no/where.pesn"),
     (["empty.csv"], 1, "empty.csv is empty"),
     (["one.csv"], 1, "one.csv has 1 row"),
-    (["few.csv"], 1, "few.csv has 12 rows with numbers in every target, and learning needs 20"),
     (["text.csv"], 1, "column 'sales' has 'oops' in line 32, which is not a number"),
     (["double.csv"], 1, "column 'day' has 2024-01-30 2 times, in lines 31, 32; keep one row"),
     (["constant.csv", "--target", "sales"], 1, "column 'sales' is constant"),
@@ -166,8 +164,8 @@ WRONG = [
     (["data.csv", "--inputs", "temp", "--future", "late.csv"], 1, "late.csv has no row for 2024-03-01"),
     (["data.csv", "--inputs", "temp", "--future", "other.csv"], 1, "other.csv has no column 'temp'"),
     (["data.csv", "--model", "alien.pesn"], 1, "alien.pesn is not a file saved by pesn"),
-    (["data.csv", "--model", "network.pesn"], 1, "network.pesn was not written by pesn forecast --save"),
-    (["data.csv", "--model", "alone.pesn"], 1, "alone.pesn was not written by pesn forecast --save"),
+    (["data.csv", "--model", "network.pesn"], 1, "network.pesn is not a file of pesn.SeriesForecaster"),
+    (["data.csv", "--model", "alone.pesn"], 1, "alone.pesn is not a file of pesn.SeriesForecaster"),
 ]
 
 
@@ -179,7 +177,6 @@ def spoilt(tmp_path_factory):
     write(folder / "data.csv", table)
     (folder / "empty.csv").touch()
     write(folder / "one.csv", table[:1])
-    write(folder / "few.csv", table[:12])
     write(folder / "text.csv", [[day, "oops" if i == 30 else sales, heat] for i, (day, sales, heat) in enumerate(table)])
     write(folder / "double.csv", table[:30] + table[29:])
     write(folder / "constant.csv", [[day, 5, heat] for day, _, heat in table])
@@ -220,11 +217,6 @@ def test_a_model_of_other_columns(call, tmp_path):
     ):
         result = call(*arguments, "--model", "m.pesn", "--out", "none")
         assert (result.exit_code, says in result.stderr) == (1, True), result.stderr
-    forecaster, note = persistence.load_with_note("m.pesn")
-    note["recipe"]["leak_rate"] = "x"
-    persistence.save(forecaster, "wrong.pesn", note)
-    result = call("data.csv", "--model", "wrong.pesn", "--out", "none")
-    assert "wrong.pesn is damaged (leak_rate is 'x')" in result.stderr
     (tmp_path / "m.pesn").write_bytes((tmp_path / "m.pesn").read_bytes()[:-5])
     cut = call("data.csv", "--model", "m.pesn", "--out", "none")
     assert (result.exit_code, cut.exit_code) == (1, 1)
@@ -299,9 +291,7 @@ def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(ca
 
 def started(arguments):
     """The command in a process of its own, which hangs while it writes."""
-    code = HANG + "from pesn import cli; from pesn.series import choosing; from pesn.series.model import Recipe\n"
-    code += "choosing.candidates = lambda y, season: [Recipe(difference=1, ridge=1.0, n_units=10)]; choosing._ORIGINS = 4\n"
-    code += "cli.main()"
+    code = HANG + "from pesn import cli; cli.main()"
     words = [sys.executable, "-c", code, "forecast", *arguments]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -89,6 +89,22 @@ def test_intervals_are_those_of_the_normal_distribution():
             f.interval(wrong)
 
 
+def test_quantiles_are_those_of_the_normal_distribution():
+    f = draw()
+    levels = [0.001, 0.1, 0.5, 0.975]
+    found = f.quantile(levels)
+    assert found.shape == (4, *f.mean.shape)
+    for q, one in zip(levels, found, strict=True):
+        np.testing.assert_allclose(one, stats.norm.ppf(q, f.mean, f.std), rtol=1e-12)
+        np.testing.assert_array_equal(f.quantile(q), one)
+    np.testing.assert_array_equal(found[2], f.mean)
+    np.testing.assert_allclose(f.quantile([0.025, 0.975]), f.interval(0.95), rtol=1e-12)
+    assert f.quantile([]).shape == (0, *f.mean.shape)
+    for wrong in (0.0, 1.0, 95, np.nan, [0.5, 1.5], [[0.5]], "0.5", True, None):
+        with pytest.raises(ValueError, match="q must be a number between 0 and 1, or a list of such, got"):
+            f.quantile(wrong)
+
+
 # ---------------------------------------------------------------- samples
 
 
@@ -207,6 +223,28 @@ def test_the_frame():
     assert list(draw(index=list("abcde")).to_frame().index) == list("abcde")
     with pytest.raises(ValueError, match="names must differ from each other with _std, _lower, _upper added, got"):
         draw(names=("x", "x_std")).to_frame()
+
+
+@pytest.mark.parametrize("level", [["a"], [None], [[0.8]], [True], (0.8, 95)])
+def test_a_wrong_level_among_several_is_named(level):
+    flat = Forecast(np.zeros((2, 1)), np.eye(2), {"steps": np.ones((2, 1))})
+    with pytest.raises((TypeError, ValueError), match="level must"):
+        flat.to_frame(level)
+
+
+def test_the_frame_of_several_levels():
+    f = draw(names=NAMES)
+    frame = f.to_frame(level=(0.8, 0.975))
+    endings = ["", "_std", "_lower_80", "_upper_80", "_lower_97.5", "_upper_97.5"]
+    assert list(frame.columns) == [name + end for name in NAMES for end in endings]
+    one = f.to_frame(0.975)
+    for end in ("lower", "upper"):
+        np.testing.assert_array_equal(frame[f"theta_{end}_97.5"], one[f"theta_{end}"])
+    assert list(f.to_frame(np.array([0.8])).columns) == [name + end for name in NAMES for end in endings[:4]]
+    with pytest.raises(ValueError, match=r"level must lie in \(0, 1\), got 80"):
+        f.to_frame((80, 95))
+    with pytest.raises(ValueError, match="names must differ from each other with _std, _lower_80, _upper_80 added, got"):
+        draw(names=("x", "x_lower_80")).to_frame([0.8])
 
 
 def test_names_words_and_tables():

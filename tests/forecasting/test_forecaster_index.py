@@ -7,8 +7,8 @@ import pytest
 
 from pesn import EchoStateNetwork, Forecaster, ProbabilisticESN
 from pesn.forecasting.alignment import align
-from pesn.series.dates import time_of
-from pesn.series.reading import read
+from pesn.series.table.dates import time_of
+from pesn.series.table.reading import read
 
 T = np.arange(240.0)
 ROWS = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T)]) + 0.02 * np.random.default_rng(0).normal(size=(240, 2))

@@ -1,45 +1,66 @@
-"""Claim: a saved model forecasts as it did, and so does one of an older format, which had one factor for all leads."""
+"""Claim: a saved series gives the same forecast to the bit, and a file that is not ours, changed or cut is refused."""
+
+import io
+import json
+import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from pesn import persistence
+import pesn
+from pesn._support.reading import digest
 from pesn.series import saving
-from pesn.series.errors import DataError
-from pesn.series.model import Model, Recipe, fit, forecast
-from pesn.series.season import NONE
-
-Y = np.cumsum(np.random.default_rng(0).normal(size=(80, 1)), axis=0)
-NOTHING = np.zeros((80, 0))
+from pesn.series.forecaster import SeriesForecaster
 
 
 @pytest.fixture(scope="module")
-def model():
-    return fit(Recipe(difference=1, n_units=8, ridge=1.0), Y, NOTHING, NONE, calibrate=True)
+def forecaster():
+    rng = np.random.default_rng(0)
+    t = np.arange(60.0)
+    index = pd.date_range("2020-01-31", periods=60, freq="ME")
+    y = pd.DataFrame({"a": 50 + t + 9 * np.sin(t * np.pi / 6) + rng.normal(size=60), "b": rng.normal(size=60)}, index=index)
+    y.iloc[20, 0] = np.nan
+    return SeriesForecaster(level=(0.5, 0.9)).fit(y, pd.DataFrame({"u": rng.normal(size=60)}, index=index))
 
 
-def saved(model):
-    return saving.Saved(model, ["y"], [], None, None, 1.0, 0.0, 5, [0.9], 80)
+def test_a_forecaster_comes_back(forecaster, tmp_path):
+    forecaster.save(tmp_path / "a.pesn")
+    again = pesn.load(tmp_path / "a.pesn")
+    assert isinstance(again, SeriesForecaster)
+    assert again.get_params() == {**forecaster.get_params(), "level": [0.5, 0.9]}
+    pd.testing.assert_frame_equal(again.forecast(7).to_frame(), forecaster.forecast(7).to_frame())
+    assert again.summary() == forecaster.summary()
 
 
-def test_a_model_comes_back_with_its_calibration(model, tmp_path):
-    saving.save(saved(model), tmp_path / "model.pesn")
-    again = saving.load(tmp_path / "model.pesn").model
-    assert np.ptp(model.calibration) > 0.0
-    np.testing.assert_array_equal(again.calibration, model.calibration)
-    np.testing.assert_array_equal(forecast(again, Y, NOTHING, NOTHING[:5]).std, forecast(model, Y, NOTHING, NOTHING[:5]).std)
+def changed(data, name, change):
+    """The archive with one member changed, and its digest made to fit, as someone who means harm would."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
+        for member in old.namelist():
+            if member != "pesn.json":
+                new.writestr(member, change(old.read(member)) if member == name else old.read(member))
+        manifest = json.loads(old.read("pesn.json"))
+        manifest["sha256"] = digest(new)
+        new.writestr("pesn.json", json.dumps(manifest))
+    return buffer.getvalue()
 
 
-def test_the_first_format_had_one_factor(model, tmp_path):
-    saving.save(saved(model), tmp_path / "model.pesn")
-    _, note = persistence.load_with_note(tmp_path / "model.pesn")
-    del note["calibration"]
-    persistence.save(model.forecaster, tmp_path / "older.pesn", {**note, "format": 1, "width": 1.5})
-    older, plain = saving.load(tmp_path / "older.pesn").model, Model(model.recipe, NONE, model.forecaster)
-    ratio = forecast(older, Y, NOTHING, NOTHING[:25]).std / forecast(plain, Y, NOTHING, NOTHING[:25]).std
-    np.testing.assert_allclose(ratio, 1.5)
-    persistence.save(model.forecaster, tmp_path / "twenty.pesn", {**note, "calibration": [1.5] * 20})  # up to 20 steps ahead
-    np.testing.assert_array_equal(saving.load(tmp_path / "twenty.pesn").model.calibration, np.full(50, 1.5))
-    persistence.save(model.forecaster, tmp_path / "short.pesn", {**note, "calibration": [1.0, 2.0]})
-    with pytest.raises(DataError, match="its calibration is not 50 positive numbers"):
-        saving.load(tmp_path / "short.pesn")
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda data: data[:-30], "not a file saved by pesn|cut short"),
+        (lambda data: b"hello", "not a file saved by pesn"),
+        (lambda data: data.replace(b"UnivariateModel", b"UnivariateModex"), "digest|not a file"),
+        (lambda data: changed(data, "series.json", lambda text: text.replace(b"UnivariateModel", b"os.system")), "damaged"),
+        (lambda data: changed(data, "series.json", lambda text: b'{"note": null, "fitted": 3}'), "holds no fitted series"),
+        (lambda data: changed(data, "0.npy", lambda text: text[:40]), "damaged"),
+    ],
+    ids=["cut", "foreign", "changed", "another class", "no series", "an array cut short"],
+)
+def test_other_files_are_refused(forecaster, tmp_path, spoil, says):
+    path = tmp_path / "a.pesn"
+    forecaster.save(path)
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(ValueError, match=says):
+        saving.load(path)

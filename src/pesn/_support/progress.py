@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-__all__ = ["Advance", "Steps", "shown"]
+__all__ = ["Advance", "Steps", "nothing", "shown"]
 
 Advance = Callable[[int], None]
 _SECONDS = 10.0  # between two lines about one step
 
 
-def _nothing(done: int) -> None:
-    pass
+def nothing(done: int) -> None:
+    """So many more are done, and nobody is told."""
 
 
 class Steps:
@@ -35,7 +35,7 @@ class Steps:
     @contextmanager
     def step(self, what: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
         """What is done in the block: ``advance(n)`` says that n more of ``total`` are; without a total only the time counts."""
-        yield _nothing
+        yield nothing
 
 
 @contextmanager
@@ -65,7 +65,12 @@ class _Lines(Steps):
         def advance(more: int) -> None:
             nonlocal done, said
             done, now = done + more, time.monotonic()
-            if total and 0 < done < total and now - said >= _SECONDS:
+            if now - said < _SECONDS:
+                return
+            if not total and unit:
+                said = now
+                self._say(f"{what}: {done:,} {unit} so far")
+            elif total and 0 < done < total:
                 said = now
                 left = (now - began) * (total - done) / done
                 self._say(f"{what}: {done:,} of {total:,} {unit}".rstrip() + f", {left:.0f} s left")
@@ -90,7 +95,7 @@ def _bars(stream: TextIO) -> Iterator[Steps]:
     class HowFar(ProgressColumn):
         def render(self, task: Task) -> Text:
             if task.total is None:
-                return Text()
+                return Text(f"{task.completed:,.0f} {task.fields['unit']} so far" if task.completed else "")
             left = "" if task.time_remaining is None else f", {task.time_remaining:.0f} s left"
             return Text(f"{task.completed:,.0f} of {task.total:,.0f} {task.fields['unit']}{left}")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -21,8 +22,9 @@ from collections.abc import Iterator
 from typing import IO, Any, BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
-__all__ = ["LARGEST_JSON", "RefusedFileError", "contents", "json_of", "regular", "stored"]
+__all__ = ["LARGEST_JSON", "MANIFEST", "RefusedFileError", "contents", "digest", "json_of", "regular", "stored"]
 
+MANIFEST = "pesn.json"  # the member of a saved model that says what the others are
 LARGEST_JSON = 2**26  # bytes: read, it takes many times as many
 _LOCAL, _DIRECTORY, _END, _END_64 = 30, 46, 22, 76  # bytes of a zip's headers, without names and extra fields
 
@@ -95,3 +97,13 @@ def stored(file: IO[bytes]) -> Iterator[ZipFile]:
         if end != archive.start_dir or archive.comment or size - end - directory not in (_END, _END + _END_64):
             raise BadZipFile("there is something before, between or after its members and its directory")
         yield archive
+
+
+def digest(archive: ZipFile) -> str:
+    """SHA-256 of every member but the manifest, with its name and size."""
+    total = hashlib.sha256()
+    for member in archive.infolist():
+        if member.filename != MANIFEST:
+            total.update(f"{member.filename}\0{member.file_size}\0".encode())
+            total.update(archive.read(member))
+    return total.hexdigest()

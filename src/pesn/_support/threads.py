@@ -5,15 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
-__all__ = ["by_parts", "n_threads", "one_blas_thread"]
+__all__ = ["by_parts", "n_threads", "one_blas_thread", "one_blas_thread_in_all"]
 
 _Result = TypeVar("_Result")
+_lock, _inside = threading.Lock(), 0
+_limit: AbstractContextManager[Any] | None = None
 _LEAST = 2**18  # elements for a thread: milliseconds of work, beside which its start does not count
 _ROUND = 2**12  # parts begin where a kernel's blocks do, so that results are the same to the bit however many there are
 
@@ -22,6 +24,25 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     """Within it, products of matrices take one thread; as many as before after it."""
     limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limit
+
+
+@contextmanager
+def one_blas_thread_in_all() -> Iterator[None]:
+    """As :func:`one_blas_thread`, where several threads may be inside at once: the last one out puts back what was before."""
+    global _inside, _limit
+    with _lock:
+        _inside += 1
+        if _inside == 1:
+            _limit = one_blas_thread()
+            _limit.__enter__()
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0 and _limit is not None:
+                _limit.__exit__(None, None, None)
+                _limit = None
 
 
 @lru_cache(maxsize=1)

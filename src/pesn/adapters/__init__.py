@@ -1,1 +1,1 @@
-"""Other libraries: networks of PyTorch and scikit-learn, and the two robots in MuJoCo."""
+"""Other libraries: networks of PyTorch and scikit-learn, the two robots in MuJoCo, a forecaster for sktime."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pesn._support.files import check_writable
-from pesn.cli import terminal
+from pesn.cli import panels, terminal
 
 __all__ = ["forecast"]
 
@@ -35,13 +35,13 @@ def forecast(
         list[float] | None, typer.Option(metavar="P…", help="Probabilities of the intervals.", show_default="0.8 0.95")
     ] = None,
     season: Annotated[
-        int | None, typer.Option(metavar="ROWS", help="Rows after which it repeats itself; 1: it does not.", show_default="found")
+        list[int] | None,
+        typer.Option(metavar="ROWS…", help="Rows after which it repeats itself; 1: it does not.", show_default="found"),
     ] = None,
-    tune: Annotated[
-        int, typer.Option(metavar="N", help="Search for a better model with Optuna, in N trials; Ctrl-C takes the best so far.")
-    ] = 0,
-    tune_seconds: Annotated[float, typer.Option(metavar="S", help="Time that the search may take.")] = 120.0,
-    backtest: Annotated[int, typer.Option(metavar="K", help="Past forecasts to judge the model by; 0: none.")] = 20,
+    backtest: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Past forecasts to judge the model by; 0: none.", show_default="20, with --id 0"),
+    ] = None,
     future: Annotated[Path | None, typer.Option(metavar="FILE", help="A table with the inputs of the steps ahead.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="MODEL", help="File for the fitted model.")] = None,
     model: Annotated[
@@ -51,9 +51,39 @@ def forecast(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files in DIR also where no forecast was written to it before.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
+    id_col: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COL", help="The column of names, where FILE has many series: a row for each and date."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", help="With --id: processes.", show_default="1 a core")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With --id: a folder from which a run that was killed goes on.")
+    ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="With --id: Parquet in, Parquet out, some rows at a time, for more than memory holds."),
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="With --id: a Dask cluster to run on, such as tcp://127.0.0.1:8786; Parquet in and out."
+        ),
+    ] = None,
 ) -> None:
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
+    if id_col is not None:
+        panel = panels.PanelOptions(
+            file, id_col, target, inputs, time, horizon, level, season, backtest or 0, future, jobs, checkpoint, out, overwrite
+        )
+        alone = {"--save": save is not None, "--model": model is not None}
+        panels.forecast_many(panel, alone, stream=stream, scheduler=scheduler)
+        return
+    backtest = 20 if backtest is None else backtest
+    with terminal.failing_in_one_line():
+        wanted = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
+        for option, given in wanted.items():
+            if given is not None:
+                raise ValueError(f"{option} must come with --id, the column of the series' names")
     with terminal.failing_in_one_line():
         import shlex
         from time import perf_counter
@@ -63,16 +93,14 @@ def forecast(
         begun = perf_counter()
         if horizon is not None:
             whole_number("--horizon", horizon, 1)
-        for name, value, least in (("--tune", tune, 0), ("--backtest", backtest, 0), ("--seed", seed, 0)):
-            whole_number(name, value, least)
-        if season is not None:
-            whole_number("--season", season, 1)
-        number("--tune-seconds", tune_seconds, 0.0, float("inf"), "()")
+        whole_number("--backtest", backtest, 0)
+        for rows in season or []:
+            whole_number("--season", rows, 1)
         for one in level or []:
             number("--level", one, 0.0, 1.0, "()")
         if save is not None and model is not None:
             raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
-        from pesn.series import job, saving, summary
+        from pesn.series import job, summary
         from pesn.series import writing as folder
 
         with terminal.naming(out):
@@ -81,47 +109,19 @@ def forecast(
             with terminal.naming(save):
                 check_writable(save)
         request = job.Request(
-            file,
-            target or (),
-            inputs or (),
-            time,
-            horizon,
-            level or (),
-            tune,
-            tune_seconds,
-            backtest,
-            future,
-            model,
-            season,
-            seed,
-        )
-        with _stages() as watch, _quick_skops() if model is not None else contextlib.nullcontext():
+            file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or ()
+        )  # fmt: skip
+        with _stages() as watch:
             outcome = job.run(request, watch)
             watch.stage("writing")
             with terminal.naming(out):
                 folder.write(outcome, out, shlex.join(["pesn", *sys.argv[1:]]), perf_counter() - begun, overwrite=overwrite)
             if save is not None:
                 with terminal.naming(save):
-                    saving.save(outcome.saved(), save)
+                    outcome.save(save)
         for line in summary.lines(outcome):
             terminal.say(line)
         terminal.say(f"written   {out / 'index.html'}, forecast.csv, forecast.png, summary.json" + (f"; {save}" if save else ""))
-
-
-@contextlib.contextmanager
-def _quick_skops() -> Iterator[None]:
-    """skops imports all estimators of scikit-learn, and torch with them, to know their names, which pesn does not trust anyway.
-
-    In this process nobody else reads files with it: it is spared the search, which takes longer than the forecast.
-    """
-    import sklearn.utils
-
-    search = sklearn.utils.all_estimators
-    sklearn.utils.all_estimators = lambda *_, **__: []
-    try:
-        yield
-    finally:
-        sklearn.utils.all_estimators = search
 
 
 @contextlib.contextmanager

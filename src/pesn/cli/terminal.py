@@ -91,7 +91,7 @@ def failing_in_one_line() -> Iterator[None]:
 
 def _about_data(error: ValueError) -> bool:
     """Whether the call was right and the data would not do."""
-    from pesn.series.errors import DataError
+    from pesn.series.table.errors import DataError
 
     return isinstance(error, DataError)
 

@@ -16,7 +16,7 @@ class Several(TyperCommand):
     Options end at the next one; of names, the last is FILE where nothing else is.
     """
 
-    several: ClassVar = {"--level": True, "--target": False, "--inputs": False}  # whether words are numbers
+    several: ClassVar = {"--level": True, "--season": True, "--target": False, "--inputs": False}  # whether words are numbers
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Click takes the words one by one."""

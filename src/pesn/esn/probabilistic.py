@@ -49,6 +49,7 @@ from pesn.esn.parameters import (
 from pesn.esn.propagation import Propagation, beginning, gaussian, initial_state, predict_sequences, transform_sequences
 from pesn.esn.row_by_row import Online, learn_compiled, learn_online, learn_with_own_outputs, prepare_online, start_empty
 from pesn.esn.stored import check_learnt, check_prediction
+from pesn.esn.streamed import StreamedRows
 from pesn.esn.training import RowsForStart, adapted, fit_readout, process_noise_scale, washout_rows
 from pesn.esn.validation import (
     States,
@@ -198,26 +199,61 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             self.__dict__.pop("online_predictions_", None)  # of another readout
             if self.feedback == "own":
                 return self._fit_with_own_outputs(given, steps)
-            rng = generator(self.random_state)
-            self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-            drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
-            self.reservoir_ = adapted(self.plasticity, drawn, given, steps)
-            groups = groups_of(self)
-            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps, groups)
-            drive = gaussian(self._propagation(rng).without_readout(self.reservoir_))
-            start = initial_state(self.initial_state, self.reservoir_)
-            kept = RowsForStart(self.reservoir_, self.features, len(given.targets), groups)
-            self.readout_, self.state_, self.ridge_ = fit_readout(
-                drive, self.reservoir_, self.features, given, start, self.washout_, self.ridge, steps, kept, groups
-            )
-            with steps.step("learning the start"):
-                self.start_ = learn_start(kept.pieces, self.local, self.features, self.n_outputs_)
-            loop = self._propagation().without_readout(self.reservoir_)
-            self.process_noise_ = process_noise_scale(
-                self.process_noise, loop, self.start_, self.noise, given, self.ridge_, self.washout_, steps, groups
-            )
-            self.rls_, self._to_wash = None, 0
+            self._fit_rows(given, steps)
         return self
+
+    def fit_streamed(self, given: StreamedRows, steps: Steps) -> Self:
+        """``fit`` of sequences that are read anew in each pass, one at a time in memory: the same numbers.
+
+        Parameters
+        ----------
+        given
+            The sequences, without gaps, in float64.
+        steps
+            Where each pass is announced.
+
+        Returns
+        -------
+        Self
+        """
+        with rollback_on_error(self):
+            check_probabilistic(self)
+            self.check_streamable()
+            self.__dict__.pop("online_predictions_", None)
+            self.__dict__.pop("feature_names_in_", None)
+            self.n_features_in_ = given.n_inputs
+            self._fit_rows(given, steps)
+        return self
+
+    def check_streamable(self) -> None:
+        """A ValueError where the network takes all rows at once."""
+        if self.plasticity is not None:
+            raise ValueError(
+                f"plasticity must be None where runs are streamed: it takes all rows at once, got {self.plasticity!r}"
+            )
+        if self.feedback == "own":
+            raise ValueError("feedback must be 'teacher' where runs are streamed: it takes all rows at once, got 'own'")
+
+    def _fit_rows(self, given: TrainingRows | StreamedRows, steps: Steps) -> None:
+        rng = generator(self.random_state)
+        self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
+        drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
+        self.reservoir_ = drawn if isinstance(given, StreamedRows) else adapted(self.plasticity, drawn, given, steps)
+        groups = groups_of(self)
+        self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps, groups)
+        drive = gaussian(self._propagation(rng).without_readout(self.reservoir_))
+        start = initial_state(self.initial_state, self.reservoir_)
+        kept = RowsForStart(self.reservoir_, self.features, given.n_rows, groups)
+        self.readout_, self.state_, self.ridge_ = fit_readout(
+            drive, self.reservoir_, self.features, given, start, self.washout_, self.ridge, steps, kept, groups
+        )
+        with steps.step("learning the start"):
+            self.start_ = learn_start(kept.pieces, self.local, self.features, self.n_outputs_)
+        loop = self._propagation().without_readout(self.reservoir_)
+        self.process_noise_ = process_noise_scale(
+            self.process_noise, loop, self.start_, self.noise, given, self.ridge_, self.washout_, steps, groups
+        )
+        self.rls_, self._to_wash = None, 0
 
     def _fit_with_own_outputs(self, given: TrainingRows, steps: Steps) -> Self:
         """FORCE on the means; the share of process noise is the one that is given, for "auto" none."""

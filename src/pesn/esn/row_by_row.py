@@ -97,7 +97,8 @@ def learn_with_own_outputs(
 ) -> Online:
     """FORCE (Sussillo and Abbott, 2009): each output, made with the weights so far, is fed back, and then the weights move.
 
-    Each of the sequences begins where learning stands, ``at``; ``watch`` is as in :func:`fit_readout`.
+    Each of the sequences begins where learning stands, ``at``; ``watch`` is called
+    with the features of each block, and how many of its rows are washed out.
     """
     check_longer_than_washout(given.sequences, at.to_wash, features.lags)
     learner = Learner(reservoir, features, at, forgetting, own=True)

@@ -6,15 +6,18 @@ passes of the two networks differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pesn._support.progress import Steps
+from pesn._support.progress import Advance, Steps
 from pesn._support.types import ProcessNoise, Ridge, RidgeValue, Rng, Washout
 from pesn.activations import get
-from pesn.esn.validation import TrainingRows
+from pesn.esn.streamed import StreamedRows
+from pesn.esn.validation import SequenceRows, TrainingRows
 from pesn.learning.process_noise import search_open_loop
 from pesn.learning.washout import find_washout
 from pesn.readout.features import Features
@@ -29,9 +32,6 @@ from pesn.reservoir.reading import read
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
 from pesn.reservoir.synaptic_plasticity import SynapticPlasticity, adapt_weights
 from pesn.statespace import ActivationMoments
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "Drive",
@@ -78,8 +78,8 @@ def adapted(
 
 
 def washout_rows(
-    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows | None, ridge: Ridge, steps: Steps,
-    groups: Groups | None = None,
+    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows | StreamedRows | None, ridge: Ridge,
+    steps: Steps, groups: Groups | None = None,
 ) -> int:  # fmt: skip
     """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest.
 
@@ -90,13 +90,10 @@ def washout_rows(
     if given is None:
         raise ValueError("washout must be a number where there are no rows yet, got 'auto'; or call fit or partial_fit first")
     with steps.step("finding the washout"):
-        part = slice(given.longest.start, min(given.longest.stop, given.longest.start + _TRIAL))
         units = ActivationMoments(get(reservoir.activation))
         penalty = features.penalty(plain_ridge(ridge), reservoir.n_inputs, reservoir.n_units)
-        found = find_washout(
-            reservoir, units, given.inputs.take(part)[0], given.targets[part], penalty, features=features, groups=groups
-        )
-    return max(int(min(found, min(rows.stop - rows.start for rows in given.sequences) // 2)), features.lags)
+        found = find_washout(reservoir, units, *given.of_longest(_TRIAL), penalty, features=features, groups=groups)
+    return max(int(min(found, given.shortest // 2)), features.lags)
 
 
 # ---------------------------------------------------------------- in one pass
@@ -106,12 +103,12 @@ def fit_readout(
     drive: Drive,
     reservoir: Reservoir,
     features: Features,
-    given: TrainingRows,
+    given: TrainingRows | StreamedRows,
     start: State,
     washout: int,
     ridge: Ridge,
     steps: Steps,
-    watch: Callable[[Array, int], None] | None = None,
+    kept: RowsForStart | None = None,
     groups: Groups | None = None,
 ) -> tuple[Readout, State, RidgeValue]:
     """The ridge regression of the targets on what the readout sees, the state after the last row, and the ridge.
@@ -121,40 +118,76 @@ def fit_readout(
     drive, reservoir, features
         How blocks of rows are driven, and what is; what the readout sees of it.
     given
-        The rows; each of their sequences begins at ``start`` and is not learnt from for ``washout`` rows.
+        The rows; each of their sequences begins at ``start`` and is not learnt from for ``washout`` rows. Sums of parts that were
+        gone through apart, by workers of a cluster, are merged.
     ridge
         The penalty, or a pair of them; "auto": the one that predicts each fifth of the rows best from the others.
     steps
         Where "driving the reservoir" and "least squares" are announced.
-    watch
-        Called with the features (n, p) of each block, and how many of its rows are washed out, while they are there.
+    kept
+        Picks rows for the start's regression on the way.
     groups
         Which features each output sees; None: all of them.
     """
     check_longer_than_washout(given.sequences, washout, features.lags)
+    sizes = given.sizes
+    firsts = np.cumsum(sizes) - sizes
     n_features = features.size(reservoir.n_inputs, reservoir.n_units)
-    size, n_rows = (n_features, reservoir.n_outputs), len(given.targets)
-    folds = [least_squares(*size, 0.0, groups) for _ in range(_FOLDS)] if isinstance(ridge, str) else []
+    size, n_rows = (n_features, reservoir.n_outputs), given.n_rows
     penalty = 0.0 if isinstance(ridge, str) else features.penalty(ridge, reservoir.n_inputs, reservoir.n_units)
-    sums, state = least_squares(*size, penalty, groups), start
-    with steps.step("driving the reservoir", n_rows, "rows") as advance:
-        for sequence in given.sequences:
-            state = start
-            for block in blocks(sequence):
-                b, state = drive(*given.inputs.take(block), state, given.targets[block])
-                washed = max(washout - (block.start - sequence.start), 0)
-                for into, rows in _by_fold(folds, block, n_rows) if folds else [(sums, slice(0, len(b)))]:
-                    learnt = slice(max(rows.start, washed), rows.stop)
-                    into.add(b[learnt], given.targets[block][learnt])
-                if watch is not None:
-                    watch(b, washed)
+    count = _FOLDS if isinstance(ridge, str) else 1
+
+    def of_part(first: int, some: Iterable[SequenceRows], advance: Advance) -> _Part:
+        sums, state = [least_squares(*size, penalty, groups) for _ in range(count)], None
+        picked = None if kept is None else kept.after(sizes[:first], washout)
+        for i, (rows, targets) in enumerate(some, first):
+            now = start
+            for block in blocks(slice(0, len(targets))):
+                b, now = drive(*rows.take(block), now, targets[block])
+                washed = max(washout - block.start, 0)
+                place = slice(int(firsts[i]) + block.start, int(firsts[i]) + block.stop)
+                for into, part in _by_fold(sums, place, n_rows):
+                    learnt = slice(max(part.start, washed), part.stop)
+                    into.add(b[learnt], targets[block][learnt])
+                if picked is not None:
+                    picked(b, washed)
                 advance(block.stop - block.start)
+            state = now
+        return _Part(sums, state, [] if picked is None else picked.pieces)
+
+    total: _Part | None = None
+    with steps.step("driving the reservoir", n_rows, "rows") as advance:
+        for part in given.map(of_part, advance):
+            total = part if total is None else total.merge(part)
+    assert total is not None and total.state is not None  # noqa: PT018  # there is a row at least
+    folds, state = total.sums, total.state
+    if kept is not None:
+        kept.pieces += total.pieces
     with steps.step("least squares"):
         if isinstance(ridge, str):
             ridge = penalty = choose_ridge([fold for fold in folds if fold.n_samples])  # type: ignore[misc]  # factors, as a penalty of 0 asks for
+        sums = folds[0]
+        if len(folds) > 1:
+            sums = least_squares(*size, 0.0, groups)
             for fold in folds:
                 sums.merge(fold)  # type: ignore[arg-type]  # of one kind
         return solve(sums, penalty), state, plain_ridge(ridge)
+
+
+class _Part(NamedTuple):
+    """What a part of the rows adds: sums, of each fold where a ridge is chosen; the state after it; rows for the start."""
+
+    sums: list[Sums]
+    state: State | None
+    pieces: list[tuple[Array, Array, int]]
+
+    def merge(self, other: _Part) -> _Part:
+        """With the part after it."""
+        if other.state is None:  # a part without rows
+            return self
+        for into, more in zip(self.sums, other.sums, strict=True):
+            into.merge(more)  # type: ignore[arg-type]  # of one kind
+        return _Part(self.sums, other.state, self.pieces + other.pieces)
 
 
 def plain_ridge(ridge: Ridge) -> RidgeValue:
@@ -182,19 +215,29 @@ class RowsForStart:
             needed, n_rows = groups.n_features, n_rows * groups.n_groups
         self.share = _ROWS * (MOST_FEATURES + needed) / n_rows
         self.pieces: list[tuple[Array, Array, int]] = []  # as :func:`pesn.reservoir.initial_state.learn` takes them
-        self._seen = 0
+        self.seen = 0
+
+    def after(self, sizes: npt.NDArray[np.intp], washout: int) -> RowsForStart:
+        """One that has picked nothing yet and goes on as if it had seen sequences of these ``sizes`` (k,)."""
+        found = copy.copy(self)
+        found.pieces, found.seen = [], 0
+        if self.share < 1.0:  # else all are picked, whatever their number
+            for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+                left = (max(block.stop - max(washout, block.start), 0) for block in blocks(slice(0, int(size))))
+                found.seen += int(count) * sum(-(-rows // _PIECE) for rows in left)
+        return found
 
     def __call__(self, b: Array, washed: int) -> None:
         """Look at the features (n, p) of a block whose first rows are ``washed`` out."""
         d = self.n_inputs
         for piece in blocks(slice(washed, len(b)), len(b) if self.share >= 1.0 else _PIECE):
             # a fixed stride would see a period, or short sequences, at one place only
-            if self._seen * _GOLDEN % 1.0 < self.share:
+            if self.seen * _GOLDEN % 1.0 < self.share:
                 first = max(piece.start - MOST_LAGS + 1, 0)  # what the rows may look back on
                 part = b[first : piece.stop]
                 z, h = part[:, 1 : 1 + d], self.features.remembered(part, d)
                 self.pieces.append((z.copy(), h.copy(), piece.start - first))
-            self._seen += 1
+            self.seen += 1
 
 
 def process_noise_scale(
@@ -202,7 +245,7 @@ def process_noise_scale(
     loop: OpenLoop,
     start: Start | LocalStart,
     noise: float,
-    rows: TrainingRows,
+    rows: TrainingRows | StreamedRows,
     ridge: RidgeValue,
     washout: int,
     steps: Steps,
@@ -213,7 +256,7 @@ def process_noise_scale(
         return float(given)
     if not np.any(loop.reservoir.W_fb):
         return 0.0
-    z, targets = rows.inputs.take(rows.longest)[0], rows.targets[rows.longest]
+    z, targets = rows.of_longest()
     with steps.step("choosing process noise"):
         penalty = loop.features.penalty(ridge, loop.reservoir.n_inputs, loop.reservoir.n_units)
         return search_open_loop(loop, start, noise, z, targets, penalty, washout, groups)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn._support.checks import pandas_index
+from pesn._support.progress import Advance, nothing
 from pesn._support.types import FloatArray, Lengths, TableLike
 from pesn.gaussian import Gaussian
 from pesn.reservoir.drive import State
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FLOATS",
+    "SequenceRows",
     "States",
     "TrainingRows",
     "UncertainRows",
@@ -36,6 +39,9 @@ __all__ = [
 
 UncertainRows: TypeAlias = "TableLike | Gaussian"  # a Gaussian a row
 States: TypeAlias = State | Sequence[State] | None  # where sequences start: one, or one for each
+
+SequenceRows: TypeAlias = "tuple[Rows, Array]"  # inputs and targets of one sequence
+T = TypeVar("T")
 
 FLOATS = [np.float64, np.float32]
 _PLAIN = np.dtype(np.float64), np.dtype(np.float32)
@@ -60,9 +66,35 @@ class TrainingRows(NamedTuple):
         return int(self.targets.shape[1])
 
     @property
-    def longest(self) -> slice:
-        """The longest of the sequences."""
-        return max(self.sequences, key=lambda rows: rows.stop - rows.start)
+    def n_rows(self) -> int:
+        """Of all sequences."""
+        return len(self.targets)
+
+    @property
+    def sizes(self) -> npt.NDArray[np.intp]:
+        """Rows of each of the sequences, (k,)."""
+        return np.array([rows.stop - rows.start for rows in self.sequences], np.intp)
+
+    @property
+    def shortest(self) -> int:
+        """Rows of the shortest of the sequences."""
+        return min(rows.stop - rows.start for rows in self.sequences)
+
+    def of_longest(self, most: int | None = None) -> tuple[Array, Array]:
+        """Inputs and targets of the longest of the sequences, of its first ``most`` rows."""
+        rows = max(self.sequences, key=lambda rows: rows.stop - rows.start)
+        part = rows if most is None else slice(rows.start, min(rows.stop, rows.start + most))
+        return self.inputs.take(part)[0], self.targets[part]
+
+    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(0, sequences, advance)``: rows in memory are one part; see :class:`pesn.esn.streamed.StreamedRows`."""
+        yield work(
+            0, ((Rows(*(_part(one, rows) for one in self.inputs)), self.targets[rows]) for rows in self.sequences), advance
+        )
+
+
+def _part(values: Any, rows: slice) -> Any:
+    return None if values is None else values[rows]
 
 
 def check_fitted(esn: ReservoirEstimator) -> None:

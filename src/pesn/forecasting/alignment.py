@@ -26,7 +26,7 @@ from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "align", "rows_ahead"]
+__all__ = ["Layout", "align", "index_of", "is_default", "rows_ahead"]
 
 Places = npt.NDArray[np.int64]
 _OR_ELSE = "without an index, as to_numpy() gives them, rows go by position"
@@ -79,7 +79,7 @@ def align(
     """
     labels = index_of(y)
     inputs = _to_match(labels, index_of(X), runs, shorter, names[1])
-    counted = labels is not None and _is_default(labels)
+    counted = labels is not None and is_default(labels)
     if labels is None or counted:
         found = [_Run(np.arange(run.stop - run.start)) for run in runs]
     elif after is not None:
@@ -118,7 +118,7 @@ def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: 
     X may have more rows, in any order; a ValueError says which of these is not there.
     """
     labels = index_of(X)
-    if labels is None or _is_default(labels) or time is None or time.kind == "counted":
+    if labels is None or is_default(labels) or time is None or time.kind == "counted":
         return None
     positions = time.positions(labels, horizon - 1)
     rows = np.full(horizon, -1)
@@ -221,7 +221,7 @@ def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: s
     """Labels of X for each run and the row that they begin at; None where rows of X go by position."""
     if y is None or X is None or y[: len(y) - shorter].equals(X):
         return None
-    if _is_default(y) or _is_default(X):
+    if is_default(y) or is_default(X):
         same = len(y) == len(X) and X.is_unique and kind_of(X) is not None and (X.get_indexer(y) >= 0).all()
         return {run.start: (X, 0) for run in runs} if same else None  # one's own numbering, shuffled
     if X.is_unique:
@@ -256,7 +256,7 @@ def _inputs_of(
 # ---------------------------------------------------------------- both
 
 
-def _is_default(index: pd.Index) -> bool:
+def is_default(index: pd.Index) -> bool:
     """0, 1, 2, …: what pandas numbers rows by when nobody says how."""
     pd: Any = import_module("pandas")
     if isinstance(index, pd.RangeIndex):

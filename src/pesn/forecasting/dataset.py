@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from pesn._support.records import check_arrays
 from pesn._support.types import Array, TableLike
+from pesn.forecasting.spread import Spread, spread_of
 from pesn.gaussian import Gaussian
 from pesn.reservoir.sequences import check_stacked
 
@@ -32,17 +34,20 @@ __all__ = [
     "by_names",
     "check_within_reach",
     "drop_short",
+    "edges_of",
     "in_scale",
     "names_of",
+    "rows_of",
+    "scale_from",
     "scale_of",
     "segments_of",
+    "shortest_kept",
     "train_validation_split",
     "unscaled",
     "unwrapped",
 ]
 
 _LARGEST = 1e100  # squares and sums of them are still numbers
-_SMALLEST = 1e-305  # below it numbers lose their digits
 _FARTHEST = 1e20  # deviations from the mean in training: squares of squares are still numbers
 
 
@@ -276,21 +281,14 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
 
 def scale_of(rows: Array, known: Array) -> Scale:
     """Means and deviations, 1 for a constant column, of what is not missing."""
-    parts = []
-    for name, array in (("y", rows), ("X", known)):
-        seen = ~np.isnan(array)
-        if not seen.any(axis=0).all():
-            column = int(np.argmin(seen.any(axis=0)))
-            raise ValueError(f"{name} must have numbers in every column, got nothing but NaN in column {column}")
-        count = seen.sum(axis=0)
-        low, high = (np.array(f(array, axis=0)) for f in (np.nanmin, np.nanmax))
-        mean = np.where(high > low, np.sum(np.where(seen, array, 0.0) / count, axis=0), low)
-        wide = np.where(high > low, high - low, 1.0)  # in units of it no square is lost, however small the numbers
-        std = wide * np.sqrt(np.sum(np.where(seen, np.square((array - mean) / wide), 0.0) / count, axis=0))
-        # What varies by rounding alone is constant: in units of its deviation any later change would be astronomical.
-        moves = high - low > np.maximum(1e-12 * np.maximum(np.abs(low), np.abs(high)), _SMALLEST)
-        parts += [mean, np.where(moves, std, 1.0)]
-    return Scale(*parts)
+    return scale_from(spread_of(rows), spread_of(known))
+
+
+def scale_from(y: Spread, known: Spread) -> Scale:
+    """The same from what is known of all rows: a ValueError where a column has no numbers."""
+    y.check("y")
+    known.check("X")
+    return Scale(y.mean, y.width(), known.mean, known.width())
 
 
 def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
@@ -343,14 +341,15 @@ def train_validation_split(segments: list[Segment], least: int, spread: bool = F
         size, after = n // 5 // blocks, 0
         for end in (np.arange(1, blocks + 1) * n) // blocks:
             cut = int(end) - size
-            seen.append(_rows_of(p, after, cut))
+            seen.append(rows_of(p, after, cut))
             before = min(_KNOWN, cut) if spread else 0
-            held.append(Held(_rows_of(p, cut - before, int(end)), before))
+            held.append(Held(rows_of(p, cut - before, int(end)), before))
             after = int(end)
     return [p for p in seen if len(p.z)], [one for one in held if len(one.segment.z) - one.first >= least]
 
 
-def _rows_of(p: Segment, first: int, last: int) -> Segment:
+def rows_of(p: Segment, first: int, last: int) -> Segment:
+    """Rows ``first`` … ``last`` − 1 of a segment."""
     return Segment(p.z[first:last], p.targets[first:last], p.y[first : last + 1])
 
 
@@ -359,25 +358,42 @@ def segments_of(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray
     segments = []
     for one in runs:
         y, u = rows[one], known[one]
-        whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
-        usable = whole[:-1] & ~np.asarray(np.isnan(y[1:]).any(axis=1))  # steps k → k + 1
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], usable.astype(int), [0]])))
-        for first, last in zip(edges[::2], edges[1::2], strict=True):
+        for first, last in edges_of(y, u):
             after = y[first + 1 : last + 1, learn]
             targets = after - y[first:last, learn] if change else after
             segments.append(Segment(np.hstack([y[first:last], u[first:last]]), targets, y[first : last + 1]))
     return segments
 
 
+def edges_of(y: Array, u: Array) -> npt.NDArray[np.intp]:
+    """Where each segment of a run y (n, d) with u (n, u) begins and ends, (k, 2): steps are from a row to the next.
+
+    >>> edges_of(np.array([[1.0], [2.0], [np.nan], [4.0], [5.0], [7.0]]), np.zeros((6, 0))).tolist()
+    [[0, 1], [3, 5]]
+    """
+    whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
+    usable = whole[:-1] & ~np.asarray(np.isnan(y[1:]).any(axis=1))  # steps k → k + 1
+    return np.flatnonzero(np.diff(np.concatenate([[0], usable.astype(int), [0]]))).reshape(-1, 2)
+
+
 def drop_short(segments: list[Segment], least: int) -> list[Segment]:
-    """Those of ``least`` steps or more, without the shortest that hold a twentieth of the steps together.
+    """Those that are not shorter than :func:`shortest_kept`."""
+    shortest = shortest_kept([len(p.z) for p in segments], least)
+    return [p for p in segments if len(p.z) >= shortest]
+
+
+def shortest_kept(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) -> int:
+    """How many steps a stretch must have: ``least``, and more than the shortest that hold a twentieth of all steps together.
 
     A washout is never longer than half of the shortest stretch: two gaps close to each other must not decide it for all.
     Stretches half as long as the longest stay.
+
+    >>> shortest_kept([3, 100, 100], 2), shortest_kept([60, 100], 2)
+    (50, 50)
     """
-    kept = [p for p in segments if len(p.z) >= least]
-    sizes = np.sort([len(p.z) for p in kept])
-    if not len(sizes):
-        return kept
-    few = sizes[np.cumsum(sizes) > 0.05 * sizes.sum()][0]
-    return [p for p in kept if len(p.z) >= min(few, 0.5 * sizes[-1])]
+    given = np.asarray(sizes, np.intp)
+    long = np.sort(given[given >= least])
+    if not len(long):
+        return least
+    few = long[np.cumsum(long) > 0.05 * long.sum()][0]
+    return max(math.ceil(min(few, 0.5 * long[-1])), least)

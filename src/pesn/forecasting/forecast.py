@@ -30,7 +30,7 @@ from scipy import special
 from pesn._support.arguments import as_count, as_real
 from pesn._support.checks import number
 from pesn._support.types import AnyArray, Array, Rng
-from pesn.forecasting.forecast_views import as_html, as_text
+from pesn.forecasting.forecast_views import as_frame, as_html, as_text, percent, probabilities
 from pesn.forecasting.row_covariances import check_cov, check_parts, check_scale, room, root_of_cov
 from pesn.forecasting.row_labels import check_history, check_index, check_names, counted
 from pesn.gaussian import Gaussian
@@ -246,6 +246,11 @@ class Forecast:
         reach = self.std * -special.ndtri(0.5 * (1.0 - float(level)))
         return self.mean - reach, self.mean + reach
 
+    def quantile(self, q: npt.ArrayLike) -> Array:
+        """Quantiles of each number at ``q``, inside (0, 1): (horizon, d) of a number, (k, horizon, d) of k numbers."""
+        reach = special.ndtri(probabilities(q))
+        return self.mean + np.multiply.outer(reach, self.std)
+
     def sample(self, n: int, rng: Rng = None) -> Array:
         """``n`` futures, (n, horizon, d), each drawn jointly over time.
 
@@ -272,17 +277,25 @@ class Forecast:
         draws = generator.standard_normal((count, self.mean.size)) @ self._joint_root.T
         return self.mean + draws.reshape(-1, *self.mean.shape) * self._scale
 
-    def to_frame(self, level: float = 0.95) -> pd.DataFrame:
-        """A row a step; for each name the columns name, name_std, and the interval of ``level``: name_lower, name_upper."""
-        import pandas as pd
+    def to_frame(self, level: float | Sequence[float] = 0.95) -> pd.DataFrame:
+        """A row a step; for each name the columns name, name_std, and the ends of the intervals.
 
-        lower, upper = self.interval(level)
-        endings = {"": self.mean, "_std": self.std, "_lower": lower, "_upper": upper}
-        data = {f"{name}{end}": values[:, i] for i, name in enumerate(self.names) for end, values in endings.items()}
-        if len(data) != len(endings) * len(self.names):
-            raise ValueError(f"names must differ from each other with {', '.join([*endings][1:])} added, got {self.names!r}")
-        steps = pd.RangeIndex(1, len(self) + 1, name="step")
-        return pd.DataFrame(data, index=steps if self._index is None else pd.Index(self._index))
+        Parameters
+        ----------
+        level
+            A number: name_lower, name_upper. Several: name_lower_80, name_upper_80, name_lower_95, name_upper_95 of (0.8, 0.95).
+
+        Returns
+        -------
+        DataFrame
+            Its index are the labels of the rows, or 1 … horizon, named step.
+        """
+        if np.ndim(level) == 0:
+            bounds = {"": self.interval(level)}  # type: ignore[arg-type]
+        else:
+            ends = [(one, self.interval(one)) for one in level]  # type: ignore[union-attr]
+            bounds = {f"_{percent(one)}": both for one, both in ends}
+        return as_frame(self.names, self.mean, self.std, bounds, self._index)
 
     def plot(
         self,

@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -39,10 +40,8 @@ from pesn.forecasting.dataset import (
     by_names,
     in_scale,
     names_of,
-    scale_of,
-    segments_of,
+    scale_from,
     unscaled,
-    unwrapped,
 )
 from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.dynamics_model import DynamicsModel
@@ -51,8 +50,12 @@ from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.futures import Futures
 from pesn.forecasting.online import OnlineLearner
 from pesn.forecasting.paths import path_ahead
+from pesn.forecasting.runs import ArrayRuns, RunColumns, Runs, survey
+from pesn.forecasting.segments import Cut, in_units_of, sizes_of, target_spread
 from pesn.forecasting.selection import Task, fit_network
-from pesn.forecasting.training import to_learn_from
+from pesn.forecasting.sources import source_of
+from pesn.forecasting.streamed import stream
+from pesn.forecasting.training import least_steps, output_scale
 from pesn.gaussian import Gaussian
 from pesn.learning.backtest import Backtest
 from pesn.learning.calibration import LEADS
@@ -152,8 +155,8 @@ class Forecaster(DynamicsModel):
 
     # ---------------------------------------------------------------- learning
 
-    def fit(self, y: TableLike, X: TableLike | None = None, lengths: Lengths = None) -> Self:
-        """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1].
+    def fit(self, y: TableLike | Iterable[Any], X: TableLike | None = None, lengths: Lengths = None) -> Self:
+        """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or from runs, one by one.
 
         Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so is that of forecasts, and steps
         that are missing in it are gaps. Where X has an index too, its rows are taken by it: it must have a row for each of y's
@@ -162,11 +165,20 @@ class Forecaster(DynamicsModel):
         Parameters
         ----------
         y
-            (n, d), or (n,). A row with a gap (NaN) ends one segment and begins another.
+            (n, d), or (n,). A row with a gap (NaN) ends one segment and begins another. Or *runs*, of which one at a time is in
+            memory: a list, an iterator or anything that can be iterated of y or (y, X), of arrays or frames; a Dask bag of
+            such; a :class:`pesn.forecasting.streams.ParquetRuns`. The numbers are those of the same runs stacked, with
+            ``lengths``. They are gone through about five times: what can be iterated once only is written to a temporary file
+            on the way, 8 bytes a number.
         X
             (n, u), where X[k] drives y[k] → y[k+1]. The last row of a run acts on nothing that is known and may be NaN.
         lengths
             Rows of each of the runs, one after the other; None: all are one.
+
+        Notes
+        -----
+        Scales, the readout and its errors are learnt from all rows. Up to 50,000 steps the design, noise and calibration are
+        chosen by all of them, too; of more by a sample of so many, whole runs spread evenly, or 5,000 steps of long ones.
 
         Returns
         -------
@@ -178,7 +190,7 @@ class Forecaster(DynamicsModel):
             self._fit(y, X, lengths, steps)
         return self
 
-    def _fit(self, y: TableLike, X: TableLike | None, lengths: Lengths, steps: Steps) -> None:
+    def _fit(self, y: TableLike | Iterable[Any], X: TableLike | None, lengths: Lengths, steps: Steps) -> None:
         network = _given(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -186,15 +198,15 @@ class Forecaster(DynamicsModel):
             raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
         if network is not None:
             check_probabilistic(network)
-        rows = as_matrix("y", y)
-        self.names_ = names_of(y)
+        runs, columns = _runs(y, X, lengths)
+        with closing(runs):
+            self._learn(network, runs, columns, steps)
+
+    def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: RunColumns, steps: Steps) -> None:
+        self.names_, self.known_names_ = columns.names, columns.known_names
         if self.names_ is not None and len(set(self.names_)) < len(self.names_):
             raise ValueError(f"y must have columns of different names, got {self.names_}")
-        layout = align(y, X, split(lengths, len(rows), "y"))
-        known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
-        rows, known = layout.place(rows), layout.place_inputs(known)
-        self.known_names_ = names_of(X)
-        self.n_columns_, self.n_known_ = rows.shape[1], known.shape[1]
+        self.n_columns_, self.n_known_ = columns.n_columns, columns.n_known
         self.target_ = self.target
         self.learned_columns_, self.kinematic_columns_ = as_columns(self.learn, self.n_columns_, self.names_)
         kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learned_columns_))
@@ -205,40 +217,50 @@ class Forecaster(DynamicsModel):
             raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
         if network is not None and network.local is not None:
             self._check_field(network.local)
-        for run in layout.runs if len(self.angle_columns_) else ():
-            rows[run] = unwrapped(rows[run], self.angle_columns_)
-        self.scale_ = scale_of(rows, known) if self.scale else unscaled(self.n_columns_, self.n_known_)
+        if network is not None and runs.streamed:
+            network.check_streamable()
+        told = steps if runs.streamed else Steps()  # rows in memory are gone through in no time
+        with told.step("reading the runs", unit="rows") as advance:
+            found = survey(runs, self.angle_columns_, advance)
         one_law = network is not None and network.local is not None and network.local.shared  # in units of one scale
-        if one_law:
+        self.scale_ = scale_from(found.y, found.known)
+        if not self.scale:
+            self.scale_ = unscaled(self.n_columns_, self.n_known_)
+        elif one_law:
             self.scale_ = self.scale_.of_field()
         self.kinematics_ = in_scale(kinematics, self.scale_, self.learned_columns_, self.kinematic_columns_)
-        rows, known = self.scaled(rows, known)
-        self.prior_scale_ = scale_of(rows, known)
-        self.range_ = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
-        runs, self._time = layout.runs, layout.time
-        segments = segments_of(rows, known, runs, self.learned_columns_, self.target_ == "change")
+        in_units = found.y.scaled(self.scale_.y_mean, self.scale_.y_std)
+        self.prior_scale_ = scale_from(in_units, found.known.scaled(self.scale_.x_mean, self.scale_.x_std))
+        self.range_ = in_units.low, in_units.high
         washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
-        segments, self.output_std_ = to_learn_from(
-            segments, washout, self.prior_scale_.y_std[self.learned_columns_], lags, one_law
-        )
+        shortest = least_steps(np.concatenate(found.sizes), washout, lags)
+        cut = Cut(
+            self.angle_columns_, self.scale_, self.learned_columns_, self.target_ == "change", shortest,
+            np.ones(len(self.learned_columns_)),
+        )  # fmt: skip
+        segments = cut.all_of(runs, found.sizes)
+        with told.step("looking at the targets", int(sizes_of(segments).sum()), "rows") as advance:
+            targets, sample = target_spread(segments, advance)
+        self.output_std_ = output_scale(targets, self.prior_scale_.y_std[self.learned_columns_], one_law)
+        segments, sample = in_units_of(self.output_std_, segments, sample)
         self.design_ = self.design
         if network is None:
             if self.design_ is None:
-                self.design_ = choose_design(segments, self._dynamics, self._bounds(widen=False), steps)
+                self.design_ = choose_design(sample, self._dynamics, self._bounds(widen=False), steps)
             network = designed(self.design_, self._n_inputs)
         self.esn_ = network
         noise = 0.0 if self.design_ is None else self.design_.candidate.input_noise
         task = Task(
-            network, self._dynamics, segments, self._loop, self._context_filter, noise, self._measurement_noise(),
+            network, self._dynamics, segments, sample, self._loop, self._context_filter, noise, self._measurement_noise(),
             spread=self.design_ is not None,
         )  # fmt: skip
         given = isinstance(self.esn, ProbabilisticESN)
         self.errors_, self.measurement_var_, self.calibration_ = fit_network(
             task, steps, choose_ridge=self.design_ is None and not given, calibrate=self.calibrate
         )
-        y, u = rows[runs[-1]], known[runs[-1]]  # the last run, which forecasts go on from
-        self._recent, self._recent_known = y[-FILTERED:], u[-FILTERED:]
-        self._state = self._context_filter().filtered(self.loop(), y, u[:-1])
+        rows, known, self._time = cut.scaled(found.last)  # the last run, which forecasts go on from
+        self._recent, self._recent_known = rows[-FILTERED:], known[-FILTERED:]
+        self._state = self._context_filter().filtered(self.loop(), rows, known[:-1])
 
     def _check_field(self, patches: Patches) -> None:
         """A ValueError where the columns of y are not a field that patches may be of."""
@@ -468,6 +490,26 @@ class Forecaster(DynamicsModel):
             np.vstack(both)[-FILTERED:] for both in ((self._recent, rows), (self._recent_known, known))
         )
         return self
+
+
+def _runs(y: Any, X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
+    """The runs, in memory or in a stream, and the columns of all of them."""
+    source = source_of(y)
+    if source is not None:
+        for name, value in (("X", X), ("lengths", lengths)):
+            if value is not None:
+                raise ValueError(f"{name} must be None where y holds runs, each of them y or (y, X), got {type(value).__name__}")
+        try:
+            return stream(source)
+        except BaseException:
+            source.close()
+            raise
+    rows = as_matrix("y", y)
+    layout = align(y, X, split(lengths, len(rows), "y"))
+    known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
+    rows, known = (np.ascontiguousarray(part) for part in (layout.place(rows), layout.place_inputs(known)))
+    columns = RunColumns(rows.shape[1], known.shape[1], names_of(y), names_of(X))
+    return ArrayRuns(rows, known, layout.runs, layout.time), columns
 
 
 def _given(esn: ProbabilisticESN | str | None, design: Design | None) -> ProbabilisticESN | None:

@@ -6,18 +6,19 @@ readout sees earlier rows, the register that holds them is corrected as well: a 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.context import ContextFilter
 from pesn.forecasting.dataset import Segment
+from pesn.forecasting.segments import Segments, SegmentStream
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
 from pesn.statespace import GaussianState, rollout
 
-__all__ = ["filtered_segments"]
+__all__ = ["Observer", "filtered_segments", "observed", "observer_of"]
 
 _SETTLED = 60  # rows after which a gain is constant
 _GAINS = 8  # places that it is the mean of
@@ -26,8 +27,20 @@ _LOST = 8.0  # deviations of the noise
 _MOST_LAGS = 5  # rows that correct a row after it
 
 
-def filtered_segments(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> list[Segment]:
-    """The same segments with rows, and the targets between them, as the observer has them, once it has settled.
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """A closed loop and the gain (n, d) by which it is corrected, of rows of :data:`_SETTLED` steps or more."""
+
+    loop: ClosedLoop
+    gain: Array
+
+    def __call__(self, segment: Segment) -> Segment:
+        """The segment as the observer has it; a short one as it is."""
+        return _filtered(self.loop, self.gain, segment) if len(segment.z) > _SETTLED else segment
+
+
+def observer_of(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Observer | None:
+    """The observer whose gain is the mean over some of these segments; None where all of them are short.
 
     Parameters
     ----------
@@ -39,10 +52,22 @@ def filtered_segments(loop: ClosedLoop, context: ContextFilter, segments: list[S
         Rows without gaps, scaled.
     """
     long = [s for s in segments if len(s.z) > _SETTLED]
-    if not long:
+    return Observer(loop, _gain(loop, context, long)) if long else None
+
+
+def observed(observer: Observer | None, segments: Segments) -> Segments:
+    """The same segments with rows, and the targets between them, as the observer has them, once it has settled."""
+    if observer is None:
         return segments
-    gain = _gain(loop, context, long)
-    return [_filtered(loop, gain, s) if len(s.z) > _SETTLED else s for s in segments]
+    if isinstance(segments, SegmentStream):
+        return replace(segments, then=observer)
+    return [observer(s) for s in segments]
+
+
+def filtered_segments(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> list[Segment]:
+    """Both at once, of segments in memory."""
+    observer = observer_of(loop, context, segments)
+    return segments if observer is None else [observer(s) for s in segments]
 
 
 def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Array:

@@ -324,7 +324,7 @@ class Rollout:
         cov = np.zeros((h, d, d)) if one.cov is None else one.cov[0]
         return Forecast(one.mean[0], None, {"all": np.einsum("hii->hi", cov)}, one.names, history=history, cov=cov)
 
-    def to_frame(self, plan: int = 0, level: float = 0.95) -> pd.DataFrame:
+    def to_frame(self, plan: int = 0, level: float | Sequence[float] = 0.95) -> pd.DataFrame:
         """A row a step of one plan: see :meth:`pesn.Forecast.to_frame`.
 
         Parameters
@@ -332,7 +332,7 @@ class Rollout:
         plan
             Which of the B.
         level
-            Of the intervals.
+            Of the intervals, one or several.
 
         Returns
         -------

@@ -14,8 +14,9 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
-from pesn.forecasting.observer import filtered_segments
-from pesn.forecasting.training import Driven, Trained, drive, one_step_errors, train
+from pesn.forecasting.observer import filtered_segments, observed, observer_of
+from pesn.forecasting.segments import Segments, SegmentStream, sizes_of, streamed_rows
+from pesn.forecasting.training import Driven, Trained, drive, noise_aware, one_step_errors, train
 from pesn.learning.backtest import MOST_ORIGINS, rolling_origins
 from pesn.learning.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.learning.error_model import SHARES, measurement_var, of_process
@@ -70,7 +71,9 @@ class Task:
     esn, dynamics
         The network and what its outputs mean.
     segments
-        All rows to learn from.
+        All rows to learn from, in memory or in a stream.
+    sample
+        Those of them that are held in memory, to choose and to calibrate by: all of them unless they are many.
     loop_of
         Makes the closed loop of a model, with process noise of a scale.
     context_of
@@ -85,7 +88,8 @@ class Task:
 
     esn: ProbabilisticESN
     dynamics: Dynamics
-    segments: list[Segment]
+    segments: Segments
+    sample: list[Segment]
     loop_of: Callable[[Trained, float], ClosedLoop]
     context_of: Callable[[Start | LocalStart], ContextFilter]
     input_noise: float = 0.0
@@ -101,9 +105,12 @@ class Task:
         """The same, or what is left of the errors of one step beside the share of the process."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
 
-    def fit_esn(self, segments: list[Segment], steps: Steps) -> None:
+    def fit_esn(self, segments: Segments, steps: Steps) -> None:
         """Fit the network to rows."""
-        self.esn.fit_in_steps(self.dynamics.network_rows(np.vstack([s.z for s in segments])), *_stacked(segments), steps)
+        if isinstance(segments, SegmentStream):
+            self.esn.fit_streamed(streamed_rows(segments, self.dynamics), steps)
+        else:
+            self.esn.fit_in_steps(self.dynamics.network_rows(np.vstack([s.z for s in segments])), *_stacked(segments), steps)
 
     def drive(self, segments: list[Segment]) -> Driven:
         """The reservoir of the fitted network over rows."""
@@ -118,7 +125,7 @@ class Validation:
     """Forecasts into held-back rows by models of a network's reservoir that have not seen them."""
 
     def __init__(self, task: Task) -> None:
-        seen, held = train_validation_split(task.segments, LEAST_HELD_BACK, task.spread)
+        seen, held = train_validation_split(task.sample, LEAST_HELD_BACK, task.spread)
         self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
@@ -235,8 +242,7 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
         esn.set_params(ridge=ridge)
         task.fit_esn(task.segments, steps)
         validation = Validation(task)
-    with steps.step("learning the errors"):
-        errors = _noise_aware(task, task.segments) or one_step_errors(esn, esn.readout_, task.dynamics, task.segments)
+    errors = _learn_errors(task, task.segments, steps)
     setting, calibration = Setting(esn.ridge_, esn.process_noise_), np.ones(LEADS)
     if validation is not None and validation.origins:
         if auto:
@@ -248,15 +254,17 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
         if calibrate:
             calibration = validation.calibrate(setting, steps)
             if validation.in_blocks and not noisy_rows:
-                calibration = _optimism(sum(len(s.z) for s in task.segments), validation.leads) * calibration
+                calibration = _optimism(sum(len(s.z) for s in task.sample), validation.leads) * calibration
     var = task.measurement_var(errors, setting.share)
     if setting.filtered:
         assert esn.start_ is not None
         model, scale = Trained(esn.readout_, errors, esn.start_).measured_with(var), esn.process_noise_
-        learnt = filtered_segments(task.loop_of(model, scale), task.context_of(esn.start_), task.segments)
+        observer = observer_of(task.loop_of(model, scale), task.context_of(esn.start_), task.sample)
+        learnt = observed(observer, task.segments)
         task.fit_esn(learnt, steps)
         esn.process_noise_ = scale
-        _noise_aware(task, learnt)
+        if task.input_noise:
+            _learn_errors(task, learnt, steps)
     return Found(of_process(errors, var), var, calibration)
 
 
@@ -269,11 +277,14 @@ def _optimism(n_rows: int, leads: int) -> float:
     return float(min(np.exp(np.sqrt(np.log(_FINALISTS) * leads / max(n_rows, 1))), _OPTIMISM))
 
 
-def _noise_aware(task: Task, segments: list[Segment]) -> ErrorModel | None:
-    """Give a fitted network the readout that takes y in its inputs for uncertain, and say how it errs; None without noise."""
-    if not task.input_noise:
-        return None
-    task.esn.readout_, errors, *_ = task.train(task.drive(segments), task.esn.ridge_)
+def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
+    """How a fitted network errs in one step; where y in its inputs is uncertain, it is given the readout that takes it so."""
+    esn, n_rows = task.esn, int(sizes_of(segments).sum())
+    with steps.step("learning the errors", 2 * n_rows if task.input_noise else n_rows, "rows") as advance:
+        readout = esn.readout_
+        if task.input_noise:
+            readout = noise_aware(esn, task.dynamics, segments, task.input_noise, advance)
+        esn.readout_, errors = one_step_errors(esn, readout, task.dynamics, segments, advance, bool(task.input_noise))
     return errors
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pesn._support.types import Array, RidgeValue, Washout
+from pesn._support.progress import Advance, nothing
+from pesn._support.types import Array, FloatArray, RidgeValue, Washout
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.forecasting.dataset import Segment, drop_short
+from pesn.forecasting.dataset import Segment, shortest_kept
+from pesn.forecasting.segments import Segments, map_segments, sizes_of
+from pesn.forecasting.spread import Spread
 from pesn.learning.backtest import rolling_origins
-from pesn.learning.error_model import learn_errors, of_process, weight_inflation
+from pesn.learning.error_model import ErrorSums, errors_from, of_process, weight_inflation
 from pesn.linalg import symmetric
 from pesn.readout.factor import Factor
 from pesn.readout.groups import Groups
-from pesn.readout.ridge import Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, predict, solve
+from pesn.readout.ridge import Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
@@ -24,7 +28,11 @@ from pesn.reservoir.local import LocalStart, learn_start
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weight_errors import posterior_root
 
-__all__ = ["Driven", "Trained", "drive", "one_step_errors", "to_learn_from", "train", "with_noise"]
+__all__ = [
+    "Driven", "Trained", "drive", "least_steps", "noise_aware", "one_step_errors", "output_scale", "train", "with_noise",
+]  # fmt: skip
+
+Sizes = npt.NDArray[np.intp]
 
 _LEFT_OUT, _LONGEST = 5, 400  # blocks of rows, and rows of each, by which it is seen how far weights are to be trusted
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
@@ -47,27 +55,27 @@ class Trained(NamedTuple):
         return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
-def to_learn_from(
-    segments: list[Segment], washout: Washout, width: Array, lags: int = 0, one_scale: bool = False
-) -> tuple[list[Segment], Array]:  # fmt: skip
-    """Those long enough for the ``washout`` and ``lags`` rows before, with targets in units of their deviation; and this, (m,).
-
-    ``width`` (m,) is the deviation of the columns of y that the targets are of; ``one_scale``: all targets have one deviation.
-    """
+def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
+    """How many steps a segment must have to be learnt from, after the ``washout`` and ``lags`` rows before; ``sizes`` of all."""
     counted = isinstance(washout, Integral)
     washed = max(int(washout) if counted else 0, lags)
-    kept = drop_short(segments, washed + 1 if counted else washed + 2)
-    if sum(len(s.z) - washed for s in kept) < 4:  # fewer leave no errors to learn from
+    shortest = shortest_kept(sizes, washed + 1 if counted else washed + 2)
+    if (sizes[sizes >= shortest] - washed).sum() < 4:  # fewer leave no errors to learn from
         before = f"the {lags} lags of its features" if lags and washed == lags else f"the washout of {washout!r}"
         raise ValueError(
             f"y must have at least 5 rows in a row without gaps (with those of X) to learn from, after {before}, got fewer"
         )
-    std = np.std(np.vstack([s.targets for s in kept]), axis=0)
+    return shortest
+
+
+def output_scale(targets: Spread, width: Array, one_scale: bool = False) -> Array:
+    """The deviations (m,) of targets, by which they are divided; ``one_scale``: one for all of them.
+
+    ``width`` (m,) is the deviation of the columns of y that the targets are of.
+    """
     # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long
-    std = np.where(std > _ROUNDING * width, std, 1.0)
-    if one_scale:
-        std = np.full_like(std, np.sqrt(np.mean(np.square(std))))
-    return [s._replace(targets=s.targets / std) for s in kept], std
+    std = np.where(targets.std > _ROUNDING * width, targets.std, 1.0)
+    return np.full_like(std, np.sqrt(np.mean(np.square(std)))) if one_scale else std
 
 
 class UncertainRows(NamedTuple):
@@ -87,11 +95,21 @@ def with_noise(
     draw of the noise and its mirror image, (b₊ ± b₋)/2: nothing is left between the mean and the noise, which is most of what
     one draw alone would add, and over all rows one pair is as good as many.
     """
+    above, below, back = _both_sides(z, dynamics, noise, rng)
+    return _of_sides(features_of(above), features_of(below), back)
+
+
+def _both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Rows moved by a draw of the noise, and by its mirror image; what it does to targets."""
     d = dynamics.n_columns
     away = noise * rng.standard_normal((len(z), d))
-    above, below = (features_of(np.hstack([z[:, :d] + side * away, z[:, d:]])) for side in (1.0, -1.0))
+    above, below = (np.hstack([z[:, :d] + side * away, z[:, d:]]) for side in (1.0, -1.0))
     back = -away[:, dynamics.learned] / dynamics.scale
-    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back if dynamics.change else np.zeros_like(back))
+    return above, below, back if dynamics.change else np.zeros_like(back)
+
+
+def _of_sides(above: Array, below: Array, back: Array) -> UncertainRows:
+    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back)
 
 
 class Driven(NamedTuple):
@@ -136,78 +154,138 @@ def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: Ridg
     """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
     penalty = esn.features.penalty(ridge, esn.reservoir_.n_inputs, esn.reservoir_.n_units)
     readout = solve(driven.sums, penalty)
-    residuals = [
-        _without_washout(esn, _errors(readout, dynamics, segment, b, slice(0, len(b))))
-        for segment, b in zip(driven.segments, driven.features, strict=True)
-    ]
-    held = _LeftOut(residuals, readout.groups)
-    for i, b in enumerate(driven.features):
-        held.take(i, b[len(b) - len(residuals[i]) :], 0)
-    if driven.input_noise:  # R is of the rows as they are
-        wrong = np.vstack(residuals)[:, dynamics.learned] / dynamics.scale
-        used = min(parameters_used(readout, penalty), 0.9 * readout.n_samples)
-        left = len(wrong) * (1.0 - used / readout.n_samples)
-        readout = readout._replace(residual_cov=symmetric(wrong.T @ wrong) / left)
-    errors = _learn(readout, dynamics, residuals)
-    return Trained(readout, held.inflated(errors, readout, penalty, dynamics), driven.start, ridge=ridge)
+    judged = _Judged(dynamics.n_columns, _left_out(sizes_of(driven.segments), esn, readout.groups))
+    for i, (segment, b) in enumerate(zip(driven.segments, driven.features, strict=True)):
+        e = _without_washout(esn, _errors(readout.weights, dynamics, segment, b, slice(0, len(b))))
+        judged.take(i, b[len(b) - len(e) :], e, 0)
+    readout, errors = judged.learn(readout, penalty, dynamics, bool(driven.input_noise))
+    return Trained(readout, errors, driven.start, ridge=ridge)
 
 
-def one_step_errors(esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: list[Segment]) -> ErrorModel:
-    """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet."""
-    residuals, held = [], _LeftOut([_without_washout(esn, s.targets) for s in segments], readout.groups)
-    for i, segment in enumerate(segments):
-        state, before, parts = None, None, []
-        washed = len(segment.z) - len(_without_washout(esn, segment.targets))
+def one_step_errors(
+    esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: Segments, advance: Advance = nothing,
+    noisy: bool = False,
+) -> tuple[Readout, ErrorModel]:  # fmt: skip
+    """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet.
+
+    ``noisy``: the readout was learnt from rows that were taken for uncertain, and its residual covariance is to be that of the
+    rows as they are.
+    """
+    reservoir, features, washout = esn.reservoir_, esn.features, esn.washout_  # what workers are sent, and nothing larger
+    weights, places = readout.weights, _left_out(sizes_of(segments), esn, readout.groups)
+
+    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Judged:
+        judged = _Judged(dynamics.n_columns, places)
+        for i, segment in enumerate(some, first):
+            state, before, last = None, None, None
+            washed = _washed(washout, features.lags, len(segment.z))
+            for block in blocks(slice(0, len(segment.z))):
+                z = dynamics.network_rows(segment.z[block])
+                states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
+                b = features(z, states, before)
+                skip = max(washed - block.start, 0)
+                e = _errors(weights, dynamics, segment, b, block)[skip:]
+                judged.take(i, b[skip:], e, max(block.start - washed, 0), last)
+                before, last = features.after(z, before), e[-1] if len(e) else last
+                advance(block.stop - block.start)
+        return judged
+
+    judged = _Judged(dynamics.n_columns, places)
+    for part in map_segments(segments, of_part, advance):
+        judged.merge(part)
+    penalty = esn.features.penalty(esn.ridge_, reservoir.n_inputs, reservoir.n_units)
+    return judged.learn(readout, penalty, dynamics, noisy)
+
+
+def noise_aware(
+    esn: ProbabilisticESN, dynamics: Dynamics, segments: Segments, input_noise: float, advance: Advance = nothing
+) -> Readout:  # fmt: skip
+    """The readout of a fitted network that takes y in its inputs for uncertain by the noise, from all rows, block by block."""
+    reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
+    sums = Factor(esn.features.size(d, reservoir.n_units), len(dynamics.learned))
+    for segment in segments:  # one after the other: each draw of the noise follows the one before it
+        carried: list[tuple[Any, Any]] = [(None, None), (None, None)]  # state and earlier rows on both sides
+        washed = max(min(esn.washout_, len(segment.z) // 2), esn.features.lags)
         for block in blocks(slice(0, len(segment.z))):
-            z = dynamics.network_rows(segment.z[block])
-            states, _, state = run(esn.reservoir_, z, state, feedback=segment.targets[block])
-            b = esn.features(z, states, before)
-            parts.append(_errors(readout, dynamics, segment, b, block))
-            held.take(i, b, block.start - washed)
-            before = esn.features.after(z, before)
-        residuals.append(_without_washout(esn, np.concatenate(parts)))
-        held.residuals[i] = residuals[i]
-    penalty = esn.features.penalty(esn.ridge_, esn.reservoir_.n_inputs, esn.reservoir_.n_units)
-    return held.inflated(_learn(readout, dynamics, residuals), readout, penalty, dynamics)
+            *sides, back = _both_sides(segment.z[block], dynamics, input_noise, rng)
+            features = []
+            for side, z in enumerate(map(dynamics.network_rows, sides)):
+                state, before = carried[side]
+                states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
+                features.append(esn.features(z, states, before))
+                carried[side] = state, esn.features.after(z, before)
+            mean, *away = _of_sides(features[0], features[1], back)
+            learnt = slice(max(washed - block.start, 0), None)
+            if len(mean[learnt]):
+                sums.add(mean[learnt], segment.targets[block][learnt]).add_covariance(*(part[learnt] for part in away))
+        advance(len(segment.z))
+    return solve(sums, esn.features.penalty(esn.ridge_, d, reservoir.n_units))
 
 
-class _LeftOut:
+class _Place(NamedTuple):
+    """Rows of a segment, without its washout, that are left out."""
+
+    segment: int
+    rows: slice
+
+
+def _left_out(sizes: Sizes, esn: ProbabilisticESN, groups: Groups | None) -> list[_Place]:
     """Blocks of rows that are left out to see what weights do without them: five of all rows, each of 400 at most.
 
-    ``residuals`` (n, d) of each segment, whose rows ``take`` brings the features of. Of ``groups`` that share their weights a row
-    is as many as there are groups.
+    ``sizes`` (k,) of all segments. Of ``groups`` that share their weights a row is as many as there are groups. At least one of
+    each segment, and of all ten at most.
     """
+    longest = _LONGEST if groups is None or not groups.shared else max(_LONGEST // groups.n_groups, 1)
+    rows = np.maximum(sizes - np.maximum(np.minimum(esn.washout_, sizes - 1), esn.features.lags), 0)
+    counts = np.minimum(np.maximum(np.round(_LEFT_OUT * rows / rows.sum()).astype(np.intp), 1), rows)
+    ends, found = np.cumsum(counts), []
+    for k in rolling_origins(0, int(ends[-1]) - 1, 2 * _LEFT_OUT):
+        i = int(np.searchsorted(ends, k, side="right"))
+        part = np.array_split(np.arange(rows[i]), counts[i])[k - (ends[i] - counts[i])]
+        spare = max(len(part) - longest, 0) // 2
+        found.append(_Place(i, slice(int(part[0]) + spare, int(part[-1]) + 1 - spare)))
+    return found
 
-    def __init__(self, residuals: list[Array], groups: Groups | None) -> None:
-        longest = _LONGEST if groups is None or not groups.shared else max(_LONGEST // groups.n_groups, 1)
-        self.residuals, total = residuals, sum(map(len, residuals))
-        self._places: list[tuple[int, slice]] = []
-        for i, rows in enumerate(residuals):
-            for part in np.array_split(np.arange(len(rows)), max(round(_LEFT_OUT * len(rows) / total), 1)):
-                spare = max(len(part) - longest, 0) // 2
-                self._places += [(i, slice(int(part[0]) + spare, int(part[-1]) + 1 - spare))] if len(part) else []
-        self._places = [self._places[k] for k in rolling_origins(0, len(self._places) - 1, 2 * _LEFT_OUT)]
-        self._features: list[list[Array]] = [[] for _ in self._places]
 
-    def take(self, segment: int, features: Array, first: int) -> None:
-        """The features of rows of a segment from ``first`` on."""
-        for (i, rows), into in zip(self._places, self._features, strict=True):
-            if i == segment and (part := features[max(rows.start - first, 0) : max(rows.stop - first, 0)]).size:
-                into.append(part)
+class _Judged:
+    """What residuals say, added up over all rows, with features and residuals of the rows that are left out."""
 
-    def inflated(self, errors: ErrorModel, readout: Readout, penalty: Penalty, dynamics: Dynamics) -> ErrorModel:
-        """With what the left-out rows say about the weights."""
-        learned, scale = dynamics.learned, dynamics.scale
+    def __init__(self, n_columns: int, places: list[_Place]) -> None:
+        self.sums, self.places = ErrorSums(n_columns), places
+        self.kept: list[list[tuple[Array, Array]]] = [[] for _ in places]
+
+    def take(self, segment: int, features: Array, e: Array, first: int, before: Array | None = None) -> None:
+        """Features and residuals of rows of a segment from ``first`` on, which ``before`` (d,) is the residual before."""
+        self.sums.add(e, before)
+        for (i, rows), into in zip(self.places, self.kept, strict=True):
+            part = slice(max(rows.start - first, 0), max(rows.stop - first, 0))
+            if i == segment and len(e[part]):
+                into.append((features[part].copy(), e[part]))
+
+    def merge(self, other: _Judged) -> None:
+        """Add what was seen in another part."""
+        self.sums.merge(other.sums)
+        for into, more in zip(self.kept, other.kept, strict=True):
+            into += more
+
+    def learn(self, readout: Readout, penalty: Penalty, dynamics: Dynamics, noisy: bool) -> tuple[Readout, ErrorModel]:
+        """The readout, and how it errs, with what the left-out rows say about its weights."""
+        learned, scale, sums = dynamics.learned, dynamics.scale, self.sums
+        if noisy:  # R is of the rows as they are
+            used = min(parameters_used(readout, penalty), 0.9 * readout.n_samples)
+            left = sums.count * (1.0 - used / readout.n_samples)
+            wrong = sums.square[np.ix_(learned, learned)] / (scale[:, None] * scale)
+            readout = readout._replace(residual_cov=symmetric(wrong) / left)
+        errors = _learn(readout, dynamics, sums)
         found = [
-            (np.concatenate(b), self.residuals[i][rows][:, learned] / scale)
-            for (i, rows), b in zip(self._places, self._features, strict=True)
+            (np.concatenate([b for b, _ in parts]), np.concatenate([e for _, e in parts])[:, learned] / scale)
+            for parts in self.kept
         ]
         var = np.diagonal(errors.cov)[learned] / np.square(scale)
         whole = np.asarray(readout.n_samples * penalties_of(penalty, readout.weights.shape[1]), float)
-        posterior = posterior_root(readout, whole, var)
         weights = np.ones(len(errors.cov))
-        weights[learned] = _weight_inflation(found, readout, posterior, var)
-        return errors._replace(weights=weights)
+        weights[learned] = _weight_inflation(found, readout, posterior_root(readout, whole, var), var)
+        return readout, errors._replace(weights=weights)
 
 
 def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, posterior: Array, var: Array) -> Array:
@@ -225,21 +303,26 @@ def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, poste
     return found
 
 
-def _errors(readout: Readout, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:
+def _errors(weights: FloatArray, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:
     """Errors of one step (n, d) in a block of a segment's rows, from the features (n, p) there."""
-    wrong = segment.targets[block] - predict(readout, b)
+    wrong = segment.targets[block] - b @ weights.T
     return dynamics.errors(wrong, segment.y[block.start : block.stop + 1])
 
 
-def _learn(readout: Readout, dynamics: Dynamics, residuals: list[Array]) -> ErrorModel:
-    """From residuals (n, d) of segments, without their washout."""
-    inside = np.diagonal(np.cov(np.vstack(residuals).T, bias=True).reshape(dynamics.n_columns, -1))[dynamics.learned]
+def _learn(readout: Readout, dynamics: Dynamics, sums: ErrorSums) -> ErrorModel:
+    """From sums over the residuals of segments, without their washout."""
+    inside = sums.var[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
     ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
     # of two columns the lower: one that is an exact function of others has residuals of rounding, and their ratio says nothing
-    return learn_errors(residuals, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
+    return errors_from(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
 
 
 def _without_washout(esn: ProbabilisticESN, e: Array) -> Array:
     """Errors (n, d) of a segment without those before its units have settled."""
-    return e[max(min(esn.washout_, len(e) - 1), esn.features.lags) :]
+    return e[_washed(esn.washout_, esn.features.lags, len(e)) :]
+
+
+def _washed(washout: int, lags: int, size: int) -> int:
+    """Rows of a segment before its units have settled."""
+    return max(min(washout, size - 1), lags)

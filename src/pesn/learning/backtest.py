@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.metrics import coverage, crps_gaussian
 
-__all__ = ["MOST_ORIGINS", "Backtest", "mean_of_observed", "observed_after", "rolling_origins"]
+__all__ = ["MOST_ORIGINS", "Backtest", "Places", "mean_of_observed", "mean_score", "observed_after", "rolling_origins"]
 
 MOST_ORIGINS = 36  # forecasts into held-back rows that deviations are calibrated by
 Places = npt.NDArray[np.intp]
@@ -88,18 +88,18 @@ class Backtest:
 
     def mae(self) -> Array:
         """Mean absolute error of each column, (d,); NaN where nothing was observed."""
-        return _score(np.abs(self.errors), (0, 1))
+        return mean_score(np.abs(self.errors), (0, 1))
 
     def crps(self) -> Array:
         """Continuous ranked probability score of each column, (d,), the mean over origins and steps, in the column's units.
 
         NaN where nothing of a column was observed.
         """
-        return _score(self._crps(), (0, 1))
+        return mean_score(self._crps(), (0, 1))
 
     def crps_by_step(self) -> Array:
         """The same by step ahead, (horizon, d)."""
-        return _score(self._crps(), (0,))
+        return mean_score(self._crps(), (0,))
 
     def coverage(self, level: float) -> float:
         """The share of all that was observed that lies inside the central interval of this level."""
@@ -129,7 +129,7 @@ class Backtest:
         return np.asarray(crps_gaussian(self.observed, self.mean, self.std))
 
 
-def _score(values: Array, axis: tuple[int, ...]) -> Array:
+def mean_score(values: Array, axis: tuple[int, ...]) -> Array:
     """The mean over axes of what is not NaN; NaN where all is, since 0 would be the best of scores."""
     return np.where(np.isnan(values).all(axis=axis), np.nan, mean_of_observed(values, axis))
 

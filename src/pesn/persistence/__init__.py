@@ -35,12 +35,14 @@ from pesn.persistence.attributes import check_model
 from pesn.persistence.audit import MODELS, RECORDS, audit, nodes, path_of
 from pesn.persistence.older_formats import complete, rename
 from pesn.reservoir.layers import Layer
+from pesn.series.saving import is_series_file
 
 if TYPE_CHECKING:
     from pesn.esn.classifier import ReservoirClassifier
     from pesn.esn.network import EchoStateNetwork
     from pesn.esn.probabilistic import ProbabilisticESN
     from pesn.forecasting.forecaster import Forecaster
+    from pesn.series.forecaster import SeriesForecaster
 
 __all__ = ["FORMAT", "LARGEST", "Model", "load", "load_with_note", "save"]
 
@@ -80,7 +82,7 @@ def save(model: Model, path: PathLike, note: Json = None) -> None:
         part.write_bytes(data)
 
 
-def load(path: PathLike) -> Model:
+def load(path: PathLike) -> Model | SeriesForecaster:
     """The estimator that ``.save(path)`` wrote; it predicts the same numbers to the bit.
 
     A file that is cut short, foreign, changed, or from a newer pesn is a ValueError. No code from a file ever runs. What is
@@ -93,9 +95,13 @@ def load(path: PathLike) -> Model:
 
     Returns
     -------
-    EchoStateNetwork, ProbabilisticESN or Forecaster
+    EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or SeriesForecaster
         What was saved; ``isinstance`` tells a type checker which.
     """
+    if is_series_file(path):
+        from pesn.series.forecaster import SeriesForecaster
+
+        return SeriesForecaster.load(path)
     return load_with_note(path)[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -10,14 +9,14 @@ from importlib.metadata import version
 from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from pesn._support.reading import stored
+from pesn._support.reading import MANIFEST, digest, stored
 
 __all__ = ["FORMAT", "LARGEST", "MOST", "Contents", "RefusedError", "check_container", "digest", "pack", "unpack", "with_schema"]
 
 FORMAT = 9  # raised when an older pesn could not read what is written; all formats from 1 are read
 LARGEST = 2**32  # bytes of a file
-_MANIFEST, _SCHEMA, _NOTE = "pesn.json", "schema.json", "note.json"
-MOST = {_MANIFEST: 2**12, _SCHEMA: 2**24, _NOTE: 2**24}  # bytes of JSON: read, it takes many times as many
+_SCHEMA, _NOTE = "schema.json", "note.json"
+MOST = {MANIFEST: 2**12, _SCHEMA: 2**24, _NOTE: 2**24}  # bytes of JSON: read, it takes many times as many
 
 
 class RefusedError(Exception):
@@ -46,7 +45,7 @@ def pack(data: bytes, note: Any, audit: Callable[[Any], None]) -> bytes:
             "pesn_version": version("pesn"),
             "sha256": digest(archive),
         }
-        archive.writestr(_MANIFEST, json.dumps(manifest))
+        archive.writestr(MANIFEST, json.dumps(manifest))
         _check_sizes(archive)
     if buffer.tell() > LARGEST:
         raise RefusedError(f"its file would have {buffer.tell():,} bytes, and {LARGEST:,} are the most")
@@ -57,7 +56,7 @@ def unpack(data: bytes) -> Contents:
     """What an archive says of itself; a foreign or a changed one, or one of a newer format, is refused."""
     check_container(io.BytesIO(data))
     with ZipFile(io.BytesIO(data)) as archive:
-        manifest = json.loads(archive.read(_MANIFEST))
+        manifest = json.loads(archive.read(MANIFEST))
         found = manifest["format_version"]
         if manifest["format"] != "pesn" or type(found) is not int or found < 1:
             raise RefusedError("is not a file saved by pesn")
@@ -70,7 +69,7 @@ def unpack(data: bytes) -> Contents:
             raise RefusedError("was changed after pesn saved it: its digest does not match")
         schema = json.loads(archive.read(_SCHEMA))
         note = json.loads(archive.read(_NOTE)) if _NOTE in archive.namelist() else None
-        return Contents(found, schema, note, set(archive.namelist()) - {_MANIFEST, _SCHEMA, _NOTE})
+        return Contents(found, schema, note, set(archive.namelist()) - {MANIFEST, _SCHEMA, _NOTE})
 
 
 def check_container(file: IO[bytes]) -> None:
@@ -80,7 +79,7 @@ def check_container(file: IO[bytes]) -> None:
             names = archive.namelist()
     except Exception:
         raise RefusedError("is not a file saved by pesn, or it was cut short") from None
-    if _MANIFEST not in names:
+    if MANIFEST not in names:
         raise RefusedError("is not a file saved by pesn")
     try:
         with stored(file) as archive:
@@ -96,16 +95,6 @@ def with_schema(data: bytes, schema: Any) -> bytes:
         for member in old.infolist():
             new.writestr(member.filename, json.dumps(schema) if member.filename == _SCHEMA else old.read(member))
     return buffer.getvalue()
-
-
-def digest(archive: ZipFile) -> str:
-    """SHA-256 of every member but the manifest, with its name and size."""
-    total = hashlib.sha256()
-    for member in archive.infolist():
-        if member.filename != _MANIFEST:
-            total.update(f"{member.filename}\0{member.file_size}\0".encode())
-            total.update(archive.read(member))
-    return total.hexdigest()
 
 
 def _check_sizes(archive: ZipFile) -> None:

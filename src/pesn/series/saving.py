@@ -1,107 +1,151 @@
-"""A fitted model, the names of its columns and how the series was prepared: a file of :mod:`pesn.persistence` with a note."""
+"""Files of fitted series: numbers and names in a zip archive, read without running any code of it.
+
+``series.json`` is the tree of records, arrays stand beside it as .npy files; ``pesn.json`` has the format's version and a digest
+of all else. Only the records that are named here are built, each from its own fields.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from pesn import persistence
-from pesn.forecasting.calendar_steps import CalendarStep
-from pesn.forecasting.forecaster import Forecaster
-from pesn.learning.calibration import LEADS, by_lead
-from pesn.series.errors import DataError
-from pesn.series.model import Model, Recipe
-from pesn.series.season import Season
+from pesn._support.files import replacing
+from pesn._support.reading import LARGEST_JSON, MANIFEST, digest, regular, stored
+from pesn._support.types import PathLike
+from pesn.forecasting.time_index import TimeIndex
+from pesn.series.fitted import FittedSeries
+from pesn.series.joint import Joint
+from pesn.series.members.closed_loops import Loops
+from pesn.series.members.dynamics import Dynamics
+from pesn.series.members.inputs import Effects
+from pesn.series.members.smoothing import Grid
+from pesn.series.members.widths import Widths
+from pesn.series.univariate import Member, UnivariateModel
 
-__all__ = ["Saved", "load", "save"]
+__all__ = ["is_series_file", "load", "save"]
 
-_FORMAT = 2
-_NUMBERS = ("horizon", "rows")
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A model, the names of its columns, the step and the first time of the rows it was trained on, and what it was asked for."""
-
-    model: Model
-    targets: list[str]
-    inputs: list[str]
-    time: str | None
-    freq: str | None
-    step: float
-    origin: Any
-    horizon: int
-    levels: list[float]
-    rows: int
+_FORMAT = 1
+_TREE = "series.json"
+_LARGEST = 2**32  # bytes of a file
+_RECORDS: dict[str, Any] = {
+    one.__name__: one for one in (Dynamics, Effects, FittedSeries, Grid, Joint, Loops, Member, TimeIndex, UnivariateModel, Widths)
+}
 
 
-def save(saved: Saved, path: Path) -> None:
-    """Write the file, whole or not at all."""
-    note = {
-        "format": _FORMAT,
-        **{name: getattr(saved, name) for name in ("targets", "inputs", "time", "freq", "step", "horizon", "levels", "rows")},
-        "origin": saved.origin.isoformat() if saved.freq else float(saved.origin),
-        "season": list(saved.model.season),
-        "recipe": asdict(saved.model.recipe),
-        "calibration": saved.model.calibration.tolist(),
-    }
-    persistence.save(saved.model.forecaster, path, note)
+def save(fitted: FittedSeries, path: PathLike, note: Any = None) -> None:
+    """Write it, whole or not at all, with a ``note`` that JSON can hold."""
+    arrays: list[Any] = []
+    tree = {"note": note, "fitted": _plain(fitted, arrays)}
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w") as archive:
+        archive.writestr(_TREE, json.dumps(tree, allow_nan=False))
+        for i, array in enumerate(arrays):
+            part = io.BytesIO()
+            np.save(part, array, allow_pickle=False)
+            archive.writestr(f"{i}.npy", part.getvalue())
+        manifest = {
+            "format": "pesn series",
+            "format_version": _FORMAT,
+            "pesn_version": version("pesn"),
+            "sha256": digest(archive),
+        }
+        archive.writestr(MANIFEST, json.dumps(manifest))
+    with replacing(path) as part_file:
+        part_file.write_bytes(buffer.getvalue())
 
 
-def load(path: Path) -> Saved:
-    """What :func:`save` wrote; a file from elsewhere, changed or cut short is a :class:`DataError`."""
-    if not path.is_file():
-        what = "which is no file" if path.exists() else "nothing there"
-        raise ValueError(f"--model must be a file that pesn forecast --save wrote, got '{path}', {what}")
+def is_series_file(path: PathLike) -> bool:
+    """Whether a file is one that :func:`save` wrote, as far as its list of contents tells."""
     try:
-        forecaster, note = persistence.load_with_note(path)
-    except ValueError as error:
-        raise DataError(f"--model: {error}") from None
-    if not isinstance(note, dict) or not isinstance(note.get("format"), int) or not hasattr(forecaster, "esn_"):
-        raise DataError(f"--model: {path} was not written by pesn forecast --save")
-    if note["format"] > _FORMAT:
-        raise DataError(f"--model: {path} was written by a newer pesn; update pesn")
-    try:
-        return _checked(note, forecaster)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"--model: {path} is damaged ({error}); save the model again") from None
+        with regular(path, _LARGEST) as file, ZipFile(file) as archive:  # regular: a device may have no end
+            return _TREE in archive.namelist()
+    except (OSError, BadZipFile, ValueError):
+        return False
 
 
-def _checked(record: dict[str, Any], forecaster: Forecaster) -> Saved:
-    import pandas as pd
+def load(path: PathLike) -> tuple[FittedSeries, Any]:
+    """What :func:`save` wrote, and its note; a file from elsewhere, changed or cut short is a ValueError."""
+    with regular(path, _LARGEST) as file:
+        try:
+            with stored(file) as archive:
+                tree = _tree(archive)
+                fitted = _built(tree["fitted"], lambda i: np.load(io.BytesIO(archive.read(f"{i}.npy")), allow_pickle=False))
+        except BadZipFile:
+            raise ValueError(f"{Path(path)} is not a file saved by pesn, or it was cut short") from None
+        except RefusedError as error:
+            raise ValueError(f"{Path(path)} {error}") from None
+        except Exception as error:
+            raise ValueError(f"{Path(path)} is damaged ({type(error).__name__}); save the model again") from None
+    if not isinstance(fitted, FittedSeries):
+        raise ValueError(f"{Path(path)} is damaged: it holds no fitted series")
+    return fitted, tree["note"]
 
-    recipe = Recipe(**record["recipe"])
-    season = Season(int(record["season"][0]), float(record["season"][1]))
-    kinds: dict[str, Any] = {
-        "difference": int, "harmonics": int, "log": bool, "naive": float, "target": str, "n_units": int, "ridge": float,
-        "leak_rate": float, "spectral_radius": float, "input_scaling": float,
-    }  # fmt: skip
-    for name, kind in kinds.items():
-        if not isinstance(getattr(recipe, name), (kind, int) if kind is float else kind):
-            raise ValueError(f"{name} is {getattr(recipe, name)!r}")
-    names = {name: [str(one) for one in record[name]] for name in ("targets", "inputs")}
-    known = len(names["inputs"]) + 2 * recipe.harmonics
-    if (forecaster.n_columns_, forecaster.n_known_) != (len(names["targets"]), known):
-        raise ValueError("its columns are not the model's")
-    freq = record["freq"]
-    # format 1 had one factor for all leads
-    calibration = np.full(LEADS, float(record["width"])) if record["format"] == 1 else np.array(record["calibration"], float)
-    step = float(record["step"])
-    counts = [int(record[name]) for name in _NUMBERS]
-    levels = [float(level) for level in record["levels"]]
-    right = 0 <= recipe.difference < 1e6 and 0 <= recipe.harmonics < 1e3 and season.rows >= 1 and season.period > 0.0
-    if not (right and step > 0.0 and min(counts) >= 1 and all(0.0 < one < 1.0 for one in levels)):
-        raise ValueError("a number is out of range")
-    if calibration.shape == (20,):  # as many as there were when it was written
-        calibration = by_lead(calibration, LEADS)
-    if calibration.shape != (LEADS,) or not ((calibration > 0.0) & (calibration < np.inf)).all():
-        raise ValueError(f"its calibration is not {LEADS} positive numbers")
-    if freq is not None:
-        CalendarStep(freq)
-    origin = pd.Timestamp(record["origin"]) if freq else float(record["origin"])
-    model = Model(recipe, season, forecaster, calibration)
-    time = record["time"] if record["time"] is None else str(record["time"])
-    return Saved(model, names["targets"], names["inputs"], time, freq, step, origin, counts[0], levels, counts[1])
+
+class RefusedError(Exception):
+    """Why a file is refused, in words for the user."""
+
+
+def _tree(archive: ZipFile) -> Any:
+    """The tree of an archive that says what it is, and is as it was written."""
+    if MANIFEST not in archive.namelist() or archive.getinfo(MANIFEST).file_size > LARGEST_JSON:
+        raise RefusedError("is not a file saved by pesn")
+    manifest = json.loads(archive.read(MANIFEST))
+    if manifest.get("format") != "pesn series" or _TREE not in archive.namelist():
+        raise RefusedError("is not a file of pesn.SeriesForecaster")
+    if manifest["format_version"] > _FORMAT:
+        raise RefusedError(f"was saved by pesn {manifest['pesn_version']} in a newer format; update pesn")
+    if manifest["sha256"] != digest(archive):
+        raise RefusedError("was changed after pesn saved it: its digest does not match")
+    if archive.getinfo(_TREE).file_size > LARGEST_JSON:
+        raise RefusedError(f"has more than {LARGEST_JSON:,} bytes of {_TREE}")
+    return json.loads(archive.read(_TREE))
+
+
+def _plain(value: Any, arrays: list[Any]) -> Any:
+    """A tree for JSON: records by their names and fields, arrays by their number, what JSON has no word for by its kind."""
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        name = type(value).__name__
+        if _RECORDS.get(name) is not type(value):
+            raise TypeError(f"a {name} cannot be saved")
+        names = [field.name for field in fields(value)] if is_dataclass(value) else value._fields
+        return {"record": name, "fields": {field: _plain(getattr(value, field), arrays) for field in names}}
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, np.generic):
+        return _plain(value.item(), arrays)
+    if isinstance(value, (tuple, list)):
+        return {"tuple": [_plain(one, arrays) for one in value]}
+    if isinstance(value, Mapping):
+        return {"dict": {str(key): _plain(one, arrays) for key, one in value.items()}}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a {type(value).__name__} cannot be saved")
+
+
+def _built(tree: Any, array: Callable[[int], Any]) -> Any:
+    """What :func:`_plain` was given."""
+    if not isinstance(tree, dict):
+        return tree
+    [kind] = set(tree) - {"fields"}
+    body = tree[kind]
+    if kind == "record":
+        return _RECORDS[body](**{name: _built(one, array) for name, one in tree["fields"].items()})
+    if kind == "array":
+        return array(int(body))
+    if kind == "tuple":
+        return tuple(_built(one, array) for one in body)
+    if kind == "dict":
+        return {name: _built(one, array) for name, one in body.items()}
+    return float(body)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.types import Array
 from pesn.forecasting.time_index import step_name
 from pesn.series.job import Outcome
-from pesn.series.reading import counted, shown
+from pesn.series.page.pictures import decimals
+from pesn.series.result import percent
+from pesn.series.table.reading import counted, shown
+from pesn.series.univariate import UnivariateModel
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["frame", "lines", "record", "sentences", "texts"]
+__all__ = ["frame", "lines", "record", "sentences"]
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3
@@ -26,29 +27,16 @@ def frame(outcome: Outcome) -> pd.DataFrame:
     """The forecast as a frame: time, then for each target its mean, std, and the ends of the interval of each level."""
     import pandas as pd
 
-    forecast = outcome.forecast
-    index = pd.Index(forecast.index)
-    name = outcome.table.time or "row"
-    bounds = {level: forecast.interval(level) for level in outcome.levels}
-    data: dict[str, Any] = {}
-    for i, target in enumerate(forecast.names):
-        data[f"{target}_mean"], data[f"{target}_std"] = forecast.mean[:, i], forecast.std[:, i]
-        for level, (lower, upper) in bounds.items():
-            data[f"{target}_lower_{_percent(level)}"], data[f"{target}_upper_{_percent(level)}"] = lower[:, i], upper[:, i]
-    while name in data:
+    names = outcome.forecast.names
+    numbered = replace(outcome.forecast, names=tuple(map(str, range(len(names)))))  # a and a_std may be two targets
+    columns = numbered.to_frame(outcome.levels)
+    parts = (str(column).partition("_") for column in columns.columns)
+    columns.columns = [f"{names[int(number)]}_{end or 'mean'}" for number, _, end in parts]
+    index, name = pd.Index(outcome.forecast.index), outcome.table.time or "row"
+    while name in columns.columns:
         name += "_"
-    times = index.strftime("%Y-%m-%d") if _whole_days(index) else index
-    return pd.DataFrame({name: times, **data})
-
-
-def texts(outcome: Outcome) -> list[list[str]]:
-    """The rows of :func:`frame` for people: each target with as many decimals as its smallest deviation has two digits."""
-    columns = frame(outcome)
-    made = [[shown(label, outcome.table.freq) for label in outcome.forecast.index]]
-    each = len(columns.columns[1:]) // len(outcome.forecast.names)
-    for i, name in enumerate(columns.columns[1:]):
-        made.append(_decimal(columns[name].to_numpy(), outcome.forecast.std[:, i // each]))
-    return [list(row) for row in zip(*made, strict=True)]
+    columns.insert(0, name, index.strftime("%Y-%m-%d") if _whole_days(index) else index)
+    return columns.reset_index(drop=True)
 
 
 def lines(outcome: Outcome) -> list[str]:
@@ -60,13 +48,11 @@ def lines(outcome: Outcome) -> list[str]:
         out.append(f"inputs    {_list(table.inputs)}")
     out += [f"          {note}" for note in outcome.notes[:4]]
     out.append(f"model     {said['model']}")
-    if outcome.tuned is not None:
-        out.append(f"tuned     {counted(outcome.tuned.trials, 'trial')}, CRPS {outcome.tuned.score:.3f} of persistence's")
     if outcome.backtest is not None:
         out.append(f"backtest  {said['backtest']}")
         out += _scores(outcome)
-        ours = outcome.backtest.methods["pesn"]
-        shares = ", ".join(f"{100 * ours.coverage(level):.0f} % in that of {_percent(level)} %" for level in outcome.levels)
+        back = outcome.backtest
+        shares = ", ".join(f"{100 * back.coverage(level):.0f} % in that of {percent(level)} %" for level in outcome.levels)
         out.append(f"          inside pesn's intervals: {shares}")
         out += _beaten(outcome)
     out.append(f"forecast  {said['forecast']}")
@@ -79,8 +65,8 @@ def lines(outcome: Outcome) -> list[str]:
                 out.append("          …")
                 continue
             label = shown(forecast.index[k], table.freq)
-            mean, low, high = _decimal([forecast.mean[k, 0], lower[k, 0], upper[k, 0]], forecast.std[:, 0])
-            values = f"{mean}  ({_percent(level)} %: {low} … {high})"
+            mean, low, high = decimals(np.array([forecast.mean[k, 0], lower[k, 0], upper[k, 0]]), forecast.std[:, 0])
+            values = f"{mean}  ({percent(level)} %: {low} … {high})"
             out.append(f"          {label}  {values}")
     return out
 
@@ -93,16 +79,16 @@ def sentences(outcome: Outcome) -> dict[str, str]:
     data = f"{counted(len(index), 'row')}{each}, {table.describe(index[0])} … {table.describe(index[-1])}"
     said = {
         "data": data,
-        "model": _model(outcome, step),
+        "model": _model(outcome),
         "forecast": f"{counted(len(forecast), 'step')} ahead, {table.describe(forecast.index[0])} … "
         f"{table.describe(forecast.index[-1])}",
     }
     if outcome.backtest is not None:
         back = outcome.backtest
+        first, last = (table.describe(index[place - 1]) for place in (back.origins[0], back.origins[-1]))
         said["backtest"] = (
-            f"{counted(len(back.origins), 'forecast')} of {counted(back.horizon, 'step')}, begun after "
-            f"{table.describe(back.origins[0])} … {table.describe(back.origins[-1])}, by a model of the "
-            f"{back.trained:,} rows before"
+            f"{counted(len(back.origins), 'forecast')} of {counted(back.horizon, 'step')}, begun after {first} … {last}, each by "
+            "a model of the rows before it"
         )
     return said
 
@@ -124,18 +110,16 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
         "last": str(index[-1]),
         "targets": table.targets,
         "inputs": table.inputs,
-        "season": outcome.season.rows if outcome.season.rows > 1 else None,
+        "season": list(outcome.fitted.seasons) or None,
         "notes": outcome.notes,
         "warnings": table.warnings,
         "horizon": outcome.forecast.horizon,
         "forecast": {"first": str(ahead[0]), "last": str(ahead[-1])},
         "levels": outcome.levels,
-        "model": {**asdict(outcome.model.recipe), "calibration": outcome.model.factors().tolist()},
-        "tuned": None if outcome.tuned is None else {"trials": outcome.tuned.trials, "score": outcome.tuned.score},
+        "model": dict(zip(table.targets, map(_members, outcome.fitted.models), strict=True)),
         "backtest": None if back is None else {
-            "origins": [str(label) for label in back.origins],
+            "origins": [str(index[place - 1]) for place in back.origins],
             "horizon": back.horizon,
-            "trained_on_rows": back.trained,
             "scores": {
                 name: {
                     "mae": dict(zip(table.targets, one.mae().tolist(), strict=True)),
@@ -177,36 +161,31 @@ def _beaten(outcome: Outcome) -> list[str]:
     name = max(ratio, key=lambda one: ratio[one])
     if ratio[name] <= 1.0:
         return []
-    return [f"          {name} was better here, by {100.0 * (1.0 - 1.0 / ratio[name]):.0f} % of CRPS; --tune may help"]
+    return [f"          {name} was better here, by {100.0 * (1.0 - 1.0 / ratio[name]):.0f} % of CRPS"]
 
 
-def _model(outcome: Outcome, step: str) -> str:
-    recipe = outcome.model.recipe
-    targets = outcome.table.targets
-    prepared = recipe.prepared(len(targets))
-    said = [_prepared(lag, log, step) for lag, log in prepared]
-    what = said[0] if len(set(said)) == 1 else "; ".join(f"{name}: {one}" for name, one in zip(targets, said, strict=True))
-    if len(set(said)) > 1 and len(targets) > _MOST_TARGETS:
-        what = f"each target in its own way, {', '.join(sorted(set(said)))}"
-    phase = ", the season's phase given" if recipe.harmonics else ""
-    rival = "seasonal-naive" if outcome.season.rows > 1 else "persistence"
-    share = f"; mean {100.0 * recipe.naive:.0f} % {rival}'s" if recipe.naive else ""
-    return f"{recipe.n_units} units, ridge {recipe.ridge:.2g}, learning {what}{phase}{share}"
+def _model(outcome: Outcome) -> str:
+    """What the forecasts are made of: kinds of members with their shares, the mean over the targets."""
+    kinds: dict[str, float] = {}
+    for model in outcome.fitted.models:
+        for member in model.members:
+            kinds[member.kind] = kinds.get(member.kind, 0.0) + member.weight / len(outcome.fitted.models)
+    largest = sorted(kinds.items(), key=lambda one: -one[1])
+    said = [f"{100.0 * share:.0f} % {kind}" for kind, share in largest if share >= 0.005][:6]
+    return ", ".join(said)
 
 
-def _prepared(lag: int, log: bool, step: str) -> str:
-    what = {0: "levels", 1: f"changes from {step} to {step}"}.get(lag, f"changes over {lag} {step}s")
-    return f"{'logarithms, ' if log else ''}{what}"
+def _members(model: UnivariateModel) -> dict[str, Any]:
+    """A column's model for programs."""
+    members = [{"kind": one.kind, "detail": one.detail, "weight": one.weight, "score": one.score} for one in model.members]
+    return {"seasons": list(model.seasons), "shares": dict(model.shares), "members": members, "notes": list(model.notes)}
 
 
 def _season(outcome: Outcome, step: str) -> str:
-    if outcome.season.rows < 2:
-        return "; no season found" if outcome.request.season is None and outcome.request.model is None else ""
-    return f"; season of {outcome.season.rows} {step}s"
-
-
-def _percent(level: float) -> str:
-    return f"{100.0 * level:g}"
+    seasons = outcome.fitted.seasons
+    if not seasons:
+        return "; no season found" if not outcome.request.season and outcome.request.model is None else ""
+    return f"; season{'s' * (len(seasons) > 1)} of {' and '.join(map(str, seasons))} {step}s"
 
 
 def _list(names: list[str]) -> str:
@@ -216,19 +195,6 @@ def _list(names: list[str]) -> str:
 def _g(value: float) -> str:
     """Four digits, without an exponent where people would write none."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-def _decimal(values: Sequence[float] | Array, std: Sequence[float] | Array) -> list[str]:
-    """Numbers with as many decimals as the smallest deviation has two digits.
-
-    >>> _decimal([371.8421, -0.04], np.array([0.43, 1.2]))
-    ['371.84', '-0.04']
-    """
-    smallest = float(np.min(std))
-    if not 1e-6 < smallest < 1e9:
-        return [f"{value:.6g}" for value in values]
-    digits = max(0, 1 - int(np.floor(np.log10(smallest))))
-    return [f"{value:,.{digits}f}" for value in values]
 
 
 def _whole_days(index: pd.Index) -> bool:

@@ -7,14 +7,17 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pesn import plotting
 from pesn._support.files import check_writable, filling
 from pesn._support.reading import json_of
 from pesn.series import summary
 from pesn.series.job import Outcome
-from pesn.series.page import page
+from pesn.series.page.page import page
+from pesn.series.page.sections import sections
 
 __all__ = ["FILES", "refuse", "without_formula", "write"]
 
@@ -23,7 +26,7 @@ FILES = ("forecast.csv", "forecast.png", "index.html", SUMMARY)
 _FORMULA = re.compile(r"(^|[;,|\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")  # the wide ones too, as Excel does
 
 
-def refuse(folder: Path, *, overwrite: bool = False) -> None:
+def refuse(folder: Path, *, overwrite: bool = False, files: Sequence[str] = FILES) -> None:
     """An OSError where :func:`write` could not or should not write, before the work is done; nothing is made.
 
     Files that no forecast has written are not replaced, unless ``overwrite`` says so: a folder that one was written to is known
@@ -33,9 +36,9 @@ def refuse(folder: Path, *, overwrite: bool = False) -> None:
     if place.exists() and not place.is_dir():
         raise NotADirectoryError(20, "it is not a folder", str(folder))
     if place.is_dir():
-        for name in FILES:
+        for name in files:
             check_writable(place / name)
-        there = [name for name in FILES if os.path.lexists(place / name)]
+        there = [name for name in files if os.path.lexists(place / name)]
         if there and not overwrite and not _is_ours(place):
             raise FileExistsError(
                 17, f"{there[0]} is there, which pesn forecast did not write; give another --out, or --overwrite", str(folder)
@@ -54,8 +57,8 @@ def write(outcome: Outcome, folder: Path, command: str, seconds: float, *, overw
         record = summary.record(outcome, command, seconds)
         frame = summary.frame(outcome)
         frame.rename(columns=without_formula).to_csv(temporary / "forecast.csv", index=False)
-        svg = _picture(outcome, temporary)
-        (temporary / "index.html").write_text(page(_shown(outcome, record, svg)), encoding="utf-8")
+        plotting.save(plotting.plot_forecast(outcome.forecast, level=outcome.levels), temporary / "forecast.png")
+        (temporary / "index.html").write_text(page(_shown(outcome, record)), encoding="utf-8")
         record["sha256"] = {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(temporary.iterdir())
         }  # fmt: skip
@@ -82,49 +85,17 @@ def _is_ours(place: Path) -> bool:
     return isinstance(record, dict) and {"pesn", "command", "forecast"} <= set(record)
 
 
-def _picture(outcome: Outcome, folder: Path) -> str:
-    """The PNG file; and the same drawing as SVG, for the page."""
-    import matplotlib as mpl
-
-    from pesn import plotting
-
-    axes = plotting.plot_forecast(outcome.forecast, level=outcome.levels)
-    plotting.save(axes, folder / "forecast.png")
-    drawing = folder / "forecast.svg"
-    with mpl.rc_context({"svg.hashsalt": "pesn forecast"}):  # the same figure, the same page
-        plotting.save(axes, drawing)
-    text = drawing.read_text(encoding="utf-8")
-    drawing.unlink()
-    return text
-
-
-def _shown(outcome: Outcome, record: dict[str, Any], svg: str) -> dict[str, Any]:
+def _shown(outcome: Outcome, record: dict[str, Any]) -> dict[str, Any]:
     """What the page shows."""
-    said = summary.sentences(outcome)
-    frame = summary.frame(outcome)
-    tables: list[tuple[str, list[str], list[list[Any]]]] = []
-    if outcome.backtest is not None:
-        methods, rows = outcome.backtest.methods, []
-        for i, target in enumerate(outcome.table.targets):
-            best = min(methods, key=lambda name: methods[name].crps()[i])
-            for name, one in methods.items():
-                rows.append([target, name, float(one.mae()[i]), float(one.crps()[i]), "CRPS" if name == best else ""])
-        tables.append(("Errors of past forecasts", ["target", "by", "MAE", "CRPS", "better"], rows))
-        levels = [f"inside {100 * level:g} %" for level in outcome.levels]
-        rows = [[name, *(f"{100 * one.coverage(level):.0f} %" for level in outcome.levels)] for name, one in methods.items()]
-        tables.append(("How often the truth was inside the interval", ["by", *levels], rows))
-    tables.append(("The forecast", list(frame.columns), summary.texts(outcome)))
     targets = ", ".join(outcome.table.targets)
-    percents = " and ".join(f"{100 * level:g} %" for level in outcome.levels)
-    alt = f"{targets}: what was observed, then the mean of the forecast with bands meant to hold {percents} of what comes."
     return {
         "title": f"Forecast of {targets}" if len(targets) < 80 else f"Forecast of {len(outcome.table.targets)} columns",
-        "said": said,
+        "said": summary.sentences(outcome),
         "notes": [*outcome.table.warnings, *outcome.notes],
-        "svg": svg,
-        "alt": alt,
-        "tables": tables,
-        "settings": {**record["model"], "season": record["season"], "seed": outcome.request.seed},
+        "sections": sections(outcome.fitted, outcome.forecast, outcome.levels, judged=outcome.backtest, x=outcome.ahead),
+        "levels": outcome.levels,
+        "tables": [],
+        "settings": {"season": record["season"], "horizon": record["horizon"], "levels": record["levels"]},
         "file": outcome.request.file.name,
         "command": record["command"],
         "version": record["pesn"],

@@ -23,8 +23,9 @@ from threadpoolctl import threadpool_limits
 
 import pesn
 from pesn import paper
+from pesn._support import cluster as dask_cluster
 from pesn.paper.claims import CLAIMS
-from pesn.paper.runner import backends, journal, store
+from pesn.paper.runner import journal, store
 from pesn.paper.runner import run as runner
 
 FAKE = '''
@@ -603,7 +604,7 @@ def test_on_a_cluster_by_tls_with_certificates(cluster, certificates, fakes, tmp
     runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
     np.testing.assert_array_equal(numbers(tmp_path / "out"), truth)
     assert {int(line.split()[0]) for line in calls(fakes)} <= {worker.pid for worker in workers}
-    monkeypatch.setattr(backends, "WAIT", 1.0)
+    monkeypatch.setattr(dask_cluster, "WAIT", 1.0)
     certificates("another authority's")
     for wrong, reason in ((address, "within 1 s, or it and this machine's"), (address.replace("tls", "tcp"), "within 1 s$")):
         with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {wrong} {reason}"):
@@ -620,7 +621,7 @@ def test_tls_without_certificates(certificates, tmp_path):
     ]:
         certificates(key)
         with config.set({f"distributed.comm.tls.{key}": file}), pytest.raises(ValueError, match=message):
-            backends._check_certificates()
+            dask_cluster.check_certificates()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX has them")
@@ -652,7 +653,7 @@ def test_on_a_cluster_with_a_worker_killed(cluster, fakes, tmp_path):
 @pytest.mark.parametrize("kind", ["dead", "mute"])
 def test_a_scheduler_that_does_not_answer(fakes, tmp_path, monkeypatch, kind):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(backends, "WAIT", 1.0)
+    monkeypatch.setattr(dask_cluster, "WAIT", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         if kind == "dead":
@@ -680,4 +681,4 @@ def test_workers_with_other_versions_are_refused(monkeypatch):
             return {"tcp://a:1": {**function(), "numpy": "1.0"}}
 
     with pytest.raises(ConnectionError, match=r"worker tcp://a:1 has numpy 1\.0, here is"):
-        backends._check_workers(Client(), "tcp://b:2")
+        dask_cluster.check_workers(Client(), "tcp://b:2")

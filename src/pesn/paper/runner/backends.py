@@ -8,30 +8,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import ctypes
-import logging
-import os
-import platform
-import re
-import signal
-import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pesn._support.cluster import WAIT, client, versions
+from pesn._support.processes import worker_processes
 from pesn.paper.result import Tasks
 from pesn.paper.runner.journal import Journal
 
 __all__ = ["WAIT", "JoblibTasks", "connected", "versions"]
-
-WAIT = 10.0  # seconds that a scheduler and its first worker are given to answer
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 @contextlib.contextmanager
@@ -45,15 +34,10 @@ def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         if scheduler is not None:
-            client = stack.enter_context(_client(scheduler))
-            stack.enter_context(parallel_config("dask", client=client, wait_for_workers_timeout=WAIT))
+            found = stack.enter_context(client(scheduler))
+            stack.enter_context(parallel_config("dask", client=found, wait_for_workers_timeout=WAIT))
         else:
-            # Linux ends a worker when the thread ends that started it, so only the main one may ask for that.
-            parent = os.getpid(), threading.current_thread() is threading.main_thread()
-            options: Any = {"inner_max_num_threads": 1, "initializer": _end_with_parent, "initargs": parent}
-            stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
-            if jobs > 1:
-                stack.push(_end_workers)
+            stack.enter_context(worker_processes(jobs))
         stack.enter_context(threadpool_limits(1))
         yield
 
@@ -121,130 +105,3 @@ def _unit(function: Callable[..., Any], index: int, arguments: tuple[Any, ...]) 
 
     threadpool_limits(1)
     return index, function(*arguments)
-
-
-def _end_with_parent(parent: int, at_once: bool) -> None:
-    """In a worker: ends with process ``parent``, which started it, however that ends; else its unit would go on for nobody.
-
-    The number is given by the parent: asked for here it might be that of the process which adopts orphans.
-    """
-    if os.name != "posix":
-        return
-    if at_once and sys.platform == "linux":  # also while a unit keeps other threads from running
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    if os.getppid() != parent:  # it ended before the request above
-        os._exit(1)
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _end_workers(kind: type[BaseException] | None, *_: object) -> None:
-    """After an error or Ctrl-C the workers end at once, not after the units they are at."""
-    if kind is not None:
-        from joblib.externals.loky import get_reusable_executor
-
-        get_reusable_executor().shutdown(wait=True, kill_workers=True)
-
-
-# Clusters
-
-
-@contextlib.contextmanager
-def _client(address: str) -> Iterator[Any]:
-    """A client of the cluster, which has a worker and the versions that we have."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise ImportError("a scheduler needs Dask: pip install 'pesn[dask]'") from None
-    if not re.fullmatch(r"(tcp|tls)://[^/]+:\d{1,5}", address):
-        raise ValueError(f"scheduler must be an address such as tcp://127.0.0.1:8786, got {address!r}")
-    if address.startswith("tls:"):
-        _check_certificates()
-    with _silenced("distributed"):  # what matters comes as an exception
-        asyncio.run(_check_scheduler(address))
-        with Client(address, timeout=WAIT, set_as_default=False) as client:
-            _check_workers(client, address)
-            try:
-                yield client
-            except Exception as error:
-                if client.status != "running":
-                    raise ConnectionError(f"the Dask scheduler at {address} was lost; started again, the run goes on") from error
-                raise
-
-
-@contextlib.contextmanager
-def _silenced(name: str) -> Iterator[None]:
-    """No word from a package's loggers, each of which has a level of its own."""
-    loggers = [logging.getLogger(known) for known in [*logging.root.manager.loggerDict] if known.split(".")[0] == name]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
-
-
-def _check_certificates() -> None:
-    """An error where Dask's configuration, which its scheduler and workers use too, does not name the files that TLS needs."""
-    from dask import config
-
-    for key in ("ca-file", "client.cert", "client.key"):
-        name = f"distributed.comm.tls.{key}"
-        file = config.get(name, None)
-        if file is None and key != "client.key":  # which may stand in the file of the certificate
-            raise ValueError(f"a tls:// scheduler needs certificates: {name} in Dask's configuration must be a file, got none")
-        if file is not None and not os.path.isfile(file):
-            raise ValueError(f"{name} in Dask's configuration must be a file, got {file!r}")
-
-
-async def _check_scheduler(address: str) -> None:
-    """An error where no scheduler answers; a client itself would go on waiting for one that is there and says nothing."""
-    from distributed import rpc
-    from distributed.security import Security
-
-    async def ask() -> None:
-        async with rpc(address, timeout=WAIT, connection_args=Security().get_connection_args("client")) as scheduler:
-            await scheduler.identity()
-
-    try:
-        await asyncio.wait_for(ask(), WAIT)
-    except (OSError, TimeoutError):
-        trusting = ", or it and this machine's certificates do not trust each other" if address.startswith("tls:") else ""
-        raise ConnectionError(f"no Dask scheduler answers at {address} within {WAIT:g} s{trusting}") from None
-
-
-def _check_workers(client: Any, address: str) -> None:
-    """An error where there is no worker, or where one has other versions: its numbers might differ."""
-    try:
-        client.wait_for_workers(1, timeout=WAIT)
-    except TimeoutError:
-        raise ConnectionError(f"the Dask scheduler at {address} has no worker after {WAIT:g} s") from None
-    try:
-        theirs = client.run(versions)
-    except (ImportError, AttributeError) as error:
-        raise ConnectionError(f"a worker of {address} has no pesn, or another one than here: {error}") from None
-    ours = versions()
-    for worker, found in theirs.items():
-        for name in ("pesn", "numpy", "scipy", "numba"):
-            if found[name] != ours[name]:
-                raise ConnectionError(f"worker {worker} has {name} {found[name]}, here is {ours[name]}: the numbers might differ")
-
-
-def versions() -> dict[str, str]:
-    """What the numbers depend on: package -> version.
-
-    >>> sorted(versions())
-    ['numba', 'numpy', 'pesn', 'python', 'scipy']
-    """
-    from pesn import __version__
-
-    others = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    return {"pesn": __version__, **others, "python": platform.python_version()}

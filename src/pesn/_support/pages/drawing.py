@@ -1,0 +1,207 @@
+"""Lines and bands as SVG that takes any width: the drawing stretches, its lines and its letters do not.
+
+Paths are drawn in a box of 1000 × 1000 that is stretched to the place it has; the numbers beside it are text of the page, so that
+they have the page's size on a phone too. Colours are those of the classes in ``drawing.css``, light or dark as the page is.
+
+>>> view = View((0.0, 4.0), (0.0, 2.0))
+>>> view.line(np.arange(5.0), np.array([0.0, 1.0, np.nan, 2.0, 2.0]), "seen")
+'<path class="seen" d="M0 1000L250 500M750 0L1000 0"/>'
+>>> view.band(np.array([0.0, 4.0]), np.array([0.0, 0.0]), np.array([1.0, 2.0]), "likely")
+'<path class="likely" d="M0 500L1000 0L1000 1000L0 1000Z"/>'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from pesn._support.pages import ticks
+from pesn._support.types import Array
+
+__all__ = ["STRETCHED", "View", "drawing_style", "limits", "plot"]
+
+STRETCHED = '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"'  # the beginning of each drawing
+_SIDE = 1000.0
+_MOST = 1200  # points of a line: more are thinned to the smallest and the largest of each stretch
+_PHONE = 24  # letters below a drawing, for which a phone is wide enough
+_BEYOND = 3.0  # a path that leaves the box is cut so many boxes away
+
+
+def drawing_style() -> str:
+    """The style of what this module draws."""
+    return (resources.files("pesn._support.pages") / "drawing.css").read_text(encoding="utf-8")
+
+
+class View(NamedTuple):
+    """What of the data the box shows: from ``x[0]`` on its left to ``x[1]``, from ``y[0]`` at its foot to ``y[1]``."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def across(self, x: Array) -> Array:
+        """Where x stands in the box, 0 … 1 from the left."""
+        return _placed(x, *self.x)
+
+    def up(self, y: Array) -> Array:
+        """Where y stands in the box, 0 … 1 from its foot; NaN stays NaN."""
+        return _placed(y, *self.y)
+
+    def line(self, x: Array, y: Array, kind: str) -> str:
+        """A line through (x, y), each (n,), with a gap where y is NaN and a dot where a value stands alone."""
+        x, y = _thinned(x, y)
+        known = np.concatenate([[False], np.isfinite(y), [False]])
+        starts, ends = np.flatnonzero(known[1:] & ~known[:-1]), np.flatnonzero(~known[1:] & known[:-1])
+        across, down = self._box(x, y)
+        path = "".join(_path(across[a:b], down[a:b]) for a, b in zip(starts, ends, strict=True) if b - a > 1)
+        alone = starts[ends - starts == 1]
+        return (f'<path class="{kind}" d="{path}"/>' if path else "") + self.dots(x[alone], y[alone], f"{kind} alone")
+
+    def dots(self, x: Array, y: Array, kind: str) -> str:
+        """A dot at each (x, y) that is known: the round end of a line without a length, which no stretching makes oval."""
+        known = np.isfinite(y)
+        across, down = self._box(x[known], y[known])
+        path = "".join(f"M{_n(a)} {_n(b)}h0" for a, b in zip(across, down, strict=True))
+        return f'<path class="{kind}" d="{path}"/>' if path else ""
+
+    def band(self, x: Array, low: Array, high: Array, kind: str) -> str:
+        """What lies between low and high, each (n,), where both are known."""
+        known = ~(np.isnan(low) | np.isnan(high))
+        if not known.any():
+            return ""
+        x, low, high = x[known], low[known], high[known]
+        if len(x) == 1:  # a single step is a bar
+            x, low, high = np.array([x[0] - 0.2, x[0] + 0.2]), low.repeat(2), high.repeat(2)
+        across, top = self._box(x, high)
+        _, foot = self._box(x, low)
+        path = _path(np.concatenate([across, across[::-1]]), np.concatenate([top, foot[::-1]]))
+        return f'<path class="{kind}" d="{path}Z"/>'
+
+    def upright(self, x: float, kind: str) -> str:
+        """A line from the foot to the top."""
+        return f'<path class="{kind}" d="M{_n(_SIDE * float(self.across(np.array(x))))} 0V1000"/>'
+
+    def level(self, y: float, kind: str) -> str:
+        """A line from the left to the right."""
+        return f'<path class="{kind}" d="M0 {_n(_SIDE * (1.0 - float(self.up(np.array(y)))))}H1000"/>'
+
+    def areas(self, x: Array, said: Sequence[str]) -> str:
+        """Places to point at, as wide as a step, each with a text that browsers show there."""
+        edges = _SIDE * self.across(np.concatenate([x - 0.5, x[-1:] + 0.5]))
+        return "".join(
+            f'<rect class="area" x="{_n(a)}" y="0" width="{_n(b - a)}" height="1000"><title>{escape(text)}</title></rect>'
+            for a, b, text in zip(edges, edges[1:], said, strict=False)
+        )
+
+    def _box(self, x: Array, y: Array) -> tuple[Array, Array]:
+        return _SIDE * self.across(x), _SIDE * (1.0 - np.clip(self.up(y), -_BEYOND, 1.0 + _BEYOND))
+
+
+def limits(shown: Iterable[Array], wider: Iterable[Array] = (), most: float = 1.0) -> tuple[float, float]:
+    """Ends of an axis that holds all numbers of ``shown``, and those of ``wider`` as far as ``most`` times their span beyond.
+
+    >>> limits([np.array([1.0, 3.0])], [np.array([-1e9, 3.5])])
+    (-1.18, 3.68)
+    >>> limits([np.array([5.0, 5.0])]), limits([np.array([np.nan])])
+    ((4.0, 6.0), (-1.0, 1.0))
+    """
+    low, high = _ends(shown)
+    if not low <= high:
+        return -1.0, 1.0
+    span = 0.5 * high - 0.5 * low  # of half the numbers: the largest ones have no difference
+    room = 2.0 * most * span if span > 0.0 else math.inf
+    under, over = _ends(wider)
+    if under <= over:
+        low, high = min(low, max(under, low - room)), max(high, min(over, high + room))
+    margin = 0.04 * (0.5 * high - 0.5 * low) * 2.0
+    if not margin > 1e-12 * max(abs(low), abs(high)):
+        margin = 0.2 * abs(low) or 1.0
+    largest = float(np.finfo(float).max)
+    return max(low - margin, -largest), min(high + margin, largest)
+
+
+def plot(
+    view: View, shapes: Iterable[str], *, label: str, marks: Sequence[tuple[float, str]], size: str = "", most: int = 5
+) -> Markup:
+    """A drawing with numbers beside it and texts below it.
+
+    Parameters
+    ----------
+    view
+        What the drawing shows.
+    shapes
+        What is in it, from back to front.
+    label
+        What it shows, in words.
+    marks
+        Texts below it, and where on x they stand.
+    size
+        "tall", "small", or none: see drawing.css.
+    most
+        Lines across it at round numbers, at most.
+    """
+    rounds = ticks.numbers(*view.y, most)
+    names = ticks.texts(rounds)
+    grid = "".join(view.level(value, "grid zero" if value == 0.0 else "grid") for value in rounds)
+    grid += "".join(view.upright(x, "grid") for x, _ in marks)
+    left = [
+        f'<span class="y" style="top:{_n(100.0 * (1.0 - float(view.up(np.array(value)))))}%">{name}</span>'
+        for value, name in zip(rounds, names, strict=True)
+    ]
+    crowded = sum(len(text) for _, text in marks) > _PHONE
+    below = [_below(100.0 * float(view.across(np.array(x))), text, crowded and k % 2 == 1) for k, (x, text) in enumerate(marks)]
+    gutter = max((len(name) for name in names), default=0)
+    words = f'<div aria-hidden="true">{"".join(left)}{"".join(below)}</div>'
+    svg = f'{STRETCHED} role="img" aria-label="{escape(label)}">{grid}{"".join(shapes)}</svg>'
+    return Markup(f'<div class="plot {size}" style="--gutter:{gutter}ch">{svg}{words}</div>')
+
+
+def _below(place: float, text: str, spare: bool) -> str:
+    """A text below its place, moved inwards at the ends; a ``spare`` one is left out on a phone."""
+    kind = "x" + (" first" if place < 6.0 else " last" if place > 94.0 else "") + (" spare" if spare else "")
+    return f'<span class="{kind}" style="left:{_n(place)}%">{escape(text)}</span>'
+
+
+def _placed(values: Array, low: float, high: float) -> Array:
+    span = high / 4.0 - low / 4.0  # of a quarter: what is larger than any number still has a place
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray((values / 4.0 - low / 4.0) / (span or 1.0))
+
+
+def _thinned(x: Array, y: Array) -> tuple[Array, Array]:
+    """Of many points the lowest and the highest of each stretch, in their order: the picture is the same."""
+    each = -(-len(y) // (_MOST // 2))
+    if len(y) <= _MOST:
+        return x, y
+    whole = len(y) // each * each
+    rows = np.arange(whole).reshape(-1, each)
+    known = np.isfinite(y[:whole]).reshape(rows.shape)
+    lowest = np.argmin(np.where(known, y[:whole].reshape(rows.shape), np.inf), axis=1)
+    highest = np.argmax(np.where(known, y[:whole].reshape(rows.shape), -np.inf), axis=1)
+    ends = np.sort(np.stack([lowest, highest], axis=1), axis=1) + rows[:, :1]
+    kept = np.concatenate([ends.ravel(), np.arange(whole, len(y))])
+    return x[kept], y[kept]
+
+
+def _ends(arrays: Iterable[Array]) -> tuple[float, float]:
+    every = np.concatenate([np.empty(0), *(np.ravel(one) for one in arrays)])
+    every = every[np.isfinite(every)]
+    return (float(every.min()), float(every.max())) if len(every) else (math.inf, -math.inf)
+
+
+def _path(across: Array, down: Array) -> str:
+    return "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in zip(across.tolist(), down.tolist(), strict=True))
+
+
+def _n(value: float) -> str:
+    """A number with one decimal, and none where it is 0.
+
+    >>> _n(3.04), _n(2.96), _n(-0.04)
+    ('3', '3', '0')
+    """
+    text = f"{value:.1f}"
+    return "0" if text == "-0.0" else text.removesuffix(".0")

@@ -1,0 +1,170 @@
+"""What is given to :class:`pesn.SeriesForecaster` for one series of several columns: checked, by labels, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pesn._support.checks import pandas_index, whole_number
+from pesn._support.types import Array, TableLike
+from pesn.forecasting.alignment import align, index_of, is_default
+from pesn.forecasting.dataset import as_matrix, names_of
+from pesn.forecasting.time_index import TimeIndex, shown
+from pesn.series import judging
+from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
+
+__all__ = ["check_season", "column_names", "inputs_ahead", "last_label", "places_of", "rows_after", "rows_of", "steps_of"]
+
+
+def check_season(season: Any) -> None:
+    """An error unless it is "auto", None, a number of rows or several."""
+    if isinstance(season, str):
+        if season != "auto":
+            raise ValueError(f"season must be 'auto', whole numbers of rows, or None, got {season!r}")
+    elif season is not None:
+        given = np.asarray(season, object)
+        if given.ndim > 1:
+            raise ValueError(f"season must be a number of rows or a list of such, got {season!r}")
+        for one in given.ravel():
+            whole_number("season", one, 1)
+
+
+def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple[Array, Array, TimeIndex | None]:
+    """y (n, d) and X (n, u) where their labels say, NaN where a step is missing, and the rule at the first row.
+
+    ``after`` is the rule at the last row before them, where they go on from other rows: it is theirs then, and None is returned.
+    """
+    for name, given in {"y": y, "X": X}.items():
+        if getattr(pandas_index(given), "nlevels", 1) > 1:
+            raise ValueError(
+                f"{name} must have a row a step, got an index of several levels; of many series, reset_index() makes a long frame"
+            )
+    rows = _numbers(y)
+    if np.isnan(rows).all(axis=0).any():
+        name = column_names(y, rows.shape[1])[int(np.argmax(np.isnan(rows).all(axis=0)))]
+        raise ValueError(f"y must have numbers in every column, got none at all in {name!r}")
+    layout = align(y, X, [slice(0, len(rows))], after=after)
+    known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs)
+    rows, known = layout.place(rows), layout.place_inputs(known)
+    if layout.time is None or after is not None:
+        return rows, known, None
+    labels = index_of(y)
+    return rows, known, layout.time.at(layout.time.label() if labels is None else labels[0])
+
+
+def _numbers(y: TableLike) -> Array:
+    """y (n, d); an error names the column of a frame that is not of numbers, and where such columns belong."""
+    try:
+        return as_matrix("y", y)
+    except TypeError:
+        frame: Any = y
+        for name in getattr(y, "columns", ()):
+            try:
+                as_matrix("y", frame[name])
+            except TypeError:
+                raise TypeError(
+                    f"y must have numbers in every column, got others in {name!r}: of dates, set_index({name!r}); of names of "
+                    f"series, id_col={name!r} beside time_col and target_col"
+                ) from None
+        raise
+
+
+def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple[Array, Array]:
+    """y (m, d) and X (m, u) of the rows that follow those of the fit, NaN where a step is missing, columns in the fit's order."""
+    if X is not None and not fitted.inputs:
+        raise ValueError("X must not be given: fit had none")
+    n, given = len(fitted.models[0].y), len(as_matrix("y", y))
+    if given > most_ahead(n):
+        raise ValueError(f"y must have at most {most_ahead(n):,} rows, as fit had {n:,}, got {given:,}")
+    rows, known, _ = rows_of(y, X, last_label(fitted))
+    return rows[:, _order("y", y, fitted.names, rows)], known[:, _order("X", X, () if X is None else fitted.inputs, known)]
+
+
+def _order(argument: str, given: Any, expected: Sequence[str], values: Array) -> list[int]:
+    """Where each column of the fit stands among those of ``given``; without names they go by position."""
+    names = names_of(given) if len(expected) > 1 else None
+    if names is not None and sorted(names) != sorted(expected):
+        raise ValueError(f"{argument} must have the columns {list(expected)} of fit, got {names}")
+    if values.shape[1] != len(expected):
+        raise ValueError(f"{argument} must have {len(expected)} columns, as in fit, got {values.shape[1]}")
+    return [*range(len(expected))] if names is None else [names.index(name) for name in expected]
+
+
+def column_names(values: Any, d: int, argument: str = "y") -> list[str]:
+    """Of d columns, which must differ; those without names are counted."""
+    letter = argument.lower()
+    names = names_of(values) or ([letter] if d == 1 and argument == "y" else [f"{letter}{i}" for i in range(d)])
+    if len(set(names)) < len(names):
+        raise ValueError(f"{argument} must have columns of different names, got {names}")
+    return names
+
+
+def steps_of(fitted: FittedSeries, horizon: int | None) -> int:
+    """How many rows ahead: as many as asked for, if that is not beyond reason."""
+    if horizon is None:
+        return fitted.horizon
+    check_horizon("horizon", horizon, len(fitted.models[0].y))
+    return int(horizon)
+
+
+def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> Any:
+    """The first rows of past forecasts of so many steps: as given, or so many spread over the last rows."""
+    n = len(fitted.models[0].y)
+    begin = int(np.argmax(~np.isnan(fitted.y), axis=0).max())  # the first row by which every column has had a number
+    if np.ndim(origins) == 0:
+        whole_number("origins", origins, 1)
+        places = judging.origins(n, steps, int(origins))  # type: ignore[arg-type]
+        places = places[places > begin]
+        if not len(places):
+            before = f", the first {begin} without a number in a column" if begin else ""
+            raise ValueError(f"horizon must leave rows to judge by, got {steps} with {n} rows{before}")
+        return places
+    given = np.asarray(origins)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+        raise ValueError(f"origins must be a number of forecasts or a list of rows, got {origins!r}")
+    if given.min() < 1 or given.max() > n - steps:
+        raise ValueError(f"origins must be rows 1 … {n - steps}, with {steps} rows to come, got {origins!r}")
+    if given.min() <= begin:
+        raise ValueError(f"origins must come after row {begin}, by which each column has had a number, got {origins!r}")
+    return given
+
+
+def last_label(fitted: FittedSeries) -> TimeIndex | None:
+    """The rule at the last row."""
+    time, n = fitted.time, len(fitted.models[0].y)
+    return time if time is None or n == 1 else time.on(n - 1)
+
+
+def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Array | None:
+    """Inputs (horizon, u) of the rows to come."""
+    inputs = fitted.inputs
+    if X is None:
+        return None
+    if not inputs:
+        raise ValueError("X must not be given: fit had none")
+    names = names_of(X)
+    if names is not None and sorted(names) != sorted(inputs):
+        raise ValueError(f"X must have the columns {list(inputs)} of fit, got {names}")
+    values = as_matrix("X", X, None, len(inputs))
+    if names is not None:
+        values = values[:, [names.index(name) for name in inputs]]
+    labels, last = index_of(X), last_label(fitted)
+    if labels is None or is_default(labels) or last is None or last.kind == "counted":
+        if len(values) != horizon:
+            raise ValueError(f"X must have {horizon} rows, one for each step ahead, got {len(values)}")
+        return values
+    if not labels.is_unique:
+        raise ValueError(f"X must have each label once, got {shown(labels[labels.duplicated()][0])} again")
+    places = last.positions(labels, horizon) - 1
+    ahead = np.full((horizon, len(inputs)), np.nan)
+    ahead[places[places >= 0]] = values[places >= 0]
+    missing = np.setdiff1d(np.arange(horizon), places[places >= 0])
+    if len(missing):
+        wanted = last.ahead(horizon)[int(missing[0])]
+        raise ValueError(
+            f"X must have a row for each of the {horizon} steps ahead, got none at {shown(wanted)}, but rows from "
+            f"{shown(labels[0])} to {shown(labels[-1])}, which must be labels as y has them, or none: then rows go by position"
+        )
+    return ahead

@@ -1,0 +1,300 @@
+"""The automatic forecaster of series: one column, several, or a long frame of many series.
+
+>>> import numpy as np, pandas as pd
+>>> t = np.arange(96.0)
+>>> months = pd.date_range("2016-01-01", periods=96, freq="MS")
+>>> sales = pd.Series(100.0 + t + 10.0 * np.sin(2 * np.pi * t / 12), index=months, name="sales")
+>>> forecast = SeriesForecaster().fit(sales[:84]).forecast(12)
+>>> forecast, forecast.index[0].strftime("%Y-%m")
+(SeriesForecast of 12 steps, 1 column (sales), '2023-01')
+>>> bool(np.abs(forecast.mean[:, 0] - sales[84:]).max() < 5.0)
+True
+
+Many series, in a long frame:
+
+>>> frame = pd.DataFrame({"unique_id": np.repeat(["north", "south"], 84), "ds": [*months[:84]] * 2})
+>>> frame["y"] = np.concatenate([sales[:84], 2.0 * sales[:84]])
+>>> SeriesForecaster().fit(frame).forecast(12, level=80).columns.tolist()
+['unique_id', 'ds', 'pesn', 'pesn-lo-80', 'pesn-hi-80']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from pesn._support.rollback import rollback_on_error
+from pesn._support.types import Array, PathLike, TableLike
+from pesn.series import saving
+from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
+from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
+from pesn.series.judging import SeriesBacktest
+from pesn.series.panel import long_frame
+from pesn.series.panel.distributed import DaskPanel
+from pesn.series.panel.frame import Panel, is_long
+from pesn.series.panel.settings import check_parameters, columns_of, plain_parameters, settings_of
+from pesn.series.panel.work import Blocks
+from pesn.series.result import SeriesForecast
+from pesn.series.scoring import scaled_score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SeriesForecaster"]
+
+
+@final
+class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
+    """Forecasts series by members that are weighed by rolling origins: smoothers, autoregression, reservoirs, learnt dynamics.
+
+    Parameters
+    ----------
+    horizon
+        Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a
+        tenth of the rows, 24 at most.
+    season
+        Rows after which a series repeats itself, one number or several; ``"auto"``: those that the step of its dates suggests, or
+        that it is found to repeat itself after, where the rows show them; None or 1: none.
+    level
+        Probabilities of the intervals, where a call names no others: 0.95, or 95 for the same.
+    n_jobs
+        Processes that the series of a long frame are shared among; None: one, -1: as many as there are processors. The numbers
+        are the same for any.
+    id_col, time_col, target_col
+        Columns of a long frame: the name of each row's series, its date, its number.
+    freq
+        The step of a long frame's dates, such as "MS"; None: found from all of them.
+    checkpoint
+        A folder in which long runs over many series keep what is done: started again with the same rows and settings, they go on
+        from there.
+    verbose
+        Whether runs over many series say on standard error how far they are.
+
+    Attributes
+    ----------
+    fitted_
+        Of columns, what was learnt: a model a column, ``fitted_.models``, with its members, their weights and the seasons found.
+    panel_
+        Of a long frame, its series; they are fitted when they are forecast.
+    failures_
+        Of a long frame: the ids of series that failed, in the frame itself or in the last call, and the reason of each.
+    """
+
+    fitted_: FittedSeries
+    panel_: Panel | DaskPanel
+    failures_: Any
+    _facts: Blocks | None
+
+    def __init__(
+        self,
+        horizon: int | None = None,
+        season: Seasons = "auto",
+        level: float | Sequence[float] = (0.8, 0.95),
+        n_jobs: int | None = None,
+        *,
+        id_col: str = "unique_id",
+        time_col: str = "ds",
+        target_col: str = "y",
+        freq: str | float | None = None,
+        checkpoint: PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.horizon = horizon
+        self.season = season
+        self.level = level
+        self.n_jobs = n_jobs
+        self.id_col = id_col
+        self.time_col = time_col
+        self.target_col = target_col
+        self.freq = freq
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    # ---------------------------------------------------------------- learning
+
+    def fit(self, y: TableLike, X: TableLike | None = None) -> Self:
+        """Learn from y (n,) or (n, d), each column by itself, and from known inputs X (n, u); or from a long frame.
+
+        Parameters
+        ----------
+        y
+            Rows are time; NaN is missing. Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so
+            is that of forecasts, and steps that are missing in it are gaps. Or a long frame, of pandas or Dask: a row for each
+            series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
+            known inputs.
+        X
+            What is known of each row beside y, also ahead: prices, holidays as columns of 0 and 1. Where it has an index, its
+            rows are taken by it. Not beside a long frame, which has them as columns.
+
+        Returns
+        -------
+        Self
+            A failed fit leaves the forecaster as it was. A series of a long frame that cannot be forecast is left out, with a
+            warning, and stands in ``failures_``.
+        """
+        with rollback_on_error(self):
+            check_parameters(self)
+            for name in {"fitted_", "panel_", "failures_", "_facts"} & {*vars(self)}:
+                delattr(self, name)
+            if is_long(y, columns_of(self)):
+                self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq)
+                self._facts = None
+                return self
+            rows, x, time = rows_of(y, X, None)
+            if self.horizon is not None:
+                check_horizon("horizon", self.horizon, len(rows))
+            names, inputs = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
+            self.fitted_ = fit_columns(
+                rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon
+            )  # fmt: skip
+        return self
+
+    # ---------------------------------------------------------------- forecasting
+
+    def forecast(
+        self, horizon: int | None = None, X: TableLike | None = None, level: Any = None
+    ) -> SeriesForecast | pd.DataFrame:
+        """The next rows.
+
+        Parameters
+        ----------
+        horizon
+            How many; None: as many as members were weighed by, or a season's of a long frame.
+        X
+            Inputs of these rows, (horizon, u), by their labels where both have any; NaN, or None, is not known: as uncertain as
+            they were. Of a long frame: a frame of ids, dates and inputs.
+        level
+            Of a long frame: probabilities of the intervals, 0.95 or 95. (A :class:`SeriesForecast` has all of them.)
+
+        Returns
+        -------
+        SeriesForecast or DataFrame
+            Of columns, labelled as y was. Of a long frame a frame, in the order of ids and dates, with the columns ``id_col``,
+            ``time_col``, ``pesn`` (the median) and for each level ``pesn-lo-80``, ``pesn-hi-80``; of a Dask frame a Dask frame.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "panel_"):
+            check_parameters(self)
+            return self._kept(long_frame.forecast(self.panel_, settings_of(self), horizon, X, level))
+        if level is not None:
+            raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
+        steps = steps_of(self.fitted_, horizon)
+        return self.fitted_.forecast(steps, inputs_ahead(self.fitted_, X, steps))
+
+    def cross_validation(self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None) -> Any:
+        """Forecasts of the past of each series of a long frame, each by a model fitted to the rows before it.
+
+        Parameters
+        ----------
+        horizon
+            Steps of each, as in :meth:`forecast`.
+        n_windows
+            Forecasts of each series; the last one has the last rows to come.
+        step_size
+            Rows between the origins of two of them.
+        level
+            Probabilities of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            As :meth:`forecast`'s, with ``cutoff``, the last date that a forecast knew of, and ``target_col``, what came. A series
+            of few rows has fewer forecasts, and one without any is a failure.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "panel_"):
+            raise TypeError("cross_validation is for long frames: backtest() does it for columns")
+        check_parameters(self)
+        return self._kept(long_frame.cross_validated(self.panel_, settings_of(self), horizon, n_windows, step_size, level))
+
+    def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
+        """Quantiles of the next rows.
+
+        Parameters
+        ----------
+        q
+            A number inside (0, 1), or several.
+        horizon, X
+            As in :meth:`forecast`.
+
+        Returns
+        -------
+        array
+            (horizon, d) of a number, (k, horizon, d) of k numbers.
+        """
+        self._check_columns("quantile", "forecast(level=…) has quantiles as bounds")
+        return self.forecast(horizon, X).quantile(q)
+
+    def backtest(self, horizon: int | None = None, origins: int | Sequence[int] = 20) -> SeriesBacktest:
+        """Forecasts of the past, each by a model fitted to the rows before it, beside what came and beside naive rivals.
+
+        Parameters
+        ----------
+        horizon
+            Steps of each; None: as many as members were weighed by.
+        origins
+            How many forecasts, spread over the last quarter of the rows; or the first row of each.
+
+        Returns
+        -------
+        SeriesBacktest
+            With ``mae()``, ``crps()``, ``coverage(level)``, ``to_frame()``, and the same of ``rivals``.
+        """
+        self._check_columns("backtest", "cross_validation does it for long frames")
+        steps = steps_of(self.fitted_, horizon)
+        return self.fitted_.backtest(steps, places_of(self.fitted_, steps, origins))
+
+    def score(self, y: TableLike, X: TableLike | None = None) -> float:
+        """Minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its naive error there.
+
+        Parameters
+        ----------
+        y
+            (m, d), the rows that came; where they have labels, these must go on from those of ``fit``.
+        X
+            Their inputs, (m, u).
+
+        Returns
+        -------
+        float
+            0 for forecasts that are certain and right, else negative: the larger, the better.
+        """
+        self._check_columns("score", "cross_validation gives forecasts and what came, to be scored by utilsforecast or by hand")
+        return scaled_score(self.fitted_, *rows_after(self.fitted_, y, X))
+
+    def summary(self) -> str:
+        """Which members each column's forecast is made of, with their weights, and why; of a long frame, counts of its series."""
+        check_is_fitted(self)
+        return long_frame.summary(self.panel_, self._facts) if hasattr(self, "panel_") else self.fitted_.summary()
+
+    def save(self, path: PathLike) -> None:
+        """Write it to a file that :func:`pesn.load` reads; no code of it runs then."""
+        self._check_columns("save", "the frame and the settings are all there is to it: the same rows give the same numbers")
+        check_parameters(self)
+        saving.save(self.fitted_, path, {"parameters": plain_parameters(self)})
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """What :meth:`save`, or ``pesn forecast --save``, wrote; a file from elsewhere or changed is a ValueError."""
+        fitted, note = saving.load(path)
+        parameters = note.get("parameters", {}) if isinstance(note, dict) else {}
+        found = cls(**{name: value for name, value in parameters.items() if name in cls().get_params()})
+        check_parameters(found)
+        found.fitted_ = fitted
+        return found
+
+    # ---------------------------------------------------------------- inside
+
+    def _check_columns(self, method: str, instead: str) -> None:
+        check_is_fitted(self)
+        if hasattr(self, "panel_"):
+            raise TypeError(f"{method} is not for long frames: {instead}")
+
+    def _kept(self, found: long_frame.Outcome) -> Any:
+        """The frame of a run, whose failures and seasons are kept."""
+        self.failures_, self._facts = found.failures, found.facts
+        return found.frame

@@ -1,0 +1,182 @@
+"""Past forecasts of series beside what came, and two rivals that anyone can beat with a pencil.
+
+>>> y = np.cumsum(np.random.default_rng(0).normal(size=(500, 1)), axis=0)
+>>> places = origins(500, 10, 5)
+>>> places.tolist()
+[375, 403, 432, 461, 490]
+>>> bool(0.6 < naive(y, places, 10).coverage(0.8) < 0.95)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.types import Array
+from pesn.forecasting.forecast_views import percent
+from pesn.learning.backtest import Places, mean_of_observed, mean_score, observed_after, rolling_origins
+from pesn.series.margins import Margins, level_of, levels_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SeriesBacktest", "first_origin", "naive", "origins"]
+
+_LAST = 0.25  # share of the rows that origins are spread over
+_LEAST = 8  # rows before the first origin
+_NORMAL = 1e6  # degrees of freedom: as good as Gaussian
+
+
+def first_origin(n: int, horizon: int) -> int:
+    """The first row of past forecasts; n where there are not enough rows to judge by."""
+    first = max(min(round((1.0 - _LAST) * n), n - horizon), _LEAST, n // 2)
+    return first if first <= n - horizon else n
+
+
+def origins(n: int, horizon: int, count: int) -> Places:
+    """First rows of ``count`` past forecasts, spread over the last part of n rows; fewer or none where there are not enough."""
+    return rolling_origins(first_origin(n, horizon), n - horizon, count)
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesBacktest:
+    """Forecasts of d columns from several origins, each by a model of the rows before it, and what came.
+
+    Parameters
+    ----------
+    origins
+        The first row of each forecast, (k,).
+    margins
+        Of each origin, the distributions of its steps, a column each.
+    observed
+        What came, (k, horizon, d), NaN where it is missing.
+    names
+        Of the columns.
+    labels
+        Of all rows, where they have labels.
+    rivals
+        Other methods from the same origins, by name.
+    """
+
+    origins: npt.NDArray[np.intp]
+    margins: tuple[tuple[Margins, ...], ...]
+    observed: Array
+    names: tuple[str, ...]
+    labels: Any = None
+    rivals: dict[str, SeriesBacktest] | None = None
+
+    def __repr__(self) -> str:
+        k, horizon, d = self.observed.shape
+        plural = ["" if n == 1 else "s" for n in (k, horizon, d)]
+        columns = f"{d} column{plural[2]} ({', '.join(self.names)})"
+        return f"SeriesBacktest of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {columns}"
+
+    @property
+    def horizon(self) -> int:
+        """Steps that each forecast looks ahead."""
+        return int(self.observed.shape[1])
+
+    @property
+    def methods(self) -> dict[str, SeriesBacktest]:
+        """This one as "pesn", and its rivals, by name."""
+        return {"pesn": self, **(self.rivals or {})}
+
+    @property
+    def mean(self) -> Array:
+        """Point forecasts, (k, horizon, d)."""
+        return self._of(lambda one: one.mean)
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """(lower, upper), each (k, horizon, d), of the central interval of a level, 0.95 or 95."""
+        share = level_of(level)
+        return self._of(lambda one: one.interval(share)[0]), self._of(lambda one: one.interval(share)[1])
+
+    def mae(self) -> Array:
+        """Mean absolute error of each column, (d,); NaN where nothing was observed."""
+        return mean_score(np.abs(self.observed - self.mean), (0, 1))
+
+    def crps(self) -> Array:
+        """Continuous ranked probability score of each column, (d,), in its units; NaN where nothing was observed."""
+        return mean_score(self._crps, (0, 1))
+
+    def crps_by_step(self) -> Array:
+        """The same by step ahead, (horizon, d)."""
+        return mean_score(self._crps, (0,))
+
+    def coverage(self, level: float) -> float:
+        """The share of all that was observed that lies inside the central interval of this level."""
+        lower, upper = self.interval(level)
+        seen = ~np.isnan(self.observed)
+        inside = (lower <= self.observed) & (self.observed <= upper)
+        return float(inside[seen].mean()) if seen.any() else float("nan")
+
+    def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
+        """A row for each origin, step and column: what was forecast, the ends of the intervals, and what was observed."""
+        import pandas as pd
+
+        k, horizon, d = self.observed.shape
+        rows = self.origins[:, None] + np.arange(horizon)
+        labels = {} if self.labels is None else {"time": self.labels[np.repeat(rows.ravel(), d)]}
+        bounds: dict[str, Array] = {}
+        for one in levels_of(level):
+            lower, upper = self.interval(one)
+            bounds |= {f"lower_{percent(one)}": lower.ravel(), f"upper_{percent(one)}": upper.ravel()}
+        return pd.DataFrame(
+            {
+                "origin": np.repeat(self.origins, horizon * d),
+                "step": np.tile(np.repeat(np.arange(1, horizon + 1), d), k),
+                **labels,
+                "column": np.tile(np.array(self.names, object), k * horizon),
+                "mean": self.mean.ravel(),
+                **bounds,
+                "observed": self.observed.ravel(),
+            }
+        )
+
+    @cached_property
+    def _crps(self) -> Array:
+        return np.stack(
+            [
+                np.column_stack([one.crps(came[:, i]) for i, one in enumerate(columns)])
+                for columns, came in zip(self.margins, self.observed, strict=True)
+            ]
+        )
+
+    def _of(self, what: Any) -> Array:
+        return np.stack([np.column_stack([what(one) for one in columns]) for columns in self.margins])
+
+
+def naive(y: Array, places: Any, horizon: int, period: int = 1, names: tuple[str, ...] | None = None) -> SeriesBacktest:
+    """The last row goes on, or the last ``period`` rows do, with the deviation that this had before each origin, step by step."""
+    steps = np.arange(1, horizon + 1)
+    back = period * -(-steps // period)  # rows between what is forecast and what it is taken from
+    found = []
+    for place in np.asarray(places, int):
+        seen = _carried(y[:place])
+        mean = seen[np.maximum(place + steps - 1 - back, 0)]
+        std = np.stack([_deviation(y[:place], int(lag)) for lag in back])
+        found.append(tuple(Margins(mean[:, i], std[:, i], _NORMAL) for i in range(y.shape[1])))
+    named = tuple(f"y{i}" for i in range(y.shape[1])) if names is None else names
+    return SeriesBacktest(np.asarray(places, np.intp), tuple(found), observed_after(y, places, horizon), named)
+
+
+def _deviation(seen: Array, lag: int) -> Array:
+    """Root mean square (d,) of the change over ``lag`` rows; over fewer, stretched as a random walk's, where rows are few."""
+    used = max(min(lag, len(seen) // 2), 1)
+    change = seen[used:] - seen[:-used]
+    size = np.sqrt(mean_of_observed(np.square(change), (0,)) * lag / used)
+    return np.where(size > 0.0, size, np.finfo(float).tiny)
+
+
+def _carried(y: Array) -> Array:
+    """y (n, d) with each gap filled by the last number before it, and by the first one at the start."""
+    rows = np.arange(len(y))[:, None]
+    last = np.maximum.accumulate(np.where(np.isnan(y), -1, rows), axis=0)
+    first = np.argmax(~np.isnan(y), axis=0)
+    return np.take_along_axis(y, np.where(last < 0, first, last), axis=0)

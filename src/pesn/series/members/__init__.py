@@ -1,0 +1,1 @@
+"""What a forecast of a series is stacked of, and how members are weighed."""

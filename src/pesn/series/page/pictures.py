@@ -1,0 +1,312 @@
+"""Pictures of a fitted series for a page: the forecast, what it is made of, and past forecasts beside what came.
+
+All are texts of HTML with SVG inside, light and dark as the page is, and made without matplotlib.
+
+>>> from pesn.series.fitted import fit_columns
+>>> t = np.arange(60.0)
+>>> fitted = fit_columns((20.0 + np.sin(t / 3.0))[:, None], names=("a<b",), seasons=(), horizon=6)
+>>> drawn = forecast(fitted, fitted.forecast(6), (0.8, 0.95))
+>>> drawn.count("<svg"), drawn.count('class="band"'), "a&lt;b" in drawn, "a<b" in drawn
+(1, 2, True, False)
+>>> backtest(fitted.backtest(6, [40, 50]), (0.95,)).count("<svg")
+2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from pesn._support.pages import ticks
+from pesn._support.pages.drawing import STRETCHED, View, limits, plot
+from pesn._support.pages.tables import number, powers
+from pesn._support.types import Array
+from pesn.forecasting.time_index import TimeIndex
+from pesn.series.fitted import FittedSeries
+from pesn.series.judging import SeriesBacktest
+from pesn.series.result import SeriesForecast, percent
+from pesn.series.table.reading import counted, shown
+
+__all__ = [
+    "backtest",
+    "components",
+    "decimals",
+    "forecast",
+    "label_of",
+    "labels_of",
+    "legend",
+    "shown_rows",
+    "sparkline",
+    "which_origins",
+]
+
+_POINTED = 120  # steps at most whose numbers are shown where one points at them
+_PANELS = 12  # of past forecasts, at most
+_TITLES = {
+    "level": "Level: the rows without season and inputs",
+    "season": "Season: what it adds",
+    "inputs": "Inputs: what they add",
+}
+
+
+def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float], column: int = 0) -> Markup:
+    """The last rows that were observed, then the forecast with a band for each level.
+
+    Parameters
+    ----------
+    fitted
+        Whose rows and labels are shown.
+    ahead
+        Its forecast.
+    levels
+        Probabilities of the bands.
+    column
+        Which column.
+
+    Returns
+    -------
+    Markup
+        One drawing.
+    """
+    mean, std = ahead.margins[column].mean, ahead.margins[column].std
+    rows, horizon = shown_rows(fitted, len(ahead)), len(ahead)
+    seen = fitted.models[column].y[-rows:]
+    bounds = [ahead.margins[column].interval(level) for level in sorted(levels, reverse=True)]
+    view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], [edge for pair in bounds for edge in pair]))
+    before, steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, horizon + 1.0)
+    name, labels = ahead.names[column], labels_of(fitted, horizon)
+    texts = decimals(np.column_stack([mean, *bounds[0]]).ravel(), std)
+    widest = percent(max(levels))
+    said = [
+        f"{label_of(fitted, labels, len(fitted.models[column].y) + k)}: {texts[3 * k]} "
+        f"({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
+        for k in range(horizon)
+    ]
+    shapes = _fan(view, seen[-1:], steps, mean, bounds)
+    shapes.insert(0, view.upright(0.0, "now"))
+    shapes.append(view.line(before, seen, "seen"))
+    if horizon <= _POINTED:
+        shapes.append(view.areas(steps, said))
+    end = f" … {said[-1]}" if horizon > 1 else ""
+    label = f"{name}: {counted(rows, 'row')} as observed, then {counted(horizon, 'step')} ahead. Forecast {said[0]}{end}."
+    return plot(view, shapes, label=label, marks=_marks(fitted, rows, horizon, 6), size="tall", most=6)
+
+
+def components(fitted: FittedSeries, horizon: int, x: Array | None = None, column: int = 0) -> Markup:
+    """Level, season and inputs of a column, a small drawing each, over the rows that :func:`forecast` shows and the steps ahead.
+
+    Parameters
+    ----------
+    fitted
+        What was learnt.
+    horizon
+        Steps ahead.
+    x
+        (horizon, u), their inputs; None where they are not known.
+    column
+        Which column.
+
+    Returns
+    -------
+    Markup
+        A list of drawings; empty where there is but a level that is the forecast itself.
+    """
+    model = fitted.models[column]
+    parts = model.components(horizon, x)
+    if not set(parts) & {"season", "inputs"}:
+        return Markup("")
+    rows = shown_rows(fitted, horizon)
+    time = np.arange(1.0 - rows, horizon + 1.0)
+    made = []
+    for kind, values in parts.items():
+        course = np.asarray(values, np.float64)[-(rows + horizon) :]
+        behind = [model.y[-rows:]] if kind == "level" else []
+        view = View((0.5 - rows, horizon + 0.5), limits([course, *behind]))
+        shapes = [view.upright(0.0, "now")]
+        shapes += [view.line(time[:rows], one, "faint") for one in behind]
+        shapes += [view.line(time[:rows], course[:rows], "seen"), view.line(time[rows - 1 :], course[rows - 1 :], "mean")]
+        title = _TITLES.get(kind, kind)
+        low, high = decimals(np.array([np.nanmin(course), np.nanmax(course)]), np.ptp(course[np.isfinite(course)]) / 10.0)
+        label = f"{fitted.names[column]}, {kind}: between {low} and {high}."
+        drawn = plot(view, shapes, label=label, marks=_marks(fitted, rows, horizon, 3), most=4)
+        made.append(f"<li><h4>{escape(title)}</h4>{drawn}</li>")
+    return Markup(f'<ul class="multiples wide">{"".join(made)}</ul>')
+
+
+def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y: Array | None = None) -> Markup:
+    """Past forecasts, a small drawing an origin, all on the same scale; a dot where what came lies outside the widest band.
+
+    Parameters
+    ----------
+    judged
+        The past forecasts and what came. Of more than twelve origins, twelve are shown, evenly spread.
+    levels
+        Probabilities of the bands.
+    column
+        Which column.
+    y
+        (n,), its rows: half as many as there are steps are shown before each origin; None: none are.
+
+    Returns
+    -------
+    Markup
+        A list of drawings.
+    """
+    horizon, wide, chosen = judged.horizon, max(levels), _chosen(judged)
+    steps, margins = np.arange(1.0, horizon + 1.0), [judged.margins[k][column] for k in chosen]
+    came = [judged.observed[k, :, column] for k in chosen]
+    before = [_before(y, int(judged.origins[k]), horizon) for k in chosen]
+    bounds = [[one.interval(level) for level in sorted(levels, reverse=True)] for one in margins]
+    means = [one.mean for one in margins]
+    ends = limits([*came, *means, *before], [edge for pairs in bounds for pair in pairs for edge in pair])
+    view = View((0.5 - len(before[0]), horizon + 0.5), ends)
+    marks = [(1.0, "1"), (float(horizon), f"{horizon} steps")] if horizon > 1 else [(1.0, "1 step")]
+    made = []
+    for k, seen, mean, pairs, truth in zip(chosen, before, means, bounds, came, strict=True):
+        missed = np.where((truth < pairs[0][0]) | (truth > pairs[0][1]), truth, np.nan)
+        known = int(np.isfinite(truth).sum())
+        inside = known - int(np.isfinite(missed).sum())
+        origin = int(judged.origins[k])
+        title = f"from {_origin(judged.labels, origin)}"
+        score = f"{inside} of {known} inside {percent(wide)} %"
+        shapes = [view.upright(0.5, "now")] if len(seen) else []
+        shapes += _fan(view, np.empty(0), steps, mean, pairs)
+        shapes.append(view.line(np.arange(1.0 - len(seen), horizon + 1.0), np.concatenate([seen, truth]), "seen"))
+        shapes.append(view.dots(steps, missed, "missed"))
+        error = float(np.nanmean(np.abs(truth - mean))) if known else float("nan")
+        label = f"{judged.names[column]}, forecast {title}: {score}, mean absolute error {number(error)}."
+        drawn = plot(view, shapes, label=label, marks=marks, size="small", most=3)
+        made.append(f"<li><h4>{escape(title)}<small>{score}</small></h4>{drawn}</li>")
+    return Markup(f'<ul class="multiples">{"".join(made)}</ul>')
+
+
+def which_origins(judged: SeriesBacktest) -> str:
+    """How many past forecasts :func:`backtest` shows, of how many: the beginning of a sentence."""
+    k, shown_ones = len(judged.origins), len(_chosen(judged))
+    if k > shown_ones:
+        return f"Shown are {shown_ones} of {k}, evenly spread"
+    return "Shown is one" if k == 1 else f"Shown are all {k}"
+
+
+def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column: int = 0) -> Markup:
+    """The same as :func:`forecast` in a line of text: no axes, one band."""
+    rows, horizon, margins = shown_rows(fitted, len(ahead)), len(ahead), ahead.margins[column]
+    rows = min(rows, 4 * horizon + 24)
+    seen, mean, bounds = fitted.models[column].y[-rows:], margins.mean, margins.interval(level)
+    view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], bounds))
+    shapes = _fan(view, seen[-1:], np.arange(1.0, horizon + 1.0), mean, [bounds])
+    shapes.append(view.line(np.arange(1.0 - rows, 1.0), seen, "seen"))
+    return Markup(f'<span class="plot spark">{STRETCHED} aria-hidden="true">{"".join(shapes)}</svg></span>')
+
+
+def legend(levels: Sequence[float], missed: bool = False) -> Markup:
+    """What the lines and bands are; ``missed``: also what a dot is, of past forecasts."""
+    entries = ['<li><i class="seen"></i>observed</li>', '<li><i class="mean"></i>forecast (median)</li>']
+    for rank, level in enumerate(sorted(levels, reverse=True), 1):
+        entries.append(f'<li><i class="band" style="opacity:{1.0 - 0.8**rank:.2f}"></i>{percent(level)} %</li>')
+    if missed:
+        entries.append(f'<li><i class="missed"></i>outside {percent(max(levels))} %</li>')
+    return Markup(f'<ul class="legend">{"".join(entries)}</ul>')
+
+
+def shown_rows(fitted: FittedSeries, horizon: int) -> int:
+    """How many rows pictures show before the forecast: enough for its seasons, few enough to see the forecast on a phone."""
+    season = 2 * max(fitted.seasons, default=0) + horizon
+    return min(len(fitted.models[0].y), max(60, 5 * horizon, min(season, 8 * horizon)))
+
+
+def labels_of(fitted: FittedSeries, horizon: int) -> Any:
+    """As ``fitted.labels(horizon)``, which many pictures of one page ask for; dates by the calendar take their time."""
+    return None if fitted.time is None else _labels(fitted.time, len(fitted.models[0].y) + horizon)
+
+
+def label_of(fitted: FittedSeries, labels: Any, row: int) -> str:
+    """A row's label in words, as short as the step allows; its number where there are no labels."""
+    if labels is None or fitted.time is None:
+        return f"row {row + 1}"
+    if fitted.time.kind == "counted":
+        return f"row {labels[row]}"
+    return shown(labels[row], fitted.time.step if fitted.time.kind == "dates" else None)
+
+
+def decimals(values: Array, deviation: Any) -> list[str]:
+    """Numbers with as many decimals as the smallest deviation has two digits.
+
+    >>> decimals(np.array([371.8421, -0.04]), np.array([0.43, 1.2])), decimals(np.array([3e12]), np.array([1e11]))
+    (['371.84', '−0.04'], ['3×10¹²'])
+    """
+    smallest = float(np.min(deviation))
+    if not 1e-6 < smallest < 1e9:
+        return [powers(f"{value:.3g}".replace("-", "−").replace("e+", "e").replace("e−0", "e−")) for value in values.tolist()]
+    digits = max(0, 1 - int(np.floor(np.log10(smallest))))
+    return [f"{value:,.{digits}f}".replace("-", "−") for value in (values + 0.0).tolist()]
+
+
+# ---------------------------------------------------------------- inside
+
+
+@lru_cache(maxsize=2)
+def _labels(time: TimeIndex, n: int) -> Any:
+    try:
+        return time.onwards(n)
+    except (ValueError, OverflowError):  # pandas has no such dates
+        return None
+
+
+def _fan(view: View, last: Array, steps: Array, mean: Array, bounds: Sequence[tuple[Array, Array]]) -> list[str]:
+    """Bands and the point forecast; they set out from the ``last`` row (1,) where it is known."""
+    first = last[np.isfinite(last)]
+    x = np.concatenate([np.zeros(len(first)), steps])
+    shapes = [view.band(x, np.concatenate([first, low]), np.concatenate([first, high]), "band") for low, high in bounds]
+    return [*shapes, view.line(x, np.concatenate([first, mean]), "mean")]
+
+
+def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tuple[float, str]]:
+    """Texts below a drawing of the last rows and of the steps ahead, at x = 1 − rows … horizon."""
+    labels = labels_of(fitted, horizon)
+    if labels is None or fitted.time is None:
+        at = [x for x in ticks.numbers(1.0 - rows, float(horizon), most) if x == round(x)]
+        return [(x, f"{x:+,.0f}".replace("-", "−") if x else "last row") for x in at]
+    labels = labels[-(rows + horizon) :]
+    if fitted.time.kind in ("dates", "periods"):
+        stamps = labels.to_timestamp() if fitted.time.kind == "periods" else labels.tz_localize(None)
+        return [(1.0 - rows + row, text) for row, text in ticks.dates(stamps.to_numpy(), most)]
+    values = labels.to_numpy(dtype=np.float64)
+    step = values[1] - values[0]
+    at = ticks.numbers(values[0], values[-1], most)
+    return [(1.0 - rows + (value - values[0]) / step, text) for value, text in zip(at, ticks.texts(at), strict=True)]
+
+
+def _chosen(judged: SeriesBacktest) -> Array:
+    """Positions of the origins that are shown, evenly spread."""
+    count = min(len(judged.origins), _PANELS)
+    return np.unique(np.linspace(0, len(judged.origins) - 1, count).round().astype(int))
+
+
+def _before(y: Array | None, origin: int, horizon: int) -> Array:
+    """Half as many rows before an origin as there are steps, NaN before the first one; none where y is not given."""
+    if y is None:
+        return np.empty(0)
+    rows = horizon // 2 + 2
+    seen = y[max(origin - rows, 0) : origin]
+    return np.concatenate([np.full(rows - len(seen), np.nan), seen])
+
+
+def _origin(labels: Any, row: int) -> str:
+    if labels is None:
+        return f"row {row + 1}"
+    freq = getattr(labels, "freqstr", None)
+    if hasattr(labels, "tz"):
+        return shown(labels[row], freq or _finest(labels))
+    return f"row {labels[row]}" if getattr(labels, "name", None) is None and labels[0] == 0 else str(labels[row])
+
+
+def _finest(labels: Any) -> str:
+    """A frequency that tells how much of dates without one is to be shown."""
+    if bool((labels == labels.normalize()).all()):
+        return "MS" if bool((labels.day == labels.day[0]).all()) else "D"
+    return "h"

@@ -1,0 +1,175 @@
+"""Rows of Parquet files shared out among buckets on the disk, by a hash of their ids: a series is whole in one bucket.
+
+The rows may be in any order, and more than memory holds: a batch after the other is read, and its rows go where they belong.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pesn._support.files import replacing
+from pesn.forecasting.time_index import TimeIndex
+from pesn.series.panel.dates import shown_id
+from pesn.series.panel.distributed import distinct_dates, rule_of_all
+from pesn.series.panel.frame import Columns
+
+__all__ = ["Plan", "bucket", "data_columns", "files_of", "parquet_module", "row_count", "saved_plan", "schema_of", "share_out"]
+
+_BATCH = 2**17  # rows that are read at once
+_MOST = 400  # buckets: as many files are open at once, for each of the frames
+_PLAN = "_plan.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What rows were shared out into: buckets, and what all of them have in common.
+
+    Parameters
+    ----------
+    job
+        A digest of what was asked, and of which files.
+    buckets
+        How many.
+    time
+        The rule of all dates.
+    inputs
+        Names of known inputs.
+    """
+
+    job: str
+    buckets: int
+    time: TimeIndex
+    inputs: tuple[str, ...]
+
+
+def share_out(
+    source: Path, ahead: Path | None, folder: Path, columns: Columns, freq: str | float | None, size: int, job: str,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> Plan:  # fmt: skip
+    """Write all rows of ``source``, and of the inputs ``ahead``, into buckets of about ``size`` rows in a new ``folder``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    names = data_columns(schema_of(source), columns)
+    count = min(max(1, -(-row_count(source) // size)), _MOST)
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise ValueError(
+            f"{source} must have columns {', '.join(map(repr, columns))}, got none named {missing[0]!r} among {names}"
+        )
+    dates: Any = None
+    for which, path in enumerate([source] if ahead is None else [source, ahead]):
+        for keys, table in _shared(path, which, folder, columns, count):
+            if which == 0:
+                new = distinct_dates(keys, columns)
+                dates = new if dates is None else dates.append(new[~new.isin(dates)])
+            advance(table.num_rows)
+    plan = Plan(job, count, rule_of_all([dates], columns, freq), tuple(name for name in names if name not in columns))
+    with replacing(folder / _PLAN) as file:  # last: it says that all rows are there
+        file.write_text(json.dumps([plan.job, plan.buckets, list(plan.time), list(plan.inputs)]))
+    return plan
+
+
+def saved_plan(folder: Path) -> Plan | None:
+    """Of a folder that :func:`share_out` has filled."""
+    try:
+        job, count, time, inputs = json.loads((folder / _PLAN).read_text())
+        return Plan(str(job), int(count), TimeIndex(*time), tuple(map(str, inputs)))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def bucket(folder: Path, number: int, which: int = 0) -> Any:
+    """The rows of a bucket, a frame: of the source (0) or of the inputs ahead (1); None where it has none."""
+    path = folder / _name(number, which)
+    return parquet_module().read_table(path).to_pandas() if path.exists() else None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The Parquet files of a folder, or the one that is given."""
+    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not found or not found[0].is_file():
+        raise FileNotFoundError(
+            f"{path} must be a Parquet file or a folder with some, got {'none' if found else 'an empty folder'}"
+        )
+    return found
+
+
+def schema_of(path: Path) -> Any:
+    """The columns of the first file, and their types; a ValueError where it is not Parquet."""
+    file = files_of(path)[0]
+    parquet, arrow = parquet_module(), import_module("pyarrow")
+    try:
+        return parquet.read_schema(file)
+    except arrow.ArrowInvalid:
+        raise ValueError(f"{file} must be a Parquet file, got another one") from None
+
+
+def row_count(path: Path) -> int:
+    """Rows of all files, by their footers."""
+    return sum(int(parquet_module().read_metadata(file).num_rows) for file in files_of(path))
+
+
+def parquet_module() -> Any:
+    """Of Arrow, which is an extra."""
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError:
+        raise ImportError("Parquet needs Arrow: pip install 'pesn[parquet]'") from None
+
+
+def data_columns(schema: Any, columns: Columns) -> list[str]:
+    """Columns of a file, without an index of pandas that was written beside them."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in schema.names if name in columns or name not in index]
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _shared(path: Path, which: int, folder: Path, columns: Columns, count: int) -> Iterator[tuple[Any, Any]]:
+    """Ids and dates of each batch of rows, and the batch, which has been written to its buckets."""
+    arrow: Any = import_module("pyarrow")
+    with ExitStack() as stack:
+        writers: dict[int, Any] = {}
+        schema = None
+        for file in files_of(path):
+            for batch in parquet_module().ParquetFile(file, pre_buffer=False).iter_batches(_BATCH, use_threads=False):
+                table = arrow.Table.from_batches([batch])
+                table = table.select(data_columns(table.schema, columns))
+                schema = table.schema.remove_metadata() if schema is None else schema
+                if table.schema.names != schema.names:
+                    raise ValueError(
+                        f"{file} must have the columns {schema.names} of the files before it, got {table.schema.names}"
+                    )
+                keys = table.select([columns.id, columns.time]).to_pandas()
+                number = _numbers(keys, columns, count)
+                order = np.argsort(number, kind="stable")
+                found, begin = np.unique(number[order], return_index=True)
+                table = table.take(order).cast(schema)
+                for one, start, stop in zip(found.tolist(), begin, [*begin[1:], len(order)], strict=True):
+                    if one not in writers:
+                        writers[one] = stack.enter_context(parquet_module().ParquetWriter(folder / _name(one, which), schema))
+                    writers[one].write_table(table.slice(start, stop - start))
+                yield keys, table
+
+
+def _numbers(keys: Any, columns: Columns, count: int) -> Any:
+    """The bucket of each row."""
+    ids = keys[columns.id]
+    if ids.isna().any():
+        date = keys[columns.time][ids.isna().to_numpy()].iloc[0]
+        raise ValueError(f"column {columns.id!r} must be known in every row, got none beside {columns.time} {shown_id(date)}")
+    return (import_module("pandas").util.hash_pandas_object(ids, index=False).to_numpy() % np.uint64(count)).astype(np.int64)
+
+
+def _name(number: int, which: int) -> str:
+    return f"{('rows', 'ahead')[which]}-{number:05d}.parquet"

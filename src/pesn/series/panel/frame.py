@@ -1,0 +1,293 @@
+"""A long frame of many series, checked and laid out as arrays: all rows of a series one after the other, NaN for missing ones.
+
+Nothing here is done series by series, but for messages: ten thousand of them take about a second.
+
+>>> import pandas as pd
+>>> months = pd.to_datetime(["2024-01-01", "2024-02-01", "2024-04-01", "2024-01-01", "2024-02-01"])
+>>> frame = pd.DataFrame({"unique_id": list("bbbaa"), "ds": months, "y": [1.0, 2.0, 4.0, 10.0, 20.0]})
+>>> panel = panel_of(frame, Columns())
+>>> panel.ids.tolist(), panel.time.step, panel.rows(1)[0].tolist()
+(['a', 'b'], 'MS', [1.0, 2.0, nan, 4.0])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.types import Array
+from pesn.forecasting.time_index import TimeIndex, most_steps, shown, step_name
+from pesn.series.panel.dates import as_labels, common_step, farthest, other_step, shown_id, step_of
+from pesn.series.table.errors import quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LARGEST", "MODEL", "Columns", "Panel", "check_names", "is_long", "numbers_of", "panel_of"]
+
+Places = npt.NDArray[np.int64]
+_TELLING = 4  # rows of a series from which on its own step can be told
+MODEL = "pesn"  # the name of the column of forecasts
+OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame
+LARGEST = 1e100  # a number in y or among inputs: squares and sums of them are still numbers
+
+
+class Columns(NamedTuple):
+    """The names of a long frame's columns: of the series' names, of dates, of numbers."""
+
+    id: str = "unique_id"
+    time: str = "ds"
+    target: str = "y"
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Many series of one step.
+
+    Parameters
+    ----------
+    ids
+        (k,), a pandas index, sorted.
+    y, x
+        (N,) numbers and (N, u) inputs of all series, one after the other, NaN where a row is missing.
+    starts
+        (k + 1,), where each begins in y.
+    first
+        (k,), where on the rule ``time`` each series begins.
+    time
+        The rule of all dates, at place 0.
+    columns, inputs
+        Names, also of the known inputs.
+    failures
+        Reasons by id of the series that are left out.
+    """
+
+    ids: Any
+    y: Array
+    x: Array
+    starts: Places
+    first: Places
+    time: TimeIndex
+    columns: Columns
+    inputs: tuple[str, ...]
+    failures: dict[Any, str]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def lengths(self) -> Places:
+        """Rows of each series, (k,), with those that are missing."""
+        return np.diff(self.starts)
+
+    def rows(self, i: int) -> tuple[Array, Array]:
+        """y (n,) and x (n, u) of series i."""
+        place = slice(int(self.starts[i]), int(self.starts[i + 1]))
+        return self.y[place], self.x[place]
+
+    def labels(self, places: Places) -> pd.Index:
+        """The dates at places on the rule, counted from 0; a ValueError where pandas has no such dates."""
+        try:
+            return self.time.onwards(int(places.max(initial=0)) + 1).take(places)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"horizon must not lead beyond the dates that pandas has: {error}") from None
+
+
+def check_names(columns: Columns) -> None:
+    """A ValueError where a column has a name that frames of forecasts have for one of their own."""
+    taken = [name for name in columns if name in OURS]
+    if taken:
+        raise ValueError(f"id_col, time_col and target_col must not be {taken[0]!r}, a column of forecasts: rename it")
+
+
+def is_long(frame: Any, columns: Columns) -> bool:
+    """Whether it is a long frame, by its columns; a ValueError where it lacks one of them."""
+    names = getattr(frame, "columns", None)
+    if names is None:
+        return False
+    index = getattr(getattr(frame, "index", None), "name", None)
+    here = [*names, *([columns.id] if index == columns.id else [])]
+    missing = [name for name in columns if name not in here]
+    if columns.id not in here:
+        if not missing[1:]:
+            raise ValueError(
+                f"y must have a column {columns.id!r} of names of series beside {columns.time!r} and {columns.target!r}, got "
+                f"none; one series needs none with its dates as index, set_index({columns.time!r})"
+            )
+        return False
+    if missing:
+        here = [str(one) for one in names]
+        raise ValueError(f"y must have columns {', '.join(map(repr, columns))}, got none named {missing[0]!r} among {here}")
+    return True
+
+
+def panel_of(
+    frame: Any,
+    columns: Columns,
+    freq: str | float | None = None,
+    time: TimeIndex | None = None,
+    inputs: tuple[str, ...] | None = None,
+) -> Panel:
+    """Check a long frame and lay out its series.
+
+    Parameters
+    ----------
+    frame
+        A pandas frame with these columns; all others are known inputs, numbers each. Rows may be in any order.
+    columns
+        Their names.
+    freq
+        The step of the dates; None: found from all of them together.
+    time
+        The rule of the dates, where a larger frame that this one is a part of has told it.
+    inputs
+        Names of the inputs; None: all other columns.
+
+    Returns
+    -------
+    Panel
+        A series that cannot be forecast (two rows at one date, another step than the others, no number at all) is left out of it
+        and stands in its ``failures``; what concerns the frame is a ValueError.
+    """
+    check_names(columns)
+    if frame.index.name == columns.id and columns.id not in frame.columns:
+        frame = frame.reset_index()
+    if not frame.columns.is_unique:
+        raise ValueError(f"y must have columns of different names, got {list(map(str, frame.columns))}")
+    if not len(frame):
+        raise ValueError("y must have at least one row, got an empty frame")
+    codes, ids = _series(frame, columns)
+    names = tuple(str(one) for one in frame.columns if one not in columns) if inputs is None else inputs
+    dates = as_labels(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
+    y = numbers_of(frame, columns.target, columns)
+    x = np.column_stack([numbers_of(frame, name, columns) for name in names]) if names else np.zeros((len(frame), 0))
+    which, different = import_module("pandas").factorize(dates, sort=True)
+    if time is None:
+        time = step_of(different, freq)
+    if time is None:
+        order = np.argsort(codes, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        longest = sorted(range(len(parts)), key=lambda i: -len(parts[i]))
+        time = common_step(
+            different, [(ids[i], dates[parts[i]].unique().sort_values()) for i in longest[:1000]], f"column {columns.time!r}"
+        )
+    place = time.positions(different, farthest(different))[which]
+    order = np.lexsort((place, codes))
+    return _laid_out(ids, codes[order], place[order], dates[order], y[order], x[order], time, columns, names)
+
+
+def numbers_of(frame: Any, name: str, columns: Columns) -> Array:
+    """A column (n,) as numbers, NaN where they are missing; a ValueError names the first series with something else."""
+    column = frame[name]
+    role = "" if name == columns.target else " to be a known input"
+    try:
+        kind = getattr(column.dtype, "kind", "O")
+        if kind not in "biuf" and (kind != "O" or getattr(column.dtype, "name", "") != "object"):
+            raise TypeError
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        wrong = next(i for i, cell in enumerate(column) if not isinstance(cell, (int, float, np.number)))
+        series = shown_id(frame[columns.id].iloc[wrong])
+        raise ValueError(
+            f"column {name!r} must hold numbers{role}, got {quoted(column.iloc[wrong])} in series {series}"
+        ) from None
+    return np.array(values)
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _series(frame: Any, columns: Columns) -> tuple[Places, Any]:
+    """The number of each row's series, and their names, sorted."""
+    codes, ids = import_module("pandas").factorize(frame[columns.id], sort=True)
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        raise ValueError(
+            f"column {columns.id!r} must be known in every row, got none in {int((codes < 0).sum()):,}, first beside "
+            f"{columns.time} {shown(frame[columns.time].iloc[row])}"
+        )
+    return codes, import_module("pandas").Index(ids, tupleize_cols=False)
+
+
+def _laid_out(
+    ids: Any,
+    codes: Places,
+    place: Places,
+    dates: Any,
+    y: Array,
+    x: Array,
+    time: TimeIndex,
+    columns: Columns,
+    inputs: tuple[str, ...],
+) -> Panel:
+    """Rows in the order of series and places, without the series that fail."""
+    failed: dict[int, str] = {}
+    begin = np.flatnonzero(np.diff(codes, prepend=-1))
+    count = np.diff(begin, append=len(codes))
+    for row in _first_of(codes, place < 0):
+        own = dates[row : row + count[codes[row]]].unique().sort_values()  # rows off the step come first
+        failed[int(codes[row])] = _off(own, dates[row], time)
+    for row in _first_of(codes[1:], (np.diff(codes) == 0) & (np.diff(place) == 0) & (place[1:] >= 0)):
+        failed.setdefault(int(codes[row + 1]), f"it has two rows at {columns.time} {shown(dates[row + 1])}")
+    first = place[begin]
+    span = place[begin + count - 1] - first + 1
+    doubtful = _doubtful(place, begin, count, span)
+    if time.step == "D":
+        weekend = np.add.reduceat((dates.day_of_week >= 5).astype(np.int64), begin)
+        doubtful |= (weekend == 0) & (span > 14)  # business days among days
+    for i in np.flatnonzero(doubtful):
+        if i in failed:
+            continue
+        own = dates[begin[i] : begin[i] + count[i]]
+        other = other_step(own, time)
+        if other is not None:
+            failed[int(i)] = f"its step is a {other}, and that of the others a {step_name(time.step)}: forecast it apart"
+        elif span[i] > most_steps(int(count[i])):
+            failed[int(i)] = f"its {count[i]} rows are {span[i]:,} {step_name(time.step)}s apart: too much is missing"
+    seen = np.add.reduceat((~np.isnan(y)).astype(np.int64), begin)
+    for i in np.flatnonzero(seen == 0):
+        failed.setdefault(int(i), f"it has no number among its {count[i]} rows")
+    with np.errstate(invalid="ignore"):
+        large = np.abs(y) > LARGEST
+    for row in _first_of(codes, large):
+        failed.setdefault(int(codes[row]), f"it has a number beyond ±{LARGEST:g} at {columns.time} {shown(dates[row])}")
+    for j, name in enumerate(inputs):
+        for row in _first_of(codes, np.abs(x[:, j]) > LARGEST):
+            failed.setdefault(int(codes[row]), f"its input {name!r} is beyond ±{LARGEST:g} at {columns.time} {shown(dates[row])}")
+
+    kept = np.ones(len(ids), bool)
+    kept[list(failed)] = False
+    rows = kept[codes]
+    starts = np.concatenate([[0], np.cumsum(span[kept])])
+    number = np.cumsum(kept) - 1  # of the series that are kept
+    target = starts[number[codes[rows]]] + place[rows] - first[codes[rows]]
+    full_y, full_x = np.full(starts[-1], np.nan), np.full((starts[-1], x.shape[1]), np.nan)
+    full_y[target], full_x[target] = y[rows], x[rows]
+    reasons = {ids[i]: failed[i] for i in sorted(failed)}
+    return Panel(ids[kept], full_y, full_x, starts, first[kept], time, columns, inputs, reasons)
+
+
+def _first_of(codes: Places, wrong: npt.NDArray[np.bool_]) -> Places:
+    """The first row of each series in which something is wrong."""
+    rows = np.flatnonzero(wrong)
+    return rows[np.flatnonzero(np.diff(codes[rows], prepend=-1))] if len(rows) else rows
+
+
+def _doubtful(place: Places, begin: Places, count: Places, span: Places) -> npt.NDArray[np.bool_]:
+    """Series that may have another step than the rule's: most rows of theirs are missing, or every second one, or third."""
+    gaps = np.diff(place, append=place[-1])
+    gaps[begin[1:] - 1] = 0  # between two series; 0 leaves a common divisor as it is
+    common = np.gcd.reduceat(gaps, begin)
+    return np.asarray((count >= _TELLING) & ((common > 1) | (span > 3 * count - 1)) | (span > 3 * count + 1000))
+
+
+def _off(own: Any, wrong: Any, time: TimeIndex) -> str:
+    other = other_step(own, time)
+    step = step_name(time.step)
+    if other not in (None, step) and len(own) >= _TELLING:  # a month, from another day on, is a month too
+        return f"its step is a {other}, and that of the others a {step}: forecast it apart"
+    return f"its date {shown(wrong)} does not lie on the others' step, a {step}"

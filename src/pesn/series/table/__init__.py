@@ -1,0 +1,1 @@
+"""Tables of files, checked: cells, numbers, dates, rows on a regular grid."""

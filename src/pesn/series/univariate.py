@@ -1,0 +1,204 @@
+"""The automatic forecaster of one column: smoothers, autoregression and reservoirs, weighed by rolling origins.
+
+>>> import numpy as np
+>>> t = np.arange(60)
+>>> model = fit(100.0 + t + 10.0 * np.sin(np.pi * t / 6), horizon=12, seasons=(12,))
+>>> model.seasons, model.forecast(3).mean.round(0).tolist()
+((12,), [160.0, 166.0, 171.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pesn._support.types import Array
+from pesn.series import choice
+from pesn.series.choice import Member
+from pesn.series.margins import Margins
+from pesn.series.members import inputs, smoothing
+from pesn.series.members.closed_loops import Loops
+from pesn.series.members.course import Course, course
+from pesn.series.members.widths import Widths
+
+__all__ = ["Member", "UnivariateModel", "backtest", "fit"]
+
+_MOST = 1e308
+
+
+@dataclass(frozen=True, eq=False)
+class UnivariateModel:
+    """What was chosen for a series, and the rows that forecasts go on from; numbers, strings, tuples, arrays and records of them.
+
+    Attributes
+    ----------
+    y : (n,), NaN where missing. x : (n, u), inputs.
+    horizon : the leads that weights and widths were judged by.
+    seasons : periods in rows, the smallest first. seasons_strength : F of each.
+    members : the largest weights first. shares : of each part in the forecast, which add up to 1. notes : why, a sentence each.
+    scale : of the numbers inside. positive : all rows were above 0. lower : no forecast lies below.
+    phase : rows before row 0, for the seasons.
+    stack, weight : the smoothers. first : (3, Σm), starting factors of the seasons.
+    loops : autoregression and reservoirs, None where there are none. effects : of the inputs. widths : of the intervals.
+    """
+
+    y: Array
+    x: Array
+    horizon: int
+    seasons: tuple[int, ...]
+    seasons_strength: tuple[float, ...]
+    members: tuple[Member, ...]
+    shares: Mapping[str, float]
+    notes: tuple[str, ...]
+    scale: float
+    positive: bool
+    lower: float
+    phase: int
+    stack: smoothing.Grid
+    weight: Array
+    first: Array
+    loops: Loops | None
+    effects: inputs.Effects
+    widths: Widths
+
+    def forecast(self, horizon: int, x: Array | None = None) -> Margins:
+        """The distribution of each of the next ``horizon`` rows; x (horizon, u), NaN or None where not known."""
+        ahead, variance = self._ahead(horizon, x)
+        location = self._course(horizon, ahead).forecast
+        scale = self.widths.at(horizon)
+        log, lower = self.widths.log, self.lower
+        if log and not location.min() > 0.0:  # other rows than those of the fit
+            log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
+        if log:
+            if not self.effects.log:
+                variance = variance / location**2
+            return Margins(np.log(location) + np.log(self.scale), np.sqrt(scale**2 + variance), self.widths.dof, True, 0.0)
+        if self.effects.log:
+            variance = variance * location**2
+        with np.errstate(over="ignore"):
+            location, scale = np.clip(location * self.scale, -_MOST, _MOST), np.sqrt(scale**2 + variance) * self.scale
+        # quantiles far out have to be numbers too
+        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
+
+    def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
+        """Level, season and inputs, (n + horizon,) each, in the units of y: they add up to the fitted course and the forecast.
+
+        "season" is absent where there is none, "inputs" where none was kept.
+        """
+        found = self._course(horizon, self._ahead(horizon, x)[0])
+        parts = {"level": found.level * self.scale}
+        if self.seasons:
+            parts["season"] = found.season * self.scale
+        if self.effects.any:
+            parts["inputs"] = found.inputs * self.scale
+        return parts
+
+    def on(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
+        """The same members, weights, widths and seasons on other rows: nothing is chosen anew.
+
+        ``first`` is the row number of y[0], counted as in `fit`, for the phase of the seasons.
+        """
+        y, x = _checked(y, x)
+        if x.shape[1] != self.x.shape[1]:
+            raise ValueError(f"x must have {self.x.shape[1]} columns, got {x.shape[1]}")
+        cycle = int(np.lcm.reduce(np.array(self.seasons or (1,), dtype=np.int64)))
+        return replace(self, y=y, x=x, phase=(self.phase + first) % cycle)
+
+    def _ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
+        """Inputs ahead without gaps, and the variance that gaps bring, on the scale of the effects."""
+        if horizon < 1:
+            raise ValueError(f"horizon must be at least 1, got {horizon}")
+        u = self.x.shape[1]
+        given = np.full((horizon, u), np.nan) if x is None else np.asarray(x, dtype=float)
+        if given.shape != (horizon, u):
+            raise ValueError(f"x must be ({horizon}, {u}), got {given.shape}")
+        return self.effects.unknown(self.x, given)
+
+    def _course(self, horizon: int, ahead: Array) -> Course:
+        values = self.y / self.scale
+        x = np.concatenate([self.x, ahead])
+        if self.positive and not np.nanmin(values) > 0.0:
+            return choice.plain(values, horizon)  # rows that no logarithm can be taken of
+        return course(
+            values, x, self.seasons, self.stack, self.weight, self.first, self.loops, self.effects, positive=self.positive,
+            phase=self.phase, horizon=horizon,
+        )  # fmt: skip
+
+
+def _checked(y: Array, x: Array | None) -> tuple[Array, Array]:
+    y = np.array(y, dtype=float)
+    if y.ndim != 1:
+        raise ValueError(f"y must be one column (n,), got {y.shape}")
+    y[~np.isfinite(y)] = np.nan
+    if np.isnan(y).all():
+        raise ValueError(f"y must hold at least one number, got none in {len(y)} rows")
+    given = np.zeros((len(y), 0)) if x is None else np.array(x, dtype=float)
+    if given.ndim != 2 or len(given) != len(y):
+        raise ValueError(f"x must be ({len(y)}, u), got {given.shape}")
+    given[~np.isfinite(given)] = np.nan
+    return y, given
+
+
+def fit(
+    y: Array,
+    x: Array | None = None,
+    *,
+    horizon: int,
+    seasons: Sequence[int] = (),
+    test_seasons: bool = True,
+    parts: Sequence[str] = ("AR", "reservoir", "dynamics"),
+) -> UnivariateModel:
+    """Choose seasons, weights and widths for one series.
+
+    Parameters
+    ----------
+    y : (n,), NaN where missing; at least one number.
+    x : (n, u), known inputs of the same rows, NaN where missing.
+    horizon : how far ahead weights and widths are judged.
+    seasons : candidate periods in rows, such as (12,) or (24, 168).
+    test_seasons : False takes them all, as far as the rows can tell.
+    parts : what may stand beside the smoothers; each needs those before it.
+    """
+    y, x = _checked(y, x)
+    if horizon < 1:
+        raise ValueError(f"horizon must be at least 1, got {horizon}")
+    seen = y[~np.isnan(y)]
+    scale = float(np.max(np.abs(seen))) or 1.0
+    least = float(seen.min())
+    positive = least > choice.POSITIVE * scale
+    chosen = choice.choose(y / scale, x, horizon, seasons, tested=test_seasons, positive=positive, parts=parts)
+    return UnivariateModel(
+        y, x, horizon, chosen.seasons, chosen.strengths, chosen.members, chosen.shares, chosen.notes, scale, positive,
+        _floor(least, scale), 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
+        chosen.widths,
+    )  # fmt: skip
+
+
+def _floor(least: float, scale: float) -> float:
+    """No forecast lies below: a tenth of the least number of positive data, 0 of data that are never negative."""
+    return 0.1 * least if least > choice.POSITIVE * scale else 0.0 if least >= 0.0 else -np.inf
+
+
+def backtest(
+    y: Array,
+    x: Array | None = None,
+    *,
+    horizon: int,
+    origins: Sequence[int],
+    seasons: Sequence[int] = (),
+    test_seasons: bool = True,
+) -> list[Margins]:
+    """Forecasts from each origin (row number of the first row ahead), each of a model fitted to the rows before it alone."""
+    y, x = _checked(y, x)
+    out = []
+    for origin in origins:
+        if not 1 <= origin <= len(y):
+            raise ValueError(f"origins must lie between 1 and {len(y)}, got {origin}")
+        model = fit(y[:origin], x[:origin], horizon=horizon, seasons=seasons, test_seasons=test_seasons)
+        ahead = np.full((horizon, x.shape[1]), np.nan)
+        known = x[origin : origin + horizon]
+        ahead[: len(known)] = known
+        out.append(model.forecast(horizon, ahead))
+    return out

@@ -1,0 +1,285 @@
+"""Claim: inside sktime, forecasts are those of the automatic forecaster, by sktime's rules: all of its own checks pass."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.model_selection
+
+import pesn
+from pesn import SeriesForecaster
+from pesn.series.judging import SeriesBacktest
+from pesn.series.margins import Margins
+from pesn.series.result import SeriesForecast
+
+pytest.importorskip("sktime", reason="sktime is an extra")
+pytest.importorskip("skpro", reason="skpro comes with the extra")
+
+from skpro.utils import check_estimator as skpro_checks
+from sktime import split
+from sktime.forecasting import model_evaluation, model_selection
+from sktime.utils.estimator_checks import check_estimator, parametrize_with_checks
+
+from pesn.adapters.sktime import PESNForecaster
+from pesn.adapters.sktime.distribution import SeriesDistribution, of_margins
+
+pytestmark = [
+    # of a pd.concat in sktime's update_predict
+    pytest.mark.filterwarnings("ignore:Sorting by default when concatenating all DatetimeIndex is deprecated"),
+    # sktime's composites and example forecasters keep data by default
+    pytest.mark.filterwarnings("ignore:The default of config ``remember_data`` will change:FutureWarning"),
+]
+
+FH = [1, 2, 3, 5]
+
+
+def sales(n=60, index="period", name="sales"):
+    t = np.arange(n)
+    y = 100.0 + t + 10.0 * np.sin(np.pi * t / 6) + np.random.default_rng(0).normal(size=n)
+    labels = {
+        "period": pd.period_range("2020-01", periods=n, freq="M"),
+        "dates": pd.date_range("2020-01-01", periods=n, freq="MS"),
+        "range": pd.RangeIndex(n),
+        "offset": pd.RangeIndex(7, n + 7),
+        "numbers": pd.Index(np.arange(n) * 2 + 10),
+    }
+    return pd.Series(y, index=labels[index], name=name)
+
+
+@parametrize_with_checks(PESNForecaster(horizon=2, season=None), obj_varname="forecaster", check_varname="check")
+def test_checks_of_sktime(forecaster, check):
+    found = check_estimator(forecaster, tests_to_run=check, raise_exceptions=True, verbose=False)
+    assert all(one == "PASSED" for one in found.values())
+
+
+# ---------------------------------------------------------------- forecasts
+
+
+@pytest.mark.parametrize("index", ["period", "dates", "range", "offset", "numbers"])
+def test_forecasts_are_those_of_the_series_forecaster(index):
+    y = sales(index=index)
+    plain = SeriesForecaster(horizon=5).fit(y[:48]).forecast(5)
+    fh, spacing = np.array(FH), 2 if index == "numbers" else 1
+    forecaster = PESNForecaster().fit(y[:48], fh=spacing * fh)  # the farthest step is what members are weighed by
+    found = forecaster.predict()
+    np.testing.assert_array_equal(found, plain.mean[fh - 1, 0])
+    pd.testing.assert_index_equal(found.index, y.index[47 + fh], check_names=False, exact="equiv")
+    assert found.name == "sales"
+    levels = [0.1, 0.5, 0.975]
+    quantiles = forecaster.predict_quantiles(alpha=levels)
+    np.testing.assert_allclose(quantiles.to_numpy().T, plain.quantile(levels)[:, fh - 1, 0], rtol=1e-14)
+    np.testing.assert_array_equal(quantiles["sales", 0.5], found)
+    intervals = forecaster.predict_interval(coverage=[0.8, 0.95])
+    for level in (0.8, 0.95):
+        np.testing.assert_array_equal(intervals["sales", level].to_numpy().T, [end[fh - 1, 0] for end in plain.interval(level)])
+    np.testing.assert_allclose(forecaster.predict_var()["sales"], plain.std[fh - 1, 0] ** 2, rtol=1e-14)
+    assert "weighed over 5 steps" in forecaster.forecaster_.summary()
+    if spacing == 2:
+        with pytest.raises(ValueError, match=r"fh must be multiples of 2, as rows are numbered in steps of it, got \[1\]"):
+            forecaster.predict(fh=1)
+
+
+def test_the_horizon_that_is_given_goes_before_fh():
+    assert PESNForecaster(horizon=7).fit(sales(), fh=[1, 2]).forecaster_.fitted_.horizon == 7
+    assert PESNForecaster(season=12).fit(sales()).forecaster_.fitted_.horizon == 12  # none given: a season
+    assert PESNForecaster(season=12).fit(sales(), fh=[-2, 0]).forecaster_.fitted_.horizon == 12
+
+
+def test_rows_of_the_past_are_forecast_from_those_before_them():
+    y = sales()
+    forecaster = PESNForecaster(season=12, horizon=3).fit(y)
+    found = forecaster.predict(fh=np.arange(-59, 3))
+    assert np.isnan(found.iloc[0])  # nothing is known before the first row
+    for row in (1, 20, 58, 59):
+        short = PESNForecaster(season=12, horizon=3).fit(y)
+        short._set_cutoff(y.index[row - 1 : row])
+        short.update(y[:row], update_params=False)  # what was learnt, on the rows before
+        assert found.iloc[row] == short.predict(fh=1).iloc[0]
+    np.testing.assert_array_equal(found.iloc[60:], forecaster.predict(fh=[1, 2]))
+    inside = forecaster.predict_interval(fh=np.arange(-47, 1), coverage=0.8)["sales", 0.8]
+    assert 0.6 < np.mean((inside["lower"] <= y[12:]) & (y[12:] <= inside["upper"])) < 0.97
+    assert np.isnan(forecaster.predict_proba(fh=[-59, 1]).quantile([0.5]).iloc[0, 0])
+    with pytest.raises(ValueError, match="fh must not go back beyond the first of 60 rows, got -60"):
+        forecaster.predict(fh=-60)
+
+
+def test_gaps_in_rows_and_in_labels():
+    y = sales(index="dates")
+    y.iloc[[5, 30]] = np.nan
+    plain = PESNForecaster(season=12).fit(y, fh=FH).predict()
+    gone = PESNForecaster(season=12).fit(y.drop(y.index[[5, 30]]).asfreq("MS"), fh=FH).predict()
+    np.testing.assert_array_equal(plain, gone)
+
+
+def test_several_columns_and_series_are_each_their_own():
+    y = sales()
+    both = pd.DataFrame({"north": y, "south": 2.0 * y[::-1].to_numpy()})
+    forecaster = PESNForecaster(season=12).fit(both, fh=FH)
+    found = forecaster.predict_interval(coverage=0.8)
+    for name in both:
+        alone = PESNForecaster(season=12).fit(both[name], fh=FH).predict_interval(coverage=0.8)
+        np.testing.assert_array_equal(found[name], alone[name])
+    panel = pd.concat({name: both[[name]].set_axis(["y"], axis=1) for name in both}, names=["id", "month"])
+    stacked = PESNForecaster(season=12).fit(panel, fh=FH).predict()
+    np.testing.assert_array_equal(stacked.loc["north", "y"], forecaster.predict()["north"])
+
+
+# ---------------------------------------------------------------- known inputs
+
+
+def promoted(n=60):
+    y = sales(n)
+    X = pd.DataFrame({"price": np.cos(np.arange(n)), 1: (np.arange(n) % 7 == 0).astype(float)}, index=y.index)
+    return y + 20.0 * X[1], X
+
+
+def test_inputs_are_those_of_each_row():
+    y, X = promoted()
+    plain = SeriesForecaster(horizon=5).fit(y[:48], X[:48]).forecast(5, X[48:53])
+    forecaster = PESNForecaster().fit(y[:48], X=X, fh=[1, 2, 3, 4, 5])  # of rows to come they are not looked at
+    found = forecaster.predict(X=X)
+    np.testing.assert_array_equal(found, plain.mean[:, 0])
+    np.testing.assert_array_equal(forecaster.predict(X=X[48:][[1, "price"]]), found)
+    nothing = SeriesForecaster(horizon=5).fit(y[:48], X[:48]).forecast(5)
+    np.testing.assert_array_equal(forecaster.predict(), nothing.mean[:, 0])  # not known
+
+
+def test_inputs_of_some_steps_alone():
+    y, X = promoted()
+    forecaster = PESNForecaster(horizon=5).fit(y[:48], X=X[:48])
+    ahead = X[48:53].to_numpy().copy()
+    ahead[[0, 2, 3]] = np.nan
+    plain = SeriesForecaster(horizon=5).fit(y[:48], X[:48]).forecast(5, ahead)
+    found = forecaster.predict(fh=[2, 5], X=X.iloc[[49, 52]])
+    np.testing.assert_array_equal(found, plain.mean[[1, 4], 0])
+    with pytest.raises(ValueError, match="X must have a row for each step of fh, got none at 2024-05"):
+        forecaster.predict(fh=[2, 5], X=X.iloc[[49]])
+    with pytest.raises(ValueError, match="X must not be given: fit had none"):
+        PESNForecaster().fit(y[:48], fh=1).predict(X=X[48:])
+
+
+# ---------------------------------------------------------------- new rows
+
+
+def test_an_update_is_a_fit_to_all_rows():
+    y, X = promoted()
+    forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40]).update(y[40:50], X=X[40:50])
+    anew = PESNForecaster(season=12, horizon=5).fit(y[:50], X=X[:50])
+    np.testing.assert_array_equal(forecaster.predict(fh=FH, X=X), anew.predict(fh=FH, X=X))
+
+
+def test_an_update_of_the_rows_alone_keeps_what_was_learnt():
+    y = sales()
+    forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40])
+    before = forecaster.forecaster_
+    forecaster.update(y[40:50], update_params=False)
+    fitted = before.fitted_.on(y[:50].to_numpy()[:, None])
+    np.testing.assert_array_equal(forecaster.predict(fh=FH), fitted.forecast(5).mean[np.array(FH) - 1, 0])
+    assert len(before.fitted_.y) == 40  # a copy that somebody kept is as it was
+
+
+@pytest.mark.parametrize("update_params", [True, False])
+def test_moving_cutoffs_do_not_see_what_comes(update_params):
+    y = sales()
+    other = y.copy()
+    other[50:] += 1000.0
+    cv = split.ExpandingWindowSplitter(fh=[1, 2], initial_window=47, step_length=1)
+    learnt = PESNForecaster(season=12, horizon=2).fit(y[:45])
+    found = [learnt.update_predict(rows[:52], cv=cv, update_params=update_params) for rows in (y, other)]
+    first = [one.iloc[:, 0].dropna() for one in found]  # of the cutoff at row 47: rows 48 and 49
+    np.testing.assert_array_equal(*first)
+    seen = PESNForecaster(season=12, horizon=2).fit(y)  # all rows are seen, and forgotten again
+    if update_params:
+        np.testing.assert_array_equal(seen.update_predict(y[:52], cv=cv).iloc[:, 0].dropna(), first[0])
+
+
+def test_a_failed_update_leaves_the_rows():
+    y, X = promoted()
+    forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40])
+    with pytest.raises(ValueError, match="X must not be given: fit had none"):
+        forecaster.update(y[40:50], X=X[40:50])
+    forecaster_with = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40])
+    with pytest.raises(ValueError, match=r"X must have the columns \['price', 1\] of fit, got \['price'\]"):
+        forecaster_with.update(y[40:50], X=X[40:50][["price"]])
+    assert len(forecaster._cur_y) == len(forecaster_with._cur_y) == len(forecaster_with._cur_X) == 40
+
+
+# ---------------------------------------------------------------- distributions
+
+KINDS = [
+    Margins(np.array([1.0, -2.0]), np.array([0.5, 2.0]), 5.0),
+    Margins(np.log([90.0, 3.0]), np.array([0.1, 0.6]), 30.0, True, 0.0),
+]
+
+
+@pytest.mark.parametrize("margins", KINDS)
+def test_distributions_are_those_of_the_margins(margins):
+    found = of_margins([margins], pd.RangeIndex(2), ["a"])
+    levels = [0.01, 0.3, 0.5, 0.9]
+    np.testing.assert_allclose(found.quantile(levels), margins.quantile(levels), rtol=1e-13)
+    for level in levels:
+        at = pd.DataFrame(margins.quantile(level), columns=["a"])
+        np.testing.assert_allclose(found.cdf(at), level, rtol=1e-12)
+        step = 1e-5 * found.iloc[:, [0]].var() ** 0.5
+        slope = (found.cdf(at + step) - found.cdf(at - step)) / (2.0 * step)
+        np.testing.assert_allclose(found.pdf(at), slope, rtol=1e-6)
+        np.testing.assert_allclose(found.log_pdf(at), np.log(found.pdf(at)), rtol=1e-12)
+    np.testing.assert_allclose(found.mean()["a"], margins.mean, rtol=1e-13)
+    np.testing.assert_allclose(found.var()["a"] ** 0.5, margins.std, rtol=1e-13)
+    came = np.array([0.7, 4.0])
+    crps = found.energy(pd.DataFrame(came, columns=["a"])) - 0.5 * found.energy()
+    np.testing.assert_allclose(crps.to_numpy()[:, 0], margins.crps(came), rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a numerically exact implementation of the 'pdfnorm' method:UserWarning")
+def test_checks_of_skpro():
+    found = skpro_checks(SeriesDistribution, raise_exceptions=True, verbose=False)
+    assert len(found) > 100
+    assert all(one == "PASSED" for one in found.values())
+
+
+def test_what_is_below_the_least_number():
+    found = of_margins([Margins(np.array([1.0]), np.array([1.0]), 5.0, False, 0.0), KINDS[1]], pd.RangeIndex(3), ["a"])
+    below = pd.DataFrame({"a": [-1.0, -1.0, 0.0]})
+    assert (found.cdf(below) == 0.0).all(axis=None)
+    assert (found.pdf(below) == 0.0).all(axis=None)
+    assert (found.quantile([1e-9]) >= 0.0).all(axis=None)
+    assert found.cdf(below + 1.0).iloc[0, 0] > 0.1  # what Student's t has below 0 is at 0
+
+
+def test_the_distribution_of_a_forecast():
+    y = sales()
+    forecaster = PESNForecaster(season=12).fit(y, fh=FH)
+    found = forecaster.predict_proba()
+    assert isinstance(found, SeriesDistribution)
+    np.testing.assert_allclose(found.quantile([0.1, 0.9]), forecaster.predict_quantiles(alpha=[0.1, 0.9]), rtol=1e-13)
+    np.testing.assert_allclose(found.var(), forecaster.predict_var(), rtol=1e-13)
+    np.testing.assert_allclose(found.mean()["sales"], forecaster.predict(), rtol=1e-13)
+    for call, wrong in ((forecaster.predict_proba, {"marginal": False}), (forecaster.predict_var, {"cov": True})):
+        with pytest.raises(NotImplementedError, match=r"must be (True|False)"):
+            call(**wrong)
+
+
+def test_what_the_page_calls_by_name_is_there():
+    page = (
+        (Path(__file__).parents[2] / "docs" / "coming-from-sktime.md").read_text(encoding="utf-8").split("## Without sktime")[1]
+    )
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) > 10
+    theirs = [PESNForecaster, model_evaluation, model_selection, split, importlib.import_module("pesn.adapters.sktime")]
+    ours = [pesn, pesn.SeriesForecaster, SeriesForecast, SeriesBacktest, pd.DataFrame, sklearn.model_selection]
+    for names, places in zip(zip(*rows, strict=True), (theirs, ours), strict=True):
+        for name in re.findall(r"(\w+)\(", " ".join(re.findall(r"`([^`]+)`", " ".join(names)))):
+            assert any(hasattr(place, name) for place in places), name
+
+
+def test_without_sktime_it_is_said_what_to_install(monkeypatch):
+    for name in [one for one in sys.modules if one.startswith("pesn.adapters.sktime")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sktime", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'pesn\[sktime\]'"):
+        importlib.import_module("pesn.adapters.sktime")

@@ -1,0 +1,151 @@
+"""Claim: ``pesn forecast --id`` forecasts every series of a long table, as Python does, or says in one line why not."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import pesn
+from pesn import cli
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    months = pd.date_range("2020-01-01", periods=40, freq="MS")
+    shops = ["north", "south", "=west"]
+    frame = pd.DataFrame(
+        {"shop": np.repeat(shops, 40), "month": np.tile(months, 3), "sold": 50.0 + rng.normal(size=120).cumsum()}
+    )
+    frame["price"] = rng.normal(size=120).round(3)
+    return frame.assign(sold=frame["sold"].where(frame["shop"] != "south"))
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, frame):
+    monkeypatch.chdir(tmp_path)
+    frame.assign(region="east").to_csv("sales.csv", index=False, sep=";", decimal=",")
+    return lambda *arguments: CliRunner().invoke(cli.app, ["forecast", *map(str, arguments)])
+
+
+def test_as_python_does(call, frame):
+    result = call("sales.csv", "--id", "shop", "--target", "sold", "--horizon", 5, "--level", 0.9, "--backtest", 2, "--jobs", 1)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "data      3 series, 80 numbers, a month apart"
+    assert "failed    1, the first 'south': it has no number among its 40 rows" in lines
+    assert sorted(os.listdir("forecast")) == ["backtest.csv", "failures.csv", "forecast.csv", "index.html", "summary.json"]
+    model = pesn.SeriesForecaster(5, id_col="shop", time_col="month", target_col="sold")
+    with pytest.warns(UserWarning, match="south"):
+        model.fit(frame[["shop", "month", "sold"]])
+    expected = model.forecast(5, level=90)
+    found = pd.read_csv("forecast/forecast.csv", parse_dates=["month"])
+    assert found.columns.tolist() == expected.columns.tolist()
+    assert found["shop"].unique().tolist() == ["'=west", "north"]  # no formula in a spreadsheet
+    np.testing.assert_allclose(found["pesn"], expected["pesn"], rtol=1e-12)
+    assert found["month"].tolist() == expected["month"].tolist()
+    judged = pd.read_csv("forecast/backtest.csv")
+    np.testing.assert_allclose(judged["pesn"], model.cross_validation(5, 2, 5)["pesn"], rtol=1e-12)
+    record = json.loads(Path("forecast/summary.json").read_text())
+    assert (record["series"], record["failures"], record["horizon"]) == (3, 1, 5)
+    page = Path("forecast/index.html").read_text(encoding="utf-8")
+    assert "Forecasts of 3 series" in page
+    assert call("sales.csv", "--id", "shop", "--target", "sold", "--jobs", 1).exit_code == 0  # over its own files
+
+
+def test_inputs_that_are_known_ahead(call, frame):
+    later = pd.DataFrame(
+        {"shop": ["north"] * 2 + ["=west"] * 2, "month": ["2023-05", "2023-06"] * 2, "price": [1.0, -1.0, 0.5, 0.0]}
+    )
+    later.to_csv("later.csv", index=False)
+    words = (
+        "sales.csv",
+        "--id",
+        "shop",
+        "--target",
+        "sold",
+        "--inputs",
+        "price",
+        "--horizon",
+        2,
+        "--jobs",
+        1,
+        "--future",
+        "later.csv",
+    )
+    result = call(*words)
+    assert result.exit_code == 0, result.stderr
+    later.iloc[:3].to_csv("later.csv", index=False)
+    result = call(*words)
+    assert result.exit_code == 1
+    assert result.stderr == "pesn: X must have a row for each of the 2 steps ahead, got none for '=west' at 2023-06-01\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--id", "shp"], 2, "--id must be a column of the file, one of 'shop', 'month', 'sold', 'price', 'region'; got 'shp'"),
+        (["--id", "shop"], 2, "--target must name the column to forecast, as there are several of numbers: sold, price"),
+        (["--id", "shop", "--target", "region"], 1, "column 'region' has 'east' in line 2, which is not a number"),
+        (
+            ["--id", "shop", "--target", "sold", "--time", "region"],
+            1,
+            "column 'region' has 'east' in line 2, series 'north', which",
+        ),
+        (
+            ["--id", "shop", "--target", "shop"],
+            2,
+            "--id, --time, --target and --inputs must be different columns, got 'shop' twice",
+        ),
+        (["--id", "shop", "--target", "sold", "price"], 2, "--target must be one column with --id, got sold, price"),
+        (["--id", "shop", "--target", "sold", "--horizon", "5000"], 1, "horizon must be at most 400, as there are 40 rows"),
+        (["--id", "shop", "--target", "sold", "--save", "m"], 2, "--save must not be given with --id"),
+        (["--jobs", "2"], 2, "--jobs must come with --id"),
+        (
+            ["--id", "shop", "--scheduler", "nowhere"],
+            2,
+            "sales.csv must be a Parquet file, got another one",
+        ),
+    ],
+)
+def test_one_line_for_what_is_wrong(call, words, code, message):
+    result = call("sales.csv", *words)
+    assert result.stderr.startswith(f"pesn: {message}"), result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.exit_code == code
+    assert not os.path.exists("forecast")
+
+
+def test_empty_names_and_odd_times(call):
+    with open("odd.csv", "w") as file:
+        file.write("id,t,y\na,1,5\na,2,6\n,3,7\n")
+    assert "column 'id' is empty in line 4; each row needs its series' name" in call("odd.csv", "--id", "id").stderr
+    with open("counted.csv", "w") as file:
+        file.write("id,t,y\n" + "".join(f"{name},{t},{t % 7}\n" for name in (10, 9) for t in range(30)))
+    result = call("counted.csv", "--id", "id", "--horizon", 2, "--jobs", 1)
+    assert result.exit_code == 0, result.stderr
+    assert pd.read_csv("forecast/forecast.csv")["t"].tolist() == [30, 31, 30, 31]
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's, of pandas
+def test_parquet_here_and_on_a_cluster(call, frame):
+    pytest.importorskip("pyarrow")
+    distributed = pytest.importorskip("distributed")
+    frame.drop(columns="price").to_parquet("sales.parquet", index=False)
+    words = "sales.parquet", "--id", "shop", "--time", "month", "--target", "sold", "--horizon", 3, "--jobs", 1
+    result = call(*words, "--stream", "--out", "streamed")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "forecast  2 series, 1 failed\nwritten   streamed, 1 Parquet file\n"
+    here = pd.read_parquet("streamed/part-00000.parquet")
+    options = {"processes": False, "protocol": "tcp://", "dashboard_address": None, "silence_logs": 60}
+    with distributed.LocalCluster(1, threads_per_worker=1, **options) as cluster:
+        result = call(*words, "--scheduler", cluster.scheduler_address, "--out", "spread")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("forecast  2 series, 1 failed\n")
+    there = pd.read_parquet("spread/forecasts").sort_values(["shop", "month"], ignore_index=True)
+    pd.testing.assert_frame_equal(there.astype(here.dtypes), here, check_exact=True)
+    assert pd.read_parquet("spread/failures")["shop"].tolist() == ["south"]

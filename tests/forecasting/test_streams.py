@@ -1,0 +1,368 @@
+"""Claim: runs that come one by one teach a forecaster what they teach stacked in memory, wherever they come from; what is chosen
+by a sample is chosen by the same sample; what does not fit together is refused by argument and run."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+from pesn._support.progress import shown
+from pesn.forecasting import segments as segments_module
+from pesn.forecasting.runs import ArrayRuns, survey
+from pesn.forecasting.segments import MOST_SAMPLED, sample_of
+from pesn.forecasting.sources import source_of
+from pesn.forecasting.spread import spread_of
+from pesn.forecasting.streams import ParquetRuns
+from pesn.learning.error_model import ErrorSums, errors_from, learn_errors
+
+NAN = np.nan
+
+
+def rows_of(n, seed):
+    """A pushed oscillator with a cubic spring: y (n, 2), X (n, 1)."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(n, 1)), np.empty((n, 2))
+    at, speed = rng.normal(size=2)
+    for k in range(n):
+        y[k] = at, speed
+        speed += 0.1 * (-at - 0.3 * at**3 - 0.1 * speed + X[k, 0])
+        at += 0.1 * speed
+    return y, X
+
+
+SIZES = (150, 90, 260, 120, 180)
+RUNS = [rows_of(n, seed) for seed, n in enumerate(SIZES)]
+STACKED = tuple(np.vstack(part) for part in zip(*RUNS, strict=True))
+
+
+def esn(**given):
+    return pesn.ProbabilisticESN(20, random_state=0, **{"ridge": 1e-6, "washout": 20, "process_noise": 0.0, **given})
+
+
+def forecast_of(forecaster):
+    ahead = RUNS[0][1][:8] if forecaster.n_known_ else None
+    return forecaster.forecast(8, X=ahead)
+
+
+def assert_same(found, expected, rtol=1e-9):
+    one, other = forecast_of(found), forecast_of(expected)
+    np.testing.assert_allclose(one.mean, other.mean, rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(one.std, other.std, rtol=rtol)
+    np.testing.assert_allclose(found.calibration_, expected.calibration_, rtol=rtol)
+    np.testing.assert_allclose(
+        found.errors_.cov, expected.errors_.cov, rtol=rtol, atol=1e-12 * np.abs(expected.errors_.cov).max()
+    )
+    b = np.random.default_rng(0).normal(size=(5, expected.esn_.readout_.weights.shape[1]))
+    np.testing.assert_allclose(b @ found.esn_.readout_.weights.T, b @ expected.esn_.readout_.weights.T, rtol=1e-9, atol=1e-9)
+
+
+def both(given, runs, y, X=None, **parameters):
+    """A forecaster that was given runs, and one that was given them stacked."""
+    make = lambda: pesn.Forecaster(given, **parameters)  # noqa: E731
+    return make().fit(runs), make().fit(y, X, [len(run[0] if isinstance(run, tuple) else run) for run in RUNS])
+
+
+# ---------------------------------------------------------------- the same numbers
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 1e-12, "auto"])
+def test_runs_teach_what_they_teach_stacked(ridge):
+    assert_same(*both(esn(ridge=ridge, washout="auto"), [y for y, _ in RUNS], STACKED[0], calibrate=ridge == 1e-6))
+
+
+def test_runs_with_inputs_from_a_generator():
+    assert_same(*both(esn(), (run for run in RUNS), *STACKED))
+
+
+@pytest.fixture(scope="module")
+def automatic():
+    return pesn.Forecaster().fit(STACKED[0], lengths=list(SIZES))
+
+
+def test_the_automatic_design_is_the_same(automatic):
+    found = pesn.Forecaster().fit(y for y, _ in RUNS)
+    assert found.design_.candidate == automatic.design_.candidate
+    assert_same(found, automatic)
+
+
+def test_gaps_and_measurement_noise():
+    rng = np.random.default_rng(1)
+    noisy = STACKED[0] + 0.2 * rng.normal(size=STACKED[0].shape)
+    noisy[rng.random(len(noisy)) < 0.01, 0] = NAN
+    parts = np.split(noisy, np.cumsum(SIZES)[:-1])
+    assert_same(*both(esn(), parts, noisy, measurement_noise="auto"))
+
+
+def test_angles_and_kinematics():
+    y, X = STACKED
+    wrapped = np.column_stack([np.mod(2.0 * y[:, 0] + np.pi, 2 * np.pi) - np.pi, y[:, 1]])
+    runs = [(part, u) for part, (_, u) in zip(np.split(wrapped, np.cumsum(SIZES)[:-1]), RUNS, strict=True)]
+    given = {"angles": [0], "learn": [1], "kinematics": ([[1.0, 0.0]], [[0.2]], [0.0]), "calibrate": False}
+    assert_same(*both(esn(), runs, wrapped, X, **given))
+
+
+def test_a_design_with_noise_on_inputs(automatic):
+    chosen = automatic.design_
+    noisy = replace(chosen, candidate=replace(chosen.candidate, input_noise=0.01, n_units=20))
+    assert_same(*both("auto", [y for y, _ in RUNS], STACKED[0], design=noisy))
+
+
+def test_more_rows_than_are_looked_at(monkeypatch):
+    """Where the sample is a part of all rows, it is the same part in both ways."""
+    monkeypatch.setattr(segments_module, "MOST_SAMPLED", 400)
+    monkeypatch.setattr(segments_module, "_PIECE", 100)
+    assert_same(*both(esn(process_noise="auto"), iter(RUNS), *STACKED))
+
+
+def test_labels_with_missing_steps():
+    """Rows go where their dates belong: a day that is missing is a gap."""
+    days = pd.date_range("2024-01-01", periods=sum(SIZES) + 100)
+    frames, places, first = [], [], 0
+    for (y, _), n in zip(RUNS, SIZES, strict=True):
+        kept = np.delete(np.arange(n), [40])
+        frames.append(pd.DataFrame(y[kept], columns=["at", "speed"], index=days[first : first + n][kept]))
+        first += n + 3
+        places.append(len(kept))
+    found = pesn.Forecaster(esn(), calibrate=False).fit(frames)
+    expected = pesn.Forecaster(esn(), calibrate=False).fit(pd.concat(frames), lengths=places)
+    assert_same(found, expected)
+    assert found.forecast(3).index.equals(expected.forecast(3).index)
+    assert found.names_ == ["at", "speed"]
+
+
+def test_columns_go_by_their_names():
+    frames = [pd.DataFrame(y, columns=["at", "speed"]) for y, _ in RUNS]
+    frames[2] = frames[2][["speed", "at"]]
+    assert_same(*both(esn(), frames, STACKED[0], calibrate=False))
+
+
+# ---------------------------------------------------------------- sources
+
+
+class Again:
+    def __iter__(self):
+        return iter(RUNS)
+
+
+class Once:
+    def __init__(self):
+        self.runs = iter(RUNS)
+
+    def __iter__(self):
+        return self.runs
+
+
+class Fewer:
+    def __init__(self):
+        self.asked = 0
+
+    def __iter__(self):
+        self.asked += 1
+        return iter(RUNS if self.asked < 5 else RUNS[:3])
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return pesn.Forecaster(esn()).fit(*STACKED, list(SIZES))
+
+
+@pytest.mark.parametrize("runs", [Again(), Once()], ids=["again", "once"])
+def test_whatever_can_be_iterated(runs, expected):
+    assert_same(pesn.Forecaster(esn()).fit(runs), expected)
+
+
+def test_what_was_asked_once_is_read_back_from_disk():
+    source = source_of(iter(RUNS))
+    for _ in range(2):
+        for item, (y, X) in zip(source.items(), RUNS, strict=True):
+            np.testing.assert_array_equal(item.y, y)
+            np.testing.assert_array_equal(item.X, X)
+    source.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(source.items())
+
+
+def test_parquet(tmp_path, expected):
+    """Runs go on from file to file and from row group to row group; an empty cell is a gap."""
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(np.hstack(STACKED), columns=["at", "speed", "push"]).assign(run=np.repeat(list("abcde"), SIZES))
+    for k, part in enumerate(np.array_split(np.arange(len(frame)), 12)):
+        frame.iloc[part].to_parquet(tmp_path / f"part.{k}.parquet", row_group_size=17)
+    runs = ParquetRuns(tmp_path, run="run", y=["at", "speed"], X="push")
+    found = pesn.Forecaster(esn()).fit(runs)
+    assert_same(found, expected)
+    assert (found.names_, found.known_names_) == (["at", "speed"], ["push"])
+    frame.loc[0, "at"] = None
+    frame.to_parquet(tmp_path / "one.parquet")
+    y, X = next(iter(ParquetRuns(tmp_path / "one.parquet", y=["at"], X=["push"])))
+    assert np.isnan(y[0, 0])
+    assert len(y) == len(X) == SIZES[0]
+
+
+def test_parquet_by_folders_and_by_files(tmp_path):
+    pytest.importorskip("pyarrow")
+    for k in (10, 9):
+        (tmp_path / f"run={k}").mkdir()
+        pd.DataFrame({"x": [float(k)] * k}).to_parquet(tmp_path / f"run={k}" / "part.parquet")
+    for given in ("run", None):
+        assert [len(y) for y in ParquetRuns(tmp_path, y="x", run=given)] == [9, 10]
+
+
+def test_a_bag(expected):
+    """Partition by partition, in this process: to the bit."""
+    bag = pytest.importorskip("dask.bag")
+    assert_same(pesn.Forecaster(esn()).fit(bag.from_sequence(RUNS, npartitions=3)), expected, rtol=1e-13)
+
+
+@pytest.mark.filterwarnings("ignore")  # of clusters that come and go
+def test_a_bag_on_a_cluster(expected):
+    """Workers send factors and sums, which are merged: to rounding."""
+    bag = pytest.importorskip("dask.bag")
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        runs = bag.from_sequence([None, *RUNS[:2], None, *RUNS[2:], None], partition_size=1).filter(lambda run: run is not None)
+        assert_same(pesn.Forecaster(esn()).fit(runs), expected)  # partitions may be empty
+        both_ways = (pesn.Forecaster(esn(washout="auto", ridge="auto"), calibrate=False) for _ in range(2))
+        assert_same(next(both_ways).fit(runs), next(both_ways).fit(*STACKED, list(SIZES)))
+        with pytest.raises(ValueError, match=r"run 1 of partition 0: y must have 2 columns"):
+            pesn.Forecaster(esn()).fit(bag.from_sequence([RUNS[0][0], RUNS[1][1]], npartitions=1))
+
+
+def test_costs_are_measured(monkeypatch):
+    """As benchmarks/scale.py does, on few rows."""
+    pytest.importorskip("resource")
+    import scale
+
+    monkeypatch.setattr(scale, "COLUMNS", 4)
+    monkeypatch.setattr(scale, "RUN", 100)
+    found = scale.fit_rows(500, "10")
+    assert found["passes"] == 5
+    assert found["seconds"] == pytest.approx(found["once"] + found["rows over all passes"])
+    assert scale.Cost(10.0, 1e-3).seconds(1e6, workers=100) == 20.0
+
+
+# ---------------------------------------------------------------- sums in parts
+
+
+def test_the_spread_of_parts_is_that_of_all():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 4)) * [1.0, 1e9, 1e-160, 0.0] + [0.0, 1e12, 0.0, 7.0]
+    rows[rng.random(rows.shape) < 0.2] = NAN
+    rows[:50, 0] = NAN  # a part may have nothing of a column
+    found = survey(ArrayRuns(rows, rows[:, :0], [slice(0, 50), slice(50, 51), slice(51, 400)])).y
+    whole = spread_of(rows)
+    np.testing.assert_array_equal(found.n, whole.n)
+    for name in ("mean", "std", "low", "high"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12, atol=1e-15 if name == "mean" else 0)
+    assert found.width()[3] == 1.0
+
+
+def test_errors_in_blocks_and_parts_are_those_of_all():
+    rng = np.random.default_rng(0)
+    e = [np.cumsum(rng.normal(size=(n, 3)), axis=0) for n in (300, 1, 80)]
+    first = ErrorSums(3).add(e[0][:120]).add(e[0][120:], e[0][119])
+    found, whole = errors_from(first.merge(ErrorSums(3).add(e[1]).add(e[2]))), learn_errors(e)
+    old, new = (np.vstack([part[rows] for part in e]) for rows in (slice(None, -1), slice(1, None)))
+    fresh = new - found.persistence * old
+    for one in (found, whole):
+        np.testing.assert_allclose(one.cov, np.vstack(e).T @ np.vstack(e) / 381, rtol=1e-12)
+        np.testing.assert_allclose(one.innovation, fresh.T @ fresh / len(fresh), rtol=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [[10], [40_000, 3_000], [60_000], [1_000] * 300, [7, 90_000, 3, 4_000] * 5])
+def test_the_sample_is_bounded_and_spread_over_all(sizes):
+    found = sample_of(np.array(sizes))
+    rows = sum(part.stop - part.start for parts in found.values() for part in parts)
+    assert rows == sum(sizes) if sum(sizes) <= MOST_SAMPLED else 0.8 * MOST_SAMPLED <= rows <= MOST_SAMPLED
+    for i, parts in found.items():
+        ends = [place for part in parts for place in (part.start, part.stop)]
+        assert ends == sorted(ends)
+        assert ends[0] >= 0
+        assert ends[-1] <= sizes[i]
+
+
+def test_progress_says_how_many_rows():
+    page = io.StringIO()
+    with shown(True, page) as steps:
+        forecaster = pesn.Forecaster(esn())
+        forecaster._fit(iter(RUNS), None, None, steps)
+    assert "reading the runs: 800 rows" in page.getvalue()
+    assert "driving the reservoir: 795 rows" in page.getvalue()
+
+
+# ---------------------------------------------------------------- refusals
+
+
+Y, X = RUNS[0]
+NAMED = pd.DataFrame(Y, columns=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind", "words"),
+    [
+        (iter(()), ValueError, "y must hold at least one run, got none"),
+        ([Y, X], ValueError, "run 1: y must have 2 columns in every run, as in run 0, got 1"),
+        ([NAMED, NAMED.rename(columns={"b": "c"})], ValueError, r"run 1: y must have the columns \['a', 'b'\] of run 0, got"),
+        ([NAMED, Y], ValueError, r"run 1: y must have the columns \['a', 'b'\] of run 0, got none by name"),
+        ([RUNS[0], Y], ValueError, "run 1: X must be given in every run or in none, got none here and some in run 0"),
+        ([(Y, X), (Y, X[:-1])], ValueError, "run 1: X must have a row for each of the 150 rows of y, got 149"),
+        (iter([Y, Y[:0]]), ValueError, "run 1: y must have at least one row"),
+        (iter([Y, Y.astype(str)]), TypeError, "run 1: y must be an array of numbers"),
+        (iter([Y, (Y, X, X)]), ValueError, r"run 1: each run must be y, or \(y, X\), got a tuple of 3"),
+        (iter([Y, np.where(Y > 0, np.inf, Y)]), ValueError, "run 1: y must be NaN or lie within"),
+        ([np.full((20, 2), NAN)], ValueError, "y must have numbers in every column, got nothing but NaN"),
+        (iter([Y[:3], Y[:2]]), ValueError, "y must have at least 5 rows in a row without gaps"),
+        (Fewer(), ValueError, "y must give the same runs in every pass"),
+        ("runs.parquet", TypeError, r"y must be rows or runs, got the path 'runs.parquet'; .*ParquetRuns"),
+    ],
+)
+def test_runs_that_do_not_fit_are_refused_by_number(runs, kind, words):
+    forecaster = pesn.Forecaster(esn(washout=0))
+    with pytest.raises(kind, match=words):
+        forecaster.fit(runs)
+    assert not hasattr(forecaster, "esn_")
+
+
+@pytest.mark.parametrize(("name", "value"), [("X", X), ("lengths", [150])])
+def test_runs_bring_their_own_inputs_and_lengths(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be None where y holds runs"):
+        pesn.Forecaster(esn()).fit([Y], **{name: value})
+
+
+def test_what_goes_over_all_rows_at_once_is_refused():
+    with pytest.raises(ValueError, match="feedback must be 'teacher' where runs are streamed"):
+        pesn.Forecaster(esn(feedback="own", feedback_scaling=0.1)).fit(iter(RUNS))
+
+
+def test_short_runs_are_passed_over():
+    runs = [*RUNS, (RUNS[1][0][:3], RUNS[1][1][:3])]
+    stacked = tuple(np.vstack(part) for part in zip(*runs, strict=True))
+    both_ways = (pesn.Forecaster(esn(), calibrate=False) for _ in range(2))
+    assert_same(next(both_ways).fit(iter(runs)), next(both_ways).fit(*stacked, [*SIZES, 3]))
+
+
+def test_parquet_that_does_not_fit_is_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"run": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "text": ["u", "v", "w"]})
+    frame.to_parquet(tmp_path / "one.parquet")
+    (tmp_path / "two.parquet").write_text("nothing of the kind")
+    (tmp_path / "empty").mkdir()
+    for given, kind, words in [
+        ((tmp_path / "one.parquet", "z"), ValueError, "path must have the columns z, run, got no z in .*one.parquet"),
+        ((tmp_path / "one.parquet", "text"), TypeError, "numbers in the columns of y and X, got .*string in 'text'"),
+        ((tmp_path / "one.parquet", "x"), ValueError, "rows of a run together, got run 'a' again in .*; sort by run"),
+        ((tmp_path / "two.parquet", "x"), ValueError, "path must be a Parquet file or a folder of them, got .*two.parquet"),
+        ((tmp_path / "empty", "x"), ValueError, "where no file ends in .parquet"),
+        ((tmp_path / "no", "x"), FileNotFoundError, "there is no .*no"),
+        ((tmp_path, "run"), ValueError, "y, X and run must be different columns, got 'run' twice"),
+        ((tmp_path, []), ValueError, "y must name at least one column"),
+        ((tmp_path, 3), TypeError, "y must be a list of names of columns, got 3"),
+    ]:
+        with pytest.raises(kind, match=words):
+            list(ParquetRuns(*given))

@@ -1,0 +1,101 @@
+"""Claim: closed loops are the readout applied again and again, learnt from earlier rows alone; nonlinear dynamics is theirs."""
+
+import numpy as np
+import pytest
+
+from pesn.series import univariate
+from pesn.series.members import autoregression, reservoir
+
+
+def walk(n=200, seed=0):
+    return np.cumsum(np.random.default_rng(seed).normal(size=n))
+
+
+def by_hand(rows, units, readout, horizon):
+    """Forecasts from the last row, in plain Python."""
+    changes, values, average = list(rows.changes), list(rows.values), rows.values[0]
+    h = np.zeros(len(units.leak))
+    matrix = np.zeros((len(h), len(h)))
+    for i in range(len(h)):
+        matrix[i, units.columns[i].astype(int)] += units.weights[i]
+
+    def move(change, gap):
+        return (1.0 - units.leak) * h + units.leak * np.tanh(units.inputs @ [1.0, change, gap] + matrix @ h)
+
+    for change, value in zip(changes, values, strict=True):
+        average += autoregression.PACE * (value - average)
+        h = move(change, (value - average) / rows.gap_unit)
+    out, drift = [], readout[-1]
+    for _ in range(horizon):
+        gap = (values[-1] - average) / rows.gap_unit
+        lags = [changes[-1 - k] for k in range(autoregression.LAGS)]
+        season = [changes[-rows.season]] if rows.season else []
+        change = float(
+            np.clip(
+                readout[:-1] @ np.concatenate([[1.0], lags, [gap], season, h]) + drift, -autoregression.CLIP, autoregression.CLIP
+            )
+        )
+        values.append(float(np.clip(values[-1] + change, *rows.bounds)))
+        changes.append(values[-1] - values[-2])
+        average += autoregression.PACE * (values[-1] - average)
+        h = move(changes[-1], (values[-1] - average) / rows.gap_unit)
+        drift *= autoregression.FADE
+        out.append(values[-1] * rows.unit)
+    return np.array(out)
+
+
+@pytest.mark.parametrize("season", [0, 12])
+@pytest.mark.parametrize("units", [autoregression.no_units(), reservoir.drawn(1)], ids=["AR", "reservoir"])
+def test_the_kernel_is_the_loop_on_paper(season, units):
+    rows = autoregression.prepare(walk(), season)
+    found = autoregression.fit(rows, units, np.arange(100, 199), 7)
+    expected = by_hand(rows, units, found.readout, 7)
+    np.testing.assert_allclose(autoregression.forecast(rows, units, found.readout, 7), expected, rtol=1e-8)
+
+
+def test_ridge_is_the_one_of_scikit_learn():
+    from sklearn.linear_model import Ridge
+
+    rng = np.random.default_rng(0)
+    features, target = rng.normal(size=(80, 4)), rng.normal(size=80)
+    target += features @ [1.0, 0.5, 0.0, -1.0]
+    penalty = np.array([1.0, 1.0, 10.0, 10.0])
+    found = autoregression._ridge(features, target, penalty)
+    rivals = [Ridge(alpha=r * 80).fit(features / np.sqrt(penalty), target) for r in autoregression.RIDGES]
+    nearest = min(np.abs(found[1:-1] - one.coef_ / np.sqrt(penalty)).max() for one in rivals)
+    assert nearest < 1e-10
+
+
+def test_origins_are_judged_by_earlier_rows():
+    y = walk()
+    other = y.copy()
+    other[150:] = y[150] + np.cumsum(np.random.default_rng(5).normal(size=50))
+    origins = np.arange(60, 199)
+    units = reservoir.drawn(0)
+    scale = autoregression.prepare(y, 0)
+    unit = (scale.unit, scale.gap_unit * scale.unit)
+    first, second = (autoregression.prepare(one, 0, unit) for one in (y, other))
+    second = autoregression.Changes(second.values, second.changes, second.averages, first.bounds, first.gap_unit, first.unit, 0)
+    ahead = [autoregression.fit(rows, units, origins, 5).origins_ahead for rows in (first, second)]
+    early = origins < 125  # up to the last fold that begins before row 150
+    np.testing.assert_array_equal(ahead[0][early], ahead[1][early])
+
+
+def test_reservoirs_pay_where_the_dynamics_is_nonlinear():
+    x = np.full(400, 0.3)
+    for t in range(399):
+        x[t + 1] = 3.8 * x[t] * (1.0 - x[t])
+
+    def error(parts):
+        off = [np.abs(univariate.fit(x[:o], horizon=2, parts=parts).forecast(2).mean - x[o : o + 2]) for o in range(380, 398, 3)]
+        return float(np.mean(off))
+
+    smoothers, with_reservoir = error(()), error(("AR", "reservoir"))
+    assert with_reservoir < 0.7 * smoothers
+
+
+def test_few_rows_are_left_to_the_smoothers():
+    model = univariate.fit(100.0 + walk(40), horizon=4)
+    assert model.shares == {"statistical": 1.0}
+    assert "not tried below 50 rows" in model.notes[-1]
+    assert set(univariate.fit(100.0 + walk(200), horizon=4).shares) == {"statistical", "AR", "reservoir"}

@@ -1,0 +1,295 @@
+"""A panel is its series, each alone, whatever the order of rows; what is wrong with a frame or a series is said by name."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+from pesn.series.panel.frame import Columns, panel_of
+from pesn.series.panel.frames import levels_of
+
+
+def series(name, n=40, freq="MS", start="2019-01-01", seed=0, **more):
+    rng = np.random.default_rng([seed, *name.encode()])
+    t = np.arange(n)
+    y = 50.0 + 0.3 * t + 5.0 * np.sin(2 * np.pi * t / 12) + rng.normal(size=n)
+    return pd.DataFrame({"unique_id": name, "ds": pd.date_range(start, periods=n, freq=freq), "y": y, **more})
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return pd.concat([series("b"), series("a", 61), series("c", 9, start="2021-05-01")], ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def forecasts(frame):
+    return pesn.SeriesForecaster().fit(frame).forecast(6, level=[80, 0.95])
+
+
+def alone(frame, name):
+    rows = frame[frame["unique_id"] == name].sort_values("ds").set_index("ds")["y"]
+    return pesn.SeriesForecaster().fit(rows)
+
+
+def test_a_panel_is_each_series_alone(frame, forecasts):
+    columns = ["unique_id", "ds", "pesn", "pesn-lo-80", "pesn-hi-80", "pesn-lo-95", "pesn-hi-95"]
+    assert forecasts.columns.tolist() == columns
+    assert forecasts["unique_id"].tolist() == [name for name in "abc" for _ in range(6)]
+    for name, part in forecasts.groupby("unique_id"):
+        single = alone(frame, name).forecast(6)
+        assert part["ds"].tolist() == single.index.tolist()
+        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+        for level in (0.8, 0.95):
+            bounds = part[[f"pesn-lo-{100 * level:g}", f"pesn-hi-{100 * level:g}"]]
+            np.testing.assert_allclose(bounds.to_numpy().T, np.hstack(single.interval(level)).T, rtol=1e-12)
+
+
+def test_neither_order_nor_names_matter(frame, forecasts):
+    mixed = frame.sample(frac=1.0, random_state=1).set_index("unique_id")  # the id as the index, as older frames have it
+    pd.testing.assert_frame_equal(pesn.SeriesForecaster().fit(mixed).forecast(6, level=(0.8, 0.95)), forecasts, check_exact=True)
+    renamed = frame.rename(columns={"unique_id": "shop", "ds": "month", "y": "sales"}).assign(month=frame["ds"].astype(str))
+    other = pesn.SeriesForecaster(id_col="shop", time_col="month", target_col="sales").fit(renamed).forecast(6)
+    assert other.columns[:3].tolist() == ["shop", "month", "pesn"]
+    np.testing.assert_array_equal(other["pesn"], forecasts["pesn"])
+    assert other["month"].tolist() == forecasts["ds"].tolist()
+
+
+def test_rows_that_are_missing_are_gaps(frame):
+    cut = frame.drop(index=[5, 6, 50])
+    panel = panel_of(cut, Columns())
+    assert panel.lengths.tolist() == [61, 40, 9]
+    assert np.isnan(panel.y).sum() == 3
+    whole = pesn.SeriesForecaster().fit(cut).forecast(4)
+    np.testing.assert_allclose(whole[whole["unique_id"] == "b"]["pesn"], alone(cut, "b").forecast(4).mean[:, 0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("names", [{"a": 2, "b": 1}, {"a": "x", "b": 7}, {"a": (1, 2), "b": (1, 1)}, "category"])
+def test_ids_of_every_kind(names):
+    frame = pd.concat([series("a", 12), series("b", 12).assign(y=np.nan)], ignore_index=True)
+    ids = frame["unique_id"].astype("category") if names == "category" else frame["unique_id"].map(names)
+    model = pesn.SeriesForecaster()
+    with pytest.warns(UserWarning, match="1 of 2 series failed"):
+        found = model.fit(frame.assign(unique_id=ids)).forecast(1)
+    assert found["unique_id"].tolist() == [ids.iloc[0]]
+    assert model.failures_["unique_id"].tolist() == [ids.iloc[-1]]
+    assert found["unique_id"].dtype == model.failures_["unique_id"].dtype == ids.dtype
+
+
+@pytest.mark.parametrize("times", ["numbers", "periods", "zoned", "weeks"])
+def test_times_of_every_kind(times):
+    frame = pd.concat([series("a"), series("b", 30)], ignore_index=True)
+    count = frame.groupby("unique_id").cumcount()
+    if times == "numbers":
+        frame["ds"] = 10 + 2 * count
+    elif times == "periods":
+        frame["ds"] = frame["ds"].dt.to_period("M")
+    elif times == "zoned":
+        frame["ds"] = frame["ds"].dt.tz_localize("Europe/Rome")
+    else:
+        frame["ds"] = pd.Timestamp("2020-01-05") + pd.to_timedelta(7 * count, unit="D")
+    found = pesn.SeriesForecaster().fit(frame).forecast(3)
+    assert found["ds"].dtype == frame["ds"].dtype
+    for name, part in found.groupby("unique_id"):
+        single = alone(frame, name).forecast(3)
+        assert part["ds"].tolist() == single.index.tolist()
+        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+
+
+def test_inputs_go_by_id_and_date():
+    rng = np.random.default_rng(5)
+    frame = pd.concat([series("a", 60), series("b", 48)], ignore_index=True)
+    frame["price"] = rng.normal(size=len(frame))
+    frame["y"] += 4.0 * frame["price"]
+    later = pd.concat([series("a", 4, start="2024-01-01"), series("b", 4, start="2023-01-01")])[["unique_id", "ds"]]
+    later["price"] = [3.0, -3.0, 3.0, -3.0, 0.0, 0.0, 0.0, 0.0]
+    model = pesn.SeriesForecaster().fit(frame)
+    found = model.forecast(4, X=later.sample(frac=1.0, random_state=0)).groupby("unique_id")
+    for name, part in found:
+        rows = frame[frame["unique_id"] == name].set_index("ds")
+        single = pesn.SeriesForecaster().fit(rows["y"], rows[["price"]])
+        known = later[later["unique_id"] == name].set_index("ds")[["price"]]
+        np.testing.assert_allclose(part["pesn"], single.forecast(4, known).mean[:, 0], rtol=1e-12)
+    assert len(model.forecast(4)) == 8  # not known: as uncertain as they were
+
+
+def test_cross_validation_knows_no_row_after_its_cutoff(frame):
+    model = pesn.SeriesForecaster().fit(frame)
+    with pytest.warns(UserWarning, match="1 of 3 series failed and is left out; the first is 'c': it has 9 rows: too few"):
+        found = model.cross_validation(9, n_windows=3, step_size=2, level=90)
+    assert found.columns.tolist() == ["unique_id", "ds", "cutoff", "y", "pesn", "pesn-lo-90", "pesn-hi-90"]
+    assert model.failures_["unique_id"].tolist() == ["c"]
+    rows = frame.set_index(["unique_id", "ds"])["y"]
+    assert found["y"].tolist() == rows.loc[pd.MultiIndex.from_frame(found[["unique_id", "ds"]])].tolist()
+    cutoffs = found.groupby("unique_id")["cutoff"].unique()["a"]
+    assert [date.strftime("%Y-%m") for date in cutoffs] == ["2022-12", "2023-02", "2023-04"]  # the last rows are of 2024-01
+    for (name, cutoff), part in found.groupby(["unique_id", "cutoff"]):
+        single = alone(frame[frame["ds"] <= cutoff], name).forecast(9)
+        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+        assert part["ds"].tolist() == single.index.tolist()
+
+
+def test_one_bad_series_does_not_end_the_others(frame, forecasts):
+    twice = pd.concat([series("twice"), series("twice").iloc[[3]]])
+    daily = series("daily", 40, freq="D")
+    none = series("none").assign(y=np.nan)
+    large = series("large").assign(y=np.inf)
+    quarterly = series("quarterly", 12, freq="QS")
+    model = pesn.SeriesForecaster(freq="MS")
+    with pytest.warns(UserWarning, match="5 of 8 series failed and are left out; the first is 'daily'"):
+        model.fit(pd.concat([frame, twice, none, large, quarterly, daily]))
+    reasons = dict(model.failures_.itertuples(index=False))
+    assert reasons == {
+        "daily": "its step is a day, and that of the others a month: forecast it apart",
+        "large": "it has a number beyond ±1e+100 at ds 2019-01-01",
+        "none": "it has no number among its 40 rows",
+        "quarterly": "its step is a quarter, and that of the others a month: forecast it apart",
+        "twice": "it has two rows at ds 2019-04-01",
+    }
+    pd.testing.assert_frame_equal(model.forecast(6), forecasts, check_exact=True)
+    assert "5 failed: see failures_" in model.summary()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.drop(columns="ds"), "y must have columns 'unique_id', 'ds', 'y', got none named 'ds' among"),
+        (
+            lambda frame: frame.drop(columns="unique_id"),
+            r"y must have a column 'unique_id' of names of series beside 'ds' and 'y', got none; .*set_index\('ds'\)",
+        ),
+        (lambda frame: frame.iloc[:0], "y must have at least one row, got an empty frame"),
+        (lambda frame: frame.assign(y="oops"), "column 'y' must hold numbers, got 'oops' in series 'b'"),
+        (
+            lambda frame: frame.assign(region="north"),
+            "column 'region' must hold numbers to be a known input, got 'north' in series 'b'",
+        ),
+        (lambda frame: frame.assign(ds="1st of May"), "column 'ds' must be dates, .* got '1st of May' in series 'b'"),
+        (
+            lambda frame: frame.assign(ds=frame["ds"].where(frame.index != 45)),
+            "column 'ds' must be known in every row, .* series 'a'",
+        ),
+        (
+            lambda frame: frame.assign(unique_id=frame["unique_id"].where(frame.index != 1)),
+            "column 'unique_id' must be known in every row, got none in 1, first beside ds 2019-02-01",
+        ),
+        (lambda frame: pd.concat([frame, frame]), "series 'a' fails: it has two rows at ds 2019-01-01; and 2 others fail too"),
+        (
+            lambda frame: pd.concat([series("m", 100, start="1990-01-01"), series("d", 90, freq="D")]),
+            "column 'ds' must keep one step in all series, got a month in 'm' and a day in 'd': forecast them apart, or say freq",
+        ),
+        (
+            lambda frame: pd.concat([series("s", freq="W-SUN"), series("m", freq="W-MON")]),
+            r"got a week \(W-MON\) in 'm' and a week \(W-SUN\) in 's'",
+        ),
+        (lambda frame: frame.assign(ds=frame["ds"].iloc[0]).drop_duplicates("unique_id"), "column 'ds' must keep a step"),
+    ],
+)
+def test_frames_that_are_refused(frame, change, message):
+    model = pesn.SeriesForecaster().fit(frame)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match=message):
+        model.fit(change(frame))
+    assert vars(model) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"horizon": 0}, "horizon must be 1 or more"),
+        ({"horizon": 100_000}, "horizon must be at most 610, as there are 61 rows, got 100000; the longest series is 'a'"),
+        ({"horizon": 3, "level": 1}, "level must lie between 0 and 1, or between 1 and 100 for per cent, got 1"),
+        ({"horizon": 3, "level": [80, 100]}, "level must lie between 0 and 1, .* got 100"),
+        ({"horizon": 3, "X": 1}, "X must not be given: the frame of fit had no columns of inputs"),
+    ],
+)
+def test_what_cannot_be_asked(frame, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pesn.SeriesForecaster().fit(frame).forecast(**arguments)
+
+
+def test_horizons_that_some_series_have_no_rows_for(frame):
+    model = pesn.SeriesForecaster().fit(frame)
+    with pytest.warns(
+        UserWarning, match="1 of 3 series failed .* 'c': horizon must be at most 100, as there are 9 rows, got 200"
+    ):
+        assert len(model.forecast(200)) == 400
+    years = series("y", 200, freq="YS", start="1800-01-01")
+    with pytest.raises(ValueError, match="horizon must not lead beyond the dates that pandas has"):
+        pesn.SeriesForecaster().fit(years.assign(ds=years["ds"].astype("datetime64[ns]"))).forecast(500)
+
+
+def test_inputs_that_do_not_match(frame):
+    model = pesn.SeriesForecaster().fit(frame.assign(price=1.0))
+    starts = {"a": "2024-02-01", "b": "2022-05-01", "c": "2022-02-01"}
+    later = pd.concat([series(name, 2, start=start) for name, start in starts.items()], ignore_index=True)
+    later = later[["unique_id", "ds"]].assign(price=1.0)
+    for wrong, message in [
+        (later.drop(columns="price"), "X must be a frame with columns .* got none named 'price'"),
+        (later[later["unique_id"] != "b"], "X must have rows for every series, got none for 'b'"),
+        (later.drop(index=3), "X must have a row for each of the 2 steps ahead, got none for 'b' at 2022-06-01"),
+        (later.assign(price="low"), "column 'price' must hold numbers to be a known input, got 'low' in series 'a'"),
+        (pd.concat([later, later]), "X must have one row for each series and date, got two for 'a' at 2024-02-01"),
+        (later.assign(ds="soon"), "column 'ds' of X must be dates"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.forecast(2, X=wrong)
+    assert len(model.forecast(2, X=pd.concat([later, series("other", 2).drop(columns="y")]))) == 6
+
+
+def test_steps_that_are_given():
+    sparse = series("a").iloc[[0, 1, 2, 30, 31, 39]]
+    assert panel_of(sparse, Columns(), "MS").lengths.tolist() == [40]
+    for freq, message in [("tuesdays", "freq must be a frequency of pandas"), (3, "freq must be a text such as 'MS'")]:
+        with pytest.raises(ValueError, match=message):
+            pesn.SeriesForecaster(freq=freq).fit(series("a"))
+    with pytest.raises(ValueError, match="freq must be a number above 0, as times are numbers, got 'MS'"):
+        pesn.SeriesForecaster(freq="MS").fit(series("a").assign(ds=np.arange(40)))
+
+
+def test_business_days_among_days():
+    both = pd.concat([series("a", 60, freq="D"), series("b", 40, freq="B"), series("c", 8, freq="B")])
+    with pytest.warns(UserWarning, match="'b': its step is a business day, and that of the others a day: forecast it apart"):
+        model = pesn.SeriesForecaster().fit(both)
+    assert model.failures_["unique_id"].tolist() == ["b"]  # of eight rows nobody can tell
+
+
+def test_far_apart_series_of_one_step():
+    both = pd.concat([series("a", 40, freq="D", start="1950-01-01"), series("b", 40, freq="D", start="2020-01-01")])
+    found = pesn.SeriesForecaster().fit(both).forecast(2)
+    assert found["ds"].dt.strftime("%Y-%m-%d").tolist() == ["1950-02-10", "1950-02-11", "2020-02-10", "2020-02-11"]
+
+
+def test_what_long_frames_do_not_have(frame, tmp_path):
+    model = pesn.SeriesForecaster().fit(frame)
+    for call, instead in [
+        (lambda: model.quantile(0.5), "forecast"),
+        (model.backtest, "cross_validation"),
+        (lambda: model.score(frame), "cross_validation"),
+        (lambda: model.save(tmp_path / "model"), "the same rows give the same numbers"),
+    ]:
+        with pytest.raises(TypeError, match=f"is not for long frames: .*{instead}"):
+            call()
+    with pytest.raises(ValueError, match="X must not be given beside a long frame"):
+        model.fit(frame, frame)
+    model.fit(frame["y"])
+    with pytest.raises(TypeError, match=r"cross_validation is for long frames: backtest\(\)"):
+        model.cross_validation(3)
+    with pytest.raises(ValueError, match="level must not be given for columns"):
+        model.forecast(3, level=80)
+
+
+def test_levels_and_the_usual_horizon(frame):
+    assert levels_of([80, 0.8, 95.5]) == (0.8, 0.955)
+    assert levels_of(0.9) == (0.9,)
+    assert len(pesn.SeriesForecaster(level=90).fit(frame).forecast()) == 3 * 12  # a season of months
+    with pytest.raises(TypeError, match="level must be numbers"):
+        levels_of(["80"])
+
+
+def test_the_summary_counts(frame):
+    model = pesn.SeriesForecaster().fit(frame)
+    assert model.summary().startswith("3 series, 110 numbers, a month from row to row\n  fitted when a forecast is asked for")
+    model.forecast(2)
+    lines = model.summary().splitlines()
+    assert sum(int(line.split()[0]) for line in lines if "series: season" in line) == 3
+    assert sum(float(line.split()[0]) for line in lines if " %  " in line) == pytest.approx(100.0, abs=2.0)

@@ -1,0 +1,110 @@
+"""Parquet in, Parquet out: the numbers of one frame in memory, whatever the order of rows, and after a run was killed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+from pesn.series.panel import buckets as panel_buckets
+from pesn.series.panel import stream as panel_stream
+from pesn.series.panel.stream import Streamed, forecast_parquet
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(3)
+    days = pd.date_range("2024-01-01", periods=12, freq="D")
+    names = np.repeat([f"s{i:02d}" for i in range(30)], len(days))
+    frame = pd.DataFrame({"unique_id": names, "ds": np.tile(days, 30), "y": 10.0 + rng.normal(size=len(names)), "price": 1.0})
+    frame["price"] = rng.normal(size=len(names))
+    return frame.assign(y=frame["y"].where(frame["unique_id"] != "s07"))  # one without a number
+
+
+@pytest.fixture(scope="module")
+def later(frame):
+    days = pd.date_range("2024-01-13", periods=3, freq="D")
+    names = np.repeat(frame["unique_id"].unique(), 3)
+    return pd.DataFrame({"unique_id": names, "ds": np.tile(days, 30), "price": 0.5})
+
+
+@pytest.fixture(scope="module")
+def source(frame, later, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parquet")
+    (folder / "rows").mkdir()
+    mixed = frame.sample(frac=1.0, random_state=0)
+    mixed.iloc[:200].to_parquet(folder / "rows" / "1.parquet")
+    mixed.iloc[200:].to_parquet(folder / "rows" / "2.parquet", row_group_size=50)
+    later.to_parquet(folder / "later.parquet")
+    return folder
+
+
+def read(folder, kind="part"):
+    parts = [pd.read_parquet(path) for path in sorted(folder.glob(f"{kind}-*.parquet"))]
+    return pd.concat(parts).sort_values(["unique_id", "ds"] if kind == "part" else "unique_id", ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def expected(frame, later):
+    with pytest.warns(UserWarning, match="s07"):
+        model = pesn.SeriesForecaster().fit(frame)
+    return model.forecast(3, X=later, level=80)
+
+
+def test_streamed_as_in_memory(source, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(panel_buckets, "_BATCH", 64)
+    arguments = source / "rows", tmp_path / "out", 3
+    done = forecast_parquet(*arguments, X=source / "later.parquet", level=80, bucket_rows=60)
+    assert (done.series, done.failures) == (29, 1)
+    assert done.files > 1
+    pd.testing.assert_frame_equal(read(tmp_path / "out"), expected, check_exact=True)
+    assert read(tmp_path / "out", "failures").to_numpy().tolist() == [["s07", "it has no number among its 12 rows"]]
+    assert not (tmp_path / "out" / "_buckets").exists()
+    assert forecast_parquet(*arguments, X=source / "later.parquet", level=80, bucket_rows=60) == done
+    with pytest.raises(ValueError, match=r"target must be a new folder, or that of the same job, .* other rows or settings"):
+        forecast_parquet(*arguments, level=90)
+
+
+def test_a_stream_goes_on_where_it_was_killed(source, expected, tmp_path, monkeypatch):
+    work, done = panel_stream.run, []
+
+    def killed(*arguments):
+        done.append(arguments)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return work(*arguments)
+
+    monkeypatch.setattr(panel_stream, "run", killed)
+    arguments = {"X": source / "later.parquet", "level": 80, "bucket_rows": 60}
+    with pytest.raises(KeyboardInterrupt):
+        forecast_parquet(source / "rows", tmp_path, 3, **arguments)
+    monkeypatch.setattr(panel_stream, "share_out", None)  # the rows are shared out already
+    found = forecast_parquet(source / "rows", tmp_path, 3, **arguments)
+    assert len(done) == found.files + 1
+    pd.testing.assert_frame_equal(read(tmp_path), expected, check_exact=True)
+
+
+def test_what_is_no_source(source, frame, tmp_path):
+    with pytest.raises(FileNotFoundError, match="must be a Parquet file or a folder with some"):
+        forecast_parquet(tmp_path / "nothing.parquet", tmp_path / "out", 3)
+    frame.drop(columns="ds").to_parquet(tmp_path / "wrong.parquet")
+    with pytest.raises(ValueError, match=r"wrong.parquet must have columns 'unique_id', 'ds', 'y', got none named 'ds' among"):
+        forecast_parquet(tmp_path / "wrong.parquet", tmp_path / "out", 3)
+    frame.assign(unique_id=frame["unique_id"].where(frame.index != 5)).to_parquet(tmp_path / "unnamed.parquet")
+    with pytest.raises(ValueError, match="column 'unique_id' must be known in every row, got none beside ds 2024-01-06"):
+        forecast_parquet(tmp_path / "unnamed.parquet", tmp_path / "other", 3)
+    (tmp_path / "mine").mkdir()
+    frame.to_parquet(tmp_path / "mine" / "data.parquet")
+    with pytest.raises(ValueError, match="which has other Parquet files"):
+        forecast_parquet(source / "rows", tmp_path / "mine", 3)
+
+
+def test_one_bucket_of_numbers(tmp_path):
+    frame = pd.DataFrame({"shop": np.repeat([7, 3], 20), "week": np.tile(np.arange(20), 2), "sold": np.arange(40.0)})
+    frame.to_parquet(tmp_path / "in.parquet")
+    model = pesn.SeriesForecaster(id_col="shop", time_col="week", target_col="sold", level=50)
+    assert forecast_parquet(tmp_path / "in.parquet", tmp_path / "out", 2, forecaster=model) == Streamed(2, 0, 1)
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "out" / "part-00000.parquet"), model.fit(frame).forecast(2), check_exact=True
+    )

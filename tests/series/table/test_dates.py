@@ -1,0 +1,131 @@
+"""Claim: the ways to write a time are understood, the step of a calendar is found through gaps, and it goes on."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pesn.forecasting.time_index import time_index
+from pesn.series.table.dates import regular, steps_between, time_of, to_times
+from pesn.series.table.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("cells", "first", "last"),
+    [
+        (["2020-01-31", "2020-02-29"], "2020-01-31", "2020-02-29"),
+        (["2020-01-31T10:30:00Z", "2020-01-31T11:30:00Z"], "2020-01-31 10:30+00:00", "2020-01-31 11:30+00:00"),
+        (["2020Q1", "2020Q2"], "2020-01-01", "2020-04-01"),
+        (["2020M11", "2020M12"], "2020-11-01", "2020-12-01"),
+        (["31.12.2019", "01.01.2020"], "2019-12-31", "2020-01-01"),
+        (["12/31/2019", "01/01/2020"], "2019-12-31", "2020-01-01"),
+        (["Jan 2020", "Feb 2020"], "2020-01-01", "2020-02-01"),
+        (["1/1/2020 10:00", "13/1/2020 10:00"], "2020-01-01 10:00", "2020-01-13 10:00"),
+    ],
+)
+def test_ways_to_write_a_time(cells, first, last):
+    times = to_times(pd.Series(cells, name="when"))
+    assert (times[0], times[-1]) == (pd.Timestamp(first), pd.Timestamp(last))
+
+
+def test_numbers_by_their_size_and_their_name():
+    assert to_times(pd.Series([1700, 1701], name="YEAR"))[0] == pd.Timestamp("1700-01-01")
+    assert to_times(pd.Series([20200101, 20200102], name="x"))[1] == pd.Timestamp("2020-01-02")
+    assert to_times(pd.Series([1_600_000_000, 1_600_003_600], name="timestamp"))[0] == pd.Timestamp("2020-09-13 12:26:40")
+    assert to_times(pd.Series([0.0, 0.5], name="t")).tolist() == [0.0, 0.5]
+    assert to_times(pd.Series(["red", "blue"])) is None
+
+
+def test_day_or_month_first_is_told_by_the_step_or_asked_for():
+    days = to_times(pd.Series([f"0{d}/02/2020" for d in range(1, 6)], name="day"))
+    assert (time_index(days).step, days[0]) == ("D", pd.Timestamp("2020-02-01"))
+    with pytest.raises(DataError, match="day and month cannot be told apart"):
+        to_times(pd.Series(["01/02/2020", "03/02/2020", "04/05/2020"], name="day"))
+
+
+@pytest.mark.parametrize("freq", ["D", "B", "W-SAT", "MS", "ME", "QS-JAN", "QE-DEC", "YS-JAN", "YE-DEC", "h", "15min", "5s"])
+def test_the_step_is_found_through_gaps_and_goes_on(freq):
+    whole = pd.date_range("2019-03-02", periods=60, freq=freq)
+    kept = np.delete(np.arange(50), [7, 8, 23])
+    frame = pd.DataFrame({"x": np.arange(50.0)[kept]}, index=whole[kept])
+    rows, found, missing = regular(frame)
+    assert (len(rows), missing, found) == (50, 3, time_index(whole).step)
+    assert rows.index.equals(whole[:50])
+    np.testing.assert_array_equal(rows["x"], np.where(np.isin(np.arange(50), kept), np.arange(50), np.nan))
+    assert time_of(rows.index, found).ahead(10).equals(whole[50:])
+    assert steps_between(whole[0], whole[33], found, 1.0) == 33
+    assert steps_between(whole[33], whole[0], found, 1.0) == -33
+
+
+def test_numbers_have_a_step_too():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=pd.Index([0.0, 0.1, 0.3], name="t"))
+    rows, freq, missing = regular(frame)
+    assert (freq, missing) == (None, 1)
+    np.testing.assert_allclose(rows.index, [0.0, 0.1, 0.2, 0.3])
+    np.testing.assert_allclose(time_of(rows.index, None).ahead(2), [0.4, 0.5])
+
+
+def test_the_fifteenth_of_each_month_is_a_month():
+    index = pd.DatetimeIndex(["2020-01-15", "2020-02-15", "2020-03-16", "2020-04-15"], name="day")
+    rows, freq, _ = regular(pd.DataFrame({"x": range(4)}, index=index))
+    assert (freq, rows.index[0]) == ("M", pd.Timestamp("2020-01-01"))
+
+
+def test_without_a_step_the_place_is_named():
+    index = pd.DatetimeIndex(["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:07", "2020-01-01 02:20:13"], name="when")
+    with pytest.raises(DataError, match="'when' has no regular step: from 2020"):
+        regular(pd.DataFrame({"x": range(4)}, index=index))
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("freq", ["s", "15min", "h", "D", "B", "W-SAT", "MS", "ME", "QE-DEC", "YS-JAN"])
+def test_one_wrong_date_is_named_and_costs_nothing(freq, early, known):
+    """A grid up to it has millions of rows: it must be counted, not made."""
+    index = pd.date_range("2024-01-01", periods=50, freq=freq, unit="us")
+    wrong = pd.date_range("0030-01-01" if early else "9000-01-01", periods=1, freq=freq, unit="us")
+    index = wrong.append(index) if early else index.append(wrong)
+    frame = pd.DataFrame({"x": np.arange(51.0)}, index=index.rename("when"))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=rf"'when' has {wrong[0].date()}.* in line {2 if early else 52}, too far from"):
+        regular(frame, freq if known else None, list(range(2, 53)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
+
+
+def test_one_wrong_number_is_named():
+    index = pd.Index([*range(30), 10**9], name="t")
+    with pytest.raises(DataError, match="'t' has 1000000000 in line 32, too far from the row before it, 29: 31 rows cannot fill"):
+        regular(pd.DataFrame({"x": np.arange(31.0)}, index=index), None, list(range(2, 33)))
+
+
+@pytest.mark.parametrize("freq", ["s", "15min", "h", "D", "2D", "B", "W-SAT", "MS", "3MS", "BME", "QE-DEC", "YS-JAN", "WOM-3FRI"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_steps_between_are_those_of_a_grid(freq, zone):
+    grid = pd.date_range("2023-11-02", periods=700, freq=freq, tz=zone)
+    for k in (0, 1, 2, 9, 150, 699):
+        assert steps_between(grid[0], grid[k], freq, 1.0) == k
+        assert steps_between(grid[k], grid[0], freq, 1.0) == -k
+    assert steps_between(grid[0], grid[9] + pd.Timedelta("1ms"), freq, 1.0) is None
+
+
+def test_steps_over_centuries_are_counted_by_division():
+    first, later = pd.Timestamp("1000-01-01"), pd.Timestamp("9000-01-01")
+    tracemalloc.start()
+    assert steps_between(first, later, "s", 1.0) == 252_455_616_000 == 86_400 * steps_between(first, later, "D", 1.0)
+    assert steps_between(first, later, "MS", 1.0) == 96_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
+
+
+def test_the_fifteenth_stays_the_fifteenth():
+    index = pd.DatetimeIndex(["2020-01-15", "2020-02-15", "2020-04-15"], name="day")
+    rows, freq, missing = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=index))
+    assert (freq, missing, rows.index[2]) == ("M-15", 1, pd.Timestamp("2020-03-15"))
+    assert time_of(rows.index, freq).ahead(1)[0] == pd.Timestamp("2020-05-15")
+    assert steps_between(index[0], pd.Timestamp("2120-01-15"), freq, 1.0) == 1200
+    with pytest.raises(DataError, match="'day' must keep the step of a month, got 2020-02-16"):
+        regular(pd.DataFrame({"x": [1.0, 2.0]}, index=pd.DatetimeIndex(["2020-01-15", "2020-02-16"], name="day")), "M-15")

@@ -1,0 +1,247 @@
+"""Claim: a file becomes a regular table of numbers with the columns meant; what will not do is named, with the remedy."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pesn.series.table.errors import DataError
+from pesn.series.table.reading import read, read_ahead
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text, name="data.csv", encoding="utf-8"):
+        path = tmp_path / name
+        path.write_bytes(text.encode(encoding))
+        return path
+
+    return write
+
+
+def days(*values, first="2024-01-01", head="day,x"):
+    dates = pd.date_range(first, periods=len(values)).strftime("%Y-%m-%d")
+    return head + "\n" + "\n".join(f"{day},{value}" for day, value in zip(dates, values, strict=True)) + "\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_encodings(file, encoding):
+    table = read(file("größe;x\n1;2\n2;4\n", encoding=encoding))
+    assert table.targets == ["größe", "x"]
+
+
+def test_semicolons_and_decimal_commas(file):
+    table = read(file("Datum;x;y\n01.01.2024;1,5;1.000,25\n02.01.2024;2,5;7\n", "eu.csv"), time="Datum")
+    assert (table.frame["x"].tolist(), table.frame["y"].tolist(), table.freq) == ([1.5, 2.5], [1000.25, 7.0], "D")
+
+
+def test_quoted_thousands(file):
+    assert read(file('a\n"1,234"\n"2,345"\n')).frame["a"].tolist() == [1234.0, 2345.0]
+
+
+def test_no_header(file):
+    table = read(file("1.5\n2.5\n3.5\n"))
+    assert (table.targets, table.y.ravel().tolist()) == (["column 1"], [1.5, 2.5, 3.5])
+
+
+def test_pandas_own_csv(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(5.0)}, index=pd.date_range("2020-01-31", periods=5, freq="ME"))
+    frame.to_csv(tmp_path / "a.csv")
+    frame.to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        table = read(tmp_path / name)
+        assert (table.freq, table.y.ravel().tolist()) == ("ME", [0.0, 1.0, 2.0, 3.0, 4.0])
+    pd.DataFrame({"x": [1.5, 2.0, 4.0]}).to_csv(tmp_path / "b.csv")  # row numbers without a name
+    assert read(tmp_path / "b.csv").targets == ["x"]
+
+
+def test_year_and_quarter_apart(file):
+    table = read(file("year,quarter,gdp\n1999.0,3.0,1\n1999.0,4.0,2\n2000.0,1.0,4\n"))
+    assert (table.targets, table.frame.index[-1], table.freq[:2]) == (["gdp"], pd.Timestamp("2000-01-01"), "QS")
+
+
+def test_gaps_and_ends(file):
+    table = read(file("day,x\n2024-01-01,\n2024-01-02,1\n2024-01-03,2\n2024-01-06,3\n2024-01-07,\n"))
+    np.testing.assert_array_equal(table.y.ravel(), [1.0, 2.0, np.nan, np.nan, 3.0])
+    assert "2 missing days left as gaps" in table.notes
+    assert "1 row at the start without numbers left out" in table.notes
+    assert "'x' ends at 2024-01-06" in table.warnings[0]
+
+
+def test_unsorted_rows_are_sorted_and_said(file):
+    table = read(file("day,x\n2024-01-02,2\n2024-01-01,1\n2024-01-03,3\n"))
+    assert table.y.ravel().tolist() == [1.0, 2.0, 3.0]
+    assert table.warnings == ["rows were not in order of 'day' (first in line 3); they were sorted"]
+
+
+def test_inputs_after_the_last_target_are_the_future(file):
+    table = read(file("day,x,heat\n2024-01-01,1,5\n2024-01-02,2,6\n2024-01-03,,7\n"), targets=["x"], inputs=["heat"])
+    assert (len(table.frame), table.future["heat"].tolist()) == (2, [7.0])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        ("a,b\n", "has no rows below its header"),
+        ("a\n1\n", "has 1 row"),
+        ("a,b\n1,2\n3\n4,5,6\n", "Expected 2 fields in line 4, saw 3"),
+        ("a,a\n1,2\n3,4\n", "two columns named 'a'"),
+        (days(1, 2, "oops", 4), "column 'x' has 'oops' in line 4, which is not a number"),
+        (days(1, 2) + "2024-01-02,3\n", r"column 'day' has 2024-01-02 2 times, in lines 3, 4; keep one row .*--id"),
+        (days(5, 5, 5), "column 'x' is constant, 5 in every row"),
+        (days("", "", ""), "column 'x' has no numbers at all"),
+        ("name,town\nA,B\nC,D\n", "no column of numbers to forecast"),
+        ("day,x\nsoon,1\nlater,2\n", "column 'day' has 'soon', which is not a time"),
+        ("PK\0\0", "is not a text file"),
+    ],
+)
+def test_what_will_not_do(file, text, says):
+    with pytest.raises(DataError, match=says):
+        read(file(text))
+
+
+def test_a_wrong_call(file, tmp_path):
+    path = file(days(1, 2, 3))
+    for options, says in (
+        ({"targets": ["z"]}, "--target must be a column of the file, one of 'day', 'x'; got 'z'"),
+        ({"inputs": ["z"]}, "--inputs must be"),
+        ({"time": "z"}, "--time must be"),
+        ({"targets": ["x"], "inputs": ["x"]}, "must be different columns, got 'x' twice"),
+    ):
+        with pytest.raises(ValueError, match=says) as caught:
+            read(path, **options)
+        assert not isinstance(caught.value, DataError)
+    for name in ("nothing.csv", "book.xlsx"):
+        with pytest.raises(ValueError, match=r"FILE must be a \.csv or \.parquet file"):
+            read(tmp_path / name)
+    wide = file("\n".join([",".join(f"c{i}" for i in range(30)), *[",".join(map(str, range(k, k + 30))) for k in range(3)]]))
+    with pytest.raises(ValueError, match="20 at most; the file has 30"):
+        read(wide)
+
+
+def test_a_constant_input_is_left_out(file):
+    table = read(file("day,x,u\n2024-01-01,1,5\n2024-01-02,2,5\n"), inputs=["u"])
+    assert (table.inputs, table.warnings) == ([], ["input 'u' is constant, 5 in every row; it is left out"])
+
+
+def test_a_constant_column_that_nobody_named_is_left_out(file):
+    path = file("day,x,run\n2024-01-01,1,0\n2024-01-02,2,0\n")
+    table = read(path)
+    assert (table.targets, table.warnings) == (["x"], ["column 'run' is constant, 0 in every row; it is left out"])
+    with pytest.raises(DataError, match="column 'run' is constant"):
+        read(path, targets=["x", "run"])
+
+
+def test_the_future_must_go_on(file):
+    table = read(file("day,x,u\n2024-01-01,1,5\n2024-01-02,2,6\n"), inputs=["u"])
+    good = file("day,u\n2024-01-02,6\n2024-01-03,7\n2024-01-04,8\n", "good.csv")  # a row that is known already is passed over
+    assert read_ahead(good, table, None).tolist() == [[7.0], [8.0]]
+    assert read_ahead(good, table, 1).tolist() == [[7.0]]
+    for name, text, says in (
+        ("late.csv", "day,u\n2024-01-04,7\n", "has no row for 2024-01-03: the series ends at 2024-01-02"),
+        ("other.csv", "day,v\n2024-01-03,7\n", "has no column 'u'"),
+        ("timeless.csv", "u\n7\n", "has no column of times"),
+    ):
+        with pytest.raises(DataError, match=says):
+            read_ahead(file(text, name), table, 1)
+    with pytest.raises(DataError, match="has no row for 2024-01-05"):
+        read_ahead(good, table, 3)
+    counted = read(file("x,u\n1,5\n2,6\n", "counted.csv"), targets=["x"], inputs=["u"])
+    with pytest.raises(DataError, match="has 1 row, and 2 steps are to be forecast"):
+        read_ahead(file("u\n7\n", "one.csv"), counted, 2)
+
+
+def test_several_runs_are_not_one_series(file):
+    rows = "".join(f"{run},{0.1 * k:.1f},{k + run}\n" for run in (0, 1) for k in range(30))
+    with pytest.raises(DataError, match=r"column 't' begins again at row 31 of the table: it holds several runs"):
+        read(file("run,t,x\n" + rows))
+
+
+def test_seconds_since_1970_under_a_short_name(file):
+    table = read(file("ts,v\n" + "".join(f"{1_700_000_000 + 3600 * k},{k % 7}\n" for k in range(30))))
+    assert (table.targets, table.freq) == (["v"], "h")
+
+
+def test_no_numbers_at_all(file):
+    with pytest.raises(DataError, match="no column of numbers to forecast; there are 'name' with 'a'"):
+        read(file("day,name\n2024-01-01,a\n2024-01-02,b\n"))
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_table_of_many_columns(file, separator):
+    """Lines longer than any that the csv module takes, 131,072 characters."""
+    names = [f"{'column' * 16}_{i}" for i in range(1400)]
+    values = np.random.default_rng(0).normal(size=(3, len(names)))
+    lines = [["day", *names], *([f"2024-01-0{k + 1}", *(f"{value:.95f}" for value in row)] for k, row in enumerate(values))]
+    assert min(sum(map(len, line)) for line in lines) > 131_072
+    path = file("\n".join(separator.join(line) for line in lines))
+    table = read(path, targets=[names[-1]], inputs=[names[7]])
+    np.testing.assert_array_equal(table.y[:, 0], values[:, -1])
+    np.testing.assert_array_equal(table.x[:, 0], values[:, 7])
+    assert table.freq == "D"
+    with pytest.raises(ValueError, match="--target must name the columns to forecast, 20 at most; the file has 1400 of numbers"):
+        read(path)
+
+
+def test_names_are_compared_in_one_pass(file):
+    """Columns without a name, or all with the same one, are no more work than others."""
+    many = 2_000
+    assert read(file("x" + "," * many + "\n1" + "," * many + "\n2" + "," * many)).targets == ["x"]
+    with pytest.raises(DataError, match="columns without a name"):
+        read(file("x" + "," * many + "\n" + "1," * many + "1\n" + "2," * many + "2\n"))
+    with pytest.raises(DataError, match="two columns named 'x'"):
+        read(file("x," * many + "x\n" + "1," * many + "1\n"))
+
+
+def test_separators_inside_quotes_do_not_count(file):
+    text = 'day,"sales; net, of ""x""",note\n2024-01-01,1.5,"a;b\n;c;d"\n2024-01-02,2.5, "e;;f"\n2024-01-03,3.5,g;h\n'
+    table = read(file(text))
+    assert (table.targets, table.y.ravel().tolist()) == (['sales; net, of "x"'], [1.5, 2.5, 3.5])
+    assert read(file("a\tb\n1\t2\n3\t4\n")).targets == ["a", "b"]
+
+
+def test_one_huge_cell(file):
+    huge = "z" * 300_000
+    table = read(file(f"day,x,note\n2024-01-01,1,a\n2024-01-02,2,{huge}\n"))
+    assert (table.targets, table.notes) == (["x"], ["left out, as it is not numbers: note"])
+    for text, says in (
+        (f"day,{huge}\n2024-01-01,1\n2024-01-02,2\n", "the name of column 2 has 300,000 characters, 200 at most"),
+        (huge, "the name of column 1 has"),
+        (f"day,x\n2024-01-01,1\n2024-01-02,2\n2024-01-03,3\n2024-01-04,{huge}\n", "in line 5, which is not a number"),
+        (f"day,x\n2024-01-01,1\n{huge},2\n2024-01-03,3\n", "which is not a time"),
+        (f'day,"x\n{huge}', "closed|EOF inside string"),
+    ):
+        with pytest.raises(DataError, match=says) as caught:
+            read(file(text))
+        assert len(str(caught.value)) < 500
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes as POSIX has them")
+def test_what_is_no_file_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    for name, what in (("pipe.csv", "a pipe; save"), ("zero.csv", "a device; save"), ("none.csv", "nothing there")):
+        with pytest.raises(ValueError, match=rf"FILE must be a \.csv or \.parquet file, got '.*', {what}"):
+            read(tmp_path / name)
+
+
+def test_a_file_of_terabytes_is_not_read(tmp_path):
+    with open(tmp_path / "sparse.csv", "wb") as large:
+        large.truncate(2 * 10**12)
+    with pytest.raises(DataError, match=r"sparse\.csv has 2000\.0 GB, 1 at most"):
+        read(tmp_path / "sparse.csv")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_binary_files_are_refused(tmp_path, seed):
+    """In whatever they begin with; an error of the table, never another."""
+    rng = np.random.default_rng(seed)
+    begin = (b"", b"\xff\xfe", b"a,b\n1,2\n", b"\x1f\x8b\x08", b'"')[seed % 5]
+    few = np.array([10, 34, 44, 59, 49, 200, 9, 13, 28, 255], np.uint8)  # line ends, quotes, separators: no zero among them
+    data = rng.integers(0, 256, 20_000).astype(np.uint8) if seed < 10 else rng.choice(few, 5_000)
+    (tmp_path / "a.csv").write_bytes(begin + data.tobytes())
+    with pytest.raises(DataError) as caught:
+        read(tmp_path / "a.csv")
+    assert len(str(caught.value)) < 1000

@@ -1,0 +1,119 @@
+"""Claim: scikit-learn's searches and copies take the forecasters, and a score is of the rows after those of the fit."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+
+import pesn
+from pesn.series.forecaster import SeriesForecaster
+
+MONTHS = pd.date_range("2016-01-01", periods=96, freq="MS")
+FOLDS = TimeSeriesSplit(2, test_size=12)
+
+
+def sales(n=96):
+    t = np.arange(n)
+    y = 100.0 + t + 10.0 * np.sin(np.pi * t / 6) + np.random.default_rng(0).normal(size=n)
+    return pd.Series(y, index=MONTHS[:n], name="sales")
+
+
+def inputs(n=96):
+    rng = np.random.default_rng(1)
+    return pd.DataFrame({"price": rng.normal(size=n), "holiday": rng.integers(0, 2, n).astype(float)}, index=MONTHS[:n])
+
+
+def as_given(kind, y, X):
+    both = pd.DataFrame({"north": y, "south": 3.0 * y[::-1].to_numpy()})
+    return {
+        "series": (y, None),
+        "frame with inputs": (both, X),
+        "array": (y.to_numpy(), None),
+        "arrays": (both.to_numpy(), X.to_numpy()),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["series", "frame with inputs", "array", "arrays"])
+@pytest.mark.parametrize(
+    ("forecaster", "grid"),
+    [
+        (SeriesForecaster(horizon=12), {"season": [None, 12]}),
+        (pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0), calibrate=False), {"esn__leak_rate": [0.2, 0.9]}),
+    ],
+)
+def test_searches_score_the_rows_after_each_fit(forecaster, grid, kind):
+    y, X = as_given(kind, sales(), inputs())
+    search = GridSearchCV(forecaster, grid, cv=FOLDS, error_score="raise").fit(y, X)
+    name, values = next(iter(grid.items()))
+    for i, value in enumerate(values):
+        for j, (seen, came) in enumerate(FOLDS.split(y)):
+            cut = [tuple(None if part is None else part[rows.min() : rows.max() + 1] for part in (y, X)) for rows in (seen, came)]
+            by_hand = clone(forecaster).set_params(**{name: value}).fit(*cut[0]).score(*cut[1])
+            assert search.cv_results_[f"split{j}_test_score"][i] == pytest.approx(by_hand, rel=1e-8)
+    best = max(range(2), key=search.cv_results_["mean_test_score"].__getitem__)
+    assert search.best_params_ == {name: values[best]}
+    ahead = None if X is None else np.full((3, 2), np.nan)
+    assert search.best_estimator_.forecast(3, X=ahead).mean.shape == (3, 1 if np.ndim(y) == 1 else 2)  # fitted to all rows
+    if kind == "series":
+        assert search.best_estimator_.forecast(1).index[0] == pd.Timestamp("2024-01-01")
+    if name == "season":
+        assert search.best_params_ == {"season": 12}
+
+
+def test_copies_and_parameters():
+    forecaster = SeriesForecaster(12, season=(12, 3), level=(0.5,), n_jobs=2)
+    copied = clone(forecaster)
+    assert copied.get_params() == forecaster.get_params()
+    assert {"horizon": 12, "season": (12, 3), "level": (0.5,), "n_jobs": 2}.items() <= copied.get_params().items()
+    assert copied.set_params(season=4, horizon=None) is copied
+    assert (copied.season, copied.horizon, forecaster.season) == (4, None, (12, 3))
+    fitted = clone(forecaster.set_params(n_jobs=None).fit(sales()))
+    assert not hasattr(fitted, "fitted_")
+    with pytest.raises(ValueError, match="Invalid parameter 'seasons' for estimator SeriesForecaster"):
+        copied.set_params(seasons=4)
+
+
+def test_the_score_is_minus_the_crps_in_units_of_the_naive_error():
+    y = sales()
+    forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84])
+    forecast = forecaster.forecast(6)
+    levels = np.arange(0.5, 2000) / 2000
+    quantiles = forecast.quantile(levels)[:, :, 0]
+    missed = y[84:90].to_numpy() - quantiles
+    crps = 2.0 * np.mean(np.maximum(levels[:, None] * missed, (levels[:, None] - 1.0) * missed))
+    expected = -crps / np.mean(np.abs(np.diff(y[:84])))
+    assert forecaster.score(y[84:90]) == pytest.approx(expected, rel=0.02)  # of a hundred quantiles there
+    assert forecaster.score(y[84:90].to_numpy()) == forecaster.score(y[84:90])
+    assert cross_val_score(SeriesForecaster(6, 12), y[:90], cv=[(np.arange(84), np.arange(84, 90))]) == forecaster.score(y[84:90])
+
+
+def test_scores_take_columns_by_their_names():
+    y, X = as_given("frame with inputs", sales(), inputs())
+    y = y + 5.0 * X[["holiday"]].to_numpy()
+    forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84], X[:84])
+    found = forecaster.score(y[84:], X[84:])
+    assert forecaster.score(y[84:][["south", "north"]], X[84:][["holiday", "price"]]) == found
+    assert forecaster.score(y[84:].to_numpy(), X[84:].to_numpy()) == found
+    assert forecaster.score(y[84:]) != found  # inputs that are not known
+    wrong = [
+        (y[84:].rename(columns={"south": "east"}), X[84:], r"y must have the columns \['north', 'south'\] of fit, got"),
+        (y[84:], X[84:].rename(columns={"price": "cost"}), r"X must have the columns \['price', 'holiday'\] of fit, got"),
+        (y[84:].to_numpy()[:, :1], X[84:], "y must have 2 columns, as in fit, got 1"),
+        (y[84:], X[84:].to_numpy()[:, :1], "X must have 2 columns, as in fit, got 1"),
+    ]
+    for rows, known, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            forecaster.score(rows, known)
+    with pytest.raises(ValueError, match="X must not be given: fit had none"):
+        SeriesForecaster(6).fit(y[:84]).score(y[84:], X[84:])
+
+
+def test_rows_that_are_missing_after_the_fit_are_gaps():
+    y = sales()
+    forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84])
+    gap = y[84:].copy()
+    gap.iloc[:2] = np.nan
+    assert forecaster.score(y[86:]) == forecaster.score(gap)
+    with pytest.raises(ValueError, match="y must go on from the last row seen"):
+        forecaster.score(y[80:])
