@@ -14,7 +14,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.learning.backtest import observed_after, rolling_origins
-from pesn.series.margins import Margins
+from pesn.series.margins import NORMAL, Margins
 from pesn.series.members.designs import MOST, DesignNumbers, described, refitted, searched
 from pesn.series.univariate import UnivariateModel
 
@@ -28,7 +28,6 @@ COLUMNS = 10
 PROMISING = 0.7  # one-step error with the other columns, of that without
 BETTER = 0.9  # CRPS of past forecasts, of the columns' own
 _LAGS, _ORIGINS, _CONTEXT = 3, 12, 500
-_NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ def _from_origins(
 
 def _margins(mean: Array, std: Array, lower: Sequence[float]) -> tuple[Margins, ...]:
     least = np.finfo(float).tiny
-    return tuple(Margins(mean[:, i], np.maximum(std[:, i], least), _NORMAL, False, one) for i, one in enumerate(lower))
+    return tuple(Margins(mean[:, i], np.maximum(std[:, i], least), NORMAL, False, one) for i, one in enumerate(lower))
 
 
 def _promising(y: Array) -> bool:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.forecasting.forecast_views import percent
 from pesn.learning.backtest import Places, mean_of_observed, mean_score, observed_after, rolling_origins
-from pesn.series.margins import Margins, level_of, levels_of
+from pesn.series.margins import NORMAL, Margins, level_of, levels_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,6 @@ __all__ = ["SeriesBacktest", "first_origin", "naive", "origins"]
 
 _LAST = 0.25  # share of the rows that origins are spread over
 _LEAST = 8  # rows before the first origin
-_NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 
 
 def first_origin(n: int, horizon: int) -> int:
@@ -161,7 +160,7 @@ def naive(y: Array, places: Any, horizon: int, period: int = 1, names: tuple[str
         seen = _carried(y[:place])
         mean = seen[np.maximum(place + steps - 1 - back, 0)]
         std = np.stack([_deviation(y[:place], int(lag)) for lag in back])
-        found.append(tuple(Margins(mean[:, i], std[:, i], _NORMAL) for i in range(y.shape[1])))
+        found.append(tuple(Margins(mean[:, i], std[:, i], NORMAL) for i in range(y.shape[1])))
     named = tuple(f"y{i}" for i in range(y.shape[1])) if names is None else names
     return SeriesBacktest(np.asarray(places, np.intp), tuple(found), observed_after(y, places, horizon), named)
 

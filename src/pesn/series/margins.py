@@ -21,8 +21,9 @@ from scipy import special
 
 from pesn._support.types import Array
 
-__all__ = ["LEVELS", "Margins", "level_of", "levels_of", "pinball_score"]
+__all__ = ["LEVELS", "NORMAL", "Margins", "level_of", "levels_of", "pinball_score"]
 
+NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
 _SMALLEST = 1e-200  # probability that has a quantile of its own: of still smaller ones special functions are not sure
 LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles that a CRPS is the mean pinball loss of, twice

@@ -189,14 +189,25 @@ def backtest(
     origins: Sequence[int],
     seasons: Sequence[int] = (),
     test_seasons: bool = True,
+    weighed: int | None = None,
+    once: bool = False,
 ) -> list[Margins]:
-    """Forecasts from each origin (row number of the first row ahead), each of a model fitted to the rows before it alone."""
+    """Forecasts from each origin (row number of the first row ahead), each of a model fitted to the rows before it alone.
+
+    Members are weighed over ``weighed`` steps, None: the horizon. ``once``: all are by the model of the rows before the earliest
+    origin, which goes on over those that came.
+    """
     y, x = _checked(y, x)
+
+    def fitted(origin: int) -> UnivariateModel:
+        return fit(y[:origin], x[:origin], horizon=weighed or horizon, seasons=seasons, test_seasons=test_seasons)
+
+    early = fitted(min(origins)) if once else None
     out = []
     for origin in origins:
         if not 1 <= origin <= len(y):
             raise ValueError(f"origins must lie between 1 and {len(y)}, got {origin}")
-        model = fit(y[:origin], x[:origin], horizon=horizon, seasons=seasons, test_seasons=test_seasons)
+        model = fitted(origin) if early is None else early.on(y[:origin], x[:origin])
         ahead = np.full((horizon, x.shape[1]), np.nan)
         known = x[origin : origin + horizon]
         ahead[: len(known)] = known
