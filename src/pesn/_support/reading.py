@@ -22,11 +22,15 @@ from collections.abc import Iterator
 from typing import IO, Any, BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
-__all__ = ["LARGEST_JSON", "MANIFEST", "RefusedFileError", "contents", "digest", "json_of", "regular", "stored"]
+__all__ = ["LARGEST_JSON", "MANIFEST", "RefusedError", "RefusedFileError", "contents", "digest", "json_of", "regular", "stored"]
 
 MANIFEST = "pesn.json"  # the member of a saved model that says what the others are
 LARGEST_JSON = 2**26  # bytes: read, it takes many times as many
 _LOCAL, _DIRECTORY, _END, _END_64 = 30, 46, 22, 76  # bytes of a zip's headers, without names and extra fields
+
+
+class RefusedError(Exception):
+    """Why a saved model, or a file of one, is refused, in words for the user."""
 
 
 class RefusedFileError(OSError):

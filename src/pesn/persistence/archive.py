@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from pesn._support.reading import MANIFEST, digest, stored
+from pesn._support.reading import MANIFEST, RefusedError, digest, stored
 
 __all__ = ["FORMAT", "LARGEST", "MOST", "Contents", "RefusedError", "check_container", "digest", "pack", "unpack", "with_schema"]
 
@@ -17,10 +17,6 @@ FORMAT = 9  # raised when an older pesn could not read what is written; all form
 LARGEST = 2**32  # bytes of a file
 _SCHEMA, _NOTE = "schema.json", "note.json"
 MOST = {MANIFEST: 2**12, _SCHEMA: 2**24, _NOTE: 2**24}  # bytes of JSON: read, it takes many times as many
-
-
-class RefusedError(Exception):
-    """Why a file or a model is refused, in words for the user."""
 
 
 class Contents(NamedTuple):

@@ -19,7 +19,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from pesn._support.files import replacing
-from pesn._support.reading import LARGEST_JSON, MANIFEST, digest, regular, stored
+from pesn._support.reading import LARGEST_JSON, MANIFEST, RefusedError, digest, regular, stored
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
@@ -88,10 +88,6 @@ def load(path: PathLike) -> tuple[FittedSeries, Any]:
     if not isinstance(fitted, FittedSeries):
         raise ValueError(f"{Path(path)} is damaged: it holds no fitted series")
     return fitted, tree["note"]
-
-
-class RefusedError(Exception):
-    """Why a file is refused, in words for the user."""
 
 
 def _tree(archive: ZipFile) -> Any:
