@@ -12,8 +12,6 @@ Objects without a pandas index go by position, and so does a frame's own numberi
 
 from __future__ import annotations
 
-from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,12 +19,13 @@ import numpy.typing as npt
 
 from pesn._support.checks import pandas_index
 from pesn._support.types import Array, TableLike
+from pesn.forecasting.labels import check_not_calendar_digits, is_count, is_default, read_labels, read_runs
 from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "align", "index_of", "is_default", "rows_ahead"]
+__all__ = ["Layout", "align", "index_of", "rows_ahead", "run_slices"]
 
 Places = npt.NDArray[np.int64]
 _OR_ELSE = "without an index, as to_numpy() gives them, rows go by position"
@@ -70,15 +69,21 @@ def align(
     after: TimeIndex | None = None,
     names: tuple[str, str] = ("y", "X"),
     shorter: int = 0,
+    named: bool = False,
 ) -> Layout:
     """Where the rows of y and X belong by their labels, each run by itself; a ValueError names the first that does not fit.
 
     The labels of y must increase; steps that are missing among them are rows of NaN. X may have its rows in any order and more of
     them, but must have one for each of y's labels, without the last ``shorter`` of a run. ``learnt`` is the rule that the labels
-    must keep; ``after`` is the rule at the last row before them, from which rows are counted too.
+    must keep; ``after`` is the rule at the last row before them, from which rows are counted too. With ``named``, y and X may
+    have a MultiIndex, whose runs (:func:`run_slices`) must be ``runs``.
     """
-    labels = index_of(y)
-    inputs = _to_match(labels, index_of(X), runs, shorter, names[1])
+    labels, groups = _labels(y, names[0], named)
+    known_labels, known_groups = _labels(X, names[1], named)
+    if groups is None and known_groups is None:
+        inputs = _to_match(labels, known_labels, runs, shorter, names[1])
+    else:
+        inputs = _match_groups(groups, known_labels, known_groups, names)
     counted = labels is not None and is_default(labels)
     if labels is None or counted:
         found = [_Run(np.arange(run.stop - run.start)) for run in runs]
@@ -106,7 +111,7 @@ def align(
     return Layout(
         np.concatenate(rows),
         np.concatenate(known),
-        runs[-1].stop - shorter if inputs is None else len(index_of(X)),
+        runs[-1].stop - shorter if inputs is None else len(known_labels),
         [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)],
         time,
     )
@@ -117,7 +122,7 @@ def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: 
 
     X may have more rows, in any order; a ValueError says which of these is not there.
     """
-    labels = index_of(X)
+    labels = index_of(X, name)
     if labels is None or is_default(labels) or time is None or time.kind == "counted":
         return None
     positions = time.positions(labels, horizon - 1)
@@ -134,15 +139,16 @@ def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: 
     return rows
 
 
-def index_of(values: object) -> Any:
-    """The index of a pandas object, days and times of Python's own or of Arrow as dates; None of all others."""
+def index_of(values: object, argument: str) -> Any:
+    """Return the index of a pandas object as times; None if there is no index. An index that is not of times is refused."""
     index = pandas_index(values)
-    if index is None:
-        return None
-    if index.inferred_type in ("date", "datetime", "datetime64") and kind_of(index) is None:
-        with suppress(ValueError, TypeError):  # of several zones at once
-            return import_module("pandas").DatetimeIndex(index)
-    return index
+    return None if index is None else read_labels(index, argument)
+
+
+def run_slices(values: object, argument: str) -> dict[Any, slice] | None:
+    """Return the rows of each run that a MultiIndex names; None if ``values`` has no such index."""
+    index = pandas_index(values)
+    return None if index is None or index.nlevels == 1 else read_runs(index, argument)
 
 
 # ---------------------------------------------------------------- rows of y
@@ -151,11 +157,12 @@ def index_of(values: object) -> Any:
 def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Run:
     """Of labels that begin anew; ``rule`` is the one to keep."""
     kind = kind_of(labels)
-    by_position = _Run(np.arange(len(labels)))
-    if kind is None or (kind == "numbers" and rule is not None and rule.kind not in ("numbers", "counted")):
-        return by_position  # texts, and numbers where there were dates: of no known time
+    if _is_uncounted(labels, rule, name, start):
+        return _Run(np.arange(len(labels)))
     _check_order(labels, name, start)
     own = rule if rule is not None and rule.kind == kind else None
+    if own is None and kind == "numbers":
+        check_not_calendar_digits(labels, name)
     time = time_index(labels, None if own is None else own.step)
     if time is not None and own is not None and time.step != own.step:
         k = int(np.argmax(time._replace(step=own.step).places(labels) < 0))
@@ -164,8 +171,8 @@ def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Ru
             f"not follow by it from row {start + max(k - 1, 0)}; {_OR_ELSE}"
         )
     if time is None:
-        if kind == "numbers" or len(labels) == 1:
-            return by_position
+        if len(labels) == 1:
+            return _Run(np.arange(1))
         raise _no_step(labels, own, name, start)
     places = time.places(labels)
     return _Run(places, time.at(labels[0]), time)
@@ -173,12 +180,14 @@ def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Ru
 
 def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
     """Of labels that go on from those before them."""
-    kind, by_position = kind_of(labels), np.arange(len(labels))
-    if kind is None or (kind == "numbers" and after.kind in ("dates", "periods")):
-        return _Run(by_position)
+    if after.kind == "counted":  # rows before without labels: gaps are those among these labels
+        own = _run(labels, None, name, 0)
+        if labels.dtype.kind not in "iu":
+            return own
+        return own._replace(time=after.at(labels[-1]) if labels[0] > after.last else None)
+    if _is_uncounted(labels, after, name, 0):
+        return _Run(np.arange(len(labels)))
     _check_order(labels, name, 0)
-    if after.kind == "counted":
-        return _Run(by_position, None, after.at(labels[-1]) if kind == "numbers" and labels[0] > after.last else None)
     positions = after.positions(labels, most_steps(len(labels)))
     if (positions < 1).any():
         k = int(np.argmax(positions < 1))
@@ -188,6 +197,18 @@ def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
         )
     first = after.on(1)
     return _Run(positions - 1, first, after.at(labels[-1]))
+
+
+def _is_uncounted(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> bool:
+    """Return whether labels are no times: a slice of a default index, after dates. Times of another kind are refused."""
+    if rule is None or rule.kind in ("counted", kind_of(labels)):
+        return False
+    if is_count(labels):
+        return True
+    raise ValueError(
+        f"{name} must have {rule.kind} as labels, as the other rows have, such as {shown(rule.label())}, got {kind_of(labels)}, "
+        f"{shown(labels[0])} in row {start}; {_OR_ELSE}"
+    )
 
 
 def _check_order(labels: pd.Index, name: str, start: int) -> None:
@@ -205,12 +226,16 @@ def _check_order(labels: pd.Index, name: str, start: int) -> None:
 
 
 def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> ValueError:
-    gaps = np.diff(labels.asi8).astype(np.float64)
-    k = int(np.argmax(np.abs(gaps - np.median(gaps))))
+    numbers = kind_of(labels) == "numbers"
+    places = labels.to_numpy(np.float64) if numbers else labels.asi8.astype(np.float64)
+    with np.errstate(all="ignore"):  # of labels that are infinite
+        gaps = np.diff(places)
+        k = int(np.argmax(np.abs(gaps - np.median(gaps))))
+    remedy = "np.interp" if numbers else "pandas' resample"
     return ValueError(
         f"{name} must have labels of one step{'' if rule is None else ', a ' + step_name(rule.step)}, with at most "
         f"{MOST_MISSING - 1:g} missing for each row, got {shown(labels[k])} in row {start + k} and then {shown(labels[k + 1])}; "
-        f"bring them to one step, with pandas' resample for example; {_OR_ELSE}"
+        f"bring them to one step, with {remedy} for example; {_OR_ELSE}"
     )
 
 
@@ -222,7 +247,7 @@ def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: s
     if y is None or X is None or y[: len(y) - shorter].equals(X):
         return None
     if is_default(y) or is_default(X):
-        same = len(y) == len(X) and X.is_unique and kind_of(X) is not None and (X.get_indexer(y) >= 0).all()
+        same = len(y) == len(X) and X.is_unique and (X.get_indexer(y) >= 0).all()
         return {run.start: (X, 0) for run in runs} if same else None  # one's own numbering, shuffled
     if X.is_unique:
         return {run.start: (X, 0) for run in runs}
@@ -230,6 +255,29 @@ def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: s
         return {run.start: (X[run], run.start) for run in runs}
     twice = X[X.duplicated()][0]
     raise ValueError(f"{name} must have each label once, got {shown(twice)} {int((twice == X).sum())} times")
+
+
+def _match_groups(
+    y: dict[Any, slice] | None, X: pd.Index, groups: dict[Any, slice] | None, names: tuple[str, str]
+) -> dict[int, tuple[Any, int]] | None:
+    """As :func:`_to_match`, of runs that a MultiIndex names."""
+    if y is not None and groups is None and (X is None or is_default(X)):
+        return None
+    if y is None or groups is None:
+        one, other = names if groups is None else names[::-1]
+        raise ValueError(
+            f"{names[1]} must have the runs of {names[0]} in its index, got a MultiIndex in {one} and none in {other}; {_OR_ELSE}"
+        )
+    found = {}
+    for run, rows in y.items():
+        if run not in groups:
+            raise ValueError(f"{names[1]} must have the rows of each run of {names[0]}, got none of run {run!r}")
+        labels = X[groups[run]]
+        if not labels.is_unique:
+            twice = labels[labels.duplicated()][0]
+            raise ValueError(f"{names[1]} must have each label once in a run, got {shown(twice)} twice in run {run!r}")
+        found[rows.start] = labels, groups[run].start
+    return found
 
 
 def _inputs_of(
@@ -256,12 +304,13 @@ def _inputs_of(
 # ---------------------------------------------------------------- both
 
 
-def is_default(index: pd.Index) -> bool:
-    """0, 1, 2, …: what pandas numbers rows by when nobody says how."""
-    pd: Any = import_module("pandas")
-    if isinstance(index, pd.RangeIndex):
-        return bool(index.start == 0 and index.step == 1)
-    return bool(index.dtype == np.int64 and len(index) and index[0] == 0 and np.array_equal(index, np.arange(len(index))))
+def _labels(values: object, argument: str, named: bool) -> tuple[Any, dict[Any, slice] | None]:
+    """Return the labels of the rows, and the rows of each run if a MultiIndex names them."""
+    groups = run_slices(values, argument) if named else None
+    if groups is None:
+        return index_of(values, argument), None
+    index: Any = pandas_index(values)
+    return read_labels(index.get_level_values(-1), argument), groups
 
 
 def _name(index: pd.Index) -> str | None:

@@ -56,7 +56,7 @@ class Columns(NamedTuple):
     def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, Any]:
         """Rows with X (T, u), and their labels (T,), which keep the rule of the rows seen; None where there are none."""
         rows = self.more(y, X, None, learnt=time)
-        return rows, None if rows.time is None else rows.time.at(index_of(y)[0]).onwards(len(rows.y))
+        return rows, None if rows.time is None else rows.time.at(index_of(y, "y")[0]).onwards(len(rows.y))
 
     def more(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,

@@ -28,10 +28,11 @@ from pesn._support.types import AnyArray
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CalendarStep", "find_step"]
+__all__ = ["CalendarStep", "find_step", "longest_tick"]
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_DAY = 86_400_000_000_000  # nanoseconds
 _UNITS = {"h": 3_600_000_000_000, "min": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MONTH = 30.4 * 86_400.0  # seconds
 _NEAR = 4  # different days of the month, at most, of dates that stand for their months
@@ -149,7 +150,7 @@ def _candidates(index: pd.Index) -> Iterator[str]:
         yield from _daily(days)
     if len(index) > 2 and (whole := pd.DatetimeIndex(index, freq="infer").freq) is not None:
         yield whole.freqstr
-    yield from _ticks(index)
+    yield longest_tick(index)
     yield from _about_monthly(local)
 
 
@@ -181,11 +182,12 @@ def _daily(days: pd.Index) -> list[str]:
     return ["B", "D"] if business else [_times(apart, "D")]
 
 
-def _ticks(index: pd.Index) -> list[str]:
-    """The longest time that all gaps are multiples of."""
-    apart = int(np.gcd.reduce(np.diff(index.asi8))) * {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}[index.unit]
-    unit, size = next((unit, size) for unit, size in _UNITS.items() if apart % size == 0)
-    return [_times(apart // size, unit)]
+def longest_tick(index: pd.DatetimeIndex | pd.TimedeltaIndex) -> str:
+    """Return the longest step that all differences are multiples of; days only of durations, as a day of dates may have 23 h."""
+    apart = int(np.gcd.reduce(np.diff(index.asi8))) * _UNITS[index.unit]
+    units = _UNITS if index.dtype.kind == "M" else {"D": _DAY, **_UNITS}
+    unit, size = next((unit, size) for unit, size in units.items() if apart % size == 0)
+    return _times(apart // size, unit)
 
 
 def _about_monthly(local: pd.DatetimeIndex) -> list[str]:

@@ -28,7 +28,7 @@ from pesn._support.types import Array, Lengths, TableLike, Target
 from pesn.esn.parameters import check_probabilistic
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.ahead import look_ahead
-from pesn.forecasting.alignment import align
+from pesn.forecasting.alignment import align, run_slices
 from pesn.forecasting.arguments import Rows, check_size
 from pesn.forecasting.backtest import backtest
 from pesn.forecasting.context import FILTERED
@@ -158,9 +158,11 @@ class Forecaster(DynamicsModel):
     def fit(self, y: TableLike | Iterable[Any], X: TableLike | None = None, lengths: Lengths = None) -> Self:
         """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or from runs, one by one.
 
-        Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so is that of forecasts, and steps
-        that are missing in it are gaps. Where X has an index too, its rows are taken by it: it must have a row for each of y's
-        labels, in any order. Labels that do not increase within a run, or keep no step, are refused.
+        Rows of a pandas object are taken by its index: dates, periods, durations or numbers of one step. The index of
+        forecasts continues it, and missing steps are gaps. Text is parsed: ISO 8601 as dates, numerals as numbers. A MultiIndex
+        names runs by all levels but the last, which is the time within a run. The default index 0, 1, 2, … is no time. If X
+        has an index too, it must have a row for each label of y, in any order. Labels that do not increase within a run, that
+        have no common step, or that are not times (names) are refused.
 
         Parameters
         ----------
@@ -173,7 +175,7 @@ class Forecaster(DynamicsModel):
         X
             (n, u), where X[k] drives y[k] → y[k+1]. The last row of a run acts on nothing that is known and may be NaN.
         lengths
-            Rows of each of the runs, one after the other; None: all are one.
+            Rows of each of the runs, one after the other; None: those that a MultiIndex of y names, else all rows are one run.
 
         Notes
         -----
@@ -505,7 +507,13 @@ def _runs(y: Any, X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColum
             source.close()
             raise
     rows = as_matrix("y", y)
-    layout = align(y, X, split(lengths, len(rows), "y"))
+    runs, named = split(lengths, len(rows), "y"), run_slices(y, "y")
+    if named is not None:
+        if lengths is not None and [*named.values()] != runs:
+            sizes = [run.stop - run.start for run in named.values()]
+            raise ValueError(f"lengths must be None, or those of the runs in the index of y, {sizes}, got {lengths}")
+        runs = [*named.values()]
+    layout = align(y, X, runs, named=True)
     known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
     rows, known = (np.ascontiguousarray(part) for part in (layout.place(rows), layout.place_inputs(known)))
     columns = RunColumns(rows.shape[1], known.shape[1], names_of(y), names_of(X))

@@ -19,6 +19,7 @@ import numpy as np
 from pesn._support.checks import pandas_index
 from pesn._support.progress import Advance, nothing
 from pesn._support.types import Array
+from pesn.forecasting.alignment import run_slices
 from pesn.forecasting.dataset import as_matrix, names_of
 from pesn.forecasting.streams import ParquetRuns
 
@@ -213,17 +214,23 @@ def item_of(where: str, run: Any) -> Item:
             raise ValueError(f"each run must be y, or (y, X), got a tuple of {len(run)}")
         y, X = run if isinstance(run, tuple) else (run, None)
         known = None if X is None else as_matrix("X", X)
-        return Item(as_matrix("y", y), known, names_of(y), None if X is None else names_of(X), _labels(y), _labels(X))
+        (labels, run_of_y), (known_labels, run_of_X) = _labels(y, "y"), _labels(X, "X")
+        if run_of_y != run_of_X and None not in (run_of_y, run_of_X):
+            raise ValueError(f"X must be of the run of y, {run_of_y!r}, got rows of run {run_of_X!r}")
+        return Item(as_matrix("y", y), known, names_of(y), None if X is None else names_of(X), labels, known_labels)
 
 
-def _labels(values: Any) -> Any:
-    """A frame with the index and nothing else."""
+def _labels(values: Any, argument: str) -> tuple[Any, Any]:
+    """Return a frame with the labels and nothing else, and the name of the run in a MultiIndex; None if there are none."""
     index = None if values is None else pandas_index(values)
     if index is None:
-        return None
+        return None, None
     import pandas as pd
 
-    return pd.DataFrame(index=index)
+    groups, name = run_slices(values, argument), None
+    if groups is not None and len(groups) == 1:  # a group of groupby(level=0)
+        [name], index = groups, index.get_level_values(-1)
+    return pd.DataFrame(index=index), name
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn.forecasting.calendar_steps import CalendarStep, find_step
+from pesn.forecasting.calendar_steps import CalendarStep, find_step, longest_tick
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,14 +41,14 @@ class TimeIndex(NamedTuple):
     Parameters
     ----------
     kind
-        "dates", "periods", "numbers"; "counted" is a frame's own numbering from 0, which says nothing of time.
+        "dates", "periods", "durations", "numbers"; "counted" is a frame's own numbering from 0, which says nothing of time.
     last
-        The label: a date in ISO's form, a period's ordinal, a number.
+        The label: a date in ISO's form, a period's ordinal, a duration in nanoseconds, a number.
     step
         A frequency of pandas; "M-15" for the 15th of each month (a later day than the month has is its last), "M" for dates that
         stand for their months; or a number.
     name, zone, unit
-        Of the index: its name and, of dates, the time zone and the resolution.
+        Of the index: its name and, of dates, the time zone and, of dates and durations, the resolution.
     """
 
     kind: str
@@ -66,7 +66,8 @@ class TimeIndex(NamedTuple):
         steps: Any = (int, float) if numbers else str
         if not (all(map(isinstance, found, texts)) and isinstance(self.step, steps)):
             raise ValueError(f"{name} is not of texts and numbers")
-        if self.kind not in ("dates", "periods", "numbers", "counted") or (numbers and not 0 < self.step < np.inf):
+        known = self.kind in ("dates", "periods", "durations", "numbers", "counted")
+        if not known or (numbers and not 0 < self.step < np.inf) or (self.kind == "durations" and self._nanoseconds() <= 0):
             raise ValueError(f"{name} goes on by {self.step!r} {self.kind}")
         self.ahead(1)
 
@@ -83,6 +84,9 @@ class TimeIndex(NamedTuple):
             return pd.Index(self.last + self.step * np.arange(float(n)), name=self.name)
         if self.kind == "periods":
             return pd.period_range(pd.Period(ordinal=self.last, freq=self.step), periods=n, name=self.name)
+        if self.kind == "durations":
+            step = pd.Timedelta(self._nanoseconds(), unit="ns")
+            return pd.timedelta_range(self.label(), periods=n, freq=step, name=self.name).as_unit(self.unit)
         rule = CalendarStep(self.step)
         labels = rule.onwards(self._clock(rule, self._labels())[0], n)
         if self.zone is not None:
@@ -98,9 +102,12 @@ class TimeIndex(NamedTuple):
 
     def label(self) -> Any:
         """``last`` as pandas has it in an index."""
+        pd: Any = import_module("pandas")
         if self.kind == "dates":
             return self._labels()[0]
-        return import_module("pandas").Period(ordinal=self.last, freq=self.step) if self.kind == "periods" else self.last
+        if self.kind == "durations":
+            return pd.Timedelta(self.last, unit="ns")
+        return pd.Period(ordinal=self.last, freq=self.step) if self.kind == "periods" else self.last
 
     def at(self, label: Any) -> TimeIndex:
         """The same rule at another label."""
@@ -130,6 +137,8 @@ class TimeIndex(NamedTuple):
             if index.freqstr != self.step:
                 return nowhere
             steps, off = np.divmod(index.asi8 - self.last, index.freq.n)
+        elif self.kind == "durations":
+            steps, off = np.divmod(index.as_unit("ns").asi8 - self.last, self._nanoseconds())
         elif isinstance(self.last, int) and isinstance(self.step, int) and index.dtype.kind in "iu":
             steps, off = np.divmod(index.to_numpy().astype(np.int64) - self.last, self.step)
         else:
@@ -163,18 +172,25 @@ class TimeIndex(NamedTuple):
         label = import_module("pandas").DatetimeIndex([self.last]).as_unit(self.unit)
         return label if self.zone is None else label.tz_convert(self.zone)
 
+    def _nanoseconds(self) -> int:
+        """Return the step of durations."""
+        text = self.step if self.step[:1].isdigit() else f"1{self.step}"
+        return int(import_module("pandas").Timedelta(text).as_unit("ns").value)
+
     def _clock(self, rule: CalendarStep, index: pd.Index) -> pd.Index:
         """Dates as the rule counts them, without a zone: hours by universal time, days by the clock on the wall."""
         return rule.clock(index if self.zone is None else index.tz_convert(self.zone))
 
 
 def kind_of(index: pd.Index) -> str | None:
-    """Of a pandas index: "dates", "periods", "numbers"; None where its labels are no time."""
+    """Of a pandas index: "dates", "periods", "durations", "numbers"; None where its labels are no time."""
     pd: Any = import_module("pandas")
     if isinstance(index, pd.DatetimeIndex):
         return "dates"
     if isinstance(index, pd.PeriodIndex):
         return "periods"
+    if isinstance(index, pd.TimedeltaIndex):
+        return "durations"
     return "numbers" if getattr(index.dtype, "kind", "O") in "iuf" and isinstance(index.dtype, np.dtype) else None
 
 
@@ -188,10 +204,9 @@ def time_index(index: pd.Index, step: Any = None) -> TimeIndex | None:
     if kind is None or not len(index) or index.hasnans:
         return None
     name = index.name if isinstance(index.name, str) else None
-    zone = unit = None
-    if kind == "dates":
-        zone, unit = None if index.tz is None else str(index.tz), str(index.unit)
-    new = TimeIndex(kind, _plain(kind, index[-1]), None, name, zone, unit or "ns")
+    zone = None if getattr(index, "tz", None) is None else str(index.tz)
+    unit = str(index.unit) if kind in ("dates", "durations") else "ns"
+    new = TimeIndex(kind, _plain(kind, index[-1]), None, name, zone, unit)
     if step is not None and new._replace(step=step).keeps(index, most_steps(len(index))):
         return new._replace(step=step)
     strictly = int(MOST_MISSING * len(index)) - 1
@@ -235,6 +250,8 @@ def _steps(kind: str, index: pd.Index) -> Iterable[object]:
         return find_step(index)
     if kind == "periods":
         return [str(index.freqstr)]
+    if kind == "durations":
+        return [longest_tick(index)] if len(index) > 1 else []
     values = index.to_numpy()
     if len(values) < 2:
         return []
@@ -257,4 +274,6 @@ def _plain(kind: str, label: Any) -> Any:
         return (label if label.tzinfo is None else label.tz_convert("UTC")).isoformat()
     if kind == "periods":
         return int(label.ordinal)
+    if kind == "durations":
+        return int(label.as_unit("ns").value)
     return int(label) if isinstance(label, (int, np.integer)) else float(label)

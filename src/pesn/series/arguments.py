@@ -9,8 +9,9 @@ import numpy as np
 
 from pesn._support.checks import pandas_index, whole_number
 from pesn._support.types import Array, TableLike
-from pesn.forecasting.alignment import align, index_of, is_default
+from pesn.forecasting.alignment import align, index_of
 from pesn.forecasting.dataset import as_matrix, names_of
+from pesn.forecasting.labels import is_default
 from pesn.forecasting.time_index import TimeIndex, shown
 from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
@@ -50,7 +51,7 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
     rows, known = layout.place(rows), layout.place_inputs(known)
     if layout.time is None or after is not None:
         return rows, known, None
-    labels = index_of(y)
+    labels = index_of(y, "y")
     return rows, known, layout.time.at(layout.time.label() if labels is None else labels[0])
 
 
@@ -150,7 +151,7 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
     values = as_matrix("X", X, None, len(inputs))
     if names is not None:
         values = values[:, [names.index(name) for name in inputs]]
-    labels, last = index_of(X), last_label(fitted)
+    labels, last = index_of(X, "X"), last_label(fitted)
     if labels is None or is_default(labels) or last is None or last.kind == "counted":
         if len(values) != horizon:
             raise ValueError(f"X must have {horizon} rows, one for each step ahead, got {len(values)}")

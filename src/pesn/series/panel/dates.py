@@ -38,7 +38,7 @@ def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
             f"{name} must be known in every row, got none in a row of series {shown_id(ids[int(np.argmax(missing))])}"
         )
     labels = pd.Index(column)
-    if kind_of(labels) is not None:
+    if kind_of(labels) not in (None, "durations"):
         return labels
     kind = getattr(labels.dtype, "kind", "O")
     if kind in "iuf":  # pandas' own numbers, among which none is missing

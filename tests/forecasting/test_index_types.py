@@ -1,0 +1,251 @@
+"""Every type of pandas index is used exactly or refused: a forecast from labelled rows, of which some are missing, is that from an
+array with NaN in their places, and its labels continue the index."""
+
+import datetime
+import decimal
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pesn
+
+N, AHEAD = 120, 12
+T = np.arange(float(N + AHEAD))
+ROWS = 10.0 + np.sin(0.4 * T) + 0.02 * T + 0.05 * np.random.default_rng(0).normal(size=N + AHEAD)
+KNOWN = np.cos(0.23 * T)
+GAPS = np.sort(np.random.default_rng(1).choice(np.arange(1, N - 1), 30, replace=False))
+KEPT = np.setdiff1d(np.arange(N), GAPS)
+CONTEXT, CONTEXT_GAPS = slice(20, 60), np.array([23, 24, 40])
+NEW_GAPS = np.array([N, N + 3])
+NEW = np.setdiff1d(np.arange(N, N + 6), NEW_GAPS)
+
+DAYS = pd.date_range("2024-01-01", periods=N + AHEAD)
+ZONED = pd.date_range("2024-01-01", periods=N + AHEAD, tz="Europe/Berlin")
+HOURS = pd.date_range("2024-03-29", periods=N + AHEAD, freq="h", tz="Europe/Berlin")
+PASSED = pd.timedelta_range("0D", periods=N + AHEAD, freq="6h")
+YEARS = pd.Index(1900 + np.arange(N + AHEAD))
+
+
+def text(index):
+    return pd.Index([str(label) for label in index])
+
+
+def arrow(index, dtype):
+    pa = pytest.importorskip("pyarrow")
+    return index.astype(pd.ArrowDtype(eval(dtype, {"pa": pa})))
+
+
+# name: the index given, and the index of times that it stands for; None: itself
+USED = {
+    "days": lambda: (DAYS, None),
+    "days in seconds": lambda: (DAYS.as_unit("s"), None),
+    "days in milliseconds": lambda: (DAYS.as_unit("ms"), None),
+    "days in microseconds": lambda: (DAYS.as_unit("us"), None),
+    "days in nanoseconds": lambda: (DAYS.as_unit("ns"), None),
+    "months": lambda: (pd.date_range("2001-01-31", periods=N + AHEAD, freq="ME"), None),
+    "zone": lambda: (ZONED, None),
+    "hours of summer time": lambda: (HOURS, None),
+    "fixed offset": lambda: (DAYS.tz_localize("+05:30"), None),
+    "periods": lambda: (pd.period_range("2001-01", periods=N + AHEAD, freq="M"), None),
+    "durations": lambda: (PASSED, None),
+    "durations in seconds": lambda: (PASSED.as_unit("s"), None),
+    "range": lambda: (pd.RangeIndex(7, 7 + 3 * (N + AHEAD), 3), None),
+    "range from 1": lambda: (pd.RangeIndex(1, 1 + N + AHEAD), None),
+    "int64": lambda: (YEARS, None),
+    "int32": lambda: (YEARS.astype(np.int32), YEARS),
+    "uint8": lambda: (pd.Index(np.arange(1, 1 + N + AHEAD), dtype=np.uint8), pd.RangeIndex(1, 1 + N + AHEAD)),
+    "float64": lambda: (pd.Index(0.25 * T), None),
+    "float32": lambda: (pd.Index(0.25 * T, dtype=np.float32), pd.Index(0.25 * T)),
+    "nullable int": lambda: (YEARS.astype("Int64"), YEARS),
+    "nullable float": lambda: (pd.Index(0.25 * T, dtype="Float64"), pd.Index(0.25 * T)),
+    "text of days": lambda: (text(DAYS.date), DAYS),
+    "text of days as objects": lambda: (text(DAYS.date).astype(object), DAYS),
+    "text of days and hours": lambda: (text(DAYS + pd.Timedelta("6h")), DAYS + pd.Timedelta("6h")),
+    "text of days with slashes": lambda: (pd.Index(DAYS.strftime("%Y/%m/%d")), DAYS),
+    "text of months": lambda: (
+        pd.Index(pd.date_range("2001-01-01", periods=N + AHEAD, freq="MS").strftime("%Y-%m")),
+        pd.date_range("2001-01-01", periods=N + AHEAD, freq="MS"),
+    ),
+    "text with offset": lambda: (text(DAYS.tz_localize("+05:30")), DAYS.tz_localize("+05:30")),
+    "text of integers": lambda: (text(YEARS), YEARS),
+    "text of decimals": lambda: (text(0.25 * T), pd.Index(0.25 * T)),
+    "nullable text": lambda: (text(DAYS.date).astype("string"), DAYS),
+    "arrow text": lambda: (arrow(text(DAYS.date), "pa.string()"), DAYS),
+    "arrow timestamp": lambda: (arrow(DAYS, "pa.timestamp('us')"), DAYS),
+    "arrow timestamp of a zone": lambda: (arrow(ZONED, "pa.timestamp('us', 'Europe/Berlin')"), ZONED),
+    "arrow date": lambda: (arrow(DAYS, "pa.date32()"), DAYS),
+    "arrow duration": lambda: (arrow(PASSED, "pa.duration('us')"), PASSED),
+    "arrow int": lambda: (arrow(YEARS, "pa.int32()"), YEARS),
+    "categories of text": lambda: (pd.CategoricalIndex(text(DAYS.date)), DAYS),
+    "categories of dates": lambda: (pd.CategoricalIndex(ZONED), ZONED),
+    "categories of numbers": lambda: (pd.CategoricalIndex(YEARS), YEARS),
+    "objects: date": lambda: (pd.Index(list(DAYS.date), dtype=object), DAYS),
+    "objects: datetime": lambda: (pd.Index(list(DAYS.to_pydatetime()), dtype=object), DAYS),
+    "objects: Timestamp": lambda: (pd.Index(list(ZONED), dtype=object), ZONED),
+    "objects: date and Timestamp": lambda: (pd.Index([*DAYS[:50].date, *DAYS[50:]], dtype=object), DAYS),
+    "objects: Period": lambda: (
+        pd.Index(list(pd.period_range("2001", periods=N + AHEAD, freq="Y")), dtype=object),
+        pd.period_range("2001", periods=N + AHEAD, freq="Y"),
+    ),
+    "objects: timedelta": lambda: (pd.Index(list(PASSED.to_pytimedelta()), dtype=object), PASSED),
+    "objects: int": lambda: (pd.Index(YEARS.tolist(), dtype=object), YEARS),
+    "objects: int and float": lambda: (pd.Index([1900.0, *YEARS.tolist()[1:]], dtype=object), YEARS.astype(float)),
+}
+
+# name: an index of N rows, and what the message says of it
+REFUSED = {
+    "names": (lambda: pd.Index([f"row {k}" for k in range(N)]), "got text such as 'row 0', which is neither a date"),
+    "text of days of another form": (lambda: pd.Index(DAYS[:N].strftime("%d.%m.%Y")), "text such as '01.01.2024', which is neither"),
+    "text of quarters": (lambda: pd.Index([f"{1990 + k // 4}Q{k % 4 + 1}" for k in range(N)]), "text such as '1990Q1'"),
+    "one text that is no date": (lambda: pd.Index([*text(DAYS.date)[: N - 1], "2024-02-31"]), "such as '2024-02-31'"),
+    "words that pandas reads as dates": (lambda: pd.Index([*text(DAYS.date)[: N - 1], "today"]), "such as 'today'"),
+    "text of several offsets": (lambda: text(ZONED[:N]), "must have dates of one time zone in its index, got several"),
+    "categories of names": (lambda: pd.CategoricalIndex([f"row {k}" for k in range(N)]), "got text such as 'row 0'"),
+    "bool": (lambda: pd.Index(np.arange(N) % 2 == 0), "got Index of boolean labels"),
+    "nullable bool": (lambda: pd.Index(np.arange(N) % 2 == 0, dtype="boolean"), "got Index of boolean labels"),
+    "intervals": (lambda: pd.interval_range(0, N), "got IntervalIndex of interval labels"),
+    "complex": (lambda: pd.Index(1j * T[:N]), "got Index of complex labels"),
+    "mixed": (lambda: pd.Index(["a", 1, *range(2, N)], dtype=object), "got Index of mixed-integer labels"),
+    "objects: time": (lambda: pd.Index([datetime.time(k // 60, k % 60) for k in range(N)]), "got Index of time labels"),
+    "objects: Decimal": (lambda: pd.Index([decimal.Decimal(k) for k in range(N)]), "got Index of decimal labels"),
+    "objects: several zones": (
+        lambda: pd.Index([pd.Timestamp("2024-01-01", tz=zone) for zone in ["UTC", "Asia/Tokyo"] * (N // 2)], dtype=object),
+        "must have dates of one time zone in its index, got several",
+    ),
+    "zone without a name": (
+        lambda: DAYS[:N].tz_localize(datetime.timezone(datetime.timedelta(hours=2), "here")),
+        "must have dates of a time zone with a name",
+    ),
+    "zone with the name of another": (
+        lambda: DAYS[:N].tz_localize(datetime.timezone(datetime.timedelta(hours=2), "UTC")),
+        "must have dates of a time zone with a name",
+    ),
+    "runs": (lambda: pd.MultiIndex.from_product([["a", "b"], DAYS[: N // 2]]), "MultiIndex|several levels"),
+    "no date in a row": (lambda: pd.DatetimeIndex([*DAYS[:7], None, *DAYS[8:N]]), "must have a label for each row, got NaT in row 7"),
+    "no number in a row": (lambda: pd.Index([*range(7), None, *range(8, N)], dtype="Int64"), "a label for each row, got <NA> in row 7"),
+    "no text in a row": (lambda: pd.Index([*text(DAYS.date)[:7], None, *text(DAYS.date)[8:N]]), "a label for each row, got .* in row 7"),
+}  # fmt: skip
+
+# refused as the index of y alone: X may have such labels, if y has them too
+REFUSED_OF_Y = {
+    "unsorted dates": (lambda: DAYS[:N][::-1], "must have labels that increase"),
+    "unsorted text": (lambda: text(DAYS.date)[:N][::-1], "must have labels that increase"),
+    "unsorted numbers": (lambda: YEARS[:N][::-1], "must have labels that increase"),
+    "the same date twice": (lambda: DAYS[[*range(9), 8, *range(10, N)]], "keep one row for each label"),
+    "the same duration twice": (lambda: PASSED[[*range(9), 8, *range(10, N)]], "keep one row for each label"),
+    "the same number twice": (lambda: YEARS[[*range(9), 8, *range(10, N)]], "keep one row for each label"),
+    "uneven dates": (lambda: pd.DatetimeIndex(DAYS[:N] + pd.to_timedelta(np.arange(N) ** 2, unit="s")), "must have labels of one step"),
+    "uneven durations": (lambda: pd.TimedeltaIndex(PASSED[:N] + pd.to_timedelta(np.arange(N) ** 2, unit="s")), "labels of one step"),
+    "uneven floats": (lambda: pd.Index(np.sqrt(T[:N])), "must have labels of one step"),
+    "uneven integers": (lambda: pd.Index(np.arange(N) ** 2), "must have labels of one step"),
+    "integers that are days": (lambda: pd.Index(DAYS[:N].strftime("%Y%m%d").astype(int)), r"numbers that are dates, such as 20240101"),
+    "text of days without hyphens": (lambda: pd.Index(DAYS[:N].strftime("%Y%m%d")), r"format='%Y%m%d'\) as its index"),
+    "integers that are months": (
+        lambda: pd.Index([100 * (1990 + k // 12) + k % 12 + 1 for k in range(N)]), r"pd.to_datetime\(y.index, format='%Y%m'\)",
+    ),
+}  # fmt: skip
+
+
+def network():
+    return pesn.Forecaster(pesn.ProbabilisticESN(12, washout=5, random_state=0, process_noise=1e-5), calibrate=False)
+
+
+def automatic():
+    return pesn.SeriesForecaster(horizon=4, season=None)
+
+
+def series(values, index):
+    return pd.Series(values, index=index, name="y")
+
+
+def frame(values, index):
+    return pd.DataFrame({"u": values}, index=index)
+
+
+def with_gaps(rows, gaps):
+    holes = ROWS.copy()
+    holes[gaps] = np.nan
+    return holes[rows]
+
+
+def same(one, other):
+    for name in ("mean", "std"):
+        found, expected = getattr(one, name), getattr(other, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def check_labels(found, expected):
+    pd.testing.assert_index_equal(pd.Index(found), expected, exact="equiv", check_names=False, rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def by_position():
+    """Forecasts from arrays, NaN in the gaps: each method of both forecasters."""
+    whole = network().fit(with_gaps(slice(0, N), GAPS), KNOWN[:N, None])
+    found = {
+        "fit": whole.forecast(4, X=KNOWN[N - 1 : N + 3, None]),
+        "context": whole.forecast(
+            4, (with_gaps(CONTEXT, CONTEXT_GAPS), KNOWN[20:59, None]), KNOWN[59:63, None]
+        ),
+        "score": whole.score(with_gaps(CONTEXT, CONTEXT_GAPS), KNOWN[CONTEXT, None]),
+        "backtest": whole.backtest(with_gaps(CONTEXT, CONTEXT_GAPS), KNOWN[CONTEXT, None], 4, 3),
+    }
+    whole.update(with_gaps(slice(N, N + 6), NEW_GAPS), KNOWN[N : N + 6, None])
+    found["update"] = whole.forecast(3, X=KNOWN[N + 5 : N + 8, None])
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_position_automatic():
+    whole = automatic().fit(with_gaps(slice(0, N), GAPS), KNOWN[:N, None])
+    return {
+        "fit": whole.forecast(4, X=KNOWN[N : N + 4, None]),
+        "score": whole.score(with_gaps(slice(N, N + 6), NEW_GAPS), KNOWN[N : N + 6, None]),
+        "backtest": whole.backtest(4, 2),
+    }
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", USED)
+def test_forecaster_uses_labels_and_gaps(kind, by_position):
+    index, times = USED[kind]()
+    times = index if times is None else times
+    X = frame(KNOWN, index)[::-1]  # in another order, which labels put right
+    y = series(ROWS, index)
+    model = network().fit(y.iloc[KEPT], X)
+    for inputs in (X, frame(KNOWN, times)):  # the labels as they are given, and the times that they stand for
+        found = model.forecast(4, X=inputs)
+        same(found, by_position["fit"])
+        check_labels(found.index, times[N : N + 4])
+    context = y.drop(index[CONTEXT_GAPS]).iloc[20:57]
+    found = model.forecast(4, (context, X), X)
+    same(found, by_position["context"])
+    check_labels(found.index, times[60:64])
+    paths = model.sample_paths(2, 3, (context, X), X, rng=0)
+    assert np.isfinite(paths).all()
+    assert model.score(context, X) == pytest.approx(by_position["score"], rel=1e-9)
+    back = model.backtest(context, X, 4, 3)
+    np.testing.assert_allclose(back.mean, by_position["backtest"].mean, rtol=1e-9)
+    np.testing.assert_array_equal(back.origins, by_position["backtest"].origins)
+    model.update(y.iloc[NEW], X)
+    found = model.forecast(3, X=X)
+    same(found, by_position["update"])
+    check_labels(found.index, times[N + 6 : N + 9])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", USED)
+def test_series_forecaster_uses_labels_and_gaps(kind, by_position_automatic):
+    index, times = USED[kind]()
+    times = index if times is None else times
+    X = frame(KNOWN, index)[::-1]
+    y = series(ROWS, index)
+    model = automatic().fit(y.iloc[KEPT], X)
+    found = model.forecast(4, X=X)
+    same(found, by_position_automatic["fit"])
+    check_labels(found.index, times[N : N + 4])
+    assert model.score(y.iloc[NEW], X) == pytest.approx(by_position_automatic["score"], rel=1e-9)
+    back = model.backtest(4, 2)
+    np.testing.assert_allclose(back.mean, by_position_automatic["backtest"].mean, rtol=1e-9)
