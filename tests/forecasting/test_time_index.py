@@ -26,6 +26,9 @@ OTHERS = [
     pd.Index(np.arange(20, dtype=np.uint8)),
     pd.Index(0.25 * np.arange(20), name="t (s)"),
     pd.Index(0.1 * np.arange(20)),
+    pd.timedelta_range("-3D", periods=20, freq="D", name="passed"),
+    pd.timedelta_range("1h", periods=20, freq="90s", unit="s"),
+    pd.timedelta_range("0s", periods=20, freq="7ns", unit="ns"),
 ]
 
 
@@ -116,7 +119,9 @@ def test_periods_and_numbers_go_on(whole):
         pd.date_range("2024-01-09", periods=5, freq="-1D"),
         pd.PeriodIndex(["2024-01", "2044-03"], freq="M"),
         pd.MultiIndex.from_product([[1, 2], [3, 4]]),
-        pd.timedelta_range("1h", periods=4),
+        pd.TimedeltaIndex(["1h"]),
+        pd.TimedeltaIndex(["1h", "1h"]),
+        pd.TimedeltaIndex(["0s", "1s", "2s", "20D"]),
     ],
     ids=str,
 )

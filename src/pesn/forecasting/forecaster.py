@@ -431,9 +431,10 @@ class Forecaster(DynamicsModel):
         """
         check_is_fitted(self, "esn_")
         check_size(horizon, False, self.n_columns_)
-        columns = self._columns
-        given = columns.again(y, X, self._time)
-        return backtest(self.loop(), self._context_filter(), columns, self.calibration_, given, horizon, origins)
+        return self._backtest(self._columns.again(y, X, self._time), horizon, origins)
+
+    def _backtest(self, given: tuple[Rows, Any], horizon: int, origins: int | Sequence[int]) -> Backtest:
+        return backtest(self.loop(), self._context_filter(), self._columns, self.calibration_, given, horizon, origins)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
         """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better.
@@ -448,8 +449,10 @@ class Forecaster(DynamicsModel):
         float
             0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
         """
-        horizon = min(_HORIZON, max(len(as_matrix("y", y)) // 2, 1))
-        crps = self.backtest(y, X, horizon).crps() / self.scale_.y_std
+        check_is_fitted(self, "esn_")
+        given = self._columns.again(y, X, self._time)
+        horizon = min(_HORIZON, max(len(given[0].y) // 2, 1))
+        crps = self._backtest(given, horizon, 20).crps() / self.scale_.y_std
         if np.isnan(crps).all():
             raise ValueError("y must have at least one observed value in the rows that are forecast, got none")
         return -float(np.nanmean(crps))

@@ -21,6 +21,7 @@ from pesn._support.progress import Advance, nothing
 from pesn._support.types import Array
 from pesn.forecasting.alignment import run_slices
 from pesn.forecasting.dataset import as_matrix, names_of
+from pesn.forecasting.labels import read_labels
 from pesn.forecasting.streams import ParquetRuns
 
 __all__ = ["Item", "Source", "in_run", "source_of"]
@@ -230,7 +231,7 @@ def _labels(values: Any, argument: str) -> tuple[Any, Any]:
     groups, name = run_slices(values, argument), None
     if groups is not None and len(groups) == 1:  # a group of groupby(level=0)
         [name], index = groups, index.get_level_values(-1)
-    return pd.DataFrame(index=index), name
+    return pd.DataFrame(index=read_labels(index, argument)), name
 
 
 @contextmanager

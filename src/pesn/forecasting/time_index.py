@@ -251,7 +251,7 @@ def _steps(kind: str, index: pd.Index) -> Iterable[object]:
     if kind == "periods":
         return [str(index.freqstr)]
     if kind == "durations":
-        return [longest_tick(index)] if len(index) > 1 else []
+        return [longest_tick(index)] if len(index) > 1 and index.is_unique else []
     values = index.to_numpy()
     if len(values) < 2:
         return []
