@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import whole_number
+from pesn._support.checks import check_real, whole_number
 from pesn._support.files import replacing
 from pesn._support.types import AnyArray, Array
 from pesn.forecasting.row_labels import column_position
@@ -204,6 +204,7 @@ def plot_forecast(
     chosen = _positions(forecast.names, columns)
     levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
     bands = [(value, *forecast.interval(value)) for value in levels]
+    check_real("truth", truth)
     observed = None if truth is None else np.asarray(truth, np.float64)
     if observed is not None and observed.ndim == 1 and forecast.mean.shape[1] == 1:
         observed = observed[:, None]

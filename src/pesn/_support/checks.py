@@ -17,7 +17,32 @@ from pesn._support.types import Rng
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["flag", "generator", "number", "pandas_index", "whole_number"]
+__all__ = ["check_real", "flag", "generator", "number", "pandas_index", "whole_number"]
+
+
+def check_real(name: str, values: object) -> None:
+    """Raise an error if values would lose their meaning as floats: complex numbers their imaginary parts, times their units.
+
+    The words "Complex data not supported" in a ValueError are what the checks of scikit-learn ask of an estimator.
+
+    >>> check_real("y", [1.0, 2.0 + 1.0j])
+    Traceback (most recent call last):
+    ValueError: y must be real numbers, got complex ones. Complex data not supported: give real and imaginary parts as columns
+    """
+    dtypes = getattr(values, "dtypes", getattr(values, "dtype", None))  # one for each column of a frame
+    if dtypes is None:
+        try:
+            values = np.asarray(values)
+        except ValueError:  # ragged, which is not judged here
+            return
+        dtypes = values.dtype
+    kinds = {getattr(one, "kind", "") for one in np.ravel(np.asarray(dtypes, object))}
+    objects = np.ravel(np.asarray(values, object)) if "O" in kinds else ()
+    if "c" in kinds or any(isinstance(one, (complex, np.complexfloating)) for one in objects):
+        told = "Complex data not supported: give real and imaginary parts as columns"
+        raise ValueError(f"{name} must be real numbers, got complex ones. {told}")
+    if kinds & {"m", "M"}:
+        raise TypeError(f"{name} must be real numbers, got dates or times among them; set them as its index, or count them")
 
 
 def flag(name: str, value: object) -> None:

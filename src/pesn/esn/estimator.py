@@ -16,7 +16,7 @@ from sklearn.base import (
 )
 from sklearn.metrics import r2_score
 
-from pesn._support.checks import flag
+from pesn._support.checks import check_real, flag
 from pesn._support.progress import Steps, shown
 from pesn._support.types import (
     Feedback,
@@ -291,6 +291,7 @@ class ReservoirEstimator(
         float
             1 − Σ (y − predicted)² / Σ (y − mean)², averaged over the outputs.
         """
+        check_real("y", y)
         return float(r2_score(y, self.predict(X, lengths=lengths), sample_weight=sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.checks import check_real
 from pesn._support.records import check_arrays
 from pesn._support.types import Array, TableLike
 from pesn.forecasting.spread import Spread, spread_of
@@ -121,11 +122,9 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
         raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")
     if width is None:  # of fit, which takes several sequences
         check_stacked(name, values)
+    check_real(name, values)
     try:
         if hasattr(values, "to_numpy"):  # of pandas, whose own missing values numpy does not know
-            kinds: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # one a column of a frame
-            if any(getattr(kind, "kind", "O") in "mM" for kind in np.ravel(kinds)):
-                raise TypeError("dates or times among them")  # pandas would count nanoseconds
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
@@ -267,6 +266,7 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
     shapes = (r, d), (r, m), (r,)
     parts = []
     for name, value, shape in zip("ABc", (A, B, c), shapes, strict=True):
+        check_real("kinematics", value)
         try:
             array = np.array(value, dtype=np.float64)
         except (TypeError, ValueError) as error:

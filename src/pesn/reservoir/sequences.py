@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import pandas_index
+from pesn._support.checks import check_real, pandas_index
 from pesn._support.types import Lengths
 from pesn.gaussian import Gaussian
 
@@ -55,13 +55,17 @@ def mean_of(X: Any) -> Any:
 
 
 def check_kind(name: str, values: object) -> None:
-    """A TypeError where scikit-learn would take the numbers and drop what they say beside: masks, and Gaussians."""
+    """Raise an error for what scikit-learn would take in part, or refuse without the argument's name.
+
+    These are masked arrays, Gaussians, sequences side by side, complex numbers, dates and durations.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop its masked entries first")
     if isinstance(values, Gaussian):
         remedy = "use pesn.ProbabilisticESN" if name == "X" else "give its mean"
         raise TypeError(f"{name} must be an array of certain numbers, got a pesn.Gaussian; {remedy}")
     check_stacked(name, values)
+    check_real(name, values)
 
 
 def check_stacked(name: str, values: object) -> None:
