@@ -59,6 +59,22 @@ def test_checks_of_sktime(forecaster, check):
 # ---------------------------------------------------------------- forecasts
 
 
+@pytest.mark.parametrize(
+    "index",
+    [pd.date_range("2024-01-01", periods=64), pd.timedelta_range("0D", periods=64, freq="6h")],
+    ids=["days", "durations"],
+)
+def test_missing_rows_are_gaps(index):
+    y = sales(60).to_numpy()
+    kept = np.delete(np.arange(60), [7, 8, 31])
+    gaps = y.copy()
+    gaps[[7, 8, 31]] = np.nan
+    found = PESNForecaster(horizon=4, season=None).fit(pd.Series(y[kept], index=index[kept])).predict(fh=[1, 2, 4])
+    expected = SeriesForecaster(horizon=4, season=None).fit(gaps).forecast(4).mean[[0, 1, 3], 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    pd.testing.assert_index_equal(found.index, index[[60, 61, 63]], check_names=False)
+
+
 @pytest.mark.parametrize("index", ["period", "dates", "range", "offset", "numbers"])
 def test_forecasts_are_those_of_the_series_forecaster(index):
     y = sales(index=index)

@@ -122,8 +122,9 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         y
-            Rows are time; NaN is missing. Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so
-            is that of forecasts, and steps that are missing in it are gaps. Or a long frame, of pandas or Dask: a row for each
+            Rows are time; NaN is missing. Rows of a pandas object are taken by its index: dates, periods, durations, numbers of
+            one step, or text of these (ISO 8601). The index of forecasts continues it, and missing steps are gaps. The default
+            index 0, 1, 2, … is no time, and every other index is refused. Or a long frame, of pandas or Dask: a row for each
             series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
             known inputs.
         X

@@ -181,7 +181,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
             return None
         known = self._known(X)
         steps = _spacing(self._cur_y.index) * np.arange(1, horizon + 1)
-        labels = ForecastingHorizon(steps, is_relative=True).to_absolute_index(self.cutoff)
+        labels = self._index(ForecastingHorizon(steps, is_relative=True))
         missing = labels[wanted - 1].difference(known.index)
         if len(missing):
             raise ValueError(f"X must have a row for each step of fh, got none at {missing[0]}")
@@ -194,7 +194,13 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         return pd.DataFrame(found, index=self._index(fh), columns=columns)
 
     def _index(self, fh: Any) -> pd.Index:
-        return fh.to_absolute_index(self.cutoff)
+        """Return the labels of ``fh``; sktime makes none of dates without a frequency, as with missing rows, nor of durations."""
+        fitted, labels = self.forecaster_.fitted_, self._cur_y.index
+        unknown = labels.dtype.kind == "m" or (labels.dtype.kind == "M" and labels.freq is None)
+        if not fh.is_relative or fitted.time is None or not unknown:
+            return fh.to_absolute_index(self.cutoff)
+        rows = len(fitted.y) - 1 + np.asarray(fh.to_pandas(), np.int64)
+        return fitted.time.onwards(int(rows.max()) + 1)[rows]
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
