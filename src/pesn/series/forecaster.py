@@ -20,17 +20,21 @@ Many series, in a long frame:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, final
 
+import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
+from pesn.forecasting.time_index import shown
 from pesn.series import saving
-from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
+from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of, without_later_rows
 from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.panel import long_frame
@@ -125,7 +129,9 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             Rows are time; NaN is missing. Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so
             is that of forecasts, and steps that are missing in it are gaps. Or a long frame, of pandas or Dask: a row for each
             series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
-            known inputs.
+            known inputs. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
+            number to its last. The table ends at the last row with a number in any column; rows after it are left out, with a
+            warning.
         X
             What is known of each row beside y, also ahead: prices, holidays as columns of 0 and 1. Where it has an index, its
             rows are taken by it. Not beside a long frame, which has them as columns.
@@ -145,13 +151,25 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
                 self._facts = None
                 return self
             rows, x, time = rows_of(y, X, None)
+            rows, x, later = without_later_rows(rows, x)
             if self.horizon is not None:
                 check_horizon("horizon", self.horizon, len(rows))
             names, inputs = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
-            self.fitted_ = fit_columns(
-                rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon
+            known_ahead = 0 if later is None or np.isnan(later).all() else len(later)
+            fitted = fit_columns(
+                rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon or known_ahead or None
             )  # fmt: skip
+            self.fitted_ = replace(fitted, later=later)
+        if later is not None:
+            self._warn_of_later_rows(later)
         return self
+
+    def _warn_of_later_rows(self, later: Array) -> None:
+        labels = self.fitted_.labels(0)
+        last = f"row {self.fitted_.rows}" if labels is None else shown(labels[-1])
+        rows = "the last row of y has" if len(later) == 1 else f"the last {len(later):,} rows of y have"
+        known = "" if np.isnan(later).all() else ", with their X as known ahead"
+        warnings.warn(f"{rows} no number: the forecast begins after {last}{known}", stacklevel=3)
 
     # ---------------------------------------------------------------- forecasting
 
