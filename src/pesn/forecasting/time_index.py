@@ -26,7 +26,18 @@ from pesn.forecasting.calendar_steps import CalendarStep, find_step
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_AWAY", "MOST_MISSING", "TimeIndex", "count_steps", "kind_of", "most_steps", "one_step", "shown", "step_name", "time_index"]
+__all__ = [
+    "MOST_AWAY",
+    "MOST_MISSING",
+    "TimeIndex",
+    "count_steps",
+    "kind_of",
+    "most_steps",
+    "one_step",
+    "shown",
+    "step_name",
+    "time_index",
+]
 
 Places = npt.NDArray[np.int64]
 MOST_MISSING = 3.0  # steps for each row given: where rows are farther apart on average, there is no step

@@ -24,6 +24,7 @@ from pesn._support.types import Array
 from pesn.forecasting.time_index import count_steps
 from pesn.learning.backtest import observed_after
 from pesn.series import joint, judging, univariate
+from pesn.series.choice import describe_change
 from pesn.series.joint import Joint
 from pesn.series.judging import SeriesBacktest
 from pesn.series.margins import Margins
@@ -116,6 +117,14 @@ class FittedSeries:
         except (ValueError, OverflowError):
             return None
 
+    def label(self, row: int) -> str:
+        """Return the label of a row in words, as short as its step allows."""
+        labels, step = self.labels(0), _frequency(self.time)
+        if labels is None:
+            return f"row {row + 1}"
+        text = shown(labels[row], step if isinstance(labels[row], datetime) else None)
+        return f"row {text}" if step is None and labels.name is None else text
+
     def forecast(self, horizon: int, x: Array | None = None) -> SeriesForecast:
         """Forecast the ``horizon`` rows after the last row of the table.
 
@@ -203,15 +212,15 @@ class FittedSeries:
         return notes
 
     def _span_notes(self) -> Iterator[str]:
-        labels, step = self.labels(0), _frequency(self.time)
+        step = _frequency(self.time)
         late = [(name, one) for name, one in zip(self.names, self.models, strict=True) if one.start]
         early = [(name, one) for name, one in zip(self.names, self.models, strict=True) if one.late]
         for name, one in late[:_NAMED]:
-            yield f"{name!r} starts at {_label(labels, one.start, step)}, {count_steps(one.start, step)} after the table"
+            yield f"{name!r} starts at {self.label(one.start)}, {count_steps(one.start, step)} after the table"
         for name, one in early[:_NAMED]:
             steps = f"the first {one.late:,} of its steps are" if one.late > 1 else "its first step is"
             yield (
-                f"{name!r} ends at {_label(labels, one.rows - one.late - 1, step)}, {count_steps(one.late, step)} before the "
+                f"{name!r} ends at {self.label(one.rows - one.late - 1)}, {count_steps(one.late, step)} before the "
                 f"table: it is forecast from there, and {steps} not shown"
             )
         for others, what in ((late[_NAMED:], "start after the table"), (early[_NAMED:], "end before the table")):
@@ -278,7 +287,8 @@ def fit_columns(
 
 def _joined(model: UnivariateModel, found: Joint) -> UnivariateModel:
     """A column's model that says whose its forecast is."""
-    note = f"dynamics of all columns: CRPS of past forecasts {100.0 * (1.0 - found.ratio):.0f} % lower than the columns' own"
+    change = describe_change(found.ratio - 1.0)
+    note = f"dynamics of all columns: CRPS of past forecasts {change} than the columns' own, in the geometric mean"
     return replace(model, members=(Member("dynamics", found.detail, 1.0, 1.0),), shares={"dynamics": 1.0}, notes=(note,))
 
 
@@ -334,16 +344,10 @@ def _frequency(time: TimeIndex | None) -> str | None:
     return time.step if time is not None and time.kind in ("dates", "periods") else None
 
 
-def _label(labels: Any, row: int, step: Any) -> str:
-    if labels is None:
-        return f"row {row + 1}"
-    text = shown(labels[row], step if isinstance(labels[row], datetime) else None)
-    return f"row {text}" if step is None and labels.name is None else text
-
-
 def _described(name: str, model: UnivariateModel) -> str:
     seasons = ", ".join(f"{m} rows" for m in model.seasons) or "none"
-    lines = [f"{name}: {int((~np.isnan(model.y)).sum()):,} rows, season {seasons}, weighed over {model.horizon} steps"]
+    numbers = int((~np.isnan(model.y)).sum())
+    lines = [f"{name}: {counted(numbers, 'number')}, season {seasons}, weighed over {counted(model.horizon, 'step')}"]
     lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in model.shares.items()]
     lines += [f"  {100.0 * one.weight:5.1f} %  {one.kind} {one.detail}".rstrip() for one in model.members[:6]]
     if len(model.members) > 6:

@@ -32,7 +32,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
-from pesn.forecasting.time_index import shown
 from pesn.series import saving
 from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of, without_later_rows
 from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
@@ -165,8 +164,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _warn_of_later_rows(self, later: Array) -> None:
-        labels = self.fitted_.labels(0)
-        last = f"row {self.fitted_.rows}" if labels is None else shown(labels[-1])
+        last = self.fitted_.label(self.fitted_.rows - 1)
         rows = "the last row of y has" if len(later) == 1 else f"the last {len(later):,} rows of y have"
         known = "" if np.isnan(later).all() else ", with their X as known ahead"
         warnings.warn(f"{rows} no number: the forecast begins after {last}{known}", stacklevel=3)

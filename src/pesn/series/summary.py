@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pesn.forecasting.time_index import count_steps, step_name
+from pesn.series.choice import describe_change
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
 from pesn.series.result import percent
@@ -152,11 +153,11 @@ def _scores(outcome: Outcome) -> list[str]:
             f"          {titles[name]:{wide}}{_g(one.mae()[0]):>10}{_g(one.crps()[0]):>10}" for name, one in methods.items()
         ]
     width = min(24, max(4, *(len(name) for name in targets[:_MOST_TARGETS])))
-    wide = {name: max(16, len(title) + 2) for name, title in titles.items()}
+    widths = {name: max(16, len(title) + 2) for name, title in titles.items()}
     crps = {name: one.crps() for name, one in methods.items()}
-    out = [f"          {'CRPS':{width}}" + "".join(f"{titles[name]:>{wide[name]}}" for name in methods)]
+    out = [f"          {'CRPS':{width}}" + "".join(f"{titles[name]:>{widths[name]}}" for name in methods)]
     for i, target in enumerate(targets[:_MOST_TARGETS]):
-        out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(crps[name][i]):>{wide[name]}}" for name in methods))
+        out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(crps[name][i]):>{widths[name]}}" for name in methods))
     if len(targets) > _MOST_TARGETS:
         judged = ~np.isnan(crps["pesn"])
         best = judged & np.all([~(one < crps["pesn"]) for one in crps.values()], axis=0)
@@ -177,24 +178,12 @@ def _beaten(outcome: Outcome) -> list[str]:
         if not len(better):
             continue
         if len(ours) == 1:
-            gain = "its forecasts were exact" if theirs[0] == 0.0 else f"its CRPS is {_percent_lower(theirs[0] / ours[0])} lower"
+            gain = "its forecasts were exact" if theirs[0] == 0.0 else f"its CRPS is {describe_change(theirs[0] / ours[0] - 1.0)}"
             said.append(f"          {titles[name]} was better here: {gain}")
         else:
             which = _list([outcome.table.targets[i] for i in better])
             said.append(f"          {titles[name]} was better for {len(better)} of {len(ours)}: {which}")
     return said
-
-
-def _percent_lower(ratio: float) -> str:
-    """Return how far a ratio below 1 is from 1, in words that are true of ratios near 0 and 1, too.
-
-    >>> [_percent_lower(ratio) for ratio in (0.85, 0.999, 0.0001)]
-    ['15 %', 'less than 1 %', 'more than 99 %']
-    """
-    percent_lower = 100.0 * (1.0 - ratio)
-    if percent_lower < 1.0:
-        return "less than 1 %"
-    return "more than 99 %" if percent_lower > 99.0 else f"{percent_lower:.0f} %"
 
 
 def _model(outcome: Outcome) -> str:

@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 from pesn._support.pages import ticks
 from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
-from pesn._support.types import Array
+from pesn._support.types import AnyArray, Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
 from pesn.series.judging import SeriesBacktest
@@ -82,8 +82,7 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     texts = decimals(np.column_stack([mean, *bounds[0]]).ravel(), std)
     widest = percent(max(levels))
     said = [
-        f"{label_of(fitted, labels, fitted.rows + k)}: {texts[3 * k]} "
-        f"({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
+        f"{label_of(fitted, labels, fitted.rows + k)}: {texts[3 * k]} ({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
         for k in range(horizon)
     ]
     shapes = _fan(view, seen[-1:], steps, mean, bounds)
@@ -289,14 +288,14 @@ def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tup
     return [(1.0 - rows + (value - values[0]) / step, text) for value, text in zip(at, ticks.texts(at), strict=True)]
 
 
-def _chosen(judged: SeriesBacktest, column: int) -> Array:
+def _chosen(judged: SeriesBacktest, column: int) -> AnyArray:
     """Positions of the origins that are shown, evenly spread."""
     scored = _scored(judged, column)
     count = min(len(scored), _PANELS)
     return scored[np.unique(np.linspace(0, len(scored) - 1, count).round().astype(int))]
 
 
-def _scored(judged: SeriesBacktest, column: int) -> Array:
+def _scored(judged: SeriesBacktest, column: int) -> AnyArray:
     """Positions of the origins with a forecast of the column, and with something observed after them."""
     forecast = np.array([not np.isnan(columns[column].location).any() for columns in judged.margins], bool)
     return np.flatnonzero(forecast & ~np.isnan(judged.observed[:, :, column]).all(axis=1))

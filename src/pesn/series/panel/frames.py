@@ -52,8 +52,8 @@ def cross_validation_frame(panel: Panel, task: Task, blocks: Blocks) -> pd.DataF
 def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
     """Inputs (k, steps, u) of the rows after the last of each series, by ids and dates; NaN where they are not known.
 
-    ``X`` is a frame of ids, dates and the inputs of ``fit``. It may have other rows too; a ValueError names what it lacks. Rows of
-    the frame of ``fit`` after the last number of their series are known ahead as well.
+    ``X`` is a frame of ids, dates and the inputs of ``fit``. It may have other rows too; a ValueError names what it lacks.
+    Rows of the frame of ``fit`` after the last number of their series are known ahead as well.
     """
     later = panel.later
     near = later.step < steps

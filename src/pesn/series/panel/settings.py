@@ -116,4 +116,3 @@ def columns_of(forecaster: Any) -> Columns:
         raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
     check_names(names)
     return names
-

@@ -310,7 +310,8 @@ def _useless(values: pd.Series, learn: bool) -> str:
     """Why nothing can be learnt from a column, or forecast from it; nothing where something can."""
     if values.isna().all():
         return "has no numbers at all"
-    return f"is constant, {values.min():g} wherever it has a number" if learn and values.min() == values.max() else ""
+    where = "wherever it has a number" if values.isna().any() else "in every row"
+    return f"is constant, {values.min():g} {where}" if learn and values.min() == values.max() else ""
 
 
 def _trimmed(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_]) -> Table:
