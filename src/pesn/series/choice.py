@@ -226,7 +226,7 @@ def _why_taken(name: str, loops: closed_loops.Loops, change: float) -> str:
     second = weights.expected_share(closed_loops.RESERVOIR_PRIOR) if "reservoir" in name else 0.0
     prior, weight = 1.0 - (1.0 - first) * (1.0 - second), sum(loops.shares)
     beside = f"{100.0 * weight:.0f} % beside the smoothers, a priori {100.0 * prior:.0f} %"
-    return f"{name}: {beside}; rolling-origin error {describe_change(change)} with it"
+    return f"{name}: {beside}; rolling-origin error {describe_change(change)} than without"
 
 
 def _change(ahead: Array, before: Array, truth: Array) -> float:
@@ -238,10 +238,10 @@ def describe_change(change: float) -> str:
     """Return a relative change of an error in words.
 
     >>> [describe_change(change) for change in (0.03, -0.25, -0.9999, 0.001, 0.0)]
-    ['3 % higher', '25 % lower', 'more than 99 % lower', 'less than 1 % higher', 'the same']
+    ['3 % higher', '25 % lower', 'more than 99 % lower', 'less than 1 % higher', 'no higher']
     """
     if change == 0.0:
-        return "the same"
+        return "no higher"
     size = 100.0 * abs(change)
     text = "less than 1" if size < 0.5 else "more than 99" if change < -0.99 else f"{size:.0f}"
     return f"{text} % {'higher' if change > 0.0 else 'lower'}"

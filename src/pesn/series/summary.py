@@ -209,7 +209,7 @@ def _season(outcome: Outcome) -> str:
         return "; no season found" if not outcome.request.season and outcome.request.model is None else ""
     *others, last = seasons
     having = sum(bool(model.seasons) for model in outcome.fitted.models)
-    where = f" in {having} of {len(outcome.fitted.models)}" if having < len(outcome.fitted.models) else ""
+    where = f" in {having} of {len(outcome.fitted.models)} targets" if having < len(outcome.fitted.models) else ""
     return f"; season{'s' * bool(others)} of {''.join(f'{m} and ' for m in others)}{count_steps(last, outcome.table.freq)}{where}"
 
 
