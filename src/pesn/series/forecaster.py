@@ -58,7 +58,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     ----------
     horizon
         Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a
-        tenth of the rows, 24 at most.
+        tenth of the rows, 24 at most, and a quarter of the rows at most. Rows are then those of the column for the weights, and
+        those from the first number of any column or series to the last of any for :meth:`forecast`.
     season
         Rows after which a series repeats itself, one number or several; ``"auto"``: those that the step of its dates suggests, or
         that it is found to repeat itself after, where the rows show them; None or 1: none.
@@ -179,7 +180,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         horizon
-            How many; None: as many as members were weighed by, or a season's of a long frame.
+            How many; None: ``horizon`` of the forecaster, or its default. Without dates the default needs the seasons of the
+            series, which Dask frames do not know before they are computed: it is then a tenth of the rows, 24 at most.
         X
             Inputs of these rows, (horizon, u), by their labels where both have any; NaN, or None, is not known: as uncertain as
             they were. Of a long frame: a frame of ids, dates and inputs.

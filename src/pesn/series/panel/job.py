@@ -97,9 +97,9 @@ def run(request: PanelRequest) -> PanelOutcome:
 def sentences(outcome: PanelOutcome) -> dict[str, str]:
     """On the data, the forecast and, where there is one, the backtest."""
     panel, step = outcome.panel, outcome.panel.time.step
-    rows = int((~np.isnan(panel.y)).sum())
+    numbers = int(outcome.table.frame[outcome.table.columns.target].notna().sum())
     said = {
-        "data": f"{len(panel) + len(panel.failures):,} series, {counted(rows, 'number')}, {one_step(step)} apart",
+        "data": f"{len(panel) + len(panel.failures):,} series, {counted(numbers, 'number')}, {one_step(step)} apart",
         "forecast": f"{count_steps(outcome.horizon, step)} ahead",
     }
     if outcome.judged is not None:
@@ -110,9 +110,12 @@ def sentences(outcome: PanelOutcome) -> dict[str, str]:
             seen = judged[target].notna()
             share = float(((low <= judged[target]) & (judged[target] <= high))[seen].mean())
             inside.append(f"{100 * share:.0f} % inside {percent(level)} %")
+        origins = judged.groupby(outcome.table.columns.id)["cutoff"].nunique()
+        fewest, most = int(origins.min()), int(origins.max())
+        each = counted(most, "forecast") if fewest == most else f"{fewest} to {counted(most, 'forecast')}"
         said["backtest"] = (
-            f"{counted(outcome.request.backtest, 'forecast')} a series, each by a model of the rows before: {', '.join(inside)}"
-        )
+            f"{each} of each of {len(origins):,} series, each by a model of the rows before it: {', '.join(inside)}"
+        )  # fmt: skip
     return said
 
 
