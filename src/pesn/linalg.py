@@ -17,6 +17,7 @@ __all__ = [
     "covariance_rounding",
     "half_log_determinant",
     "inverse_root",
+    "limit_cross_covariances",
     "mapped",
     "orthonormal",
     "outer",
@@ -189,6 +190,31 @@ def condition_root(seen: AnyArray, other: AnyArray, rounding: float | None = Non
     # a remainder of rounding alone is no variance: conditioned on, it would explain others
     known = np.sum(np.square(left), axis=-1) <= least**2 * np.sum(np.square(other), axis=-1)
     return gain, np.where(known[..., None], left.dtype.type(0.0), left)
+
+
+def limit_cross_covariances(joint: Array, d: int) -> Array:
+    """Shrink the covariances between blocks of d entries by one factor, as little as makes ``joint`` (n, n) semi-definite.
+
+    The diagonal blocks stay as they are. A matrix that is semi-definite up to rounding is returned unchanged.
+    """
+    n = len(joint)
+    std = np.sqrt(np.diagonal(joint))
+    scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
+    correlation = scale[:, None] * joint * scale
+    correlation[np.diag_indices(n)] = 1.0 + 10.0 * n * float(np.finfo(float).eps)
+    try:
+        np.linalg.cholesky(correlation)
+    except np.linalg.LinAlgError:
+        each = range(0, n, d)
+        own = np.stack([joint[k : k + d, k : k + d] for k in each])
+        white = inverse_root(own)
+        parts = white.mT[:, None] @ joint.reshape(n // d, d, n // d, d).swapaxes(1, 2) @ white
+        lowest = float(np.linalg.eigvalsh(parts.swapaxes(1, 2).reshape(n, n) - np.eye(n))[0])  # of the cross covariances alone
+        root = own @ white
+        between = (root[:, None] @ (parts / max(-lowest, 1.0)) @ root.mT).swapaxes(1, 2)
+        between[np.arange(n // d), :, np.arange(n // d)] = own
+        return symmetric(between.reshape(n, n))
+    return joint
 
 
 def orthonormal(B: AnyArray) -> AnyArray:
