@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -235,6 +236,81 @@ def test_conditioning_never_makes_a_variance_negative_or_larger(seed, kind, expo
     assert (y.var >= 0.0).all()
     assert (y.var <= x.var * (1.0 + 1e-12)).all()
     assert np.linalg.eigvalsh(y.cov).min() >= -1e-13 * x.var.max()
+
+
+def singular_factor(rng):
+    """Return a factor with few columns, duplicates, zeros or round numbers, and units from 1e-8 to 1e8."""
+    d = int(rng.integers(2, 8))
+    F = rng.normal(size=(d, int(rng.integers(1, d + 1))))
+    kind = rng.integers(4)
+    if kind == 1:
+        F[rng.integers(d)] = F[rng.integers(d)]
+    elif kind == 2:
+        F[rng.integers(d)] = 0.0
+    elif kind == 3:
+        F = np.round(2.0 * F) / 2.0
+    return F, 10.0 ** rng.uniform(-8.0, 8.0, size=d)
+
+
+def condition_by_mpmath(cov, seen, rest):
+    """Compute Σ₂₂ − Σ₂₁ Σ₁₁⁺ Σ₁₂ with 60 digits; eigenvalues of Σ₁₁ below 1e-30 of the largest are 0."""
+    with mpmath.workdps(60):
+        C11, C21 = mpmath.matrix(cov[np.ix_(seen, seen)].tolist()), mpmath.matrix(cov[np.ix_(rest, seen)].tolist())
+        values, vectors = mpmath.eigsy(C11)
+        largest = max(abs(value) for value in values)
+        inverse = mpmath.diag([1 / value if value > 1e-30 * largest else 0 for value in values])
+        left = mpmath.matrix(cov[np.ix_(rest, rest)].tolist()) - C21 * vectors * inverse * vectors.T * C21.T
+        return np.array(left.tolist(), float)
+
+
+@pytest.mark.parametrize("first", range(0, 1000, 250))
+def test_conditioning_a_singular_covariance_in_different_units(first):
+    for seed in range(first, first + 250):
+        rng = np.random.default_rng(seed)
+        F, units = singular_factor(rng)
+        d, G = len(F), F * units[:, None]
+        seen = np.sort(rng.permutation(d)[: rng.integers(1, d)])
+        rest = np.setdiff1d(np.arange(d), seen)
+        w = rng.normal(size=F.shape[1])
+        x = Gaussian(np.zeros(d), cov=G @ G.T)
+        y = x.condition(seen, (G @ w)[seen])
+        # The reference conditions the factor in equal units. Rounding grows with the condition number of what is seen.
+        _, sizes, basis = np.linalg.svd(F[seen])
+        rank = int((sizes > 1e-10).sum())
+        left = F[rest] @ basis[rank:].T
+        tolerance = 1e-12 / (sizes[rank - 1] / sizes[0]) ** 2 if rank else 1e-12
+        std = np.where(F[rest].any(axis=1), np.linalg.norm(F[rest], axis=1), 1.0) * units[rest]
+        correlations = y.cov / std[:, None] / std
+        expected = left @ left.T * units[rest, None] * units[rest] / std[:, None] / std
+        np.testing.assert_allclose(correlations, expected, atol=tolerance, err_msg=f"seed {seed}")
+        mean = F[rest] @ (basis[:rank].T @ (basis[:rank] @ w)) * units[rest]
+        np.testing.assert_allclose(y.mean / std, mean / std, atol=1e3 * tolerance, err_msg=f"seed {seed}")
+        assert (y.var <= x.var[rest] * (1.0 + 1e-12)).all(), f"seed {seed}"
+        assert np.linalg.eigvalsh(correlations).min() >= -1e-14, f"seed {seed}"
+        prior = x.cov[np.ix_(rest, rest)] / std[:, None] / std
+        assert np.linalg.eigvalsh(prior - correlations).min() >= -tolerance, f"seed {seed}"
+        # one after the other is the same as all at once
+        order = [k for k in range(d) if k != seen[0]]
+        step = x.condition(seen[:1], (G @ w)[seen[:1]]).condition([order.index(k) for k in seen[1:]], (G @ w)[seen[1:]])
+        np.testing.assert_allclose(step.cov / std[:, None] / std, correlations, atol=1e3 * tolerance, err_msg=f"seed {seed}")
+        observed = x.observe(np.eye(d)[seen], (G @ w)[seen]).marginal(rest)
+        np.testing.assert_allclose(observed.cov / std[:, None] / std, correlations, atol=tolerance, err_msg=f"seed {seed}")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_conditioning_whole_numbers_in_different_units_agrees_with_mpmath(seed):
+    rng = np.random.default_rng(seed)
+    F, units = rng.integers(-2, 3, size=(5, 2)).astype(float), 2.0 ** rng.integers(-26, 27, size=5)  # exact in binary
+    cov = F @ F.T * units[:, None] * units
+    y = Gaussian(np.zeros(5), cov=cov).condition([0, 1, 2], np.zeros(3))
+    exact = condition_by_mpmath(F @ F.T, [0, 1, 2], [3, 4])
+    np.testing.assert_allclose(y.cov / units[3:, None] / units[3:], exact, atol=1e-12)
+
+
+def test_conditioning_inconsistent_duplicates_takes_their_mean():
+    x = Gaussian(np.zeros(3), cov=np.array([[1.0, 1.0, 0.6], [1.0, 1.0, 0.6], [0.6, 0.6, 1.0]]) / 3.0)
+    np.testing.assert_allclose(x.condition([0, 1], [1.0, 3.0]).mean, [1.2], rtol=1e-12)
+    np.testing.assert_array_equal(x.condition([0], [1.0]).var[0], 0.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,7 +22,19 @@ from scipy import special
 
 from pesn._support.arguments import as_count, as_covariance, as_real, check_not_negative
 from pesn._support.types import AnyArray, FloatArray, Rng
-from pesn.linalg import blocks, condition_root, half_log_determinant, outer, pad, root_of, solve, symmetric, times, transpose
+from pesn.linalg import (
+    blocks,
+    condition_root,
+    covariance_rounding,
+    half_log_determinant,
+    outer,
+    pad,
+    root_of,
+    solve,
+    symmetric,
+    times,
+    transpose,
+)
 
 __all__ = ["Gaussian", "as_vector", "unchecked"]
 
@@ -416,13 +428,14 @@ class Gaussian:
         if x._cov is not None:
             root, diagonal, zero = root_of(x._cov), None, 0
             seen, other = root[..., i, :], root[..., rest, :]
+            rounding = covariance_rounding(root.dtype, x.dim)
         else:
             # Each coordinate's own variance is noise on what is seen, and stays as it is on the rest.
             own, diagonal = x.marginal(i), x.marginal(rest)._diagonal
             seen = own._columns()
             other = np.zeros((*x.batch_shape, len(rest), 0), seen.dtype) if x._factor is None else x._factor[..., rest, :]
-            zero = seen.shape[-1] - other.shape[-1]
-        gain, left = condition_root(seen, pad(other, zero))
+            zero, rounding = seen.shape[-1] - other.shape[-1], None
+        gain, left = condition_root(seen, pad(other, zero), rounding)
         mean = x._mean[..., rest] + times(gain, innovation)
         if diagonal is None:
             return self._of(mean, cov=outer(left))
@@ -459,7 +472,8 @@ class Gaussian:
             noise = np.sqrt(variances) * np.eye(p, dtype=variances.dtype)
         root = x._columns() if x._cov is None else root_of(x._cov)
         seen = np.concatenate([matrix @ root, np.broadcast_to(noise, (*x.batch_shape, p, p))], axis=-1)
-        gain, left = condition_root(seen, pad(root, p))
+        exact = x._cov is not None and not noise.any()  # as in condition
+        gain, left = condition_root(seen, pad(root, p), covariance_rounding(root.dtype, x.dim) if exact else None)
         mean = x._mean + times(gain, _innovation("y", y, x._mean @ matrix.T))
         if left.shape[-1] < x.dim and x._cov is None:
             return self._of(mean, np.zeros_like(mean), factor=left)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,10 @@ __all__ = [
     "QuadraticForm",
     "blocks",
     "condition_root",
+    "covariance_rounding",
     "half_log_determinant",
     "inverse_root",
+    "limit_cross_covariances",
     "mapped",
     "orthonormal",
     "outer",
@@ -121,38 +124,97 @@ def half_log_determinant(root: AnyArray) -> AnyArray:
 
 
 def root_of(cov: AnyArray) -> AnyArray:
-    """L with L Lᵀ = cov; by eigenvalues where cov is singular and Cholesky fails."""
+    """Return L with L Lᵀ = cov: a Cholesky factor, or one by eigenvalues of the correlations if cov is singular.
+
+    The rounding of each entry is relative to its own two standard deviations, whatever the units.
+    """
     try:
         return np.linalg.cholesky(cov)
     except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(cov)
-        return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+        std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+        scale = np.where(std > 0.0, std, std.dtype.type(1.0))
+        values, vectors = np.linalg.eigh(symmetric(cov / scale[..., :, None] / scale[..., None, :]))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+        return _with_row_norms(root, std)
+
+
+def _with_row_norms(root: AnyArray, norms: AnyArray) -> AnyArray:
+    """Scale the rows of ``root`` to ``norms``: variances stay exact although negative eigenvalues were dropped."""
+    size = np.sqrt(np.sum(np.square(root), axis=-1))
+    return root * np.divide(norms, size, out=np.zeros_like(norms), where=size > 0.0)[..., None]
 
 
 _MADE_UP = 2e-12  # of a direction's size, for each entry
 
 
-def condition_root(seen: AnyArray, other: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """For u = seen·w, x = other·w, w ~ N(0, I): the gain K of E[x | u] = K u and a root of Cov(x | u).
+def covariance_rounding(dtype: np.dtype[Any], d: int) -> float:
+    """Return the relative rounding error of roots of a (d, d) covariance: the square root of that of its eigenvalues."""
+    return float(np.sqrt(10.0 * d * np.finfo(dtype).eps))
 
-    The right singular vectors of ``seen`` turn w so that u hears only its first entries; what x takes from the others
-    is left. A root is turned, never subtracted from: the result is positive semi-definite, and a singular ``seen`` is
-    no special case.
+
+def condition_root(seen: AnyArray, other: AnyArray, rounding: float | None = None) -> tuple[AnyArray, AnyArray]:
+    """Compute the gain K of E[x | u] = K u and a root of Cov(x | u) for u = seen·w, x = other·w, w ~ N(0, I).
+
+    The right singular vectors of ``seen`` rotate w so that u depends only on its first entries; the part of x that depends
+    on the others remains. A root is rotated, never subtracted from: the result is positive semi-definite and never above the
+    prior, and a singular ``seen`` is no special case.
+
+    Parameters
+    ----------
+    seen : array of shape (..., p, k)
+    other : array of shape (..., q, k)
+    rounding : float, default=None
+        Relative error of the roots. Smaller singular values of ``seen`` and smaller remainders of ``other`` are 0. None: that
+        of roots which never were covariances.
+
+    Returns
+    -------
+    gain : array of shape (..., q, p)
+    left : array of shape (..., q, m)
     """
     size = np.sqrt(np.sum(np.square(seen), axis=-1))
     scale = np.where(size > 0.0, size, size.dtype.type(1.0))  # rows of one length: units must not decide the rank
     u, s, vt = np.linalg.svd(seen / scale[..., None], full_matrices=True)
     n = s.shape[-1]
     # what many steps leave of a direction that others make up is more than one rounding, and 1 ÷ it would be a gain
-    least = max(float(np.finfo(s.dtype).eps), _MADE_UP)
-    live = s > least * max(seen.shape[-2:]) * np.max(s, axis=-1, keepdims=True, initial=0.0)
+    least = max(float(np.finfo(s.dtype).eps), _MADE_UP) * max(seen.shape[-2:]) if rounding is None else rounding
+    live = s > least * np.max(s, axis=-1, keepdims=True, initial=0.0)
     turned = other @ transpose(vt)
     inverse = np.where(live, 1.0 / np.where(live, s, s.dtype.type(1.0)), s.dtype.type(0.0))
     gain = (turned[..., :n] * inverse[..., None, :]) @ transpose(u[..., :n]) / scale[..., None, :]
     if live.all():
-        return gain, turned[..., n:]
-    turned[..., :n] *= ~live[..., None, :]
-    return gain, turned
+        left = turned[..., n:]
+    else:
+        left = turned
+        left[..., :n] *= ~live[..., None, :]
+    # a remainder of rounding alone is no variance: conditioned on, it would explain others
+    known = np.sum(np.square(left), axis=-1) <= least**2 * np.sum(np.square(other), axis=-1)
+    return gain, np.where(known[..., None], left.dtype.type(0.0), left)
+
+
+def limit_cross_covariances(joint: Array, d: int) -> Array:
+    """Shrink the covariances between blocks of d entries by one factor, as little as makes ``joint`` (n, n) semi-definite.
+
+    The diagonal blocks stay as they are. A matrix that is semi-definite up to rounding is returned unchanged.
+    """
+    n = len(joint)
+    std = np.sqrt(np.diagonal(joint))
+    scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
+    correlation = scale[:, None] * joint * scale
+    correlation[np.diag_indices(n)] = 1.0 + 10.0 * n * float(np.finfo(float).eps)
+    try:
+        np.linalg.cholesky(correlation)
+    except np.linalg.LinAlgError:
+        each = range(0, n, d)
+        own = np.stack([joint[k : k + d, k : k + d] for k in each])
+        white = inverse_root(own)
+        parts = white.mT[:, None] @ joint.reshape(n // d, d, n // d, d).swapaxes(1, 2) @ white
+        lowest = float(np.linalg.eigvalsh(parts.swapaxes(1, 2).reshape(n, n) - np.eye(n))[0])  # of the cross covariances alone
+        root = own @ white
+        between = (root[:, None] @ (parts / max(-lowest, 1.0)) @ root.mT).swapaxes(1, 2)
+        between[np.arange(n // d), :, np.arange(n // d)] = own
+        return symmetric(between.reshape(n, n))
+    return joint
 
 
 def orthonormal(B: AnyArray) -> AnyArray:

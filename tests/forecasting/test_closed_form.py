@@ -3,9 +3,11 @@
 `benchmarks/closure.py` has it at full size: 300 units, 10,000 members.
 """
 
+import numpy as np
 import pytest
 
 import closure
+from pesn import Forecaster, ProbabilisticESN
 
 
 @pytest.mark.parametrize("name", closure.DESIGNS)
@@ -23,3 +25,21 @@ def test_a_sharp_design_keeps_its_digits():
     assert found.width < 1e-3
     assert found.mean < 0.1
     assert found.std < 0.1
+
+
+@pytest.mark.parametrize(("form", "seed"), [("low-rank", 5), ("low-rank", 11), ("full", 17)])
+def test_the_joint_covariance_of_a_loop_that_diverges_is_semidefinite(form, seed):
+    rng = np.random.default_rng(seed)
+    e, y = rng.normal(size=(150, 2)), np.zeros((150, 2))
+    for k in range(1, 150):
+        y[k] = 0.8 * y[k - 1] + e[k]
+    network = ProbabilisticESN(
+        30, density=0.6, covariance=form, rank=4, activation="identity", spectral_radius=1.4, leak_rate=0.7, input_scaling=0.1,
+        noise=0.3, process_noise=0.01, initial_state="zero", ridge=1e-3, random_state=seed,
+    )  # fmt: skip
+    forecaster = Forecaster(network, calibrate=False).fit(y)
+    forecast = forecaster.forecast(25)
+    std = np.sqrt(np.diag(forecast.joint))
+    assert np.linalg.eigvalsh(forecast.joint / std[:, None] / std)[0] > -1e-10
+    assert np.isfinite(forecast.sample(3, rng=0)).all()
+    np.testing.assert_allclose(forecast.cov, forecaster.forecast(25, joint=False).cov, rtol=1e-6)

@@ -9,6 +9,7 @@ from pesn.forecasting.dataset import segments_of
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.observer import filtered_segments
 from pesn.learning.error_model import of_process, share_of_process
+from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.systems import chaotic
 
@@ -144,3 +145,14 @@ def test_an_observer_takes_noise_out_of_training_rows(series, forecaster):
     np.testing.assert_allclose(found.targets[200:300] * forecaster.output_std_, np.diff(found.z[200:301], axis=0), atol=1e-12)
     np.testing.assert_array_equal(found.y, segment.y)  # what forecasts are compared with stays
     assert filtered_segments(forecaster.loop(), forecaster._context_filter(), [segment._replace(z=segment.z[:50])])
+
+
+def test_diagonal_covariances_with_products_have_squares_of_their_own():
+    y = 0.1 * np.arange(131.0)[:, None] + 0.1 * np.random.default_rng(0).normal(size=(131, 3))
+    network = ProbabilisticESN(
+        18, density=0.6, covariance="diagonal", input_scaling=2.0, ridge=2e-4, noise=0.3, process_noise=0.0,
+        features=Features(lags=1, products=1), random_state=0,
+    )  # fmt: skip
+    forecaster = Forecaster(network, measurement_noise="auto", calibrate=False).fit(y)
+    assert (forecaster.measurement_std_ > 0.0).all()
+    assert np.isfinite(forecaster.forecast(3).std).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pesn.linalg import orthonormal
+from pesn.linalg import limit_cross_covariances, orthonormal
 from pesn.statespace import CLOSED_FORMS, Cell, Compression, Emission, Noise, Path, StateSpaceModel, concatenate, init, rollout
 
 N, TOTAL = 6, 9  # x = [y (2), u (1), units (6)]
@@ -303,3 +303,20 @@ def test_a_certain_start_goes_the_fast_way_at_once(kit):
     path = rollout(replace(model, fast=stub), state, np.ones((7, 1)))
     assert stub.rows == 7
     same(kit, path, rollout(model, state, np.ones((7, 1))))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_limiting_cross_covariances_keeps_each_block_and_makes_the_whole_semidefinite(d):
+    rng = np.random.default_rng(d)
+    root = rng.normal(size=(6 * d, 6 * d))
+    fine = root @ root.T
+    assert limit_cross_covariances(fine, d) is fine
+    own = np.kron(np.eye(6), np.ones((d, d)))
+    wrong = np.where(own, fine, 3.0 * fine) * np.multiply.outer(units := 10.0 ** rng.uniform(-6, 6, 6 * d), units)
+    limited = limit_cross_covariances(wrong, d)
+    correlation = limited / np.multiply.outer(std := np.sqrt(np.diag(wrong)), std)
+    assert np.linalg.eigvalsh(wrong / np.multiply.outer(std, std))[0] < -0.1
+    assert np.linalg.eigvalsh(correlation)[0] == pytest.approx(0.0, abs=1e-12)  # no more than it takes
+    np.testing.assert_array_equal(limited[own.astype(bool)], wrong[own.astype(bool)])
+    ratio = (limited / wrong)[~own.astype(bool)]
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-8)

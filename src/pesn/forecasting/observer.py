@@ -16,7 +16,7 @@ from pesn.forecasting.dataset import Segment
 from pesn.forecasting.segments import Segments, SegmentStream
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
-from pesn.statespace import GaussianState, rollout
+from pesn.statespace import GaussianState, Layout, rollout
 
 __all__ = ["Observer", "filtered_segments", "observed", "observer_of"]
 
@@ -101,7 +101,7 @@ def _filtered(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
     before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
     start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
     state = loop_of_means.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
-    model = replace(loop_of_means.model, fast=None, gain=gain, probe=rows_of)
+    model = replace(loop_of_means.model, fast=None, gain=_rearrange_gain(gain, at, loop_of_means.layout), probe=rows_of)
     places = firsts[:, None] + np.arange(size)
     found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
     y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
@@ -112,3 +112,14 @@ def _filtered(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
         y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
     targets = loop.dynamics.targets(y)
     return Segment(np.hstack([y[:-1], s.z[:, d:]]), targets, s.y)
+
+
+def _rearrange_gain(gain: Array, own: Layout, other: Layout) -> Array:
+    """Return a gain (n, d) over another layout; squares are computed anew, and their number depends on the form."""
+    if own == other:
+        return gain
+    result = np.zeros((other.size, gain.shape[1]))
+    for name in other.blocks:
+        if name != "squares":
+            result[other[name]] = gain[own[name]]
+    return result

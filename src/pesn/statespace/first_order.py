@@ -36,10 +36,10 @@ class FirstOrder(GaussianState):
         if isinstance(state, LowRank):
             own = np.zeros((*state.mean.shape, state.own.shape[-1]))
             own[..., state.carried :, :] = np.sqrt(state.own)[..., None] * np.eye(state.own.shape[-1])
-            factor = np.concatenate([state.factor, own[..., state.own.reshape(-1, state.own.shape[-1]).any(axis=0)]], axis=-1)
+            factor = np.concatenate([state.factor, own[..., state.own.any(axis=tuple(range(state.own.ndim - 1)))]], axis=-1)
         else:
             factor = root_of(state.covariance_with(slice(0, state.mean.shape[-1])))
-        factor = factor[..., factor.reshape(-1, factor.shape[-1]).any(axis=0)]  # what is certain needs no column
+        factor = factor[..., factor.any(axis=tuple(range(factor.ndim - 1)))]  # what is certain needs no column
         return cls(state.mean, state.carried, state.cross, fewer(factor, state.carried, compression))
 
     def variances(self) -> Array:  # noqa: D102

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import AnyArray, Array
+from pesn.linalg import limit_cross_covariances
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Ensemble
 from pesn.statespace.model import StateSpaceModel
@@ -159,6 +160,11 @@ def _steps(
         flat = between.reshape(*batch, steps * d, steps * d)
         for row in range(0, steps * d, d):
             flat[..., :row, row : row + d] = flat[..., row : row + d, :row].mT
+        # A low-rank form cuts columns from the covariance of a row, not from those with the past; in a loop that diverges,
+        # rounding does the same to all forms. Members have a covariance by construction.
+        if not isinstance(state, Diagonal) and not state.has_members:
+            for place in np.ndindex(batch):
+                flat[place] = limit_cross_covariances(flat[place], d)
     done = (*all_of, slice(0, k + 1 if steps else 0))
     parts, probed = ({name: value[done] for name, value in found.items()} for found in (parts, probed))
     kept = np.stack(futures, axis=len(batch)) if futures else None
