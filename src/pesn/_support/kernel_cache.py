@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 from pesn._support.files import lock_folder
@@ -81,8 +82,11 @@ def kernel_sources(package: Path = _PACKAGE) -> dict[str, bytes]:
 
 
 def digest_sources(package: Path = _PACKAGE) -> str:
-    """Return a digest of :func:`kernel_sources`, as 16 hexadecimal digits."""
-    digest = hashlib.blake2b(digest_size=8)
+    """Return a digest of :func:`kernel_sources` and of numba's version, as 16 hexadecimal digits.
+
+    numba keeps code of one version only: two environments with one checkout would replace each other's.
+    """
+    digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
     for module, text in sorted(kernel_sources(package).items()):
         digest.update(b"%d %d " % (len(module), len(text)) + module.encode() + text)
     return digest.hexdigest()
