@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["beside", "check_writable", "filling", "put_folder", "remove_leftovers", "replacing", "sync"]
+__all__ = ["beside", "check_writable", "filling", "lock_folder", "put_folder", "remove_leftovers", "replacing", "sync"]
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux
 
@@ -98,7 +98,7 @@ def remove_leftovers(place: Path) -> None:
     leftover = re.compile(rf"\.{re.escape(place.name[:100])}-[0-9a-f]{{8}}\.part")
     for path in place.parent.iterdir() if place.parent.is_dir() else ():
         if leftover.fullmatch(path.name):
-            with contextlib.suppress(OSError), _lock(path, wait=False):  # held by whoever is alive, also on another machine
+            with contextlib.suppress(OSError), lock_folder(path, wait=False):  # held by whoever is alive, also on another machine
                 shutil.rmtree(path)
 
 
@@ -127,7 +127,7 @@ def _held_part(place: Path) -> Iterator[Path]:
             temporary = beside(place)
             temporary.mkdir()
             stack.callback(shutil.rmtree, temporary, ignore_errors=True)
-            held = stack.enter_context(_lock(temporary))
+            held = stack.enter_context(lock_folder(temporary))
             if temporary.exists() and (held is None or os.path.samestat(os.fstat(held), temporary.stat())):
                 break  # else another run took it for a leftover, before it was locked
         if place.is_dir():
@@ -136,7 +136,7 @@ def _held_part(place: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _lock(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
+def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
     """The folder, held by this process alone until it ends; an OSError where another holds it and none should be waited for."""
     try:
         import fcntl

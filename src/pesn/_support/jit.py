@@ -9,29 +9,40 @@ from typing import Any
 from numba import njit
 from numba.core import event
 
+from pesn._support.kernel_cache import KernelCache
+
 __all__ = ["INLINE", "jit"]
 
 # For helpers that kernels alone call: LLVM puts them into the caller, and Python needs no way in.
 INLINE: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
 
 _notice = logging.getLogger("pesn._support.jit")  # its own, to be silenced by itself
-_uncached: set[str] = set()  # modules without a folder for their cache
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """``njit`` without the GIL, with NumPy's arithmetic errors, compiled at the first call and cached on disk.
+    """Return a decorator that compiles a function at its first call, by numba, and caches the compiled code on disk.
 
-    A read-only installation without a home folder has no place for a cache: there each process compiles anew.
+    The function runs without the GIL and with NumPy's arithmetic errors. The cache is that of :mod:`pesn._support.kernel_cache`.
+    A read-only installation without a home folder has no place for a cache: each process compiles there.
+
+    Parameters
+    ----------
+    **options
+        Options of ``numba.njit``, except ``cache``.
+
+    Returns
+    -------
+    callable
+        The decorator.
     """
     # no wrapper for calls from C, which nobody makes
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
 
     def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:
-            _uncached.add(function.__module__)
-            return njit(**options)(function)
+        compiled = njit(**options)(function)
+        if compiled is not function:  # NUMBA_DISABLE_JIT returns the function
+            compiled._cache = KernelCache(function)  # noqa: SLF001 - numba's enable_caching() takes no cache
+        return compiled
 
     return decorate
 
@@ -45,11 +56,13 @@ class _Notice(event.Listener):  # type: ignore[misc]
     told = False
 
     def on_start(self, begun: Any) -> None:
-        module = begun.data["dispatcher"].py_func.__module__
+        dispatcher = begun.data["dispatcher"]
+        module = dispatcher.py_func.__module__
         if self.told or module.partition(".")[0] != "pesn":
             return
         self.told = True
-        if module in _uncached:
+        cache = dispatcher._cache  # noqa: SLF001
+        if isinstance(cache, KernelCache) and not cache.has_folder:
             _notice.warning("pesn: compiling, a few seconds in each process; once, if NUMBA_CACHE_DIR names a folder to write to")
         else:
             _notice.warning("pesn: compiling, once on this machine: a few seconds")

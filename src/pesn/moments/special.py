@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from pesn._support.jit import INLINE, jit
 from pesn.moments.polynomial import series
@@ -49,7 +48,7 @@ def _expm1_small(r: float) -> float:
 
 
 # No fast-math beyond fused products: reassociation would cancel the rounding constant.
-@njit(fastmath={"contract", "nnan", "ninf"}, error_model="numpy", forceinline=True, no_cfunc_wrapper=True)
+@jit(fastmath={"contract", "nnan", "ninf"}, forceinline=True)
 def exp(x: float) -> float:
     """e^x within 2 ulp for −708 ≤ x ≤ 709; 0 below, e^709 above; a NaN is not recognised."""
     y = x if x > -708.0 else -708.0
