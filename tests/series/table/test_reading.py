@@ -93,7 +93,7 @@ def test_inputs_after_the_last_target_are_the_future(file):
         (days(5, 5, 5), "column 'x' is constant, 5 in every row"),
         (days("", "", ""), "column 'x' has no numbers at all"),
         ("name,town\nA,B\nC,D\n", "no column of numbers to forecast"),
-        ("day,x\nsoon,1\nlater,2\n", "column 'day' has 'soon', which is not a time"),
+        ("day,x\nsoon,1\nlater,2\n", "column 'day' has 'soon' in line 2, which is not a time"),
         ("PK\0\0", "is not a text file"),
     ],
 )

@@ -21,6 +21,7 @@ from pesn.series.panel.run import Runner
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Blocks
 from pesn.series.result import percent
+from pesn.series.table.dates import merge_note
 from pesn.series.table.errors import DataError
 from pesn.series.table.files import counted
 
@@ -42,6 +43,8 @@ class PanelRequest:
     future: Path | None = None
     season: Sequence[int] = ()
     runner: Runner = field(default_factory=Runner)
+    freq: str | None = None
+    duplicates: str = "error"
 
 
 @dataclass
@@ -76,7 +79,7 @@ def run(request: PanelRequest) -> PanelOutcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of failures, which are told below
         try:
-            panel, _ = fit(table.frame, None, table.columns, None)
+            panel, _ = fit(table.frame, None, table.columns, request.freq, request.duplicates)
             found = forecast(panel, settings, request.horizon, ahead, None)
             judged = None
             if request.backtest:
@@ -86,6 +89,8 @@ def run(request: PanelRequest) -> PanelOutcome:
             raise DataError(str(error)) from None
     assert isinstance(panel, Panel)
     assert found.facts is not None
+    if panel.merged[0]:
+        table.notes.append(merge_note(panel.merged[0], request.duplicates, panel.merged[1]))
     return PanelOutcome(request, table, panel, found.frame, found.failures, found.facts, levels, judged)
 
 
@@ -141,6 +146,7 @@ def record(outcome: PanelOutcome, command: str, seconds: float) -> dict[str, Any
         "file": str(outcome.request.file),
         "columns": dict(outcome.table.columns._asdict()),
         "inputs": list(outcome.table.inputs),
+        "notes": outcome.table.notes,
         "step": str(outcome.panel.time.step),
         "horizon": outcome.horizon,
         "levels": list(outcome.levels),
