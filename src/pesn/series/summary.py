@@ -21,6 +21,7 @@ __all__ = ["frame", "lines", "record", "sentences"]
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3
+_MOST_NOTES = 6  # the page and summary.json have all
 
 
 def frame(outcome: Outcome) -> pd.DataFrame:
@@ -46,7 +47,9 @@ def lines(outcome: Outcome) -> list[str]:
     out = [f"data      {said['data']}", f"target    {_list(table.targets)}" + _season(outcome, step)]
     if table.inputs:
         out.append(f"inputs    {_list(table.inputs)}")
-    out += [f"          {note}" for note in outcome.notes[:4]]
+    more = len(outcome.notes) - _MOST_NOTES
+    out += [f"          {note}" for note in outcome.notes[:_MOST_NOTES]]
+    out += [f"          … and {counted(more, 'note')} in summary.json"] if more > 0 else []
     out.append(f"model     {said['model']}")
     if outcome.backtest is not None:
         out.append(f"backtest  {said['backtest']}")

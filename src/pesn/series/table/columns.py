@@ -15,7 +15,7 @@ One function does so for the texts of a file and for a frame of pandas with type
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +40,21 @@ _COUNTERS = re.compile(
 )
 _DATED = re.compile(r"(?i)date|time|year|jahr|period|epoch|ds|ts")  # names of columns whose numbers are dates in any order
 _IDS = re.compile(r"(?i:.*[_\s.-])?(?i:id)s?|.*[a-z]I[dD]")  # shop_id, shopId; no bid
-_FLAGS = re.compile(
-    r"(?i)(is_?)?((public|bank|national|state|school)_?)?(holidays?|weekends?|(work(ing)?|business)_?days?)(_?flag)?"
-)
+_PARTS = {  # names of columns that follow from the date
+    "year": "yr|year|jahr|yyyy",
+    "month": "mnth|month|mon|monat|mm|month[_ ]?of[_ ]?year",
+    "quarter": "quarter|qtr|q|quartal",
+    "week": "(iso[_ ]?)?week|wk|kw|woy|week[_ ]?of[_ ]?year|week[_ ]?(num|number|nr)",
+    "day": "day|dd|dom|mday|tag|day[_ ]?of[_ ]?month",
+    "weekday": "week[_ ]?day|wday|dow|day|day[_ ]?of[_ ]?week",
+    "day of the year": "doy|yday|day[_ ]?of[_ ]?year",
+    "hour": "hour|hr|hh|hour[_ ]?of[_ ]?day|stunde",
+    "minute": "minute|min",
+    "season": "season",
+    "decimal year": "year|date|time|.*decimal.*",
+    "flag": r"(is[_ ]?)?((public|bank|national|state|school)[_ ]?)?(holidays?|weekends?|(work(ing)?|business)[_ ]?days?)(_flag)?",
+}
+_CALENDAR = re.compile("(?i)" + "|".join(_PARTS.values()))
 
 # For each kind of column that is left out: of one column, of several, whether it may be asked for.
 _REASONS = {
@@ -143,7 +155,7 @@ def assign_roles(
         if kind is not None:
             left[name] = kind
     numeric = [name for name in free if name not in left]
-    counters = [name for name in numeric if _is_row_number(_values(frame[name], decimal))]
+    counters = [name for name in numeric if _is_row_number(frame[name], decimal)]
     if len(counters) < len(numeric):
         left |= dict.fromkeys(counters, "counter")
     found = [str(name) for name in free if name not in left]
@@ -267,13 +279,16 @@ def _kind(frame: pd.DataFrame, name: Any, times: Any, id_col: str | None, decima
         return "boolean"
     if not is_numeric(column):
         return "date" if hasattr(_times(column, False, decimal), "year") else "text"
-    values = _values(column, decimal)
-    if _UNNAMED.fullmatch(word):
-        return "counter" if (np.diff(values) == 1).all() else "unnamed"
     if id_col is not None and not column.isna().all() and (column.groupby(frame[id_col].to_numpy()).nunique() <= 1).all():
         return "static"
+    if not any(pattern.fullmatch(word) for pattern in (_UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR)):
+        return None
+    values = _values(column, decimal)
     whole = bool(np.isfinite(values).all() and (values == np.rint(values)).all())
-    if whole and (_COUNTERS.fullmatch(word) or NAMES.fullmatch(word)) and len(values) > 1 and (np.diff(values) == 1).all():
+    steps = whole and len(values) > 1 and bool((np.diff(values) == 1).all())
+    if _UNNAMED.fullmatch(word):
+        return "counter" if steps else "unnamed"
+    if steps and (_COUNTERS.fullmatch(word) or NAMES.fullmatch(word)):
         return "counter"
     if whole and _IDS.fullmatch(word):
         return "id"
@@ -290,36 +305,31 @@ def _values(column: pd.Series, decimal: str | None) -> pd.Series:
         return pd.to_numeric(column, errors="coerce").astype("float64")
 
 
-def _is_row_number(values: pd.Series) -> bool:
-    """Return whether numbers are 0, 1, 2 … or 1, 2, 3 …, and many."""
-    return len(values) >= _FEW and values.iloc[0] in (0.0, 1.0) and bool((np.diff(values) == 1.0).all())
+def _is_row_number(column: pd.Series, decimal: str | None) -> bool:
+    """Return whether a column is 0, 1, 2 … or 1, 2, 3 …, and long."""
+    if len(column) < _FEW or _values(column[:2], decimal).tolist() not in ([0.0, 1.0], [1.0, 2.0]):
+        return False
+    return bool((np.diff(_values(column, decimal)) == 1.0).all())
 
 
-def _is_calendar(name: str, values: Array, times: pd.DatetimeIndex) -> bool:
+def _is_calendar(name: str, values: Any, times: pd.DatetimeIndex) -> bool:
     """Return whether a column follows from the dates, by its name and by its values."""
-    v, year = np.asarray(values, np.float64), np.asarray(times.year)
-    rules = (
-        (r"yr|year|jahr|yyyy", lambda: np.ptp(v - year) == 0),
-        (r"mnth|month|mon|monat|mm|month_?of_?year", lambda: _same(v, times.month)),
-        (r"quarter|qtr|q|quartal", lambda: _same(v, times.quarter)),
-        (
-            r"(iso_?)?week|wk|kw|woy|week_?of_?year|week_?(num|number|nr)",
-            lambda: np.isin(v - times.isocalendar().week, (-1, 0, 1)).all(),
-        ),
-        (r"day|dd|dom|mday|tag|day_?of_?month", lambda: _same(v, times.day)),
-        (
-            r"week_?day|wday|dow|day|day_?of_?week",
-            lambda: np.isin(v, range(8)).all() and np.ptp((v - times.day_of_week) % 7) == 0,
-        ),
-        (r"doy|yday|day_?of_?year", lambda: _same(v, times.day_of_year)),
-        (r"hour|hr|hh|hour_?of_?day|stunde", lambda: _same(v, times.hour)),
-        (r"minute|min", lambda: _same(v, times.minute)),
-        (r"season|quarter", lambda: np.isin(v, range(5)).all() and _follows(v, 100 * times.month + times.day)),
-        (r"(decimal_?)?(year|date|time)|decimal|.*decimal.*", lambda: np.abs(v - year - times.day_of_year / 366).max() < 0.1),
-        (_FLAGS.pattern, lambda: np.isin(v, (0, 1)).all()),
-    )
-    word = name.replace(" ", "_").replace("-", "_").lower()
-    return any(re.fullmatch(pattern, word, re.IGNORECASE) and bool(test()) for pattern, test in rules)
+    v = np.asarray(values, np.float64)
+    tests: dict[str, Callable[[], Any]] = {
+        "year": lambda: np.ptp(v - times.year) == 0,
+        "month": lambda: _same(v, times.month),
+        "quarter": lambda: _same(v, times.quarter),
+        "week": lambda: np.isin(v - times.isocalendar().week, (-1, 0, 1)).all(),
+        "day": lambda: _same(v, times.day),
+        "weekday": lambda: np.isin(v, range(8)).all() and np.ptp((v - times.day_of_week) % 7) == 0,
+        "day of the year": lambda: _same(v, times.day_of_year),
+        "hour": lambda: _same(v, times.hour),
+        "minute": lambda: _same(v, times.minute),
+        "season": lambda: np.isin(v, range(5)).all() and _follows(v, 100 * times.month + times.day),
+        "decimal year": lambda: np.abs(v - times.year - times.day_of_year / 366).max() < 0.1,
+        "flag": lambda: np.isin(v, (0, 1)).all(),
+    }
+    return any(re.fullmatch(f"(?i){pattern}", name) and bool(tests[kind]()) for kind, pattern in _PARTS.items())
 
 
 def _same(values: Array, part: Any) -> bool:

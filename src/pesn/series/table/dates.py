@@ -369,7 +369,8 @@ def _other_step(index: pd.Index, freq: str | float, lines: Sequence[int] | None)
     off = index[int(np.argmax(rule.positions(index, most_steps(len(index))) < 0))]
     if steps_between(index[0], off, freq if isinstance(freq, str) else None, freq) is not None:
         return _far_away(index, lines, step_name(freq))
-    return DataError(f"column {str(index.name)!r} must keep the step of a {step_name(freq)}, got {shown(off)}")
+    step = f"{'step of a ' if isinstance(freq, str) else ''}{step_name(freq)}"
+    return DataError(f"column {str(index.name)!r} must keep the {step}, got {shown(off)}")
 
 
 def _without_step(index: pd.Index, lines: Sequence[int] | None) -> DataError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "find_decimal", "is_boolean", "is_numeric", "to_numbers"]
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".", "?", "nil", "<na>"))
+_SAMPLE = 10_000  # cells by which a column is told to be of numbers
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
@@ -35,7 +37,7 @@ def _pattern(decimal: str, separator: str) -> str:
 
 _PATTERNS = {".": re.compile(_pattern(r"\.", ",")), ",": re.compile(_pattern(",", r"\."))}  # 1,234.5 and 1.234,5
 _HUNDREDS = re.compile(r"[+-]?[1-9]\d\d")
-_PADDED = re.compile(r"[+-]?0+[1-9]\d*[.,].*")  # 08.30: a clock or a month, and no evidence of a decimal mark
+_PADDED = re.compile(r"[+-]?0+[1-9]\d*[.,]")  # 08.30: a clock or a month, and no evidence of a decimal mark
 _MONTH = re.compile(r"(?:0[1-9]|1[0-2])\.\d{4}")  # 01.2020
 _SIGNS = re.compile(r"(?<![\w.,])[$€£¥]\s?|\s?[$€£¥%]$")  # $12, 12 €, 12 %
 _SPACED = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d*)?")
@@ -67,7 +69,8 @@ def to_numbers(
         numbers = column.astype("float64")
         _check_finite(numbers, column, lines)
         return numbers
-    plain = _plain_floats(column) if decimal == "." or (decimal is None and comma_separated) else None
+    mark = "." if decimal is None and comma_separated else decimal
+    plain = _plain_floats(column, mark) if mark in _PATTERNS else None
     numbers = pd.Series(np.nan if plain is None else plain, index=column.index, name=column.name, dtype="float64")
     if plain is None:
         given = _given(column)
@@ -101,16 +104,15 @@ def find_decimal(frame: pd.DataFrame, *, comma_separated: bool = False) -> tuple
     shown: dict[str, tuple[str, str]] = {}
     unclear: dict[str, tuple[str, str]] = {}
     for name in frame.columns:
-        if frame[name].dtype != object:
+        if frame[name].dtype != object or not is_numeric(frame[name]):
             continue
-        given = {text for text in _given(frame[name]).values() if "." in text or "," in text}
-        if not given or not is_numeric(frame[name]) or any(map(_PADDED.fullmatch, given)):
-            continue
-        for text in sorted(given):
+        for text in filter(None, map(_clean, (cell for cell in frame[name] if "," in str(cell) or "." in str(cell)))):
             marks = [mark for mark, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
             if len(marks) == 1:
-                shown.setdefault(marks[0], (text, name))
-            elif marks:
+                if not any(map(_PADDED.match, map(str, frame[name]))):
+                    shown.setdefault(marks[0], (text, name))
+                break
+            if marks:
                 unclear.setdefault("," if "," in text else ".", (text, name))
     if len(shown) == 2:
         (comma, one), (point, other) = shown[","], shown["."]
@@ -164,17 +166,20 @@ def is_numeric(column: pd.Series) -> bool:
         return False
     if len(column) and _MONTH.fullmatch(str(column.iloc[0])) and all(_MONTH.fullmatch(str(cell)) for cell in column):
         return not any(str(cell).startswith("0") for cell in column)
-    if _plain_floats(column) is not None:  # a hundred times faster
+    if any(_plain_floats(column, mark) is not None for mark in _PATTERNS):  # a hundred times faster
         return True
-    given = _given(column)
-    fit = sum(any(pattern.fullmatch(text) for pattern in _PATTERNS.values()) for text in given.values())
+    given = [*islice(filter(None, map(_clean, column.to_numpy(object))), _SAMPLE)]
+    fit = sum(any(pattern.fullmatch(text) for pattern in _PATTERNS.values()) for text in given)
     return 2 * fit > len(given) or not given
 
 
-def _plain_floats(column: pd.Series) -> Array | None:
-    """Return a column of plain finite numbers as floats, else None."""
+def _plain_floats(column: pd.Series, decimal: str) -> Array | None:
+    """Return a column of plain finite numbers with this decimal mark as floats, else None."""
     cells = column.to_numpy(object)
     with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if decimal == ",":
+            float(str(cells[0]).replace(",", ".") if len(cells) else "")
+            cells = np.array([str(cell).replace(".", "_").replace(",", ".") for cell in cells], object)
         values = np.asarray(cells.astype(np.float64), np.float64)
         if np.isfinite(values).all() and "_" not in "".join(map(str, cells)):  # Python reads 1_1 as 11
             return values
