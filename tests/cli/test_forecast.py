@@ -125,9 +125,8 @@ def test_steps_and_duplicates_are_options(call, tmp_path):
 
 
 def test_ids_and_calendar_columns_are_left_out_and_said(call, tmp_path):
-    table = [
-        [i, day, day.month, day.isoweekday(), str(day.day == 24).upper(), sales] for i, (day, sales, _) in enumerate(rows(), 1)
-    ]
+    days = enumerate(rows(), 1)
+    table = [[i, day, day.month, day.isoweekday(), str(day.day == 24).upper(), sales] for i, (day, sales, _) in days]
     write(tmp_path / "shop.csv", table, "instant,dteday,mnth,weekday,holiday,cnt")
     result = call("shop.csv", "--backtest", 0)
     lines = result.stdout.splitlines()
@@ -194,7 +193,7 @@ WRONG = [
     (
         ["data.csv", "--freq", "tuesdays"],
         2,
-        "freq must be a frequency of pandas, such as 'MS', 'W-SUN' or '15min', got 'tuesdays'",
+        "freq must be a frequency of pandas, such as 'MS', 'W-SUN' or '15min', got 'tue",
     ),
     (["data.csv", "--freq", "MS"], 1, "column 'day' must keep the step of a month, got 2024-01-02"),
     (["constant.csv", "--target", "sales"], 1, "column 'sales' is constant"),

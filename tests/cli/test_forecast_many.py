@@ -191,13 +191,11 @@ def test_year_and_quarter_of_many_series(call):
     assert pd.read_csv("forecast/forecast.csv")["year and quarter"].tolist() == ["2005-01-01", "2005-01-01"]
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")
 def test_parquet_with_a_step_and_duplicates(call):
     pytest.importorskip("pyarrow")
     weeks = pd.date_range("2020-01-06", periods=30, freq="7D")
-    frame = pd.DataFrame(
-        {"unique_id": np.repeat(["a", "b"], 30), "ds": [*weeks, *(weeks + pd.Timedelta("3D"))], "y": np.arange(60) % 7.0}
-    )
+    dates = [*weeks, *(weeks + pd.Timedelta("3D"))]
+    frame = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 30), "ds": dates, "y": np.arange(60) % 7.0})
     pd.concat([frame, frame.iloc[[4, 5]]]).to_parquet("weekly.parquet", index=False)
     words = "weekly.parquet", "--id", "unique_id", "--stream", "--horizon", 2, "--jobs", 1, "--freq", "W", "--duplicates", "mean"
     result = call(*words, "--out", "streamed")
@@ -206,5 +204,5 @@ def test_parquet_with_a_step_and_duplicates(call):
         "forecast  2 series",
         "merged    2 rows with the time of another row of their series",
     ]
-    expected = pesn.SeriesForecaster().fit(frame).forecast(2)
+    expected = pesn.SeriesForecaster(2).fit(frame).forecast(2)
     pd.testing.assert_frame_equal(pd.read_parquet("streamed/part-00000.parquet"), expected)

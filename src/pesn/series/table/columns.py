@@ -279,8 +279,9 @@ def _kind(frame: pd.DataFrame, name: Any, times: Any, id_col: str | None, decima
         return "boolean"
     if not is_numeric(column):
         return "date" if hasattr(_times(column, False, decimal), "year") else "text"
-    if id_col is not None and not column.isna().all() and (column.groupby(frame[id_col].to_numpy()).nunique() <= 1).all():
-        return "static"
+    if id_col is not None and len(frame) > frame[id_col].nunique() and column.notna().any():
+        if (column.groupby(frame[id_col].to_numpy()).nunique() <= 1).all():
+            return "static"
     if not any(pattern.fullmatch(word) for pattern in (_UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR)):
         return None
     values = _values(column, decimal)

@@ -367,7 +367,8 @@ def _other_step(index: pd.Index, freq: str | float, lines: Sequence[int] | None)
     else:
         rule = TimeIndex("numbers", index[0].item(), freq)
     off = index[int(np.argmax(rule.positions(index, most_steps(len(index))) < 0))]
-    if steps_between(index[0], off, freq if isinstance(freq, str) else None, freq) is not None:
+    text, number = (freq, 1.0) if isinstance(freq, str) else (None, freq)
+    if steps_between(index[0], off, text, number) is not None:
         return _far_away(index, lines, step_name(freq))
     step = f"{'step of a ' if isinstance(freq, str) else ''}{step_name(freq)}"
     return DataError(f"column {str(index.name)!r} must keep the {step}, got {shown(off)}")

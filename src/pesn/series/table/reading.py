@@ -151,7 +151,8 @@ def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) 
         listed = ", ".join(map(repr, raw.columns[:12]))
         raise DataError(f"{path} has no column {absent[0]!r}, which is one of the inputs; its columns are {listed}")
     own = table.time if table.time in raw.columns else None
-    apart, times = [], None
+    apart: list[str] = []
+    times = None
     if table.time is not None:
         decimal = cells.decimal or table.decimal
         apart, times = find_time(raw, time=own, taken=table.inputs, decimal=decimal, lines=cells.lines)
