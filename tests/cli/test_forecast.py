@@ -112,6 +112,36 @@ def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
     )
 
 
+def test_steps_and_duplicates_are_options(call, tmp_path):
+    table = rows()
+    write(tmp_path / "odd.csv", [*table[:40:2], table[38], *table[40::2]])
+    assert "--duplicates mean or --duplicates last merges such rows" in call("odd.csv").stderr
+    result = call("odd.csv", "--duplicates", "last", "--freq", "D", "--backtest", 0, "--horizon", 2)
+    assert result.exit_code == 0, result.stderr
+    assert "          1 row with the time of another row, the first at 2024-02-08: merged into the last of them" in result.stdout
+    assert pd.read_csv("forecast/forecast.csv")["day"].tolist() == ["2024-02-29", "2024-03-01"]
+    record = json.loads((tmp_path / "forecast/summary.json").read_text())
+    assert (record["frequency"], record["rows"], record["notes"][1]) == ("D", 59, "29 missing days left as gaps")
+
+
+def test_ids_and_calendar_columns_are_left_out_and_said(call, tmp_path):
+    days = enumerate(rows(), 1)
+    table = [[i, day, day.month, day.isoweekday(), str(day.day == 24).upper(), sales] for i, (day, sales, _) in days]
+    write(tmp_path / "shop.csv", table, "instant,dteday,mnth,weekday,holiday,cnt")
+    result = call("shop.csv", "--backtest", 0)
+    lines = result.stdout.splitlines()
+    assert lines[:5] == [
+        "data      60 rows, one each day, 2024-01-01 … 2024-02-29",
+        "target    cnt; season of 7 days",
+        "          left out, as it is TRUE or FALSE: holiday (--inputs NAME uses it as 1 and 0)",
+        "          left out, as it is a row number: instant",
+        "          left out, as they follow from the calendar: mnth, weekday (--target NAME forecasts it)",
+    ]
+    asked = call("shop.csv", "--backtest", 0, "--target", "cnt", "weekday", "--inputs", "holiday")
+    assert "target    cnt, weekday" in asked.stdout
+    assert "          holiday: TRUE is 1, FALSE is 0" in asked.stdout.splitlines()
+
+
 @pytest.mark.parametrize(("n", "judged"), [(8, False), (2, False), (30, True)])
 def test_few_rows_are_enough(call, tmp_path, n, judged):
     write(tmp_path / "short.csv", rows(n))
@@ -159,6 +189,13 @@ WRONG = [
     (["one.csv"], 1, "one.csv has 1 row"),
     (["text.csv"], 1, "column 'sales' has 'oops' in line 32, which is not a number"),
     (["double.csv"], 1, "column 'day' has 2024-01-30 2 times, in lines 31, 32; keep one row"),
+    (["double.csv", "--duplicates", "first"], 2, "--duplicates must be mean, last or error, got 'first'"),
+    (
+        ["data.csv", "--freq", "tuesdays"],
+        2,
+        "freq must be a frequency of pandas, such as 'MS', 'W-SUN' or '15min', got 'tue",
+    ),
+    (["data.csv", "--freq", "MS"], 1, "column 'day' must keep the step of a month, got 2024-01-02"),
     (["constant.csv", "--target", "sales"], 1, "column 'sales' is constant"),
     (["missing.csv", "--target", "sales"], 1, "column 'sales' has no numbers at all"),
     (["data.csv", "--inputs", "temp", "--future", "late.csv"], 1, "late.csv has no row for 2024-03-01"),

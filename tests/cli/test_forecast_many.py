@@ -149,3 +149,60 @@ def test_parquet_here_and_on_a_cluster(call, frame):
     there = pd.read_parquet("spread/forecasts").sort_values(["shop", "month"], ignore_index=True)
     pd.testing.assert_frame_equal(there.astype(here.dtypes), here, check_exact=True)
     assert pd.read_parquet("spread/failures")["shop"].tolist() == ["south"]
+
+
+def test_weekly_series_of_different_weekdays_with_a_date_twice(call):
+    """Ids such as 1_1 are names, and static and logical columns are no targets."""
+    weeks = pd.date_range("2020-01-06", periods=40, freq="7D")
+    frame = pd.DataFrame({"id": np.repeat(["1_1", "1_2", "1_3"], 40), "Store": 1, "Dept": np.repeat([1, 2, 3], 40)})
+    frame["Date"] = [*weeks, *(weeks + pd.Timedelta("3D")), *(weeks + pd.Timedelta("4D"))]
+    frame["Weekly_Sales"] = 50.0 + np.random.default_rng(0).normal(size=120).cumsum().round(2)
+    frame["IsHoliday"] = np.where(frame["Date"].dt.month == 12, "TRUE", "FALSE")
+    frame.to_csv("weekly.csv", index=False)
+    result = call("weekly.csv", "--id", "id", "--inputs", "IsHoliday", "--horizon", 2, "--jobs", 1)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[:3] == [
+        "data      3 series, 120 numbers, a week apart",
+        "          IsHoliday: TRUE is 1, FALSE is 0",
+        "          left out, as they are constant in each series: Store, Dept",
+    ]
+    once = pd.read_csv("forecast/forecast.csv", parse_dates=["Date"])
+    assert once["Date"].dt.day_of_week.tolist() == [0, 0, 3, 3, 4, 4]
+    assert json.loads(Path("forecast/summary.json").read_text())["notes"][0] == "IsHoliday: TRUE is 1, FALSE is 0"
+    pd.concat([frame, frame.iloc[[7]]]).to_csv("weekly.csv", index=False)
+    words = "weekly.csv", "--id", "id", "--inputs", "IsHoliday", "--horizon", 2, "--jobs", 1, "--freq", "W"
+    assert "'1_1': it has two rows at Date 2020-02-24: duplicates mean or last merges them" in call(*words).stdout
+    result = call(*words, "--duplicates", "mean")
+    assert "          1 row with the time of another row, the first at 2020-02-24: merged into their mean" in result.stdout
+    pd.testing.assert_frame_equal(pd.read_csv("forecast/forecast.csv", parse_dates=["Date"]), once)
+
+
+def test_year_and_quarter_of_many_series(call):
+    frame = pd.DataFrame({"land": np.repeat(["A", "B"], 20), "year": [*np.repeat(range(2000, 2005), 4)] * 2})
+    frame = frame.assign(quarter=[1, 2, 3, 4] * 10, gdp=np.random.default_rng(0).normal(size=40).round(3), rate=0.5)
+    frame.loc[3, "rate"] = 0.25
+    frame.to_csv("gdp.csv", index=False)
+    later = pd.DataFrame({"land": ["A", "B"], "year": 2005, "quarter": 1, "rate": 0.5})
+    later.to_csv("later.csv", index=False)
+    words = "--target", "gdp", "--inputs", "rate", "--future", "later.csv", "--horizon", 1, "--jobs", 1
+    result = call("gdp.csv", "--id", "land", *words)
+    assert result.exit_code == 0, result.stderr
+    assert pd.read_csv("forecast/forecast.csv")["year and quarter"].tolist() == ["2005-01-01", "2005-01-01"]
+
+
+def test_parquet_with_a_step_and_duplicates(call):
+    pytest.importorskip("pyarrow")
+    weeks = pd.date_range("2020-01-06", periods=30, freq="7D")
+    dates = [*weeks, *(weeks + pd.Timedelta("3D"))]
+    frame = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 30), "ds": dates, "y": np.arange(60) % 7.0})
+    pd.concat([frame, frame.iloc[[4, 5]]]).to_parquet("weekly.parquet", index=False)
+    words = "weekly.parquet", "--id", "unique_id", "--stream", "--horizon", 2, "--jobs", 1, "--freq", "W", "--duplicates", "mean"
+    result = call(*words, "--out", "streamed")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[:2] == [
+        "forecast  2 series",
+        "merged    2 rows with the time of another row of their series",
+    ]
+    expected = pesn.SeriesForecaster(2).fit(frame).forecast(2)
+    pd.testing.assert_frame_equal(pd.read_parquet("streamed/part-00000.parquet"), expected)

@@ -25,6 +25,15 @@ def forecast(
         list[str] | None, typer.Option(metavar="COL…", help="Columns that drive them, each row's own; known ahead by --future.")
     ] = None,
     time: Annotated[str | None, typer.Option(metavar="COL", help="The column of times.", show_default="found")] = None,
+    freq: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEP", help="The step of the times, as pandas names it: MS, W, 15min; or a number.", show_default="found"
+        ),
+    ] = None,
+    duplicates: Annotated[
+        str, typer.Option(metavar="HOW", help="Rows with the same time: mean or last merges them, error refuses them.")
+    ] = "error",
     horizon: Annotated[
         int | None,
         typer.Option(
@@ -73,8 +82,9 @@ def forecast(
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
     if id_col is not None:
         panel = panels.PanelOptions(
-            file, id_col, target, inputs, time, horizon, level, season, backtest or 0, future, jobs, checkpoint, out, overwrite
-        )
+            file, id_col, target, inputs, time, horizon, level, season, backtest or 0, future, jobs, checkpoint, out, overwrite,
+            freq, duplicates,
+        )  # fmt: skip
         alone = {"--save": save is not None, "--model": model is not None}
         panels.forecast_many(panel, alone, stream=stream, scheduler=scheduler)
         return
@@ -94,6 +104,7 @@ def forecast(
         if horizon is not None:
             whole_number("--horizon", horizon, 1)
         whole_number("--backtest", backtest, 0)
+        panels.check_duplicates(duplicates)
         for rows in season or []:
             whole_number("--season", rows, 1)
         for one in level or []:
@@ -109,7 +120,7 @@ def forecast(
             with terminal.naming(save):
                 check_writable(save)
         request = job.Request(
-            file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or ()
+            file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or (), freq, duplicates
         )  # fmt: skip
         with _stages() as watch:
             outcome = job.run(request, watch)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pesn.cli import terminal
 
-__all__ = ["PanelOptions", "forecast_many"]
+__all__ = ["PanelOptions", "check_duplicates", "forecast_many"]
 
 
 class PanelOptions(NamedTuple):
@@ -31,6 +31,14 @@ class PanelOptions(NamedTuple):
     checkpoint: Path | None
     out: Path
     overwrite: bool
+    freq: str | None = None
+    duplicates: str = "error"
+
+
+def check_duplicates(how: str) -> None:
+    """Raise a ValueError unless it is a way to treat rows with the same time."""
+    if how not in ("error", "mean", "last"):
+        raise ValueError(f"--duplicates must be mean, last or error, got {how!r}")
 
 
 def forecast_many(options: PanelOptions, alone: Mapping[str, bool], *, stream: bool, scheduler: str | None) -> None:
@@ -60,6 +68,7 @@ def _check(options: PanelOptions, alone: Mapping[str, bool]) -> None:
         whole_number("--season", rows, 1)
     for one in options.level or []:
         number("--level", one, 0.0, 1.0, "()")
+    check_duplicates(options.duplicates)
     if len(options.target or []) > 1:
         raise ValueError(f"--target must be one column with --id, got {', '.join(options.target or [])}")
 
@@ -79,7 +88,7 @@ def _in_memory(options: PanelOptions) -> None:
     request = panel_job.PanelRequest(
         options.file, options.id_col, target, tuple(options.inputs or ()), options.time, options.horizon,
         tuple(options.level or ()), options.backtest, options.future, tuple(options.season or ()),
-        Runner(jobs, options.checkpoint, sys.stderr.isatty()),
+        Runner(jobs, options.checkpoint, sys.stderr.isatty()), options.freq, options.duplicates,
     )  # fmt: skip
     outcome = panel_job.run(request)
     command = shlex.join(["pesn", *sys.argv[1:]])
@@ -102,7 +111,7 @@ def _parquet(options: PanelOptions, scheduler: str | None) -> None:
     forecaster = SeriesForecaster(
         options.horizon, tuple(options.season or ()) or "auto", tuple(options.level or (0.8, 0.95)),
         -1 if options.jobs is None else options.jobs, id_col=options.id_col, time_col=options.time or "ds",
-        target_col=(options.target or ["y"])[0], verbose=sys.stderr.isatty(),
+        target_col=(options.target or ["y"])[0], freq=options.freq, duplicates=options.duplicates, verbose=sys.stderr.isatty(),
     )  # fmt: skip
     arguments: dict[str, Any] = {"X": options.future, "forecaster": forecaster}
     with terminal.naming(options.out):
@@ -115,4 +124,6 @@ def _parquet(options: PanelOptions, scheduler: str | None) -> None:
 
             done = forecast_parquet_on(scheduler, options.file, options.out, options.horizon, **arguments)
     terminal.say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))
+    if done.merged:
+        terminal.say(f"merged    {terminal.counted(done.merged, 'row')} with the time of another row of their series")
     terminal.say(f"written   {options.out}, {terminal.counted(done.files, 'Parquet file')}")

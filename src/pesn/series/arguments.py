@@ -98,7 +98,7 @@ def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple
 
 def _by_position(y: TableLike, last: TimeIndex | None) -> bool:
     """Whether labels say nothing of how many steps y is after the last row."""
-    labels = index_of(y)
+    labels = index_of(y, "y")
     return labels is None or is_default(labels) or last is None or kind_of(labels) != last.kind
 
 

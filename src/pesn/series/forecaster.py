@@ -43,6 +43,7 @@ from pesn.series.panel.settings import check_parameters, columns_of, plain_param
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesForecast
 from pesn.series.scoring import scaled_score
+from pesn.series.table.dates import place_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,8 +71,12 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         are the same for any.
     id_col, time_col, target_col
         Columns of a long frame: the name of each row's series, its date, its number.
-    freq
-        The step of a long frame's dates, such as "MS"; None: found from all of them.
+    freq : str or float, default=None
+        The step of the times, such as "MS", or a number where they are numbers; None: found. "W" is a week from any weekday, in a
+        long frame each series' own.
+    duplicates : {"error", "mean", "last"}, default="error"
+        What becomes of rows with the same time: an error (in a long frame, the series fails), or they are merged into their mean
+        or the last of them, with a warning that counts them.
     checkpoint
         A folder in which long runs over many series keep what is done: started again with the same rows and settings, they go on
         from there.
@@ -104,6 +109,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         time_col: str = "ds",
         target_col: str = "y",
         freq: str | float | None = None,
+        duplicates: str = "error",
         checkpoint: PathLike | None = None,
         verbose: bool = False,
     ) -> None:
@@ -115,6 +121,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         self.time_col = time_col
         self.target_col = target_col
         self.freq = freq
+        self.duplicates = duplicates
         self.checkpoint = checkpoint
         self.verbose = verbose
 
@@ -148,9 +155,10 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             for name in {"fitted_", "panel_", "failures_", "_facts"} & {*vars(self)}:
                 delattr(self, name)
             if is_long(y, columns_of(self)):
-                self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq)
+                self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq, self.duplicates)
                 self._facts = None
                 return self
+            y, X = place_rows("y", y, self.freq, self.duplicates), place_rows("X", X, None, self.duplicates)
             rows, x, time = rows_of(y, X, None)
             rows, x, later = without_later_rows(rows, x)
             if self.horizon is not None:

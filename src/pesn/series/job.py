@@ -48,6 +48,8 @@ class Request:
     future: Path | None = None
     model: Path | None = None
     season: Sequence[int] = ()
+    freq: str | None = None
+    duplicates: str = "error"
 
 
 @dataclass
@@ -88,7 +90,10 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         return _from_model(request, watch)
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
-    table = read(request.file, time=request.time, targets=request.targets, inputs=request.inputs)
+    table = read(
+        request.file, time=request.time, targets=request.targets, inputs=request.inputs, freq=request.freq,
+        duplicates=request.duplicates,
+    )  # fmt: skip
     for line in table.warnings:
         watch.warn(line)
     rows = len(table.frame)
@@ -116,7 +121,8 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
 def _from_model(request: Request, watch: Watch) -> Outcome:
     """A forecast by a saved model from the rows of a file; nothing is learnt."""
     assert request.model is not None
-    for option, given in (("--target", request.targets), ("--inputs", request.inputs), ("--season", request.season)):
+    owned = ("--target", request.targets), ("--inputs", request.inputs), ("--season", request.season), ("--freq", request.freq)
+    for option, given in owned:
         if given:
             raise ValueError(f"{option} must not be given with --model, which has its own")
     saved, note = _saved(request.model)
@@ -124,7 +130,10 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
     assert first is not None  # of a table: dates, numbers or rows that are counted
     freq = first.step if first.kind == "dates" else None
     try:
-        table = read(request.file, time=request.time, targets=saved.names, inputs=saved.inputs, freq=freq, learn=False)
+        table = read(
+            request.file, time=request.time, targets=saved.names, inputs=saved.inputs, freq=freq, duplicates=request.duplicates,
+            learn=False,
+        )  # fmt: skip
     except DataError:
         raise
     except ValueError as error:

@@ -22,7 +22,7 @@ __all__ = ["frame", "lines", "record", "sentences"]
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3
-_MOST_NOTES = 5
+_MOST_NOTES = 6  # the page and summary.json have all
 
 
 def frame(outcome: Outcome) -> pd.DataFrame:

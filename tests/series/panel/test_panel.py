@@ -143,7 +143,7 @@ def test_one_bad_series_does_not_end_the_others(frame, forecasts):
         "large": "it has a number beyond ±1e+100 at ds 2019-01-01",
         "none": "it has no number among its 40 rows",
         "quarterly": "its step is a quarter, and that of the others a month: forecast it apart",
-        "twice": "it has two rows at ds 2019-04-01",
+        "twice": "it has two rows at ds 2019-04-01: duplicates mean or last merges them",
     }
     pd.testing.assert_frame_equal(model.forecast(6), forecasts, check_exact=True)
     assert "5 failed: see failures_" in model.summary()
@@ -172,14 +172,13 @@ def test_one_bad_series_does_not_end_the_others(frame, forecasts):
             lambda frame: frame.assign(unique_id=frame["unique_id"].where(frame.index != 1)),
             "column 'unique_id' must be known in every row, got none in 1, first beside ds 2019-02-01",
         ),
-        (lambda frame: pd.concat([frame, frame]), "series 'a' fails: it has two rows at ds 2019-01-01; and 2 others fail too"),
+        (
+            lambda frame: pd.concat([frame, frame]),
+            "series 'a' fails: it has two rows at ds 2019-01-01: duplicates .*; and 2 others fail too",
+        ),
         (
             lambda frame: pd.concat([series("m", 100, start="1990-01-01"), series("d", 90, freq="D")]),
             "column 'ds' must keep one step in all series, got a month in 'm' and a day in 'd': forecast them apart, or say freq",
-        ),
-        (
-            lambda frame: pd.concat([series("s", freq="W-SUN"), series("m", freq="W-MON")]),
-            r"got a week \(W-MON\) in 'm' and a week \(W-SUN\) in 's'",
         ),
         (lambda frame: frame.assign(ds=frame["ds"].iloc[0]).drop_duplicates("unique_id"), "column 'ds' must keep a step"),
     ],
@@ -293,3 +292,67 @@ def test_the_summary_counts(frame):
     lines = model.summary().splitlines()
     assert sum(int(line.split()[0]) for line in lines if "series: season" in line) == 3
     assert sum(float(line.split()[0]) for line in lines if " %  " in line) == pytest.approx(100.0, abs=2.0)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("freq", [None, "W"])
+@pytest.mark.parametrize("weekdays", [("MON", "THU"), ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")])
+def test_weekly_series_on_weekdays_of_their_own(weekdays, freq, zone):
+    frame = pd.concat([series(day, 30, freq=f"W-{day}") for day in weekdays], ignore_index=True)
+    frame["price"] = np.random.default_rng(5).normal(size=len(frame))
+    frame["y"] += 4.0 * frame["price"]
+    frame["ds"] = frame["ds"].dt.tz_localize(zone)
+    model = pesn.SeriesForecaster(freq=freq).fit(frame)
+    known = model.forecast(3)[["unique_id", "ds"]].assign(price=np.tile([3.0, -3.0, 0.0], len(weekdays)))
+    assert len(model.failures_) == 0
+    for name, part in model.forecast(3, X=known).groupby("unique_id"):
+        rows = frame[frame["unique_id"] == name].set_index("ds")
+        ahead = known[known["unique_id"] == name].set_index("ds")[["price"]]
+        single = pesn.SeriesForecaster().fit(rows["y"], rows[["price"]]).forecast(3, ahead)
+        assert part["ds"].tolist() == single.index.tolist()
+        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+    judged = model.cross_validation(2, n_windows=1)
+    seen = frame.set_index(["unique_id", "ds"])["y"]
+    assert judged["y"].tolist() == seen.loc[pd.MultiIndex.from_frame(judged[["unique_id", "ds"]])].tolist()
+
+
+def test_one_date_off_its_weekday_fails_alone():
+    frame = pd.concat([series(day, 30, freq=f"W-{day}") for day in ("MON", "THU", "FRI")], ignore_index=True)
+    frame.loc[3, "ds"] += pd.Timedelta("1D")
+    with pytest.warns(UserWarning, match=r"'MON': its date 2019-01-29 does not lie on the others' step, a week"):
+        model = pesn.SeriesForecaster().fit(frame)
+    assert model.forecast(1)["unique_id"].tolist() == ["FRI", "THU"]
+    with pytest.warns(UserWarning, match="2 of 3 series failed"):  # a weekday that is given is meant
+        assert pesn.SeriesForecaster(freq="W-THU").fit(frame).panel_.ids.tolist() == ["THU"]
+
+
+@pytest.mark.parametrize(("how", "value"), [("mean", 2.0), ("last", 3.0)])
+def test_rows_with_the_same_date_are_merged_if_asked(how, value):
+    whole = pd.concat([series("a", 20, price=0.0), series("b", 20, price=0.0)], ignore_index=True)
+    twice = [whole.iloc[[5]].assign(y=1.0, price=1.0), whole.iloc[[5]].assign(y=3.0, price=np.nan)]
+    extra = pd.concat([whole.drop(index=5), *twice])
+    into = "their mean" if how == "mean" else "the last of them"
+    said = f"1 row with the time of another row, the first at 2019-06-01: merged into {into}"
+    with pytest.warns(UserWarning, match=said):
+        panel = pesn.SeriesForecaster(duplicates=how).fit(extra).panel_
+    assert (panel.y[5], panel.merged) == (value, (1, "2019-06-01"))
+    np.testing.assert_array_equal(panel.x[5], [1.0 if how == "mean" else np.nan])
+    np.testing.assert_array_equal(np.delete(panel.y, 5), np.delete(whole["y"].to_numpy(), 5))
+    one = extra[extra["unique_id"] == "a"].set_index("ds")["y"].sort_index(kind="stable")
+    with pytest.warns(UserWarning, match=said):
+        assert pesn.SeriesForecaster(duplicates=how).fit(one).fitted_.y[5, 0] == value
+    with pytest.raises(ValueError, match=r"y must have each label once, got 2019-06-01 2 times: .*duplicates='mean' or 'last'"):
+        pesn.SeriesForecaster().fit(one)
+    with pytest.raises(ValueError, match="duplicates must be 'error', 'mean' or 'last', got 'first'"):
+        pesn.SeriesForecaster(duplicates="first").fit(one)
+
+
+def test_a_step_that_is_given_holds_for_one_series_too():
+    rows = series("a", 40, freq="D").set_index("ds")["y"].iloc[::2]
+    assert pesn.SeriesForecaster().fit(rows).forecast(1).index[0] == pd.Timestamp("2019-02-10")
+    model = pesn.SeriesForecaster(freq="D").fit(rows)
+    assert (model.forecast(1).index[0], len(model.fitted_.y)) == (pd.Timestamp("2019-02-09"), 39)
+    with pytest.raises(ValueError, match="must keep the step of a month, got 2019-01-03"):
+        pesn.SeriesForecaster(freq="MS").fit(rows)
+    with pytest.raises(ValueError, match="freq must come with times, got 'D', and y has no index of dates or numbers"):
+        pesn.SeriesForecaster(freq="D").fit(rows.to_numpy())

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pesn.forecasting.time_index import time_index
-from pesn.series.table.dates import regular, steps_between, time_of, to_times
+from pesn.series.table.dates import check_freq, merge_duplicates, regular, steps_between, time_of, to_times, year_note
 from pesn.series.table.errors import DataError
 
 
@@ -22,11 +22,37 @@ from pesn.series.table.errors import DataError
         (["12/31/2019", "01/01/2020"], "2019-12-31", "2020-01-01"),
         (["Jan 2020", "Feb 2020"], "2020-01-01", "2020-02-01"),
         (["1/1/2020 10:00", "13/1/2020 10:00"], "2020-01-01 10:00", "2020-01-13 10:00"),
+        (["Jan 1 2000", "Feb 1 2000"], "2000-01-01", "2000-02-01"),
+        (["Jan-1-1995", "Feb-1-1995"], "1995-01-01", "1995-02-01"),
+        (["Sept. 30, 1995", "Oct. 31, 1995"], "1995-09-30", "1995-10-31"),
+        (["05/06/2010 11:00 PM", "05/13/2010 01:00 AM"], "2010-05-06 23:00", "2010-05-13 01:00"),
+        (["2015-W02", "2015-W53"], "2015-01-05", "2015-12-28"),
+        (["2015W1", "2015W2"], "2014-12-29", "2015-01-05"),
+        (["1970 Q1", "1970 Q4"], "1970-01-01", "1970-10-01"),
+        (["12.2019", "01.2020"], "2019-12-01", "2020-01-01"),
     ],
 )
 def test_ways_to_write_a_time(cells, first, last):
     times = to_times(pd.Series(cells, name="when"))
     assert (times[0], times[-1]) == (pd.Timestamp(first), pd.Timestamp(last))
+
+
+@pytest.mark.parametrize("form", ["%b-%y", "%b %y", "%d-%b-%y", "%d.%m.%y", "%B %y"])
+@pytest.mark.parametrize("first", ["1949-01-01", "1925-01-01", "1968-01-01", "1998-06-01", "2018-01-01"])
+@pytest.mark.parametrize("backward", [False, True])
+def test_two_digit_years_make_a_run(form, first, backward):
+    """The latest lies in 1930 to 2029; the others follow without a jump, over the turn of a century too."""
+    months = pd.date_range(first, periods=144, freq="MS")[:: -1 if backward else 1]
+    column = pd.Series(months.strftime(form), name="Month", dtype=object)
+    times = to_times(column)
+    assert times.strftime("%Y-%m-%d").tolist() == months.strftime("%Y-%m-%d").tolist()
+    note = f"two-digit years of 'Month' are {months.year.min()} to {months.year.max()}, as in '{column[0]}'"
+    assert year_note(column, times) == [note]
+    assert year_note(pd.Series(["2020-01-01"], dtype=object), times) == []
+
+
+def test_two_digit_years_in_no_order():
+    assert to_times(pd.Series(["Jan-99", "Jan-01", "Jan-31", "Jan-00"])).year.tolist() == [1999, 2001, 1931, 2000]
 
 
 def test_numbers_by_their_size_and_their_name():
@@ -129,3 +155,37 @@ def test_the_fifteenth_stays_the_fifteenth():
     assert steps_between(index[0], pd.Timestamp("2120-01-15"), freq, 1.0) == 1200
     with pytest.raises(DataError, match="'day' must keep the step of a month, got 2020-02-16"):
         regular(pd.DataFrame({"x": [1.0, 2.0]}, index=pd.DatetimeIndex(["2020-01-15", "2020-02-16"], name="day")), "M-15")
+
+
+def test_a_step_that_is_given_makes_the_grid():
+    days = pd.DatetimeIndex(["2024-01-01", "2024-01-03", "2024-01-05"], name="day")
+    frame = pd.DataFrame({"x": [1.0, 3.0, 5.0]}, index=days)
+    assert regular(frame)[1:] == ("2D", 0)
+    rows, freq, missing = regular(frame, "D")
+    assert (freq, missing, rows["x"].tolist()[::2]) == ("D", 2, [1.0, 3.0, 5.0])
+    with pytest.raises(DataError, match="column 'day' must keep the step of a week, got 2024-01-03"):
+        regular(frame, "W")
+    numbers = frame.set_axis(pd.Index([0, 4, 8], name="t"))
+    assert regular(numbers, "2")[2] == 2
+    with pytest.raises(DataError, match="column 't' must keep the step of 3, got 4"):
+        regular(numbers, 3)
+    for freq, index, message in (
+        ("tuesdays", days, "freq must be a frequency of pandas, such as 'MS', 'W-SUN' or '15min', got 'tuesdays'"),
+        (2, days, "freq must be a text such as 'MS', as times are dates, got 2"),
+        ("MS", numbers.index, "freq must be a number above 0, as times are numbers, got 'MS'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_freq(freq, index)
+    assert check_freq("W", days) == "W-MON"
+
+
+def test_rows_without_a_step_and_with_a_zone_are_named():
+    index = pd.DatetimeIndex(["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:07", "2020-01-01 02:20:13"], tz="UTC")
+    with pytest.raises(DataError, match="has no regular step: from 2020"):
+        regular(pd.DataFrame({"x": range(4)}, index=index))
+
+
+def test_merged_rows():
+    frame = pd.DataFrame({"x": [1.0, 2.0, np.nan, 4.0]}, index=[7, 5, 7, 5])
+    assert merge_duplicates(frame, "mean")["x"].to_dict() == {7: 1.0, 5: 3.0}
+    assert merge_duplicates(frame, "last")["x"].fillna(-1.0).to_dict() == {7: -1.0, 5: 4.0}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pesn.series.table.errors import DataError
-from pesn.series.table.numerals import is_numeric, to_numbers
+from pesn.series.table.numerals import find_decimal, is_boolean, is_numeric, to_numbers
 
 
 def numbers(*cells, **options):
@@ -21,10 +21,72 @@ def numbers(*cells, **options):
         (("1.234,5", "12"), [1234.5, 12.0]),
         (("1 234", "1\u00a0234\u00a0567"), [1234.0, 1234567.0]),
         (("\u22125", " 7 "), [-5.0, 7.0]),
+        (("0,125", "1,250", "2,500"), [0.125, 1.25, 2.5]),  # a leading zero is no thousands separator
+        (("1,250", "00,125"), [1.25, 0.125]),
+        (("1,250", "-0,125"), [1.25, -0.125]),
+        (("TRUE", "False", "", "true"), [1.0, 0.0, np.nan, 1.0]),
     ],
 )
 def test_meant(cells, meant):
-    assert numbers(*cells) == meant
+    np.testing.assert_array_equal(numbers(*cells), meant)
+
+
+@pytest.mark.parametrize("comma_separated", [False, True])
+def test_a_leading_zero_shows_a_decimal_comma_anywhere(comma_separated):
+    assert numbers("1,250", "0,125", comma_separated=comma_separated) == [1.25, 0.125]
+
+
+@pytest.mark.parametrize(
+    ("other", "mark", "first", "says"),
+    [
+        (["2,5", "3"], ",", 1.125, "decimal comma, as '2,5' in column 'z' shows"),
+        (["0,250", "3,125"], ",", 1.125, "decimal comma, as '0,250' in column 'z' shows"),
+        (["2.5", "3"], ".", 1125.0, "decimal point, as '2.5' in column 'z' shows"),
+        (["2,345,678", "3"], ".", 1125.0, "decimal point, as '2,345,678' in column 'z' shows"),
+        (["2", "3"], None, None, None),
+        (["08.30", "09.30"], None, None, None),  # a clock shows nothing
+    ],
+)
+def test_the_file_as_a_whole_shows_the_decimal_mark(other, mark, first, says):
+    frame = pd.DataFrame({"x": ["1,125", "1,250"], "z": other}, dtype=object)
+    assert find_decimal(frame) == (mark, [] if says is None else [says])
+    if first is None:
+        with pytest.raises(DataError, match="which may be a thousand or a fraction"):
+            to_numbers(frame["x"], [2, 3], decimal=mark)
+    else:
+        assert to_numbers(frame["x"], [2, 3], decimal=mark)[0] == first
+
+
+def test_columns_of_two_decimal_marks():
+    frame = pd.DataFrame({"x": ["1,125", "1,250"], "y": ["1,5", "2"], "z": ["1.5", "2"], "w": ["1.125", "2"]}, dtype=object)
+    mark, notes = find_decimal(frame)
+    assert notes == ["two decimal marks: '1,5' in column 'y', '1.5' in 'z'; each column is read by its own"]
+    assert [to_numbers(frame[name], [2, 3], decimal=mark)[0] for name in "yz"] == [1.5, 1.5]
+    for name in "xw":
+        with pytest.raises(DataError, match="which may be a thousand or a fraction"):
+            to_numbers(frame[name], [2, 3], decimal=mark, comma_separated=True)
+
+
+def test_what_no_cell_shows_is_decided_by_a_rule_and_said():
+    dotted = pd.DataFrame({"x": ["1.125", "1.250"]}, dtype=object)
+    assert find_decimal(dotted) == (
+        None, ["decimal point, as nothing in the file shows another: '1.125' in column 'x' is a fraction"]
+    )  # fmt: skip
+    assert find_decimal(dotted, comma_separated=True) == (None, [])
+    thousands = pd.DataFrame({"x": ["1,125", "1,250"]}, dtype=object)
+    said = ["decimal point, as commas separate the cells: '1,125' in column 'x' is a thousand"]
+    assert find_decimal(thousands, comma_separated=True) == (".", said)
+
+
+def test_underscores_make_no_number():
+    assert not is_numeric(pd.Series(["1_1", "1_2"]))
+    with pytest.raises(DataError, match="column 'x' has '1_1' in line 3, which is not a number"):
+        numbers("1", "1_1", "2", comma_separated=True)
+
+
+def test_booleans():
+    assert is_boolean(pd.Series(["TRUE", "", "FALSE"]))
+    assert not any(is_boolean(pd.Series(cells)) for cells in (["yes", "no"], ["TRUE", "1"], ["", ""], [1, 0], ["T", "F"]))
 
 
 def test_missing():

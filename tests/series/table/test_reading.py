@@ -31,6 +31,120 @@ def test_encodings(file, encoding):
     assert table.targets == ["größe", "x"]
 
 
+MONTHS = pd.date_range("1949-01-01", periods=48, freq="MS")
+PASSENGERS = [
+    112, 118, 132, 129, 121, 135, 148, 148, 136, 119, 104, 118, 115, 126, 141, 135, 125, 149, 170, 170, 158, 133, 114, 140,
+    145, 150, 178, 163, 172, 178, 199, 199, 184, 162, 146, 166, 171, 180, 193, 181, 183, 218, 230, 242, 209, 191, 172, 194,
+]  # fmt: skip
+
+
+def airline(**options):
+    """The first years of Box and Jenkins' passengers of airlines."""
+    return pd.DataFrame({"Date": MONTHS, "Passengers": PASSENGERS}).to_csv(**options)
+
+
+def check_airline(table):
+    assert (table.freq, table.targets, table.y.ravel().tolist()) == ("MS", ["Passengers"], PASSENGERS)
+    assert table.frame.index.strftime("%Y-%m").tolist() == MONTHS.strftime("%Y-%m").tolist()
+
+
+def test_the_index_that_pandas_writes_does_not_hide_the_dates(file):
+    check_airline(read(file(airline())))
+
+
+def test_the_row_names_that_r_writes_do_not_hide_the_dates(file):
+    lines = airline(index=False).splitlines()
+    rows = [f'"{i}",{line}' for i, line in enumerate(lines[1:], 1)]
+    check_airline(read(file("\n".join(['"",' + lines[0], *rows]))))  # write.csv
+    check_airline(read(file("\n".join([lines[0], *rows]))))  # write.table: no name above them
+
+
+@pytest.mark.parametrize(
+    "titles",
+    [
+        "Monthly airline passengers;\nsource: Box & Jenkins;\n\n",
+        "Monthly airline passengers\nsource: Box & Jenkins\n\n",
+        "Monthly airline passengers\n\nsource: Box & Jenkins\n",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "Total;7404\n", "\nTotal;7404\nSource: Box & Jenkins 1976\n"])
+def test_lines_above_and_below_the_table_are_left_out_and_said(file, titles, end):
+    table = read(file(titles + airline(index=False, sep=";") + end))
+    check_airline(table)
+    assert table.notes[0] == "2 title lines above the header left out: 'Monthly airline passengers', 'source: Box & Jenkins'"
+    assert [note.partition(":")[0] for note in table.notes[1:]] == {0: [], 1: ["1 row below the table left out"]}.get(
+        end.count("\n"), ["2 rows below the table left out"]
+    )
+
+
+def test_lines_of_errors_count_the_titles(file):
+    text = "Title\n\n" + airline(index=False).replace(",148\n", ",oops\n", 1)
+    with pytest.raises(DataError, match="column 'Passengers' has 'oops' in line 10, which is not a number"):
+        read(file(text))
+
+
+def test_a_first_row_of_few_cells_is_no_title(file):
+    assert read(file("x,u\n1,\n2,5\n3,6\n4,7\n")).targets == ["x", "u"]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_thousandths_are_not_taken_for_thousands(file, separator):
+    table = read(file(f"t{separator}x{separator}z\n1{separator}0,125{separator}1,500\n2{separator}1,250{separator}2,750\n"))
+    assert table.y.tolist() == [[0.125, 1.5], [1.25, 2.75]]
+    assert table.notes == ["decimal comma, as '0,125' in column 'x' shows"]
+
+
+def test_the_future_has_the_decimal_mark_of_the_table(file):
+    table = read(file("day;x;u\n2024-01-01;1;0,5\n2024-01-02;2;6\n"), targets=["x"], inputs=["u"])
+    assert read_ahead(file("day;u\n2024-01-03;7,125\n", "later.csv"), table, 1).tolist() == [[7.125]]
+
+
+def test_one_time_twice(file):
+    text = days(1, 2, 3, 4, 5) + "2024-01-02,8\n2024-01-02,\n"
+    with pytest.raises(DataError, match=r"has 2024-01-02 3 times, in lines 3, 7, 8; .*--duplicates mean or --duplicates last"):
+        read(file(text))
+    merged = read(file(text), duplicates="mean")
+    assert merged.y.ravel().tolist() == [1.0, 5.0, 3.0, 4.0, 5.0]
+    assert merged.notes == ["2 rows with the time of another row, the first at 2024-01-02: merged into their mean"]
+    last = read(file(days(1, 2, 3) + "2024-01-02,8\n"), duplicates="last")
+    assert last.y.ravel().tolist() == [1.0, 8.0, 3.0]
+    assert last.notes == ["1 row with the time of another row, the first at 2024-01-02: merged into the last of them"]
+
+
+def test_a_column_that_tells_series_apart_is_named(file):
+    rows = "".join(f"{name},2024-01-{k:02d},{k % 5}\n" for name in ("MSFT", "AAPL") for k in range(1, 20))
+    with pytest.raises(DataError, match="column 'symbol' tells many series apart: --id 'symbol' forecasts each"):
+        read(file("symbol,day,x\n" + rows))
+
+
+@pytest.mark.parametrize(("first", "missing", "twice"), [("2024-03-30", 1, 0), ("2024-10-26", 0, 1)])
+def test_the_clock_on_the_wall(file, first, missing, twice):
+    """An hour that is left out in spring is a gap, one that comes twice in October is merged."""
+    hours = pd.date_range(first, periods=60, freq="h", tz="Europe/Berlin").strftime("%Y-%m-%d %H:%M")
+    table = read(file("time,x\n" + "".join(f"{hour},{i % 7}\n" for i, hour in enumerate(hours))), duplicates="mean")
+    assert (table.freq, len(table.frame), int(np.isnan(table.y).sum())) == ("h", 60 + missing - twice, missing)
+    said = ["1 missing hour left as a gap"] * missing
+    said += ["1 row with the time of another row, the first at 2024-10-27 02:00:00: merged into their mean"] * twice
+    assert table.notes == said
+
+
+def test_unsorted_times_with_a_zone(file):
+    hours = pd.date_range("2024-03-30", periods=30, freq="h", tz="Europe/Berlin").strftime("%Y-%m-%dT%H:%M:%S%z")
+    rows = [f"{hour},{i}" for i, hour in enumerate(hours)]
+    table = read(file("\n".join(["time,x", *rows[20:], *rows[:20]])))
+    assert (table.freq, table.y.ravel().tolist()) == ("h", [float(i) for i in range(30)])
+    assert table.warnings == ["rows were not in order of 'time' (first in line 12); they were sorted"]
+
+
+def test_a_step_that_is_given(file):
+    path = file("day,x\n2024-01-01,1\n2024-01-03,3\n2024-01-05,5\n")
+    assert (read(path).freq, len(read(path).frame)) == ("2D", 3)
+    table = read(path, freq="D")
+    assert (table.freq, len(table.frame), table.notes) == ("D", 5, ["2 missing days left as gaps"])
+    with pytest.raises(ValueError, match="--freq must come with a column of times, got 'D', and the file has none"):
+        read(file("x\n1\n2\n4\n"), freq="D")
+
+
 def test_semicolons_and_decimal_commas(file):
     table = read(file("Datum;x;y\n01.01.2024;1,5;1.000,25\n02.01.2024;2,5;7\n", "eu.csv"), time="Datum")
     assert (table.frame["x"].tolist(), table.frame["y"].tolist(), table.freq) == ([1.5, 2.5], [1000.25, 7.0], "D")
@@ -93,7 +207,7 @@ def test_inputs_after_the_last_target_are_the_future(file):
         (days(5, 5, 5), "column 'x' is constant, 5 in every row"),
         (days("", "", ""), "column 'x' has no numbers at all"),
         ("name,town\nA,B\nC,D\n", "no column of numbers to forecast"),
-        ("day,x\nsoon,1\nlater,2\n", "column 'day' has 'soon', which is not a time"),
+        ("day,x\nsoon,1\nlater,2\n", "column 'day' has 'soon' in line 2, which is not a time"),
         ("PK\0\0", "is not a text file"),
     ],
 )

@@ -9,20 +9,23 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pesn.forecasting.time_index import TimeIndex, kind_of, most_steps, one_step, time_index
+from pesn.series.table.dates import check_freq
 from pesn.series.table.errors import quoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["as_labels", "common_step", "farthest", "other_step", "shown_id", "step_of"]
+__all__ = ["as_labels", "common_step", "days_to_sunday", "farthest", "move_days", "other_step", "shown_id", "step_of"]
 
 _FAR = 2_000_000  # steps that a grid of dates may always have, however few of them are there
+_TELLING = 4  # rows of a series from which on its weekday can be told
 _ASKED = 1_000  # series that are asked for their own step, where all dates together keep none
 
 
@@ -62,18 +65,12 @@ def step_of(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | Non
     if freq is None:
         found = time_index(dates)
         return None if found is None else found.at(dates[0])
+    weekly = freq == "W"  # each series on its own weekday, labelled by Sundays
+    step = check_freq(freq, dates)
     kind = kind_of(dates)
-    if (kind == "numbers") == isinstance(freq, str) or (not isinstance(freq, str) and not 0.0 < float(freq) < np.inf):
-        wanted = "a number above 0, as times are numbers" if kind == "numbers" else "a text such as 'MS', as times are dates"
-        raise ValueError(f"freq must be {wanted}, got {freq!r}")
-    if kind == "periods" and str(dates.freqstr) != freq:
-        raise ValueError(f"freq must be that of the periods, {dates.freqstr!r}, got {freq!r}")
     zone = None if kind != "dates" or dates.tz is None else str(dates.tz)
-    rule = TimeIndex(str(kind), None, freq, None, zone, str(dates.unit) if kind == "dates" else "ns").at(dates[0])
-    try:
-        return rule.at(rule.onwards(1)[0])  # the first date may lie beside the step, and its series fails
-    except ValueError as error:
-        raise ValueError(f"freq must be a frequency of pandas, such as 'MS', 'W-SUN' or '15min', got {freq!r}: {error}") from None
+    rule = TimeIndex(str(kind), None, "W" if weekly else step, None, zone, str(dates.unit) if kind == "dates" else "ns")
+    return rule.at(rule.at(dates[0]).onwards(1)[0])  # the first date may lie beside the step, and its series fails
 
 
 def common_step(dates: pd.Index, each: list[tuple[Any, pd.Index]], name: str) -> TimeIndex:
@@ -104,6 +101,49 @@ def common_step(dates: pd.Index, each: list[tuple[Any, pd.Index]], name: str) ->
     return first[1].at(dates[0])
 
 
+def days_to_sunday(codes: Any, dates: pd.Index, rule: TimeIndex | None = None) -> Any:
+    """Return the days from each series' weekday to the Sunday of its week, where series are weekly on different weekdays.
+
+    Parameters
+    ----------
+    codes : array of int, shape (n,)
+        The number of each row's series.
+    dates : Index of length n
+        The dates of the rows.
+    rule : TimeIndex, optional
+        The rule of a larger frame: it has the step "W" where series have weekdays of their own.
+
+    Returns
+    -------
+    array of int, shape (k,)
+        Zeros where series have no weekdays of their own.
+    """
+    days = np.zeros(int(codes.max()) + 1, np.int64)
+    if kind_of(dates) != "dates" or (rule is not None and rule.step != "W"):
+        return days
+    weekday = np.asarray(dates.day_of_week, np.int64)
+    days[codes[::-1]] = 6 - weekday[::-1]  # of its first row
+    if rule is None:
+        same = np.bincount(codes, weights=weekday == 6 - days[codes])
+        count = np.bincount(codes)
+        long = count >= _TELLING
+        weekly = long & (same == count)
+        if 2 * weekly.sum() <= long.sum() or len(np.unique(days[weekly])) < 2:
+            days[:] = 0
+    return days
+
+
+def move_days(dates: pd.Index, days: Any) -> pd.Index:
+    """Return each date so many days later, at the same time of the clock."""
+    if not np.any(days):
+        return dates
+    pd: Any = import_module("pandas")
+    moved = dates.tz_localize(None) + pd.to_timedelta(days, unit="D").as_unit(dates.unit)
+    if dates.tz is None:
+        return moved
+    return moved.tz_localize(dates.tz, nonexistent="shift_forward", ambiguous=np.ones(len(moved), bool))
+
+
 def farthest(dates: pd.Index) -> int:
     """The most steps that a grid of so many different dates may have."""
     return max(most_steps(len(dates)), _FAR)
@@ -112,7 +152,9 @@ def farthest(dates: pd.Index) -> int:
 def other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
     """In words, the step that a series' own dates keep, where it is another one than the rule's."""
     own = time_index(dates)
-    return None if own is None or own.step == rule.step else one_step(own.step)
+    if own is None or own.step == rule.step or (rule.step == "W" and re.fullmatch("W-.*", str(own.step))):
+        return None
+    return one_step(own.step)
 
 
 def shown_id(name: object) -> str:

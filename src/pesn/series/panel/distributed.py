@@ -6,6 +6,7 @@ depends on which series share a partition. A partition depends on nothing else: 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -20,6 +21,7 @@ from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inp
 from pesn.series.panel.run import Runner, failures_frame, run
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Task
+from pesn.series.table.dates import merge_note
 
 __all__ = [
     "DaskPanel",
@@ -37,11 +39,12 @@ _REASON = "reason"  # of a failure; empty beside a forecast
 
 @dataclass(frozen=True, eq=False)
 class DaskPanel:
-    """A Dask frame, the names of its columns, and the step of its dates where it was given."""
+    """A Dask frame, the names of its columns, the step of its dates where it was given, and what becomes of duplicates."""
 
     frame: Any
     columns: Columns
     freq: str | float | None = None
+    duplicates: str = "error"
 
 
 def is_dask(frame: object) -> bool:
@@ -119,7 +122,7 @@ def _mapped(
         parts = zip(whole.to_delayed(), X.shuffle(on=columns.id, npartitions=whole.npartitions).to_delayed(), strict=True)
     known = None if is_dask(X) else X
     asked = dask.delayed(
-        (columns, inputs, plain, horizon, windows, stride, meta, known), traverse=False
+        (columns, inputs, plain, horizon, windows, stride, meta, known, panel.duplicates), traverse=False
     )  # once for all partitions
     work = dask.delayed(_part, pure=True)
     found = import_module("dask.dataframe").from_delayed([work(time, span, asked, *part) for part in parts], meta=meta)
@@ -129,10 +132,12 @@ def _mapped(
 
 def _part(time: TimeIndex, span: int, asked: Any, part: Any, ahead: Any = None) -> Any:
     """Forecasts of the series of one partition, and a row for each that failed."""
-    columns, inputs, settings, horizon, windows, stride, meta, X = asked
+    columns, inputs, settings, horizon, windows, stride, meta, X, duplicates = asked
     if not len(part):
         return meta
-    panel = panel_of(part, columns, None, time, inputs)
+    panel = panel_of(part, columns, None, time, inputs, duplicates)
+    if panel.merged[0]:
+        warnings.warn(merge_note(panel.merged[0], duplicates, panel.merged[1]), stacklevel=2)
     task: Task = settings.task(settings.default_steps(time, span), horizon, None, windows, stride)
     known = inputs_ahead(panel, X if ahead is None else ahead, task.steps) if len(panel) else None
     blocks = run(panel, task, known, settings.runner)

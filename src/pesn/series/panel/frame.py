@@ -12,7 +12,7 @@ Nothing here is done series by series, but for messages: ten thousand of them ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex, count_steps, most_steps, one_step, shown
-from pesn.series.panel.dates import as_labels, common_step, farthest, other_step, shown_id, step_of
+from pesn.series.panel.dates import as_labels, common_step, days_to_sunday, farthest, move_days, other_step, shown_id, step_of
+from pesn.series.table.dates import merge_duplicates
 from pesn.series.table.errors import quoted
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
 Places = npt.NDArray[np.int64]
 _TELLING = 4  # rows of a series from which on its own step can be told
 MODEL = "pesn"  # the name of the column of forecasts
+_MERGE = "duplicates mean or last merges them"
 OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame
 LARGEST = 1e100  # a number in y or among inputs: squares and sums of them are still numbers
 
@@ -87,6 +89,10 @@ class Panel:
         Number of steps from the first number of any series to the last of any.
     later : LaterRows
         Rows of the frame after the last number of their series, which are left out.
+    days
+        (k,), days from each series' weekday to Sunday, where series are weekly on weekdays of their own; else zeros.
+    merged
+        Rows that were merged, as their series had their date before; and the first such date.
     """
 
     ids: Any
@@ -100,6 +106,8 @@ class Panel:
     failures: dict[Any, str]
     span: int
     later: LaterRows
+    days: Places
+    merged: tuple[int, str] = (0, "")
 
     def __len__(self) -> int:
         return len(self.first)
@@ -122,10 +130,10 @@ class Panel:
         beyond = last[later.series] + 1 + later.step - last.max(initial=0)
         return int(beyond[known].max(initial=0))
 
-    def labels(self, places: Places) -> pd.Index:
-        """The dates at places on the rule, counted from 0; a ValueError where pandas has no such dates."""
+    def labels(self, places: Places, series: Places) -> pd.Index:
+        """Return the dates of series at places on the rule, counted from 0; a ValueError where pandas has no such dates."""
         try:
-            return self.time.onwards(int(places.max(initial=0)) + 1).take(places)
+            return move_days(self.time.onwards(int(places.max(initial=0)) + 1).take(places), -self.days[series])
         except (ValueError, OverflowError) as error:
             raise ValueError(f"horizon must not lead beyond the dates that pandas has: {error}") from None
 
@@ -164,6 +172,7 @@ def panel_of(
     freq: str | float | None = None,
     time: TimeIndex | None = None,
     inputs: tuple[str, ...] | None = None,
+    duplicates: str = "error",
 ) -> Panel:
     """Check a long frame and lay out its series.
 
@@ -174,11 +183,13 @@ def panel_of(
     columns
         Their names.
     freq
-        The step of the dates; None: found from all of them together.
+        The step of the dates; "W" is a week, of each series on its own weekday; None: found from all of them together.
     time
         The rule of the dates, where a larger frame that this one is a part of has told it.
     inputs
         Names of the inputs; None: all other columns.
+    duplicates : {"error", "mean", "last"}, default="error"
+        What becomes of rows of one series with the same date: the series is left out, or they are merged.
 
     Returns
     -------
@@ -198,19 +209,37 @@ def panel_of(
     dates = as_labels(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
     y = numbers_of(frame, columns.target, columns)
     x = np.column_stack([numbers_of(frame, name, columns) for name in names]) if names else np.zeros((len(frame), 0))
-    which, different = import_module("pandas").factorize(dates, sort=True)
+    pd: Any = import_module("pandas")
+    merged = (0, "")
+    if duplicates != "error":
+        which, different = pd.factorize(dates, sort=True)
+        values = pd.DataFrame(np.column_stack([y, x]), index=codes * len(different) + which)
+        double = values.index.duplicated()
+        if double.any():
+            merged = int(double.sum()), shown(dates[int(np.argmax(double))])
+            values = merge_duplicates(values, duplicates)
+            codes, which = np.divmod(values.index.to_numpy(), len(different))
+            y, x, dates = values[0].to_numpy(), values.iloc[:, 1:].to_numpy(), different.take(which)
+    if time is None and freq is not None:
+        time = step_of(dates.unique().sort_values(), freq)
+    days = days_to_sunday(codes, dates, time)
+    on_step = move_days(dates, days[codes])
+    which, different = pd.factorize(on_step, sort=True)
     if time is None:
-        time = step_of(different, freq)
+        time = step_of(different)
     if time is None:
         order = np.argsort(codes, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         longest = sorted(range(len(parts)), key=lambda i: -len(parts[i]))
         time = common_step(
-            different, [(ids[i], dates[parts[i]].unique().sort_values()) for i in longest[:1000]], f"column {columns.time!r}"
+            different, [(ids[i], on_step[parts[i]].unique().sort_values()) for i in longest[:1000]], f"column {columns.time!r}"
         )
+    if days.any() and time.step == "W-SUN":
+        time = time._replace(step="W")
     place = time.positions(different, farthest(different))[which]
     order = np.lexsort((place, codes))
-    return _laid_out(ids, codes[order], place[order], dates[order], y[order], x[order], time, columns, names)
+    panel = _laid_out(ids, codes[order], place[order], dates[order], y[order], x[order], time, columns, names, days)
+    return replace(panel, merged=merged)
 
 
 def numbers_of(frame: Any, name: str, columns: Columns) -> Array:
@@ -256,6 +285,7 @@ def _laid_out(
     time: TimeIndex,
     columns: Columns,
     inputs: tuple[str, ...],
+    days: Places,
 ) -> Panel:
     """Rows in the order of series and places, without the series that fail."""
     failed: dict[int, str] = {}
@@ -265,7 +295,7 @@ def _laid_out(
         own = dates[row : row + count[codes[row]]].unique().sort_values()  # rows off the step come first
         failed[int(codes[row])] = _off(own, dates[row], time)
     for row in _first_of(codes[1:], (np.diff(codes) == 0) & (np.diff(place) == 0) & (place[1:] >= 0)):
-        failed.setdefault(int(codes[row + 1]), f"it has two rows at {columns.time} {shown(dates[row + 1])}")
+        failed.setdefault(int(codes[row + 1]), f"it has two rows at {columns.time} {shown(dates[row + 1])}: {_MERGE}")
     observed = ~np.isnan(y)
     last = np.maximum.reduceat(np.where(observed, place, -1), begin)
     first = np.minimum.reduceat(np.where(observed, place, place.max()), begin)
@@ -308,7 +338,8 @@ def _laid_out(
     after = kept[codes] & (place > last[codes])
     later = LaterRows(number[codes[after]], place[after] - last[codes[after]] - 1, x[after])
     return Panel(
-        ids[kept], full_y, full_x, starts, first[kept], time, columns, inputs, reasons, steps_between(place[observed]), later
+        ids[kept], full_y, full_x, starts, first[kept], time, columns, inputs, reasons, steps_between(place[observed]), later,
+        days[kept],
     )  # fmt: skip
 
 

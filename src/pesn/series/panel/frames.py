@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
 from pesn.series.margins import levels_of
-from pesn.series.panel.dates import as_labels, shown_id
+from pesn.series.panel.dates import as_labels, move_days, shown_id
 from pesn.series.panel.frame import LARGEST, MODEL, Panel, numbers_of
 from pesn.series.panel.work import Blocks, Task
 from pesn.series.result import percent
@@ -39,11 +39,12 @@ def forecast_frame(panel: Panel, task: Task, blocks: Blocks) -> pd.DataFrame:
 def cross_validation_frame(panel: Panel, task: Task, blocks: Blocks) -> pd.DataFrame:
     """A row for each step of each origin of each series, with the last date before the origin (``cutoff``) and what came."""
     cutoff = np.repeat(panel.first[blocks.series] + blocks.origin - 1, task.steps)
+    series = np.repeat(blocks.series, task.steps)
     rows = panel.starts[blocks.series] + blocks.origin
     data = {
         panel.columns.id: panel.ids.take(np.repeat(blocks.series, task.steps)),
         panel.columns.time: _dates(panel, task, blocks),
-        "cutoff": panel.labels(cutoff),
+        "cutoff": panel.labels(cutoff, series),
         panel.columns.target: panel.y[(rows[:, None] + np.arange(task.steps)).ravel()],
     }
     return _frame(data, task, blocks)
@@ -71,6 +72,7 @@ def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
             )
     series = panel.ids.get_indexer(X[columns.id])
     dates = as_labels(X[time], f"column {time!r} of X", X[columns.id].array)
+    dates = move_days(dates, np.where(series >= 0, panel.days[series], 0))
     which, different = import_module("pandas").factorize(dates, sort=True)
     last = panel.first + panel.lengths - 1
     place = panel.time.positions(different, int(last.max()) + steps)[which]
@@ -103,7 +105,7 @@ def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
 
 def _dates(panel: Panel, task: Task, blocks: Blocks) -> pd.Index:
     begin = panel.first[blocks.series] + blocks.origin
-    return panel.labels((begin[:, None] + np.arange(task.steps)).ravel())
+    return panel.labels((begin[:, None] + np.arange(task.steps)).ravel(), np.repeat(blocks.series, task.steps))
 
 
 def _frame(data: dict[str, Any], task: Task, blocks: Blocks) -> pd.DataFrame:
@@ -119,4 +121,4 @@ def _first_twice(numbers: npt.NDArray[np.int64]) -> int:
 
 def _at(panel: Panel, i: int, step: int) -> str:
     place = np.array([panel.first[i] + panel.lengths[i] + step])
-    return f"{shown_id(panel.ids[i])} at {shown(panel.labels(place)[0])}"
+    return f"{shown_id(panel.ids[i])} at {shown(panel.labels(place, np.array([i]))[0])}"

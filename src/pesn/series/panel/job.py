@@ -10,8 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pesn.forecasting.time_index import count_steps, one_step
 from pesn.series.panel.frame import Panel
 from pesn.series.panel.frames import levels_of
@@ -21,6 +19,7 @@ from pesn.series.panel.run import Runner
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Blocks
 from pesn.series.result import percent
+from pesn.series.table.dates import merge_note
 from pesn.series.table.errors import DataError
 from pesn.series.table.files import counted
 
@@ -42,6 +41,8 @@ class PanelRequest:
     future: Path | None = None
     season: Sequence[int] = ()
     runner: Runner = field(default_factory=Runner)
+    freq: str | None = None
+    duplicates: str = "error"
 
 
 @dataclass
@@ -76,7 +77,7 @@ def run(request: PanelRequest) -> PanelOutcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of failures, which are told below
         try:
-            panel, _ = fit(table.frame, None, table.columns, None)
+            panel, _ = fit(table.frame, None, table.columns, request.freq, request.duplicates)
             found = forecast(panel, settings, request.horizon, ahead, None)
             judged = None
             if request.backtest:
@@ -88,6 +89,8 @@ def run(request: PanelRequest) -> PanelOutcome:
     assert isinstance(panel, Panel)
     assert found.facts is not None
     table.notes += later_notes(panel)
+    if panel.merged[0]:
+        table.notes.append(merge_note(panel.merged[0], request.duplicates, panel.merged[1]))
     return PanelOutcome(request, table, panel, found.frame, found.failures, found.facts, levels, judged)
 
 

@@ -25,6 +25,7 @@ from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inp
 from pesn.series.panel.run import failures_frame, run
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Blocks, Task
+from pesn.series.table.dates import merge_note
 from pesn.series.table.files import counted
 
 if TYPE_CHECKING:
@@ -52,19 +53,23 @@ class Outcome:
     facts: Blocks | None = None
 
 
-def fit(frame: Any, X: Any, columns: Columns, freq: str | float | None) -> tuple[Panel | DaskPanel, pd.DataFrame | None]:
+def fit(
+    frame: Any, X: Any, columns: Columns, freq: str | float | None, duplicates: str = "error"
+) -> tuple[Panel | DaskPanel, pd.DataFrame | None]:
     """The series of a long frame, and those that fail; a Dask frame is taken as it is."""
     if X is not None:
         raise ValueError("X must not be given beside a long frame: its other columns are the inputs")
     if distributed.is_dask(frame):
-        return DaskPanel(frame, columns, freq), None
+        return DaskPanel(frame, columns, freq, duplicates), None
     if not hasattr(frame, "index"):
         raise TypeError(
             f"y must be a long frame of pandas or Dask, got one of {type(frame).__module__.partition('.')[0]}: to_pandas()"
         )
-    panel = panel_of(frame, columns, freq)
+    panel = panel_of(frame, columns, freq, duplicates=duplicates)
     _check_some_left(panel)
     failures = failures_frame(panel)
+    if panel.merged[0]:
+        warnings.warn(merge_note(panel.merged[0], duplicates, panel.merged[1]), stacklevel=3)
     _warn(failures, panel, 0)
     for note in later_notes(panel):
         warnings.warn(note, stacklevel=3)
@@ -165,7 +170,7 @@ def _check_within_reason(panel: Panel, steps: int) -> None:
         check_horizon("horizon", steps, int(panel.lengths[longest]))
     except ValueError as error:
         raise ValueError(f"{error}; the longest series is {shown_id(panel.ids[longest])}") from None
-    panel.labels(panel.first + panel.lengths + steps - 1)
+    panel.labels(panel.first + panel.lengths + steps - 1, np.arange(len(panel)))
 
 
 def _check_some_left(panel: Panel, blocks: Blocks | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A long table in a .csv or .parquet file: which column is what, its cells as ids, times and numbers.
+"""Read a long table from a .csv or .parquet file: the roles of its columns, its cells as ids, times and numbers.
 
 >>> import pathlib, tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from pesn.series.panel.frame import Columns
-from pesn.series.table.dates import NAMES, to_times
-from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.files import cells_of
-from pesn.series.table.numerals import is_numeric, to_numbers
+from pesn.series.table.columns import assign_roles, find_time, list_names
+from pesn.series.table.errors import DataError
+from pesn.series.table.files import Cells, read_cells
+from pesn.series.table.reading import check_columns
 
 __all__ = ["LongTable", "read_long", "read_long_ahead"]
 
@@ -35,114 +35,98 @@ class LongTable:
 
     Parameters
     ----------
-    frame
-        Ids, times, numbers, inputs.
-    columns
+    frame : DataFrame
+        Ids, times, numbers, covariates.
+    columns : Columns
         Their names.
-    inputs
-        Names of the inputs.
-    notes
-        What was left out, in words.
+    inputs : tuple of str, default=()
+        Names of the covariates.
+    notes : list of str
+        What was left out or decided.
+    decimal : str, optional
+        The decimal mark of the file.
     """
 
     frame: Any
     columns: Columns
     inputs: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    decimal: str | None = None
 
 
 def read_long(
     path: str | os.PathLike[str], id_col: str, *, time: str | None = None, target: str | None = None, inputs: Sequence[str] = ()
 ) -> LongTable:
-    """The long table in a file.
+    """Read the long table in a file.
 
-    ``id_col`` names the column of the series' names. Without a ``time`` it is looked for; without a ``target`` it is the column
-    ``y``, or the only one of numbers. A wrong name is a ValueError, a file that will not do a :class:`DataError`.
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    id_col : str
+        The column of the series' names.
+    time : str, optional
+        The column of times; found without it.
+    target : str, optional
+        The column to forecast; without it, the column ``y``, or the only one that may be a target.
+    inputs : sequence of str, default=()
+        Covariates.
+
+    Returns
+    -------
+    LongTable
+        A wrong name is a ValueError, a file that cannot be used a :class:`DataError`.
     """
-    raw, lines, commas = cells_of(Path(path), 1)
-    named = [("--id", id_col), ("--time", time), ("--target", target), *(("--inputs", name) for name in inputs)]
-    for option, name in named:
-        if name is not None and name not in raw.columns:
-            raise ValueError(f"{option} must be a column of the file, one of {', '.join(map(repr, raw.columns))}; got {name!r}")
-    given = [name for _, name in named if name is not None]
-    twice = next((name for name in given if given.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"--id, --time, --target and --inputs must be different columns, got {twice!r} twice")
-    when = _time_column(raw, {*given}) if time is None else time
-    what = _target_column(raw, {*given, when}) if target is None else target
-    columns = Columns(id_col, when, what)
-    frame = _typed(raw, columns, [what, *inputs], lines, commas)
-    left = [str(name) for name in raw.columns if name not in (*columns, *inputs)]
-    shown = ", ".join(left[:12]) + (", …" if left[12:] else "")
-    notes = [f"left out, as neither --target nor --inputs name {'it' if len(left) == 1 else 'them'}: {shown}"] if left else []
-    return LongTable(frame, columns, tuple(inputs), notes)
+    cells = read_cells(Path(path), 1)
+    raw = cells.frame
+    named = {"--id": [id_col], "--time": [time] if time else [], "--target": [target] if target else [], "--inputs": inputs}
+    check_columns(raw, named)
+    roles = assign_roles(
+        raw, id_col=id_col, time=time, targets=named["--target"], inputs=inputs, decimal=cells.decimal, lines=cells.lines
+    )  # fmt: skip
+    if roles.times is None:
+        others = [name for name in raw.columns if name != id_col and name not in (target, *inputs)]
+        raise DataError(f"no column of times among {', '.join(map(repr, others)) or 'the others'}; name it with --time")
+    what = "y" if "y" in roles.targets else roles.targets[0]
+    if len(roles.targets) > 1 and what != "y":
+        several = ", ".join(roles.targets[:8])
+        raise ValueError(f"--target must name the column to forecast, as there are several of numbers: {several}")
+    columns = Columns(id_col, str(roles.time), what)
+    frame = _typed(cells, columns, roles.times, [what, *inputs])
+    left = [name for name in raw.columns if name not in {*columns, *inputs, *roles.time_columns, *roles.left_out}]
+    them = "it" if len(left) == 1 else "them"
+    notes = [f"left out, as neither --target nor --inputs name {them}: {list_names(left)}"] if left else []
+    return LongTable(frame, columns, tuple(inputs), [*cells.notes, *roles.notes, *notes], cells.decimal)
 
 
 def read_long_ahead(path: str | os.PathLike[str], table: LongTable) -> Any:
-    """The inputs of the rows to come, a frame, from another file with the same columns."""
-    raw, lines, commas = cells_of(Path(path), 1, "--future")
-    for name in (table.columns.id, table.columns.time, *table.inputs):
+    """Read the covariates of the steps ahead, a frame, from another file with the same columns."""
+    cells = read_cells(Path(path), 1, "--future")
+    raw, own = cells.frame, table.columns.time
+    composed = " and " in own and own not in raw.columns  # of a year and a month, for example
+    for name in (table.columns.id, *(() if composed else (own,)), *table.inputs):
         if name not in raw.columns:
             raise DataError(f"{path} has no column {name!r}; its columns are {', '.join(map(repr, raw.columns))}")
-    return _typed(raw, table.columns, list(table.inputs), lines, commas)
+    _, times = find_time(
+        raw, time=None if composed else own, taken=(table.columns.id, *table.inputs), id_col=table.columns.id,
+        decimal=cells.decimal or table.decimal, lines=cells.lines,
+    )  # fmt: skip
+    if times is None:
+        raise DataError(f"{path} has no column of times, as {own!r} is in the other file")
+    return _typed(cells, table.columns, times, list(table.inputs), table.decimal)
 
 
 # ---------------------------------------------------------------- inside
 
 
-def _typed(raw: Any, columns: Columns, numbers: list[str], lines: list[int], commas: bool) -> Any:
-    """Cells as what they mean; the first that means nothing is a :class:`DataError` that names its line."""
-    pd: Any = import_module("pandas")
-    ids = raw[columns.id]
+def _typed(cells: Cells, columns: Columns, times: Any, numbers: list[str], decimal: str | None = None) -> Any:
+    """Convert cells; the first that cannot be converted is a :class:`DataError` that names its line."""
+    ids = cells.frame[columns.id]
     if ids.dtype == object:
         ids = ids.where(ids.isna(), ids.astype(str).str.strip()).replace("", None)
     if ids.isna().any():
-        raise DataError(
-            f"column {columns.id!r} is empty in line {lines[int(np.argmax(ids.isna()))]}; each row needs its series' name"
-        )
-    times = _times(raw[columns.time])
-    if times is None:
-        cells = raw[columns.time].astype(str)
-        wrong = next((cell for cell in cells.unique() if _times(pd.Series([cell])) is None), cells.iloc[0])
-        line, series = ((place := int(np.argmax(cells == wrong))), ids.iloc[place])
-        raise DataError(
-            f"column {columns.time!r} has {quoted(wrong)} in line {lines[line]}, series {quoted(series)}, which is not a time; "
-            "write dates as 2020-12-31"
-        )
+        line = cells.lines[int(np.argmax(ids.isna()))]
+        raise DataError(f"column {columns.id!r} is empty in line {line}; each row needs its series' name")
     data = {columns.id: ids.to_numpy(), columns.time: times}
-    data |= {name: to_numbers(raw[name], lines, comma_separated=commas).to_numpy() for name in numbers}
-    return pd.DataFrame(data)
-
-
-def _times(column: Any) -> Any:
-    """Of each row; None where they are no times. Each different cell is read once, as a series begins where the last one did."""
-    pd: Any = import_module("pandas")
-    if column.dtype == object and is_numeric(column):
-        column = pd.to_numeric(column, errors="coerce").rename(column.name)
-    codes, different = pd.factorize(column, sort=column.dtype != object)
-    if (codes < 0).any():
-        return None
-    found = to_times(pd.Series(different, name=column.name))
-    if found is None and column.dtype != object:
-        found = pd.Index(different)
-    return None if found is None else pd.Index(found).take(codes)
-
-
-def _time_column(raw: Any, taken: set[str]) -> str:
-    free = [name for name in raw.columns if name not in taken]
-    named = [name for name in free if NAMES.fullmatch(str(name).strip())]
-    for name in [*named, *(name for name in free if name not in named and not is_numeric(raw[name]))]:
-        if _times(raw[name]) is not None:
-            return str(name)
-    raise DataError(f"no column of times among {', '.join(map(repr, free)) or 'the others'}; name it with --time")
-
-
-def _target_column(raw: Any, taken: set[str]) -> str:
-    numeric = [str(name) for name in raw.columns if name not in taken and is_numeric(raw[name])]
-    if "y" in numeric:
-        return "y"
-    if not numeric:
-        raise DataError("no column of numbers to forecast beside those of --id and --time")
-    if len(numeric) > 1:
-        raise ValueError(f"--target must name the column to forecast, as there are several of numbers: {', '.join(numeric[:8])}")
-    return numeric[0]
+    data |= {name: cells.numbers(name, decimal).to_numpy() for name in numbers}
+    return import_module("pandas").DataFrame(data)

@@ -82,6 +82,8 @@ def check_parameters(forecaster: Any) -> None:
     levels_of(forecaster.level)
     if isinstance(forecaster.freq, bool) or not isinstance(forecaster.freq, (str, Real, type(None))):
         raise TypeError(f"freq must be a text such as 'MS', a number, or None, got {forecaster.freq!r}")
+    if forecaster.duplicates not in ("error", "mean", "last"):
+        raise ValueError(f"duplicates must be 'error', 'mean' or 'last', got {forecaster.duplicates!r}")
     jobs = forecaster.n_jobs
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
         raise ValueError(f"n_jobs must be None, a number of processes, or -1 for all processors, got {jobs!r}")

@@ -36,11 +36,12 @@ _JOB, _DONE, _BUCKETS = "_job.json", "_done.json", "_buckets"
 
 @dataclass(frozen=True)
 class Streamed:
-    """What was done: series that were forecast, series that failed, files that were written."""
+    """What was done: series that were forecast, series that failed, files that were written, rows that were merged."""
 
     series: int
     failures: int
     files: int
+    merged: int = 0
 
 
 def forecast_parquet(
@@ -82,7 +83,10 @@ def forecast_parquet(
     settings, columns = settings_of(forecaster), columns_of(forecaster)
     whole_number("bucket_rows", bucket_rows, 1)
     ahead, folder = None if X is None else Path(X), Path(target)
-    asked = [horizon, level, settings.seasons, settings.horizon, settings.level, tuple(columns), forecaster.freq, bucket_rows]
+    asked = [
+        horizon, level, settings.seasons, settings.horizon, settings.level, tuple(columns), forecaster.freq, bucket_rows,
+        forecaster.duplicates,
+    ]  # fmt: skip
     schema_of(Path(source))
     job = _begun(folder, [Path(source), *([] if ahead is None else [ahead])], asked)
     buckets = folder / _BUCKETS
@@ -101,7 +105,8 @@ def forecast_parquet(
                     _forecast(buckets, number, part, plan, settings, horizon, level, forecaster)
                 notes += [_note(part)] if part.exists() else []
                 advance(1)
-    done = Streamed(sum(note["series"] for note in notes), sum(note["failures"] for note in notes), len(notes))
+    counts = {name: sum(note[name] for note in notes) for name in ("series", "failures", "merged")}
+    done = Streamed(files=len(notes), **counts)
     with replacing(folder / _DONE) as file:
         file.write_text(json.dumps(asdict(done)))
     shutil.rmtree(buckets)
@@ -118,14 +123,15 @@ def _forecast(
     rows = bucket(buckets, number)
     if rows is None:  # no id has this hash
         return
-    panel = panel_of(rows, columns_of(forecaster), None, plan.time, plan.inputs)
+    panel = panel_of(rows, columns_of(forecaster), None, plan.time, plan.inputs, forecaster.duplicates)
     task = settings.task(settings.default_steps(plan.time, plan.span), horizon, level)
     ahead = inputs_ahead(panel, bucket(buckets, number, 1), task.steps) if len(panel) else None
     blocks = run(panel, task, ahead, Runner(settings.runner.n_jobs))
     failures = failures_frame(panel, blocks)
     if len(failures):
         _write(part.with_name(part.name.replace("part-", "failures-")), failures, {})
-    _write(part, forecast_frame(panel, task, blocks), {"series": len(np.unique(blocks.series)), "failures": len(failures)})
+    counts = {"series": len(np.unique(blocks.series)), "failures": len(failures), "merged": panel.merged[0]}
+    _write(part, forecast_frame(panel, task, blocks), counts)
 
 
 def _begun(folder: Path, sources: list[Path], asked: list[Any]) -> str:

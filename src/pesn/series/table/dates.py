@@ -1,4 +1,4 @@
-"""Times of a table: how they are written, and its rows on the grid that they keep (:mod:`pesn.forecasting.time_index`).
+"""Parse the times of a table, and put its rows on the regular grid that they keep (:mod:`pesn.forecasting.time_index`).
 
 >>> import pandas as pd
 >>> months = to_times(pd.Series(["2020-01", "2020-02", "2020-04"], name="month"))
@@ -11,72 +11,95 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn._support.types import Array
+from pesn.forecasting.alignment import index_of
+from pesn.forecasting.labels import is_default
 from pesn.forecasting.calendar_steps import CalendarStep
-from pesn.forecasting.time_index import MOST_MISSING, TimeIndex, most_steps, shown, step_name, time_index
+from pesn.forecasting.time_index import MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 from pesn.series.table.errors import DataError, quoted
 from pesn.series.table.numerals import MISSING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NAMES", "regular", "steps_between", "time_of", "to_times", "whole_times"]
+__all__ = [
+    "NAMES", "check_freq", "merge_duplicates", "merge_note", "place_rows", "regular", "steps_between", "time_of", "to_times",
+    "whole_times", "year_note",
+]  # fmt: skip
 
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
 )
 LONGEST = 64  # characters of a time: what is longer is none
-_FORMATS = (
-    "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",
-    "%d %B %Y", "%B %d, %Y", "%b %Y", "%B %Y", "%b-%Y", "%m/%Y", "%Y/%m", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
+_DATES = (
+    "%d %m %Y", "%m %d %Y", "%Y %m %d", "%m %Y", "%Y %m", "%d %m %y", "%m %d %y", "%d %b %Y", "%b %d %Y", "%b %Y", "%Y %b",
+    "%d %b %y", "%b %y", "%d %B %Y", "%B %d %Y", "%B %Y", "%Y %B", "%d %B %y", "%B %y",
 )  # fmt: skip
-_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
+_CLOCKS = (" %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
+_FIRST_YEAR = 1930  # of the hundred years in which the latest of two-digit years lies, as spreadsheets have it
+_YEARS = re.compile(r"(?i)year|date|time|^ds$|^t$|^$|period|jahr|^index$|decimal|unnamed: \d+")  # numbers that may be years
+_LEAST = 8  # rows from which on numbers in a first column may be years, whatever its name
 
 
-def to_times(column: pd.Series) -> pd.DatetimeIndex:
-    """A column as a DatetimeIndex, or as numbers where it counts; None where it is neither.
+def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
+    """Parse a column as a DatetimeIndex, or as numbers where it counts; return None where it is neither.
 
-    Understood are ISO dates and times, years, quarters (2020Q1), months (2020-01, 2020M01), seconds or milliseconds since 1970,
-    and the usual ways to write a day, as long as all rows agree on one.
+    Understood are ISO dates and times, years, decimal years (1949.083, by months or quarters), quarters (2020Q1), months
+    (2020-01, 2020M01), ISO weeks (2020-W01), seconds or milliseconds since 1970, and the usual ways to write a day, if all rows
+    agree on one. The latest of years with two digits lies in 1930 to 2029, and the others follow without a jump.
+
+    Parameters
+    ----------
+    column : Series
+        Texts, numbers, dates or periods.
+    first : bool, default=False
+        Whether it is the first column of its table, where years need no name that says so.
     """
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         return pd.DatetimeIndex(column)
-    if pd.api.types.is_bool_dtype(column.dtype):
+    if isinstance(column.dtype, pd.PeriodDtype):
+        return pd.DatetimeIndex(column.dt.to_timestamp())
+    if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
         return None
     text = column.astype("object").where(column.notna(), "").astype(str).str.strip()
     if text.str.len().max() > LONGEST or not any(sign.isdigit() for sign in text.iloc[0]) or text.str.lower().isin(MISSING).any():
         return None
     numbers = pd.to_numeric(text, errors="coerce")
     if numbers.notna().all():
-        return _from_numbers(numbers.to_numpy(), str(column.name))
-    if text.str.fullmatch(r"\d{4}[- ]?[QqMm]\d{1,2}").all():
-        kind = "Q" if text.iloc[0].upper().find("Q") >= 0 else "M"
-        parts = text.str.upper().str.extract(r"(\d{4})[- ]?[QM](\d{1,2})").astype(int)
-        month = (parts[1] - 1) * 3 + 1 if kind == "Q" else parts[1]
-        return _from_parts(parts[0], month)
+        if text.str.fullmatch(r"(0[1-9]|1[0-2])\.\d{4}").all() and text.str.startswith("0").any():
+            return _parsed(text, "%m.%Y")
+        return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
+    for letter, months in ("Q", 3), ("M", 1):
+        parts = text.str.upper().str.extract(rf"^(\d{{4}})[- ]?{letter}(\d{{1,2}})$")
+        if parts.notna().all(axis=None):
+            parts = parts.astype(int)
+            return _from_parts(parts[0], (parts[1] - 1) * months + 1)
+    weeks = text.str.upper().str.extract(r"^(\d{4})[- ]?W(\d{1,2})$")
+    if weeks.notna().all(axis=None):
+        return _parsed(weeks[0] + " " + weeks[1].str.zfill(2) + " 1", "%G %V %u")
     if text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all():
         found = _parsed(text, "ISO8601")
         if found is not None:
             return found
-    ways = [way for day in _FORMATS for clock in _CLOCKS if (way := _parsed(text, day + clock)) is not None]
-    different = [way for i, way in enumerate(ways) if not any(way.equals(other) for other in ways[:i])]
-    if len(different) > 1:  # day or month first? The one whose steps are regular; the 2nd of each month could be days as well
-        times = [(way, time_index(way.sort_values().unique())) for way in different]
-        steady = [way for way, time in times if time is not None and not re.fullmatch(r"\d*M(-\d+)?", time.step)]
-        different = steady if len(steady) == 1 else different
-    if len(different) > 1:
-        raise DataError(
-            f"column {column.name!r} has {quoted(text.iloc[0])}, of which day and month cannot be told apart; write dates as "
-            "2020-12-31"
-        )
-    return different[0] if different else None
+    return _from_texts(text, str(column.name))
+
+
+def year_note(column: pd.Series, times: pd.Index) -> list[str]:
+    """Return a note on the centuries of a column of dates with two-digit years; none of other columns."""
+    text = str(column.iloc[0])
+    if not hasattr(times, "year") or column.dtype != object or re.search(r"\d{4}", text):
+        return []
+    return [f"two-digit years of {column.name!r} are {times.year.min()} to {times.year.max()}, as in {text!r}"]
 
 
 def whole_times(frame: pd.DataFrame) -> tuple[list[str], pd.DatetimeIndex] | None:
@@ -95,21 +118,107 @@ def whole_times(frame: pd.DataFrame) -> tuple[list[str], pd.DatetimeIndex] | Non
     return None if times is None else ([by_name[name] for name in names], times)
 
 
+def merge_duplicates(frame: Any, how: str) -> Any:
+    """Merge the rows of a pandas object that have the same label.
+
+    Parameters
+    ----------
+    frame : Series or DataFrame
+        Numbers, NaN where missing.
+    how : {"mean", "last"}
+        The mean of what is known, in the order of the first of them; or the last row as it is.
+    """
+    if how == "last":
+        return frame[~frame.index.duplicated(keep="last")]
+    return frame.groupby(level=0, sort=False).mean()
+
+
+def merge_note(count: int, how: str, first: object) -> str:
+    """Return a note on rows that were merged."""
+    into = "their mean" if how == "mean" else "the last of them"
+    return f"{count:,} row{'s' * (count > 1)} with the time of another row, the first at {first}: merged into {into}"
+
+
+def place_rows(name: str, values: Any, freq: str | float | None, duplicates: str) -> Any:
+    """Merge the rows of a pandas object that have the same label, and put its rows on the grid of a known step.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for messages.
+    values : object
+        What was given; anything without an index of times is returned as it is.
+    freq : str or float, optional
+        The step.
+    duplicates : {"error", "mean", "last"}
+        What becomes of rows with the same label.
+    """
+    labels = index_of(values, name)
+    if labels is None or kind_of(labels) is None or is_default(labels):
+        if freq is not None:
+            raise ValueError(f"freq must come with times, got {freq!r}, and {name} has no index of dates or numbers")
+        return values
+    double = labels[labels.duplicated()]
+    if len(double):
+        if duplicates == "error":
+            count = int((labels == double[0]).sum())
+            raise ValueError(
+                f"{name} must have each label once, got {shown(double[0])} {count} times: keep one row for each label, or "
+                "duplicates='mean' or 'last' merges them"
+            )
+        values = merge_duplicates(values.set_axis(labels), duplicates)
+        labels = values.index
+        warnings.warn(merge_note(len(double), duplicates, shown(double[0])), stacklevel=3)
+    if freq is None or not labels.is_monotonic_increasing:
+        return values
+    return regular(values.set_axis(labels), freq)[0]
+
+
+def check_freq(freq: Any, index: pd.Index) -> Any:
+    """Return the step as a text for dates, as a number for numbers; a ValueError where it is none for these times.
+
+    "W" becomes the week of the first row's weekday.
+    """
+    import pandas as pd
+
+    if freq is None:
+        return None
+    kind = kind_of(index)
+    if kind == "numbers":
+        with contextlib.suppress(TypeError, ValueError):
+            step = float(freq)
+            if 0.0 < step < np.inf:
+                return int(step) if step == int(step) and index.dtype.kind in "iu" else step
+        raise ValueError(f"freq must be a number above 0, as times are numbers, got {freq!r}")
+    if not isinstance(freq, str):
+        raise ValueError(f"freq must be a text such as 'MS', as times are dates, got {freq!r}")
+    if kind == "periods":
+        if str(index.freqstr) != freq:
+            raise ValueError(f"freq must be that of the periods, {index.freqstr!r}, got {freq!r}")
+        return freq
+    try:
+        CalendarStep(freq)
+    except ValueError as error:
+        raise ValueError(f"freq must be a frequency of pandas, such as 'MS', 'W-SUN' or '15min', got {freq!r}: {error}") from None
+    return str(pd.offsets.Week(weekday=index[0].day_of_week).freqstr) if freq == "W" else freq
+
+
 def regular(
-    frame: pd.DataFrame, freq: str | None = None, lines: Sequence[int] | None = None
+    frame: pd.DataFrame, freq: str | float | None = None, lines: Sequence[int] | None = None
 ) -> tuple[pd.DataFrame, str | None, int]:
     """Rows on a regular grid of times, NaN where one is missing; the step of dates, None for numbers; how many were missing.
 
-    ``freq`` is the step they must have, where it is known; ``lines`` are the file's lines, for errors. Dates that stand for their
-    months, such as about the 15th, are labelled by the month's first day.
+    ``freq`` is the step they must have, where it is known; "W" is a week on the weekday of the first row. ``lines`` are the
+    file's lines, for errors. Dates that stand for their months, such as about the 15th, are labelled by the month's first day.
     """
     index = frame.index
+    freq = check_freq(freq, index)
     time = time_index(index, freq)
     if freq is not None and (time is None or time.step != freq):
         raise _other_step(index, freq, lines)
     if time is None:
         if len(index) == 1:
-            return frame, freq, 0
+            return frame, None, 0
         raise _without_step(index, lines)
     places = time.places(index)
     grid = time.at(index[0]).onwards(int(places[-1]) + 1)
@@ -135,14 +244,64 @@ def steps_between(first: pd.Timestamp, later: pd.Timestamp, freq: str | None, st
 # ---------------------------------------------------------------- inside
 
 
-def _from_numbers(numbers: pd.Series, name: str) -> pd.DatetimeIndex:
-    """Years, days as 20201231, seconds since 1970 by their size; else numbers as they are, where they increase."""
+def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex:
+    """Parse days and months in the usual ways to write them; None where rows do not agree on one."""
+    parts = text.str.extract(r"^(.*?)(?:[T ,]+(\d{1,2}:\d{2}.*))?$").fillna("")
+    day = parts[0].str.replace(r"[-/.,\s]+", " ", regex=True).str.replace(r"(?i)\bsept\b", "Sep", regex=True)
+    joined = (day + " " + parts[1]).str.strip()
+    forms = [form for form in _DATES if "." not in parts[0].iloc[0] or not form.startswith("%m %d")]  # 1.2.2020: the day first
+    ways = [
+        way
+        for form in forms
+        for clock in (_CLOCKS if parts[1].iloc[0] else ("",))
+        if (way := _parsed(joined, form + clock)) is not None
+        if (way := _with_centuries(way) if "%y" in form else way) is not None
+    ]
+    different = [way for i, way in enumerate(ways) if not any(way.equals(other) for other in ways[:i])]
+    if len(different) > 1:  # day or month first? The one whose steps are regular; the 2nd of each month could be days as well
+        times = [(way, time_index(way.sort_values().unique())) for way in different]
+        steady = [way for way, time in times if time is not None and not re.fullmatch(r"\d*M(-\d+)?", time.step)]
+        different = steady if len(steady) == 1 else different
+    if len(different) > 1:
+        raise DataError(
+            f"column {name!r} has {quoted(text.iloc[0])}, of which day and month cannot be told apart; write dates as 2020-12-31"
+        )
+    return different[0] if different else None
+
+
+def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Replace the centuries of dates with two-digit years.
+
+    The latest year lies in the hundred years from ``_FIRST_YEAR`` on. Where the years run on in one direction, the others follow
+    without a jump (98, 99, 00, or 29, 30); else each lies in these hundred years. None where there is no such day.
+    """
+    import pandas as pd
+
+    short = np.asarray(dates.year) % 100
+    run = np.unwrap(short, period=100)
+    order = np.diff(run)
+    if (order >= 0).all() or (order <= 0).all():
+        years = run - run.max() + _FIRST_YEAR + (run.max() - _FIRST_YEAR) % 100
+    else:
+        years = _FIRST_YEAR + (short - _FIRST_YEAR) % 100
+    clock = dates.to_numpy()
+    months = clock.astype("datetime64[M]")
+    moved = months + (12 * (years - np.asarray(dates.year))).astype("timedelta64[M]")
+    found = pd.DatetimeIndex(moved.astype(clock.dtype) + (clock - months.astype(clock.dtype)))
+    return found if (found.day == dates.day).all() else None
+
+
+def _from_numbers(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex:
+    """Years, days as 20201231, seconds since 1970 by their size; else numbers as they are."""
     import pandas as pd
 
     whole = bool(np.all(numbers == np.rint(numbers)))
     low, high = numbers.min(), numbers.max()
-    if whole and 1000 <= low <= high <= 2999 and re.search(r"(?i)year|date|time|^ds$|^$|period|jahr|^index$", name):
+    if whole and 1000 <= low <= high <= 2999 and re.search(r"(?i)year|date|jahr|^ds$|period", name):
         return _from_parts(pd.Series(numbers.astype(int)), 1)
+    years = _decimal_years(numbers, _YEARS.search(name) is not None, first)
+    if years is not None:
+        return years
     if whole and 10_000_101 <= low <= high <= 29_991_231:
         found = _parsed(pd.Series(numbers.astype(int).astype(str)), "%Y%m%d")
         if found is not None:
@@ -152,6 +311,30 @@ def _from_numbers(numbers: pd.Series, name: str) -> pd.DatetimeIndex:
     if whole and 6e11 <= low <= high <= 5e12 and re.search(r"(?i)time|date|epoch|unix|^ds$|^ts$", name):
         return pd.DatetimeIndex(pd.to_datetime(numbers.astype("int64"), unit="ms"))
     return pd.Index(numbers.astype(int) if whole and high < 2**53 else numbers)
+
+
+def _decimal_years(numbers: Array, named: bool, first: bool) -> pd.DatetimeIndex:
+    """Parse 1949, 1949.083, 1949.167 as dates: by years, quarters or months, at their beginning or in their middle.
+
+    Their steps must be regular within the rounding of their decimals, two at least. A first column whose name says nothing needs
+    eight rows and no gap.
+    """
+    import pandas as pd
+
+    distinct = np.unique(numbers)
+    low, high = (1500, 2200) if named else (1700, 2100)
+    if not (named or (first and len(distinct) >= _LEAST)) or distinct[0] < low or distinct[-1] >= high + 1:
+        return None
+    decimals = next((d for d in range(2, 7) if np.allclose(distinct, np.round(distinct, d), rtol=0.0, atol=1e-9)), 7)
+    for per_year in (1, 4, 12):
+        for middle in (0.0, 0.5):
+            places = distinct * per_year - middle
+            near = np.abs(places - np.rint(places)) <= 1.01 * per_year * 10.0**-decimals
+            gaps = np.diff(np.rint(places))
+            if near.all() and (gaps >= 1).all() and (gaps == 1).sum() >= (2 / 3 if named else 1) * len(gaps):
+                count = np.rint(numbers * per_year - middle).astype(int)
+                return _from_parts(pd.Series(count // per_year), pd.Series(count % per_year * (12 // per_year) + 1))
+    return None
 
 
 def _from_parts(year: pd.Series, month: pd.Series, day: pd.Series = 1) -> pd.DatetimeIndex:
@@ -178,17 +361,22 @@ def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex:
     return None if found is None or found.dtype == object else pd.DatetimeIndex(found)
 
 
-def _other_step(index: pd.Index, freq: str, lines: Sequence[int] | None) -> DataError:
-    zone, start = None if index.tz is None else str(index.tz), index[0]
-    found = TimeIndex("dates", start.isoformat(), freq, None, zone, str(index.unit)).positions(index, most_steps(len(index)))
-    off = index[int(np.argmax(found < 0))]
-    if CalendarStep(freq).steps(start, off) is not None:
+def _other_step(index: pd.Index, freq: str | float, lines: Sequence[int] | None) -> DataError:
+    if isinstance(freq, str):
+        zone = None if index.tz is None else str(index.tz)
+        rule = TimeIndex("dates", index[0].isoformat(), freq, None, zone, str(index.unit))
+    else:
+        rule = TimeIndex("numbers", index[0].item(), freq)
+    off = index[int(np.argmax(rule.positions(index, most_steps(len(index))) < 0))]
+    text, number = (freq, 1.0) if isinstance(freq, str) else (None, freq)
+    if steps_between(index[0], off, text, number) is not None:
         return _far_away(index, lines, step_name(freq))
-    return DataError(f"column {str(index.name)!r} must keep the step of a {step_name(freq)}, got {shown(off)}")
+    step = f"{'step of a ' if isinstance(freq, str) else ''}{step_name(freq)}"
+    return DataError(f"column {str(index.name)!r} must keep the {step}, got {shown(off)}")
 
 
 def _without_step(index: pd.Index, lines: Sequence[int] | None) -> DataError:
-    gaps = np.diff(index.to_numpy())
+    gaps = _gaps(index)
     usual = np.median(gaps)
     odd = int(np.argmax(np.abs(gaps - usual)))
     if gaps[odd] > MOST_MISSING * len(index) * usual:
@@ -200,9 +388,14 @@ def _without_step(index: pd.Index, lines: Sequence[int] | None) -> DataError:
     )
 
 
+def _gaps(index: pd.Index) -> Array:
+    """Return the steps from row to row, of dates in their own unit."""
+    return np.diff(index.asi8 if hasattr(index, "asi8") else index.to_numpy()).astype(np.float64)
+
+
 def _far_away(index: pd.Index, lines: Sequence[int] | None, step: str) -> DataError:
     """A row that is so far from the others that its time must be wrong: beyond the widest gap, on the side of the fewer rows."""
-    gaps = np.diff(index.to_numpy())
+    gaps = _gaps(index)
     before = int(np.argmax(gaps))
     late = 2 * (before + 1) >= len(index)
     place, other = (before + 1, "before") if late else (before, "after")

@@ -1,12 +1,12 @@
-"""Files as cells: which separator, which coding, which line each row stands in; nothing is made of the cells yet.
+"""Read files as cells: separator, encoding, header, title lines and the line of each row. Cells are not converted here.
 
 >>> import pathlib, tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     file = pathlib.Path(folder, "a.csv")
 ...     _ = file.write_text("day;x\\n\\n2024-01-01;1,5\\n2024-01-02;2\\n")
-...     cells, lines, commas = cells_of(file, 2)
->>> cells["x"].tolist(), lines, commas
-(['1,5', '2'], [3, 4], False)
+...     cells = read_cells(file, 2)
+>>> cells.frame["x"].tolist(), cells.lines, cells.decimal
+(['1,5', '2'], [3, 4], ',')
 """
 
 from __future__ import annotations
@@ -16,24 +16,57 @@ import io
 import re
 import stat
 from collections import Counter
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pesn._support.reading import contents
-from pesn.series.table.errors import DataError
+from pesn.series.table.errors import DataError, quoted
+from pesn.series.table.numerals import find_decimal, to_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["cells_of", "counted"]
+__all__ = ["Cells", "counted", "read_cells"]
 
 _PARQUET = (".parquet", ".pq")
 _MOST_BYTES = 10**9  # of a .csv file: its cells take ten times as much memory
 _LONGEST = 200  # characters of a column's name: what is longer is no name
+_MOST_TITLES = 10
+_TOTAL = r"(?i)(grand[ -]?)?(total|sum|average|mean)s?:?|(source|note)s?\b.*"  # of a row below the table
+
+
+class Cells(NamedTuple):
+    """The cells of a file.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Texts of a .csv file, typed columns of a .parquet file.
+    lines : list of int
+        The line of each row in the file.
+    comma_separated : bool
+        Whether commas separate the cells.
+    decimal : {".", ",", "mixed"} or None
+        The decimal mark, see :func:`pesn.series.table.numerals.find_decimal`.
+    notes : list of str
+        What was left out or decided.
+    """
+
+    frame: Any
+    lines: list[int]
+    comma_separated: bool
+    decimal: str | None
+    notes: list[str]
+
+    def numbers(self, name: str, decimal: str | None = None) -> pd.Series:
+        """Convert a column to floats; ``decimal`` is the mark where the file itself shows none."""
+        mark = self.decimal or decimal
+        return to_numbers(self.frame[name], self.lines, decimal=mark, comma_separated=self.comma_separated)
 
 
 def counted(n: int, noun: str) -> str:
@@ -41,8 +74,20 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[pd.DataFrame, list[int], bool]:
-    """Columns as they stand in the file, the line of each row, and whether commas separate the cells."""
+def read_cells(path: Path, least: int, argument: str = "FILE") -> Cells:
+    """Read the cells of a .csv or .parquet file.
+
+    Lines above the header and rows of totals below the table are left out, with a note.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    least : int
+        Number of rows that it must have.
+    argument : str, default="FILE"
+        Name of the argument, for error messages.
+    """
     import pandas as pd
 
     if not path.is_file():
@@ -59,25 +104,31 @@ def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[pd.DataFra
             frame = frame.reset_index()
         frame.columns = [str(name) for name in frame.columns]
         _check_not_empty(frame, path, least)
-        return frame, list(range(1, len(frame) + 1)), True
+        return Cells(frame, list(range(1, len(frame) + 1)), True, None, [])
     if suffix in (".xlsx", ".xls", ".ods", ".json", ".feather", ".h5"):
         raise ValueError(f"{argument} must be a .csv or .parquet file, got '{path}'; save the table as CSV")
     text = _text(path)
     if not text.strip():
         raise DataError(f"{path} is empty")
-    separator = _separator(text)
+    separator, titles = _separator(text)
+    notes: list[str] = []
+    text, skipped = _without_titles(text, separator, titles, notes)
     try:
-        frame = pd.read_csv(
+        parsed = pd.read_csv(
             io.StringIO(text), sep=separator, header=None, dtype=object, keep_default_na=False, skipinitialspace=True,
             skip_blank_lines=False,
         )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise DataError(f"{path}: {str(error).removeprefix('Error tokenizing data. C error: ').strip()}") from None
-    table = frame.to_numpy(object)  # a frame of thousands of columns is slow
+    table = parsed.to_numpy(object)  # a frame of thousands of columns is slow
     table = np.where(pd.isna(table), "", table)  # lines that are shorter
     filled = (table != "").any(axis=1)
-    lines = [int(i) + 1 for i in np.flatnonzero(filled)]
+    lines = [int(i) + 1 + skipped for i in np.flatnonzero(filled)]
     table = table[filled]
+    above = _empty_titles(table)
+    if above:
+        notes.append(_say_titles(table[:above, 0]))
+        table, lines = table[above:], lines[above:]
     head = [str(name).strip() for name in table[0]]
     if all(_is_value(name) for name in head):
         head = [f"column {i}" for i in range(1, len(head) + 1)]
@@ -88,9 +139,60 @@ def cells_of(path: Path, least: int, argument: str = "FILE") -> tuple[pd.DataFra
     head, table = [head[place] for place in named], table[:, named]  # without a separator at the end of each line
     if head.count("") > 1:
         raise DataError(f"{path} has columns without a name; give each one")
+    below = _totals(table)
+    if below:
+        shown = ", ".join(map(quoted, table[-below:, 0]))
+        notes.append(f"{counted(below, 'row')} below the table left out: {shown}")
+        table, lines = table[:-below], lines[:-below]
     cells = pd.DataFrame(table, columns=head, dtype=object)
     _check_not_empty(cells, path, least)
-    return cells, lines, separator == ","
+    decimal, said = find_decimal(cells, comma_separated=separator == ",")
+    return Cells(cells, lines, separator == ",", decimal, [*notes, *said])
+
+
+def _without_titles(text: str, separator: str, titles: int, notes: list[str]) -> tuple[str, int]:
+    """Return the text from its header on, and the number of lines above it.
+
+    A header with one name less than the rows have cells, as of R's ``write.table``, is no title: its first column has no name.
+    """
+    if not titles:
+        return text, 0
+    lines = io.StringIO(text, newline=None).readlines()
+    filled = [place for place, line in enumerate(lines) if line.strip()]
+    last, first = lines[filled[titles - 1]], lines[filled[titles]]
+    if last.count(separator) + 1 == first.count(separator) and any(_is_value(_bare(cell)) for cell in first.split(separator)):
+        titles -= 1
+        lines[filled[titles]] = separator + lines[filled[titles]]
+    if titles:
+        notes.append(_say_titles([lines[place] for place in filled[:titles]]))
+    return "".join(lines[filled[titles] :]), filled[titles]
+
+
+def _empty_titles(table: Any) -> int:
+    """Count the first rows with a text in the first cell alone, above a row of names."""
+    several = np.flatnonzero((table[: _MOST_TITLES + 1] != "").sum(axis=1) > 1)
+    if not len(several) or not several[0] or not (table[: several[0], 0] != "").all():
+        return 0
+    return 0 if any(_is_value(str(cell).strip()) for cell in table[several[0]]) else int(several[0])
+
+
+def _say_titles(titles: Sequence[str]) -> str:
+    shown = ", ".join(quoted(_bare(title)) for title in titles[:3]) + (", …" if len(titles) > 3 else "")
+    return f"{counted(len(titles), 'title line')} above the header left out: {shown}"
+
+
+def _bare(cell: str) -> str:
+    return cell.strip().strip('"').strip()
+
+
+def _totals(table: Any) -> int:
+    """Count the last rows that begin with a word such as Total, below rows that begin with a number or a date."""
+    first = [str(cell).strip() for cell in table[:, 0]] if table.shape[1] > 1 else []
+    below = 0
+    while below < min(3, len(first)) and re.fullmatch(_TOTAL, first[len(first) - 1 - below]):
+        below += 1
+    rest = first[: len(first) - below]
+    return below if rest and all(cell[:1].isdigit() or re.search(r"\d$", cell) for cell in rest) else 0
 
 
 def _check_names_distinct(head: list[str], path: Path) -> None:
@@ -132,21 +234,35 @@ def _text(path: Path) -> str:
     return text
 
 
-def _separator(text: str) -> str:
-    """The one that splits the first lines into equally many cells, the most; a comma where there is none."""
+def _separator(text: str) -> tuple[str, int]:
+    """Find the separator, and the number of lines above the header.
+
+    It is the one that splits the first lines into equally many cells, the most; else the one that does so but for narrower lines
+    above; a comma where there is none.
+    """
     lines = (line for line in io.StringIO(text, newline=None) if line.strip())
     first = "".join(islice(lines, 50)).removesuffix("\n")
-    best, most = ",", 1
+    best, most, titles = ",", 1, 0
+    below: dict[str, tuple[int, int]] = {}
     for separator in (";", "\t", "|", ","):
         # Not by the csv module, which refuses cells of more than 131,072 characters: a line is one cell by a wrong separator.
-        quoted = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
-        outside = re.sub(quoted, r"\1", first, flags=re.MULTILINE)
-        widths = {line.count(separator) + 1 for line in outside.split("\n")}
-        if len(widths) == 1 and max(widths) > most:
-            best, most = separator, max(widths)
+        quotes = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
+        outside = re.sub(quotes, r"\1", first, flags=re.MULTILINE)
+        widths = [line.count(separator) + 1 for line in outside.split("\n")]
+        if len(set(widths)) == 1 and widths[0] > most:
+            best, most = separator, widths[0]
             if separator == ";":
                 break  # commas are then the decimals'
-    return best if most > 1 else next((one for one in (";", "\t") if one in first.split("\n")[0]), ",")
+        full = max(widths)
+        narrow = next(place for place, width in enumerate(widths) if width == full)
+        if full > 1 and 0 < narrow <= _MOST_TITLES and len(widths) - narrow >= max(3, narrow) and {*widths[narrow:]} == {full}:
+            below.setdefault(separator, (full, narrow))
+    if most == 1 and below:
+        best = max(below, key=lambda one: below[one][0])
+        most, titles = below[best]
+    if most > 1:
+        return best, titles
+    return next((one for one in (";", "\t") if one in first.split("\n")[0]), ","), 0
 
 
 def _is_value(text: str) -> bool:

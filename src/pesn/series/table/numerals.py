@@ -1,41 +1,67 @@
-"""Text as numbers: thousands separators, decimal commas and missing values, wherever they can be told apart.
+"""Parse text as numbers: thousands separators, decimal commas, TRUE and FALSE, missing values.
 
 >>> import pandas as pd
 >>> to_numbers(pd.Series(["1.234,5", "-2,25", "n/a"], name="x"), lines=[2, 3, 4]).tolist()
 [1234.5, -2.25, nan]
+>>> find_decimal(pd.DataFrame({"x": ["0,125", "1,250"], "z": ["2,500", "3,750"]}, dtype=object))
+(',', ["decimal comma, as '0,125' in column 'x' shows"])
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pesn._support.types import Array
 from pesn.series.table.errors import DataError, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING", "is_numeric", "to_numbers"]
+__all__ = ["MISSING", "find_decimal", "is_boolean", "is_numeric", "to_numbers"]
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".", "?", "nil", "<na>"))
-_EXPONENT = r"(?:[eE][+-]?\d+)?"
-_POINT = rf"[+-]?(?:\d+\.?\d*|\.\d+){_EXPONENT}"  # 1234.5
-_THOUSANDS = rf"[+-]?\d{{1,3}}(?:,\d{{3}})+(?:\.\d*)?{_EXPONENT}"  # 1,234.5
-_COMMA = rf"[+-]?(?:\d+,\d*|,\d+|\d+|\d{{1,3}}(?:\.\d{{3}})+(?:,\d*)?){_EXPONENT}"  # 1234,5 and 1.234,5
-_EITHER = r"[+-]?[1-9]\d{0,2},\d{3}"  # 1,234: which of the two?
-_DOTTED = r"[+-]?[1-9]\d{0,2}\.\d{3}"  # 1.234, beside 950: a thousand, written with a dot?
-_SIGNS = r"(?<![\w.,])[$€£¥]\s?|\s?[$€£¥%]$"  # $12, 12 €, 12 %
-_SPACED = r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d*)?"
+_SAMPLE = 10_000  # cells by which a column is told to be of numbers
+_BOOLEANS = {"true": 1.0, "false": 0.0}
+
+
+def _pattern(decimal: str, separator: str) -> str:
+    """Return the pattern of numbers with this decimal mark and thousands separator; no thousand begins with 0."""
+    return rf"[+-]?(?:\d+{decimal}?\d*|{decimal}\d+|[1-9]\d{{0,2}}(?:{separator}\d{{3}})+(?:{decimal}\d*)?)(?:[eE][+-]?\d+)?"
+
+
+_PATTERNS = {".": re.compile(_pattern(r"\.", ",")), ",": re.compile(_pattern(",", r"\."))}  # 1,234.5 and 1.234,5
+_HUNDREDS = re.compile(r"[+-]?[1-9]\d\d")
+_PADDED = re.compile(r"[+-]?0+[1-9]\d*[.,]")  # 08.30: a clock or a month, and no evidence of a decimal mark
+_MONTH = re.compile(r"(?:0[1-9]|1[0-2])\.\d{4}")  # 01.2020
+_SIGNS = re.compile(r"(?<![\w.,])[$€£¥]\s?|\s?[$€£¥%]$")  # $12, 12 €, 12 %
+_SPACED = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d*)?")
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
 
-def to_numbers(column: pd.Series, lines: Sequence[int], *, comma_separated: bool = False) -> pd.Series:
-    """A column (n,) as floats, NaN where it is missing; ``lines`` are the file's lines, for what is no number.
+def to_numbers(
+    column: pd.Series, lines: Sequence[int], *, decimal: str | None = None, comma_separated: bool = False
+) -> pd.Series:
+    """Convert a column to floats, NaN where a value is missing.
 
-    In a file whose cells are separated by commas, 1,234 is a thousand; elsewhere the column must tell by its other cells.
+    The decimal mark is the one that the column itself shows, else ``decimal``, else a point; but a column in which every comma
+    may be either, such as 1,234, is refused unless commas separate the cells of the file.
+
+    Parameters
+    ----------
+    column : Series of shape (n,)
+        Texts, numbers or booleans. TRUE is 1, FALSE is 0.
+    lines : sequence of int
+        The line of each row in the file, for error messages.
+    decimal : {".", ",", "mixed"}, optional
+        The decimal mark of the file, see :func:`find_decimal`.
+    comma_separated : bool, default=False
+        Whether commas separate the cells of the file.
     """
     import pandas as pd
 
@@ -43,38 +69,94 @@ def to_numbers(column: pd.Series, lines: Sequence[int], *, comma_separated: bool
         numbers = column.astype("float64")
         _check_finite(numbers, column, lines)
         return numbers
-    text = _cleaned(column)
-    given = text[~text.str.lower().isin(MISSING)]
-    spaced = given.str.fullmatch(_SPACED)
-    given = given.where(~spaced, given.str.replace(" ", ""))
-    plain, thousands, comma = (given.str.fullmatch(pattern) for pattern in (_POINT, _THOUSANDS, _COMMA))
-    either = given.str.fullmatch(_EITHER)
-    if plain.all():
-        if not comma_separated:
-            _check_one_decimal_mark(given, column, lines)
-    elif (plain | thousands).all() and (comma_separated or not either.equals(~plain)):
-        given = given.str.replace(",", "")
-    elif (plain | thousands).all() and (comma & ~plain).equals(~plain) and not (comma & ~either & ~plain).any():
-        _check_unambiguous(given, given.index[either][0], column, lines)
-    elif comma.all():
-        given = given.str.replace(".", "").str.replace(",", ".")
-    else:
-        good = plain | (comma if (comma.sum() > (plain | thousands).sum()) else thousands)
-        place = given.index[~good][0]
-        line = lines[column.index.get_loc(place)]
-        raise DataError(f"column {column.name!r} has {quoted(column[place])} in line {line}, which is not a number")
-    numbers = pd.Series(np.nan, index=column.index, name=column.name, dtype="float64")
-    numbers[given.index] = given.astype("float64")
+    mark = "." if decimal is None and comma_separated else decimal
+    plain = _plain_floats(column, mark) if mark in _PATTERNS else None
+    numbers = pd.Series(np.nan if plain is None else plain, index=column.index, name=column.name, dtype="float64")
+    if plain is None:
+        given = _given(column)
+        if given and all(text.lower() in _BOOLEANS for text in given.values()):
+            numbers.iloc[[*given]] = [_BOOLEANS[text.lower()] for text in given.values()]
+            return numbers
+        mark = _decimal(given, column, lines, decimal, comma_separated)
+        wrong = next((row for row, text in given.items() if not _PATTERNS[mark].fullmatch(text)), None)
+        if wrong is not None:
+            raise DataError(
+                f"column {column.name!r} has {quoted(column.iloc[wrong])} in line {lines[wrong]}, which is not a number"
+            )
+        other = "." if mark == "," else ","
+        numbers.iloc[[*given]] = [float(text.replace(other, "").replace(",", ".")) for text in given.values()]
     _check_finite(numbers, column, lines)
     return numbers
 
 
-def is_numeric(column: pd.Series) -> bool:
-    """Whether most of what a column holds are numbers: a few texts among them are then an error, and not another kind of column.
+def find_decimal(frame: pd.DataFrame, *, comma_separated: bool = False) -> tuple[str | None, list[str]]:
+    """Find the decimal mark of a file from all its columns of numbers together.
+
+    A cell such as 0,125 or 1,5 shows a decimal comma; 0.125 or 1,234,567 a decimal point; 1,234 and 1.234 show nothing.
+
+    Returns
+    -------
+    tuple of (str or None, list of str)
+        The mark, "mixed" where columns differ, None where no cell shows it; and notes about the decision.
+    """
+    if comma_separated and not any("," in str(cell) for name in frame.columns for cell in frame[name]):
+        return None, []
+    shown: dict[str, tuple[str, str]] = {}
+    unclear: dict[str, tuple[str, str]] = {}
+    for name in frame.columns:
+        if frame[name].dtype != object or not is_numeric(frame[name]):
+            continue
+        for text in filter(None, map(_clean, (cell for cell in frame[name] if "," in str(cell) or "." in str(cell)))):
+            marks = [mark for mark, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
+            if len(marks) == 1:
+                if not any(map(_PADDED.match, map(str, frame[name]))):
+                    shown.setdefault(marks[0], (text, name))
+                break
+            if marks:
+                unclear.setdefault("," if "," in text else ".", (text, name))
+    if len(shown) == 2:
+        (comma, one), (point, other) = shown[","], shown["."]
+        return "mixed", [
+            f"two decimal marks: {comma!r} in column {one!r}, {point!r} in {other!r}; each column is read by its own"
+        ]
+    mark = next(iter(shown), None)
+    commas = "," in unclear or "," in shown or ("." in shown and "," in shown["."][0])
+    if mark == "," or (mark == "." and commas):
+        cell, name = shown[mark]
+        return mark, [f"decimal {'comma' if mark == ',' else 'point'}, as {cell!r} in column {name!r} shows"]
+    if mark is None and comma_separated and "," in unclear:
+        cell, name = unclear[","]
+        return ".", [f"decimal point, as commas separate the cells: {cell!r} in column {name!r} is a thousand"]
+    if mark is None and not comma_separated and "." in unclear:
+        cell, name = unclear["."]
+        return None, [f"decimal point, as nothing in the file shows another: {cell!r} in column {name!r} is a fraction"]
+    return mark, []
+
+
+def is_boolean(column: pd.Series) -> bool:
+    """Return whether a column holds nothing but TRUE and FALSE, in any case; missing values are allowed.
 
     >>> import pandas as pd
-    >>> is_numeric(pd.Series(["1", "2", "3", "oops"])), is_numeric(pd.Series(["a", "b", "3"]))
-    (True, False)
+    >>> is_boolean(pd.Series(["TRUE", "False", ""])), is_boolean(pd.Series(["yes", "no"])), is_boolean(pd.Series([True]))
+    (True, False, True)
+    """
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(column.dtype):
+        return True
+    if column.dtype != object and not pd.api.types.is_string_dtype(column.dtype):
+        return False
+    given = (text for cell in column.to_numpy(object) if (text := _clean(cell)))
+    first = next(given, "")
+    return first.lower() in _BOOLEANS and all(text.lower() in _BOOLEANS for text in given)
+
+
+def is_numeric(column: pd.Series) -> bool:
+    """Return whether most cells of a column are numbers; a few texts among them are then an error, not another kind of column.
+
+    >>> import pandas as pd
+    >>> is_numeric(pd.Series(["1", "2", "3", "oops"])), is_numeric(pd.Series(["a", "b", "3"])), is_numeric(pd.Series(["1_1"]))
+    (True, False, False)
     """
     import pandas as pd
 
@@ -82,32 +164,61 @@ def is_numeric(column: pd.Series) -> bool:
         return True
     if not (pd.api.types.is_string_dtype(column.dtype) or column.dtype == object):
         return False
-    with contextlib.suppress(TypeError, ValueError):  # plain numbers, told a hundred times faster
-        column.to_numpy(object).astype(np.float64)
+    if len(column) and _MONTH.fullmatch(str(column.iloc[0])) and all(_MONTH.fullmatch(str(cell)) for cell in column):
+        return not any(str(cell).startswith("0") for cell in column)
+    if any(_plain_floats(column, mark) is not None for mark in _PATTERNS):  # a hundred times faster
         return True
-    text = _cleaned(column)
-    given = text[~text.str.lower().isin(MISSING)]
-    return not len(given) or float(given.str.fullmatch(f"{_POINT}|{_THOUSANDS}|{_COMMA}|{_SPACED}").mean()) > 0.5
+    given = [*islice(filter(None, map(_clean, column.to_numpy(object))), _SAMPLE)]
+    fit = sum(any(pattern.fullmatch(text) for pattern in _PATTERNS.values()) for text in given)
+    return 2 * fit > len(given) or not given
 
 
-def _cleaned(column: pd.Series) -> pd.Series:
-    text = column.astype("object").where(column.notna(), "").astype(str).str.translate(_SPACES).str.strip()
-    return text.str.replace(_SIGNS, "", regex=True)
+def _plain_floats(column: pd.Series, decimal: str) -> Array | None:
+    """Return a column of plain finite numbers with this decimal mark as floats, else None."""
+    cells = column.to_numpy(object)
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if decimal == ",":
+            float(str(cells[0]).replace(",", ".") if len(cells) else "")
+            cells = np.array([str(cell).replace(".", "_").replace(",", ".") for cell in cells], object)
+        values = np.asarray(cells.astype(np.float64), np.float64)
+        if np.isfinite(values).all() and "_" not in "".join(map(str, cells)):  # Python reads 1_1 as 11
+            return values
+    return None
 
 
-def _check_one_decimal_mark(given: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:
-    """An error where every dot stands before three digits, beside whole numbers of hundreds: 1.163 and 950."""
-    dotted = given.str.contains(".", regex=False)
-    hundreds = given[~dotted].str.fullmatch(r"[+-]?[1-9]\d\d")
-    if dotted.any() and given[dotted].str.fullmatch(_DOTTED).all() and hundreds.any():
-        _check_unambiguous(given, given.index[dotted][0], column, lines)
+def _given(column: pd.Series) -> dict[int, str]:
+    """Return the cells that are not missing, by their rows."""
+    return {row: text for row, cell in enumerate(column.to_numpy(object)) if (text := _clean(cell))}
 
 
-def _check_unambiguous(given: pd.Series, place: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:
-    raise DataError(
-        f"column {column.name!r} has {quoted(given[place])} in line {lines[column.index.get_loc(place)]}, which may be a "
-        "thousand or a fraction; write thousands without a separator, or fractions with another number of digits"
-    )
+def _clean(cell: object) -> str:
+    """Return a cell without currency signs and spaces in thousands; an empty text where it is missing."""
+    text = _SIGNS.sub("", str(cell).translate(_SPACES).strip())
+    if text.lower() in MISSING:
+        return ""
+    return text.replace(" ", "") if " " in text and _SPACED.fullmatch(text) else text
+
+
+def _decimal(given: dict[int, str], column: pd.Series, lines: Sequence[int], decimal: str | None, comma_separated: bool) -> str:
+    """Return the decimal mark of a column: the one that most cells show, else that of the file, else a point.
+
+    A DataError names a cell that may be read in two ways.
+    """
+    marks = {row: [mark for mark, one in _PATTERNS.items() if one.fullmatch(text)] for row, text in given.items()}
+    point, comma = ([*marks.values()].count([mark]) for mark in ".,")
+    if point or comma:
+        return "," if comma > point else "."
+    if decimal in _PATTERNS or (decimal is None and comma_separated):
+        return decimal or "."
+    commas, dots = ([row for row, text in given.items() if marks[row] and mark in text] for mark in ",.")
+    doubtful = decimal == "mixed" or any(map(_HUNDREDS.fullmatch, given.values()))  # 1.163 beside 950
+    if commas or (dots and doubtful):
+        row = (commas or dots)[0]
+        raise DataError(
+            f"column {column.name!r} has {quoted(given[row])} in line {lines[row]}, which may be a thousand or a fraction; write "
+            "thousands without a separator, or fractions with another number of digits"
+        )
+    return "."
 
 
 def _check_finite(numbers: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:

@@ -6,14 +6,14 @@
 ...     _ = file.write_text("day;sales\\n2024-01-01;1,5\\n2024-01-02;2,5\\n2024-01-04;4,5\\n")
 ...     table = read(file)
 >>> table.frame["sales"].tolist(), table.freq, table.notes
-([1.5, 2.5, nan, 4.5], 'D', ['1 missing day left as a gap'])
+([1.5, 2.5, nan, 4.5], 'D', ["decimal comma, as '1,5' in column 'sales' shows", '1 missing day left as a gap'])
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,15 +23,15 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.forecasting.time_index import kind_of, step_name
-from pesn.series.table.dates import LONGEST, NAMES, regular, time_of, to_times, whole_times
-from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.files import cells_of, counted
-from pesn.series.table.numerals import is_numeric, to_numbers
+from pesn.series.table.columns import assign_roles, find_time
+from pesn.series.table.dates import merge_duplicates, merge_note, regular, time_of
+from pesn.series.table.errors import DataError
+from pesn.series.table.files import Cells, counted, read_cells
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_TARGETS", "Table", "counted", "read", "read_ahead", "shown"]
+__all__ = ["MOST_TARGETS", "Table", "check_columns", "counted", "read", "read_ahead", "shown"]
 
 MOST_TARGETS = 20
 _GIVEN = "\0given"  # column that tells rows of the file from those that are missing in it
@@ -55,6 +55,8 @@ class Table:
         Rows after the last one whose targets are known, where the inputs of some are: theirs is known ahead.
     notes
         What was done, in words; ``warnings`` what should be looked at.
+    decimal
+        The decimal mark of the file, None where nothing shows it.
     """
 
     frame: Any
@@ -65,6 +67,7 @@ class Table:
     future: Any = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    decimal: str | None = None
 
     @property
     def y(self) -> Array:
@@ -87,41 +90,55 @@ def read(
     time: str | None = None,
     targets: Sequence[str] = (),
     inputs: Sequence[str] = (),
-    freq: str | None = None,
+    freq: str | float | None = None,
+    duplicates: str = "error",
     learn: bool = True,
 ) -> Table:
-    """The table in a .csv or .parquet file.
+    """Read a .csv or .parquet file as a regular table.
 
-    ``time``, ``targets`` and ``inputs`` name columns. Without a time it is looked for; without targets they are all columns of
-    numbers that are neither. ``freq`` is the step that dates must have, where it is known; without ``learn`` one
-    row will do, and columns may be constant. A wrong name is a ValueError, a file that will not do a :class:`DataError`.
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    time : str, optional
+        The column of times; found without it.
+    targets, inputs : sequence of str, default=()
+        Columns to forecast, and covariates; see :func:`pesn.series.table.columns.assign_roles`.
+    freq : str or float, optional
+        The step that times must keep; found without it.
+    duplicates : {"error", "mean", "last"}, default="error"
+        What becomes of rows with the same time.
+    learn : bool, default=True
+        Whether a model is fitted: without it one row is enough, and columns may be constant.
+
+    Returns
+    -------
+    Table
+        A wrong name is a ValueError, a file that cannot be used a :class:`DataError`.
     """
-    raw, lines, comma_separated = cells_of(Path(path), 2 if learn else 1)
-    _check_known(raw, "--time", [] if time is None else [time])
-    _check_known(raw, "--target", targets)
-    _check_known(raw, "--inputs", inputs)
-    both = [name for name in targets if name in inputs] or [name for name in (*targets, *inputs) if name == time]
-    if both:
-        raise ValueError(f"--target, --inputs and --time must be different columns, got {both[0]!r} twice")
-    notes: list[str] = []
-    warnings: list[str] = []
-    taken = {*targets, *inputs}
-    apart, times = _find_times(raw, time, taken)
-    inputs = list(dict.fromkeys(inputs))
-    named = bool(targets)
-    targets = list(dict.fromkeys(targets)) or _find_targets(raw, {*apart, *inputs}, notes)
-    frame, label = _numbers(raw, [*targets, *inputs], apart, times, lines, comma_separated)
-    if times is None:
+    cells = read_cells(Path(path), 2 if learn else 1)
+    check_columns(cells.frame, {"--time": [] if time is None else [time], "--target": targets, "--inputs": inputs})
+    roles = assign_roles(
+        cells.frame, time=time, targets=targets, inputs=inputs, decimal=cells.decimal, lines=cells.lines
+    )  # fmt: skip
+    if len(roles.targets) > MOST_TARGETS and not targets:
+        raise ValueError(
+            f"--target must name the columns to forecast, {MOST_TARGETS} at most; the file has {len(roles.targets)} of numbers: "
+            f"{', '.join(roles.targets[:8])}, …"
+        )
+    if freq is not None and roles.times is None:
+        raise ValueError(f"--freq must come with a column of times, got {freq!r}, and the file has none")
+    notes, warnings = [*cells.notes, *roles.notes], list[str]()
+    frame = _numbers(cells, [*roles.targets, *roles.inputs], roles.times, roles.time)
+    if roles.times is None:
         freq = None
-        absent = ~np.isin(np.arange(len(frame)), np.subtract(lines, lines[0])) if len(frame) > len(lines) else None
-        if len(frame) == len(lines) <= lines[-1] - lines[0]:
-            notes.append("blank lines, one after every row, left out")
+        frame, absent = _keep_blank_lines(frame, cells.lines, notes)
     else:
-        frame, lines = _sorted(frame, lines, warnings)
+        frame, lines = _sort(frame, cells, duplicates, notes, warnings)
         frame, freq, _ = regular(frame.assign(**{_GIVEN: 1.0}), freq, lines)
         absent = frame.pop(_GIVEN).isna().to_numpy()
-    absent = np.zeros(len(frame), bool) if absent is None else absent
-    return _trimmed(Table(frame, targets, inputs, label, freq, None, notes, warnings), named, learn, absent)
+    table = Table(frame, roles.targets, roles.inputs, roles.time, freq, None, notes, warnings, cells.decimal)
+    return _trimmed(table, bool(targets), learn, absent)
 
 
 def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) -> pd.DataFrame:
@@ -129,22 +146,28 @@ def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) 
 
     Rows before them are passed over. A row that is missing, or a column, is a :class:`DataError`; an empty cell is not known.
     """
-    raw, lines, comma_separated = cells_of(Path(path), 1, "--future")
+    cells = read_cells(Path(path), 1, "--future")
+    raw = cells.frame
     absent = [name for name in table.inputs if name not in raw.columns]
     if absent:
-        listed = _listed(raw.columns)
+        listed = ", ".join(map(repr, raw.columns[:12]))
         raise DataError(f"{path} has no column {absent[0]!r}, which is one of the inputs; its columns are {listed}")
     own = table.time if table.time in raw.columns else None
-    apart, times = ([], None) if table.time is None else _find_times(raw, own, set(table.inputs))
+    apart: list[str] = []
+    times = None
+    if table.time is not None:
+        decimal = cells.decimal or table.decimal
+        apart, times = find_time(raw, time=own, taken=table.inputs, decimal=decimal, lines=cells.lines)
     if table.time is not None and times is None:
         raise DataError(f"{path} has no column of times, as {table.time!r} is in the other file")
-    frame, _ = _numbers(raw, table.inputs, apart, times, lines, comma_separated)
+    frame = _numbers(cells, table.inputs, times, " and ".join(apart), table.decimal)
     if times is None:
+        frame, _ = _keep_blank_lines(frame, cells.lines, [])
         count = len(frame) if horizon is None else horizon
         if len(frame) < count:
             raise DataError(f"{path} has {counted(len(frame), 'row')}, and {count} steps are to be forecast")
         return frame.to_numpy(np.float64)[:count]
-    frame, _ = _sorted(frame, lines, [])
+    frame, _ = _sort(frame, cells, "error", [], [])
     if kind_of(frame.index) != kind_of(table.frame.index):
         raise DataError(f"{path}: column {apart[0]!r} does not go on as {table.time!r} does in the other file")
     count = int((frame.index > table.frame.index[-1]).sum()) if horizon is None else horizon
@@ -174,136 +197,81 @@ def shown(label: Any, freq: str | None) -> str:
     return str(label.strftime("%Y-%m-%d" if re.fullmatch(r"\d*[DBWM](-\w+)?", freq) else exact))
 
 
-def _numbers(
-    raw: pd.DataFrame, names: Sequence[str], apart: list[str], times: pd.Series, lines: list[int], commas: bool
-) -> tuple[pd.DataFrame, pd.Index]:
-    """The named columns as numbers, indexed by their times; and what the time is called."""
-    import pandas as pd
-
-    frame = pd.DataFrame({name: to_numbers(raw[name], lines, comma_separated=commas) for name in names}, index=raw.index)
-    if times is None:
-        gaps = np.diff(lines)
-        if len(gaps) and not (gaps == 2).all():  # else a blank line after every row, as some programs write them
-            frame = frame.set_axis(lines).reindex(range(lines[0], lines[-1] + 1))
-        return frame.set_axis(pd.RangeIndex(len(frame))), None
-    label = " and ".join(apart) or "time"
-    return frame.set_axis(times.rename(label)), label
-
-
-# ---------------------------------------------------------------- which column is what
-
-
-def _check_known(frame: pd.DataFrame, option: str, names: Sequence[str]) -> None:
+def check_columns(frame: pd.DataFrame, named: Mapping[str, Sequence[str]]) -> None:
+    """Raise a ValueError where an option names a column that is not there, or two options the same one."""
     there = [str(name) for name in frame.columns]
-    for name in names:
-        if name not in there:
-            raise ValueError(f"{option} must be a column of the file, one of {_listed(there)}; got {name!r}")
+    owner: dict[str, str] = {}
+    for option, names in named.items():
+        for name in names:
+            if name not in there:
+                listed = ", ".join(map(repr, there[:12])) + (", …" if there[12:] else "")
+                raise ValueError(f"{option} must be a column of the file, one of {listed}; got {name!r}")
+            if owner.setdefault(name, option) != option:
+                options = " and ".join([", ".join([*named][:-1]), [*named][-1]])
+                raise ValueError(f"{options} must be different columns, got {name!r} twice")
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names[:12]) + (", …" if len(names) > 12 else "")
-
-
-def _find_times(frame: pd.DataFrame, time: str | None, taken: set[str]) -> tuple[list[str], pd.Series]:
-    """The columns that hold the time, and their times; nothing and None where rows are counted."""
-    if time is not None:
-        times = to_times(frame[time])
-        if times is None:
-            raise DataError(
-                f"column {time!r} has {quoted(_not_a_time(frame[time]))}, which is not a time; write dates as 2020-12-31"
-            )
-        return [time], times
-    apart = whole_times(frame)
-    if apart is not None and not taken & set(apart[0]):
-        return apart
+def _numbers(
+    cells: Cells, names: Sequence[str], times: pd.Index | None, label: str | None, decimal: str | None = None
+) -> pd.DataFrame:
+    """Convert the named columns to numbers, indexed by their times."""
     import pandas as pd
 
-    named = {name for name in frame.columns if NAMES.fullmatch(str(name).strip())}
-    for name in sorted(frame.columns, key=lambda name: name not in named):
-        if name in taken or (name not in named and is_numeric(frame[name])):
-            continue  # numbers that might be dates, under a name that says nothing of the kind
-        times = to_times(frame[name])
-        if times is None:
-            if name in named and name != "" and not is_numeric(frame[name]):
-                raise DataError(
-                    f"column {name!r} has {quoted(_not_a_time(frame[name]))}, which is not a time; write dates as 2020-12-31, "
-                    "or name another column with --time"
-                )
-            continue
-        if isinstance(times, pd.DatetimeIndex) or (name in named and _counts(times)):
-            return [name], times
-        if name in named and name != "" and times.has_duplicates and str(name).lower() in ("t", "time", "step"):
-            again = int(np.flatnonzero(np.diff(times.to_numpy(np.float64)) < 0)[:1].sum()) + 1
-            raise DataError(
-                f"column {name!r} begins again at row {again + 1} of the table: it holds several runs; give a file for each, or "
-                "name another column with --time"
-            )
-    return [], None
-
-
-def _counts(times: pd.Series) -> bool:
-    values = times.to_numpy(np.float64)
-    return bool(len(values) > 1 and (np.diff(values) > 0).all())
-
-
-def _not_a_time(column: pd.Series) -> str:
-    import pandas as pd
-
-    text = column.astype(str)
-    parsed = pd.to_datetime(text.where(text.str.len() <= LONGEST, ""), errors="coerce", format="mixed")
-    wrong = column[parsed.isna()]
-    return str(wrong.iloc[0] if len(wrong) else column.iloc[0])
-
-
-def _find_targets(frame: pd.DataFrame, taken: set[str], notes: list[str]) -> list[str]:
-    numeric = [name for name in frame.columns if name not in taken and is_numeric(frame[name])]
-    numeric = [name for name in numeric if name != "" and not _row_numbers(frame[name], str(name))]
-    left = [str(name) for name in frame.columns if name not in taken and name not in numeric and name != ""]
-    if not numeric:
-        there = [name for name in frame.columns if name not in taken]
-        shown = ", ".join(f"{name!r} with {quoted(frame[name].iloc[0])}" for name in there[:8]) + (", …" if there[8:] else "")
-        raise DataError(f"no column of numbers to forecast; there {'are' if shown else 'is'} {shown or 'nothing but the time'}")
-    if len(numeric) > MOST_TARGETS:
-        raise ValueError(
-            f"--target must name the columns to forecast, {MOST_TARGETS} at most; the file has {len(numeric)} of numbers: "
-            f"{', '.join(map(str, numeric[:8]))}, …"
-        )
-    if left:
-        notes.append(
-            f"left out, as {'it is' if len(left) == 1 else 'they are'} not numbers: {', '.join(left[:12])}"
-            + (", …" if left[12:] else "")
-        )
-    return [str(name) for name in numeric]
-
-
-def _row_numbers(column: pd.Series, name: str) -> bool:
-    import pandas as pd
-
-    if not re.fullmatch(r"(?i)index|id|row|unnamed: \d+", name):
-        return False
-    return bool((np.diff(pd.to_numeric(column, errors="coerce").to_numpy(np.float64)) == 1).all())
+    frame = pd.DataFrame({name: cells.numbers(name, decimal) for name in names}, index=cells.frame.index)
+    return frame.set_axis(pd.RangeIndex(len(frame)) if times is None else times.rename(label))
 
 
 # ---------------------------------------------------------------- rows
 
 
-def _sorted(frame: pd.DataFrame, lines: list[int], warnings: list[str]) -> tuple[pd.DataFrame, list[int]]:
-    """Rows in the order of their times, each time once, and their lines."""
-    double = frame.index[frame.index.duplicated()]
-    name = frame.index.name
+def _sort(
+    frame: pd.DataFrame, cells: Cells, duplicates: str, notes: list[str], warnings: list[str]
+) -> tuple[pd.DataFrame, list[int]]:
+    """Return rows in the order of their times, each time once, and their lines."""
+    index, lines, name = frame.index, cells.lines, frame.index.name
+    double = index[index.duplicated()]
     if len(double):
-        places = [lines[int(i)] for i in np.flatnonzero(frame.index == double[0])]
-        text = str(double[0]).removesuffix(" 00:00:00")
-        raise DataError(
-            f"column {name!r} has {text} {len(places)} times, in lines {', '.join(map(str, places[:5]))}; keep one row for each "
-            "time; where the file has many series, --id names the column that tells them apart"
-        )
+        first = str(double[0]).removesuffix(" 00:00:00")
+        if duplicates == "error":
+            places = [lines[int(i)] for i in np.flatnonzero(index == double[0])]
+            raise DataError(
+                f"column {name!r} has {first} {len(places)} times, in lines {', '.join(map(str, places[:5]))}; keep one row for "
+                f"each time; {_id_hint(cells.frame, index)}; --duplicates mean or --duplicates last merges such rows"
+            )
+        notes.append(merge_note(len(double), duplicates, first))
+        frame = merge_duplicates(frame, duplicates)
+        lines = [lines[int(i)] for i in np.flatnonzero(~index.duplicated(keep="last" if duplicates == "last" else "first"))]
     if not frame.index.is_monotonic_increasing:
-        first = int(np.argmax(np.diff(frame.index.to_numpy()).astype(float) < 0)) + 1
-        warnings.append(f"rows were not in order of {name!r} (first in line {lines[first]}); they were sorted")
+        first_late = int(np.argmax(frame.index[1:] < frame.index[:-1])) + 1
+        warnings.append(f"rows were not in order of {name!r} (first in line {lines[first_late]}); they were sorted")
         order = np.argsort(frame.index)
         frame, lines = frame.iloc[order], [lines[int(i)] for i in order]
     return frame, lines
+
+
+def _keep_blank_lines(frame: pd.DataFrame, lines: list[int], notes: list[str]) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
+    """Return rows that are counted, with blank lines between them as rows without numbers; and which rows those are."""
+    import pandas as pd
+
+    gaps = np.diff(lines)
+    if (gaps == 1).all() or (gaps == 2).all():  # some programs write a blank line after every row
+        if len(gaps) and gaps[0] == 2:
+            notes.append("blank lines, one after every row, left out")
+        return frame, np.zeros(len(frame), bool)
+    numbered = np.arange(lines[0], lines[-1] + 1)
+    rows = frame.set_axis(lines).reindex(numbered).set_axis(pd.RangeIndex(len(numbered)))
+    return rows, ~np.isin(numbered, lines)
+
+
+def _id_hint(frame: pd.DataFrame, times: pd.Index) -> str:
+    """Say how a table of many series is forecast, with the column that tells them apart where there is one."""
+    import pandas as pd
+
+    for name in frame.columns:
+        dense = frame[name].nunique() * times.nunique() < 3 * len(frame)
+        if dense and not pd.DataFrame({"time": times, "id": frame[name].to_numpy()}).duplicated().any():
+            return f"column {name!r} tells many series apart: --id {name!r} forecasts each"
+    return "where the file has many series, --id names the column that tells them apart"
 
 
 def _useless(values: pd.Series, learn: bool) -> str:

@@ -1,0 +1,367 @@
+"""Decide the role of each column of a table: time, target, covariate, id, or left out for a stated reason.
+
+One function does so for the texts of a file and for a frame of pandas with typed columns, for one series and for many:
+
+>>> import pandas as pd
+>>> days = pd.date_range("2024-01-01", periods=30).strftime("%Y-%m-%d")
+>>> frame = pd.DataFrame({"": range(30), "day": days, "weekday": [i % 7 for i in range(30)], "sales": [3.0, 1.0, 2.0] * 10})
+>>> roles = assign_roles(frame)
+>>> roles.time, roles.targets
+('day', ['sales'])
+>>> roles.notes
+["left out, as it is a row number: ''", 'left out, as it follows from the calendar: weekday (--target NAME forecasts it)']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pesn._support.types import Array
+from pesn.series.table.dates import LONGEST, NAMES, to_times, whole_times, year_note
+from pesn.series.table.errors import DataError, quoted
+from pesn.series.table.numerals import is_boolean, is_numeric, to_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MOST_TARGETS", "ColumnRoles", "assign_roles", "find_time", "list_names"]
+
+MOST_TARGETS = 20
+_SEARCHED = 1_000  # different cells that are read one by one for an error message
+_FEW = 20  # rows below which 1, 2, 3 may be a series that grows
+_UNNAMED = re.compile(r"(?i)|unnamed: \d+|\.\.\.\d+")  # of pandas and of R
+_COUNTERS = re.compile(
+    r"(?i)(instant|index|id|idx|row|row_?(names?|id|num|number)|obs|observation|record|nr|no|number|seq|counter|#)"
+)
+_DATED = re.compile(r"(?i)date|time|year|jahr|period|epoch|ds|ts")  # names of columns whose numbers are dates in any order
+_IDS = re.compile(r"(?i:.*[_\s.-])?(?i:id)s?|.*[a-z]I[dD]")  # shop_id, shopId; no bid
+_PARTS = {  # names of columns that follow from the date
+    "year": "yr|year|jahr|yyyy",
+    "month": "mnth|month|mon|monat|mm|month[_ ]?of[_ ]?year",
+    "quarter": "quarter|qtr|q|quartal",
+    "week": "(iso[_ ]?)?week|wk|kw|woy|week[_ ]?of[_ ]?year|week[_ ]?(num|number|nr)",
+    "day": "day|dd|dom|mday|tag|day[_ ]?of[_ ]?month",
+    "weekday": "week[_ ]?day|wday|dow|day|day[_ ]?of[_ ]?week",
+    "day of the year": "doy|yday|day[_ ]?of[_ ]?year",
+    "hour": "hour|hr|hh|hour[_ ]?of[_ ]?day|stunde",
+    "minute": "minute|min",
+    "season": "season",
+    "decimal year": "year|date|time|.*decimal.*",
+    "flag": r"(is[_ ]?)?((public|bank|national|state|school)[_ ]?)?(holidays?|weekends?|(work(ing)?|business)[_ ]?days?)(_flag)?",
+}
+_CALENDAR = re.compile("(?i)" + "|".join(_PARTS.values()))
+
+# For each kind of column that is left out: of one column, of several, whether it may be asked for.
+_REASONS = {
+    "text": ("it is not numbers", "they are not numbers", ""),
+    "boolean": ("it is TRUE or FALSE", "they are TRUE or FALSE", "--inputs NAME uses it as 1 and 0"),
+    "date": ("it is another date", "they are other dates", "--time NAME takes it as the time"),
+    "counter": ("it is a row number", "they are row numbers", ""),
+    "unnamed": ("it has no name", "they have no name", ""),
+    "id": ("it is an id", "they are ids", "{option} NAME forecasts it"),
+    "calendar": ("it follows from the calendar", "they follow from the calendar", "{option} NAME forecasts it"),
+    "static": ("it is constant in each series", "they are constant in each series", ""),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRoles:
+    """What the columns of a table are.
+
+    Parameters
+    ----------
+    time : str or None
+        The name of the time: a column, or several joined by "and"; None where rows are counted.
+    time_columns : list of str
+        The columns that hold it.
+    times : Index or None
+        The time of each row, dates or numbers.
+    targets, inputs : list of str
+        Columns to forecast, and covariates.
+    left_out : dict of str to str
+        Other columns by name: "text", "boolean", "date", "counter", "unnamed", "id", "calendar" or "static".
+    notes : list of str
+        The same in words.
+    """
+
+    time: str | None
+    time_columns: list[str]
+    times: Any
+    targets: list[str]
+    inputs: list[str]
+    left_out: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def assign_roles(
+    frame: pd.DataFrame,
+    *,
+    id_col: str | None = None,
+    time: str | None = None,
+    targets: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    times: pd.Index | None = None,
+    decimal: str | None = None,
+    lines: Sequence[int] | None = None,
+    option: str = "--target",
+) -> ColumnRoles:
+    """Decide what each column of a table is.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Cells of a file as texts, or typed columns.
+    id_col : str, optional
+        The column of ids, where the table has many series.
+    time : str, optional
+        The column of times; without it, calendar dates are looked for, then a counter.
+    targets, inputs : sequence of str, default=()
+        Columns to forecast, and covariates. Without targets, all columns of numbers are targets but ids, row numbers and columns
+        that follow from the calendar, such as the month.
+    times : Index, optional
+        The times of the rows where they are no column, such as the index of a frame.
+    decimal : str, optional
+        The decimal mark of texts.
+    lines : sequence of int, optional
+        The line of each row in its file, for error messages.
+    option : str, default="--target"
+        How a user names a target, for notes.
+
+    Returns
+    -------
+    ColumnRoles
+        A table without a column to forecast is a :class:`DataError`.
+    """
+    inputs = list(dict.fromkeys(inputs))
+    taken = {*targets, *inputs, *(() if id_col is None else (id_col,))}
+    notes: list[str] = []
+    apart: list[str] = []
+    if times is None:
+        apart, times = find_time(frame, time=time, taken=taken, id_col=id_col, decimal=decimal, lines=lines)
+        notes += year_note(frame[apart[0]], times) if len(apart) == 1 else []
+    notes += [f"{name}: TRUE is 1, FALSE is 0" for name in (*targets, *inputs) if is_boolean(frame[name])]
+    label = None if times is None else " and ".join(apart) or str(times.name or "time")
+    if targets:
+        return ColumnRoles(label, apart, times, list(dict.fromkeys(targets)), inputs, {}, notes)
+    free = [name for name in frame.columns if name not in taken and name not in apart]
+    left: dict[str, str] = {}
+    for name in free:
+        kind = _kind(frame, name, times, id_col, decimal)
+        if kind is not None:
+            left[name] = kind
+    numeric = [name for name in free if name not in left]
+    counters = [name for name in numeric if _is_row_number(frame[name], decimal)]
+    if len(counters) < len(numeric):
+        left |= dict.fromkeys(counters, "counter")
+    found = [str(name) for name in free if name not in left]
+    if not found:
+        raise _nothing_to_forecast(frame, free, left, option)
+    return ColumnRoles(label, apart, times, found, inputs, left, [*notes, *_say(left, option)])
+
+
+def find_time(
+    frame: pd.DataFrame,
+    *,
+    time: str | None,
+    taken: Iterable[str] = (),
+    id_col: str | None = None,
+    decimal: str | None = None,
+    lines: Sequence[int] | None = None,
+) -> tuple[list[str], Any]:
+    """Find the columns that hold the time, and the time of each row; nothing and None where rows are counted.
+
+    Calendar dates win over counters wherever they stand. Among dates, those win that are not mostly the same, then those whose
+    name says so, then texts over numbers.
+    """
+    if time is not None:
+        times = _times(frame[time], True, decimal)
+        if times is None:
+            raise _not_a_time(frame, time, id_col, lines, "")
+        return [time], times
+    free = [name for name in frame.columns if name not in {*taken}]
+    named = [name for name in free if NAMES.fullmatch(str(name).strip()) or _UNNAMED.fullmatch(str(name).strip())]
+    dates: list[tuple[Any, list[str], Any]] = []
+    whole = whole_times(frame)
+    if whole is not None and not {*whole[0]} & {*taken}:
+        dates.append(((_repeats(whole[1], frame, id_col), False, 1), *whole))
+    numbers: dict[str, Any] = {}
+    for name in free:
+        numeric = is_numeric(frame[name])
+        first = bool(name == frame.columns[0])
+        if is_boolean(frame[name]) or (numeric and not first and name not in named):
+            continue  # numbers that might be dates, under a name that says nothing of the kind
+        times = _times(frame[name], first, decimal)
+        if hasattr(times, "year") and (not numeric or id_col is not None or _is_run(times) or _DATED.search(str(name))):
+            dates.append(((_repeats(times, frame, id_col), name not in named, 2 if numeric else 0), [name], times))
+        elif times is not None and numeric:
+            numbers[name] = times
+    if dates:
+        return min(dates, key=lambda one: one[0])[1:]
+    for name in named:
+        if name not in numbers and name and not is_numeric(frame[name]):
+            raise _not_a_time(frame, name, id_col, lines, ", or name another column with --time")
+    for name, times in numbers.items():
+        if name in named and (id_col is not None or _is_run(times)):
+            return [name], times
+        if name in named and times.has_duplicates and str(name).lower() in ("t", "time", "step"):
+            again = int(np.flatnonzero(np.diff(times.to_numpy(np.float64)) < 0)[:1].sum()) + 1
+            raise DataError(
+                f"column {name!r} begins again at row {again + 1} of the table: it holds several runs; give a file for each, or "
+                "name another column with --time"
+            )
+    return [], None
+
+
+def list_names(names: Iterable[Any]) -> str:
+    """Return names for a message, twelve at most."""
+    names = [repr(str(name)) if not str(name).strip() else str(name) for name in names]
+    return ", ".join(names[:12]) + (", …" if names[12:] else "")
+
+
+# ---------------------------------------------------------------- times
+
+
+def _times(column: pd.Series, first: bool, decimal: str | None) -> Any:
+    """Parse the time of each row; None where they are no times. Each different cell is read once."""
+    import pandas as pd
+
+    if column.dtype == object and decimal == "," and is_numeric(column):
+        column = _values(column, decimal)
+    codes, different = pd.factorize(column, sort=column.dtype != object)
+    if (codes < 0).any() or not len(different):
+        return None
+    found = to_times(pd.Series(different, name=column.name), first=first)
+    return None if found is None else pd.Index(found).take(codes)
+
+
+def _repeats(times: pd.Index, frame: pd.DataFrame, id_col: str | None) -> bool:
+    """Return whether most rows have a time that another one has, of the same series."""
+    import pandas as pd
+
+    keys = pd.DataFrame({"time": times, "id": 0 if id_col is None else frame[id_col].to_numpy()})
+    return float(keys.duplicated().mean()) > 0.5
+
+
+def _is_run(times: pd.Index) -> bool:
+    """Return whether times increase, or decrease, from row to row."""
+    return bool(len(times) > 1 and times.is_unique and (times.is_monotonic_increasing or times.is_monotonic_decreasing))
+
+
+def _not_a_time(frame: pd.DataFrame, name: str, id_col: str | None, lines: Sequence[int] | None, remedy: str) -> DataError:
+    """Return the error that names the first cell which is no time, or is written in another way than the first."""
+    import pandas as pd
+
+    cells = frame[name].astype(str).drop_duplicates()[:_SEARCHED]
+    short = cells.where(cells.str.len() <= LONGEST, "")
+    alone = (row for row, cell in short.items() if to_times(pd.Series([cell], name=name)) is None)
+    other = (row for row, cell in short.items() if to_times(pd.Series([short.iloc[0], cell], name=name)) is None)
+    row = next(alone, None)
+    what = "which is not a time" if row is not None else f"which is not written as {quoted(cells.iloc[0])} is"
+    row = next(other, cells.index[0]) if row is None else row
+    place = frame.index.get_loc(row)
+    there = "" if lines is None else f" in line {lines[place]}"
+    series = "" if id_col is None else f", series {quoted(frame[id_col].iloc[place])}"
+    return DataError(f"column {name!r} has {quoted(cells[row])}{there}{series}, {what}; write dates as 2020-12-31{remedy}")
+
+
+# ---------------------------------------------------------------- columns that are no targets
+
+
+def _kind(frame: pd.DataFrame, name: Any, times: Any, id_col: str | None, decimal: str | None) -> str | None:
+    """Return why a column is no target unless it is named; None where it is one."""
+    column, word = frame[name], str(name).strip()
+    if is_boolean(column):
+        return "boolean"
+    if not is_numeric(column):
+        return "date" if hasattr(_times(column, False, decimal), "year") else "text"
+    repeated = id_col is not None and len(frame) > frame[id_col].nunique() and column.notna().any()
+    if repeated and (column.groupby(frame[id_col].to_numpy()).nunique() <= 1).all():
+        return "static"
+    if not any(pattern.fullmatch(word) for pattern in (_UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR)):
+        return None
+    values = _values(column, decimal)
+    whole = bool(np.isfinite(values).all() and (values == np.rint(values)).all())
+    steps = whole and len(values) > 1 and bool((np.diff(values) == 1).all())
+    if _UNNAMED.fullmatch(word):
+        return "counter" if steps else "unnamed"
+    if steps and (_COUNTERS.fullmatch(word) or NAMES.fullmatch(word)):
+        return "counter"
+    if whole and _IDS.fullmatch(word):
+        return "id"
+    return "calendar" if hasattr(times, "year") and np.isfinite(values).all() and _is_calendar(word, values, times) else None
+
+
+def _values(column: pd.Series, decimal: str | None) -> pd.Series:
+    """Return a column as numbers, NaN where a cell is none."""
+    import pandas as pd
+
+    try:
+        return to_numbers(column, range(len(column)), decimal=decimal, comma_separated=decimal is None)
+    except DataError:
+        return pd.to_numeric(column, errors="coerce").astype("float64")
+
+
+def _is_row_number(column: pd.Series, decimal: str | None) -> bool:
+    """Return whether a column is 0, 1, 2 … or 1, 2, 3 …, and long."""
+    if len(column) < _FEW or _values(column[:2], decimal).tolist() not in ([0.0, 1.0], [1.0, 2.0]):
+        return False
+    return bool((np.diff(_values(column, decimal)) == 1.0).all())
+
+
+def _is_calendar(name: str, values: Any, times: pd.DatetimeIndex) -> bool:
+    """Return whether a column follows from the dates, by its name and by its values."""
+    v = np.asarray(values, np.float64)
+    tests: dict[str, Callable[[], Any]] = {
+        "year": lambda: np.ptp(v - times.year) == 0,
+        "month": lambda: _same(v, times.month),
+        "quarter": lambda: _same(v, times.quarter),
+        "week": lambda: np.isin(v - times.isocalendar().week, (-1, 0, 1)).all(),
+        "day": lambda: _same(v, times.day),
+        "weekday": lambda: np.isin(v, range(8)).all() and np.ptp((v - times.day_of_week) % 7) == 0,
+        "day of the year": lambda: _same(v, times.day_of_year),
+        "hour": lambda: _same(v, times.hour),
+        "minute": lambda: _same(v, times.minute),
+        "season": lambda: np.isin(v, range(5)).all() and _follows(v, 100 * times.month + times.day),
+        "decimal year": lambda: np.abs(v - times.year - times.day_of_year / 366).max() < 0.1,
+        "flag": lambda: np.isin(v, (0, 1)).all(),
+    }
+    return any(re.fullmatch(f"(?i){pattern}", name) and bool(tests[kind]()) for kind, pattern in _PARTS.items())
+
+
+def _same(values: Array, part: Any) -> bool:
+    """Return whether numbers are a part of the date, counted from 0 or as it is."""
+    apart = values - np.asarray(part)
+    return bool(np.ptp(apart) == 0 and apart[0] in (0, -1))
+
+
+def _follows(values: Array, key: Any) -> bool:
+    """Return whether a key has one value wherever it occurs."""
+    import pandas as pd
+
+    return bool((pd.Series(values).groupby(np.asarray(key)).nunique() == 1).all())
+
+
+# ---------------------------------------------------------------- words
+
+
+def _say(left: dict[str, str], option: str) -> list[str]:
+    """Return a note on each kind of column that is left out."""
+    notes = []
+    for kind, (one, several, how) in _REASONS.items():
+        names = [name for name, reason in left.items() if reason == kind]
+        if names:
+            ask = f" ({how.format(option=option)})" if how else ""
+            notes.append(f"left out, as {one if len(names) == 1 else several}: {list_names(names)}{ask}")
+    return notes
+
+
+def _nothing_to_forecast(frame: pd.DataFrame, free: list[str], left: dict[str, str], option: str) -> DataError:
+    shown = ", ".join(f"{name!r} with {quoted(frame[name].iloc[0])}" for name in free[:8]) + (", …" if free[8:] else "")
+    asked = [name for name in free if left[name] not in ("text", "date")]
+    ask = f"; {option} {asked[0]} forecasts {asked[0]!r}, which is left out otherwise" if asked and str(asked[0]).strip() else ""
+    return DataError(f"no column of numbers to forecast; there {'are' if shown else 'is'} {shown or 'nothing but the time'}{ask}")
