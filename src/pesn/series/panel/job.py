@@ -10,8 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pesn.forecasting.time_index import count_steps, one_step
 from pesn.series.panel.frame import Panel
 from pesn.series.panel.frames import levels_of
