@@ -9,7 +9,9 @@ import pytest
 import pesn
 from pesn.series import judging, univariate
 from pesn.series.job import Request, run
+from pesn.series.page.panel_records import records
 from pesn.series.page.sections import sections
+from pesn.series.panel import job as panel_job
 from pesn.series.summary import lines, record
 
 
@@ -140,3 +142,21 @@ def test_dynamics_of_all_columns_are_reported(tmp_path):
     outcome = run(Request(tmp_path / "a.csv", horizon=4, backtest=0))
     assert outcome.fitted.joint is not None
     assert any("forecast together, by one learned dynamics model" in note for note in outcome.notes)
+
+
+def test_what_is_said_of_panels(tmp_path):
+    rng, times = np.random.default_rng(6), pd.date_range("2024-01-01", periods=60, freq="30min")
+    parts = [pd.DataFrame({"unique_id": name, "ds": times[:n], "y": rng.normal(size=n)}) for name, n in (("a", 60), ("b", 21))]
+    gap = pd.DataFrame({"unique_id": "b", "ds": times[21:24], "y": np.nan})
+    none = pd.DataFrame({"unique_id": "c", "ds": times[:5], "y": np.nan})
+    pd.concat([*parts, gap, none]).to_csv(tmp_path / "a.csv", index=False)
+    outcome = panel_job.run(panel_job.PanelRequest(tmp_path / "a.csv", "unique_id", horizon=10, backtest=3))
+    said = panel_job.sentences(outcome)
+    assert said["data"] == "3 series, 81 numbers, 30 minutes apart"
+    assert said["forecast"] == "10 steps of 30 minutes ahead"
+    assert said["backtest"].startswith("2 to 3 forecasts of each of 2 series, each by a model of the rows before it: ")
+    assert panel_job.record(outcome, "", 0.0)["notes"] == [
+        "3 rows of 1 series after its last number left out: forecasts begin there"
+    ]
+    [_, shown, _] = records(outcome.table.frame, outcome.forecast, failures=outcome.failures)
+    assert shown.spark.split("!")[0][-1] != " "  # the picture has no gap between the last number and the forecast

@@ -74,7 +74,7 @@ def expected_share(prior: tuple[float, float]) -> float:
     """Return the mean of a share under its normal ``prior`` (mean, standard deviation), before any errors are seen.
 
     >>> round(expected_share((0.3, 0.3)), 2)
-    0.38
+    0.37
     """
     weight = np.exp(-0.5 * ((_GRID - prior[0]) / prior[1]) ** 2)
     return float(_GRID @ weight / weight.sum())

@@ -21,8 +21,8 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of
-from pesn.forecasting.labels import is_default
 from pesn.forecasting.calendar_steps import CalendarStep
+from pesn.forecasting.labels import is_default
 from pesn.forecasting.time_index import MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 from pesn.series.table.errors import DataError, quoted
 from pesn.series.table.numerals import MISSING
