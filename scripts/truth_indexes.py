@@ -1,8 +1,4 @@
-"""Every kind of pandas index with two steps missing: where a series with it must be placed, or that it must be refused.
-
->>> check_index(*next((name, index) for name, index in make_indexes().items() if name == "dates"))
-Result(outcome='exact', why='')
-"""
+"""Every kind of pandas index with two steps missing: where a series with it must be placed, or that it must be refused."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from truth_tables import Result
 
 from pesn.series.arguments import rows_of
+from truth_tables import Result
 
 __all__ = ["REFUSED", "check_index", "make_indexes"]
 
@@ -45,14 +41,14 @@ def make_indexes() -> dict[str, pd.Index]:
         "hours of a zone": hours,
         "hours of an offset": hours.tz_convert("+05:30"),
         "UTC": hours.tz_convert("UTC"),
-        **{f"every {freq}": pd.date_range("2020-01-01", periods=N, freq=freq) for freq in ("W-SUN", "MS", "ME", "QS", "YE", "15min")},
+        **{f"every {freq}": pd.date_range("2020", periods=N, freq=freq) for freq in ("W-SUN", "MS", "ME", "QS", "YE", "15min")},
         "days of Python": pd.Index(days.date),
         "times of Python": pd.Index(hours.tz_convert("UTC").to_pydatetime(), dtype=object),
         "timestamps as objects": pd.Index(list(days), dtype=object),
         "hours of a zone as objects": pd.Index(list(hours), dtype=object),
         "date32[pyarrow]": pd.Index(days.date).astype("date32[pyarrow]"),
         "timestamp[us][pyarrow]": days.astype("timestamp[us][pyarrow]"),
-        **{f"periods {freq}": pd.period_range("2020-01-01", periods=N, freq=freq) for freq in ("D", "W", "M", "Q", "Y", "h", "15min")},
+        **{f"periods {freq}": pd.period_range("2020", periods=N, freq=freq) for freq in ("D", "W", "M", "Q", "Y", "h", "15min")},
         "periods as objects": pd.Index(list(pd.period_range("2020-01", periods=N, freq="M")), dtype=object),
         "timedeltas": pd.TimedeltaIndex(steps),
         "timedeltas of Python": pd.Index([datetime.timedelta(minutes=15 * int(k)) for k in numbers], dtype=object),
@@ -95,7 +91,9 @@ def check_index(name: str, index: pd.Index) -> Result:
         except (ValueError, TypeError) as error:
             text = str(error)
             plain = text.startswith("y must") and "\n" not in text
-            return Result("refused", text) if plain and name in (*REFUSED, *READ_OR_REFUSED) else Result("fault", f"refused: {text}")
+            return (
+                Result("refused", text) if plain and name in (*REFUSED, *READ_OR_REFUSED) else Result("fault", f"refused: {text}")
+            )
         except Exception as error:
             return Result("fault", f"{type(error).__name__}: {error}")
     if name in REFUSED:
@@ -103,6 +101,8 @@ def check_index(name: str, index: pd.Index) -> Result:
     if rows.shape != (N, 1) or not np.array_equal(rows[:, 0], truth, equal_nan=True):
         return Result("fault", f"{len(rows)} rows, missing at {np.flatnonzero(np.isnan(rows[:, 0])).tolist()}")
     labels = None if time is None else time.onwards(N)
-    if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex, pd.TimedeltaIndex)) and not (labels is not None and index.isin(labels).all()):
+    if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex, pd.TimedeltaIndex)) and not (
+        labels is not None and index.isin(labels).all()
+    ):
         return Result("fault", f"labels are {None if labels is None else labels[:3].tolist()}")
     return Result("exact")
