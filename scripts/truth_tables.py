@@ -131,6 +131,7 @@ def _make_wide(rng: np.random.Generator, seed: int) -> Case:
     case = Case(seed, b"", pd.DataFrame(index=times.labels), [times.kind, f"separator {separator!r}"])
     taken = {name.lower() for name in times.cells}
     names = [str(name) for name in rng.permutation([name for name in NAMES if name.lower() not in taken])[: rng.integers(1, 5)]]
+    names = ["x"] if len(names) == 1 and not times.cells else names  # without a mark that may be a separator
     headless = times.kind in ("none", "ISO days", "ISO clock", "yyyy/mm/dd") and len(names) > 1 and rng.random() < 0.12
     numbers = _make_numbers(rng, case, names, n, separator)
     if times.kind == "decimal years":
