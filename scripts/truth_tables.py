@@ -34,7 +34,8 @@ CALENDAR: dict[str, Callable[[pd.DatetimeIndex], Any]] = {
     "weekday": lambda t: t.weekday, "yr": lambda t: t.year - t.year[0], "mnth": lambda t: t.month, "month": lambda t: t.month,
     "dayofyear": lambda t: t.dayofyear, "year": lambda t: t.year, "hour": lambda t: t.hour,
 }  # fmt: skip
-# How dates are written: steps, format (~ before a number without a leading zero), names of the column. Rows suffice to tell day and month apart.
+# How dates are written: steps, format (~ before a number without a leading zero), names of the column. Day and month can be
+# told apart by the rows.
 WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "ISO days": (("D", "W-MON", "W-SUN", "B", "MS", "ME", "QS", "YS"), "%Y-%m-%d", ("date", "Date", "ds", "day", "when")),
     "ISO months": (("MS", "QS"), "%Y-%m", ("month", "date", "period")),
