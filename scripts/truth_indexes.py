@@ -1,20 +1,17 @@
-"""Every kind of pandas index with two steps missing: where a series with it must be placed, or that it must be refused.
-
->>> check_index(*next((name, index) for name, index in make_indexes().items() if name == "dates"))
-Result(outcome='exact', why='')
-"""
+"""Every kind of pandas index with two steps missing: where a series with it must be placed, or that it must be refused."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
-from truth_tables import Result
 
 from pesn.series.arguments import rows_of
+from truth_tables import Result
 
 __all__ = ["REFUSED", "check_index", "make_indexes"]
 
@@ -36,7 +33,6 @@ def make_indexes() -> dict[str, pd.Index]:
         "numbers from 3": pd.Index(numbers + 3),
         "every fifth number": pd.RangeIndex(0, 5 * N, 5),
         **{kind: pd.Index(numbers, dtype=kind) for kind in ("int32", "uint8", "float64", "float32", "Int64", "Float64")},
-        **{kind: pd.Index(numbers, dtype=kind) for kind in ("int64[pyarrow]", "double[pyarrow]")},
         "tenths": pd.Index(0.1 * numbers),
         "decimals": pd.Index([decimal.Decimal(int(k)) / 10 for k in numbers]),
         "dates": days,
@@ -45,21 +41,17 @@ def make_indexes() -> dict[str, pd.Index]:
         "hours of a zone": hours,
         "hours of an offset": hours.tz_convert("+05:30"),
         "UTC": hours.tz_convert("UTC"),
-        **{f"every {freq}": pd.date_range("2020-01-01", periods=N, freq=freq) for freq in ("W-SUN", "MS", "ME", "QS", "YE", "15min")},
+        **{f"every {freq}": pd.date_range("2020", periods=N, freq=freq) for freq in ("W-SUN", "MS", "ME", "QS", "YE", "15min")},
         "days of Python": pd.Index(days.date),
         "times of Python": pd.Index(hours.tz_convert("UTC").to_pydatetime(), dtype=object),
         "timestamps as objects": pd.Index(list(days), dtype=object),
         "hours of a zone as objects": pd.Index(list(hours), dtype=object),
-        "date32[pyarrow]": pd.Index(days.date).astype("date32[pyarrow]"),
-        "timestamp[us][pyarrow]": days.astype("timestamp[us][pyarrow]"),
-        **{f"periods {freq}": pd.period_range("2020-01-01", periods=N, freq=freq) for freq in ("D", "W", "M", "Q", "Y", "h", "15min")},
+        **{f"periods {freq}": pd.period_range("2020", periods=N, freq=freq) for freq in ("D", "W", "M", "Q", "Y", "h", "15min")},
         "periods as objects": pd.Index(list(pd.period_range("2020-01", periods=N, freq="M")), dtype=object),
         "timedeltas": pd.TimedeltaIndex(steps),
         "timedeltas of Python": pd.Index([datetime.timedelta(minutes=15 * int(k)) for k in numbers], dtype=object),
-        "duration[pyarrow]": steps.astype("duration[us][pyarrow]"),
         "text of days": pd.Index(days.strftime("%Y-%m-%d"), dtype=object),
         "str of days": pd.Index(days.strftime("%Y-%m-%d"), dtype="str"),
-        "string[pyarrow] of hours": pd.Index(hours.tz_convert("UTC").strftime("%Y-%m-%d %H:%M"), dtype="string[pyarrow]"),
         "text of days of a zone": pd.Index([label.isoformat() for label in hours]),
         "text of months": pd.Index(pd.period_range("2020-01", periods=N, freq="M").astype(str)),
         "text of quarters": pd.Index(pd.period_range("2020Q1", periods=N, freq="Q").astype(str)),
@@ -77,6 +69,14 @@ def make_indexes() -> dict[str, pd.Index]:
         "pairs": pd.MultiIndex.from_product([["a", "b"], days[: N // 2]]),
         "uneven numbers": pd.Index(numbers**1.5),
     }  # fmt: skip
+    if find_spec("pyarrow") is not None:
+        labels |= {
+            **{kind: pd.Index(numbers, dtype=kind) for kind in ("int64[pyarrow]", "double[pyarrow]")},
+            "date32[pyarrow]": pd.Index(days.date).astype("date32[pyarrow]"),
+            "timestamp[us][pyarrow]": days.astype("timestamp[us][pyarrow]"),
+            "duration[pyarrow]": steps.astype("duration[us][pyarrow]"),
+            "string[pyarrow] of hours": pd.Index(hours.tz_convert("UTC").strftime("%Y-%m-%d %H:%M"), dtype="string[pyarrow]"),
+        }  # fmt: skip
     found = {name: index[KEPT] for name, index in labels.items()}
     found["missing label"] = found["dates"].insert(3, pd.NaT)[:-1]
     found["twice"] = found["dates"].insert(3, days[3])[:-1]
@@ -95,7 +95,9 @@ def check_index(name: str, index: pd.Index) -> Result:
         except (ValueError, TypeError) as error:
             text = str(error)
             plain = text.startswith("y must") and "\n" not in text
-            return Result("refused", text) if plain and name in (*REFUSED, *READ_OR_REFUSED) else Result("fault", f"refused: {text}")
+            return (
+                Result("refused", text) if plain and name in (*REFUSED, *READ_OR_REFUSED) else Result("fault", f"refused: {text}")
+            )
         except Exception as error:
             return Result("fault", f"{type(error).__name__}: {error}")
     if name in REFUSED:
@@ -103,6 +105,8 @@ def check_index(name: str, index: pd.Index) -> Result:
     if rows.shape != (N, 1) or not np.array_equal(rows[:, 0], truth, equal_nan=True):
         return Result("fault", f"{len(rows)} rows, missing at {np.flatnonzero(np.isnan(rows[:, 0])).tolist()}")
     labels = None if time is None else time.onwards(N)
-    if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex, pd.TimedeltaIndex)) and not (labels is not None and index.isin(labels).all()):
+    if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex, pd.TimedeltaIndex)) and not (
+        labels is not None and index.isin(labels).all()
+    ):
         return Result("fault", f"labels are {None if labels is None else labels[:3].tolist()}")
     return Result("exact")

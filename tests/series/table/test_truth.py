@@ -1,4 +1,4 @@
-"""Claim: a table or a series is read as it was meant, or the difference is reported, or it is refused: nothing is lost in silence.
+"""Claim: a table or a series is read as it was meant, or the difference is reported, or it is refused; nothing in silence.
 
 ``scripts/truth_test.py`` has it at full size: 10,000 tables.
 """
