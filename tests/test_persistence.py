@@ -10,6 +10,8 @@ import io
 import json
 import os
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -615,3 +617,13 @@ def test_a_note_goes_with_a_model_and_is_guarded_like_it(tmp_path):
     path.write_bytes(path.read_bytes().replace(b'"n": 3', b'"n": 4'))
     with pytest.raises(ValueError, match=r"CRC|damaged|changed"):
         persistence.load(path)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit to the address space")
+def test_memory_is_reserved_for_the_size_of_the_file(saved):
+    """As under `ulimit -v 4000000`, with a file of some kilobytes."""
+    code = "import resource as r; r.setrlimit(r.RLIMIT_AS, (4_096_000_000,) * 2); import sys, pesn; print(pesn.load(sys.argv[1]))"
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code, saved], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "EchoStateNetwork" in done.stdout

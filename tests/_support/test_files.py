@@ -6,13 +6,15 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 import pesn
-from pesn._support.files import beside, check_writable, filling, put_folder, replacing
+from pesn._support import files
+from pesn._support.files import LOCK, beside, check_writable, filling, locking, put_folder, replacing
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
 
@@ -379,3 +381,59 @@ def test_killed_at_random_moments(tmp_path):
         assert sorted(versions(out)) == NAMES
     fill(out, "last")
     assert os.listdir(tmp_path) == ["out"]
+
+
+@posix
+def test_two_runs_put_their_files_in_place_one_after_the_other(tmp_path, monkeypatch):
+    """Also where the folder is not there yet, and the other run makes it just before the first one would."""
+    rename, others = os.rename, []
+
+    def write(text):
+        with filling(tmp_path / "out", "first") as part:
+            (part / "first").write_text(text)
+            (part / "second").write_text(text)
+
+    def rename_late(*paths):
+        if not others:
+            others.append(threading.Thread(target=write, args=("other",)))
+            others[0].start()
+            others[0].join(0.5)  # it ends here, unless it has to wait
+        rename(*paths)
+
+    monkeypatch.setattr(files.os, "rename", rename_late)
+    write("one")
+    others[0].join()
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {"first": "other", "second": "other"}
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@posix
+def test_a_folder_is_held_by_one_run(tmp_path):
+    with locking(tmp_path / "out"):
+        assert os.listdir(tmp_path / "out") == [LOCK]
+        with pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"), locking(tmp_path / "out"):
+            pass
+        with locking(tmp_path / "other"):
+            pass
+    assert os.listdir(tmp_path / "out") == []
+    with locking(tmp_path / "out"):
+        pass
+
+
+@posix
+def test_a_run_that_was_killed_does_not_hold_a_folder(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from pesn._support.files import locking\n"
+        "with locking(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(pesn.__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True, env=environment) as run:
+        assert run.stdout.readline() == "held\n"
+        with pytest.raises(BlockingIOError, match="another run"), locking(tmp_path):
+            pass
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert os.listdir(tmp_path) == [LOCK]
+    with locking(tmp_path):
+        pass
+    assert os.listdir(tmp_path) == []

@@ -19,6 +19,7 @@ def test_contents(tmp_path):
     assert contents(tmp_path / "a", 5) == contents(str(tmp_path / "a"), 9, links=False) == b"12345"
     with pytest.raises(RefusedFileError, match=r"it has 5 bytes, and 4 are the most: '.*a'"):
         contents(tmp_path / "a", 4)
+    assert contents(tmp_path / "a", 2**62) == b"12345"  # memory is reserved for what is there, not for the most that is allowed
     with pytest.raises(FileNotFoundError, match="nothing"):
         contents(tmp_path / "nothing", 5)
     with pytest.raises(IsADirectoryError):

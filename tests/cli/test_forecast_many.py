@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import pesn
 from pesn import cli
+from pesn._support.files import locking
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +207,33 @@ def test_parquet_with_a_step_and_duplicates(call):
     ]
     expected = pesn.SeriesForecaster(2).fit(frame).forecast(2)
     pd.testing.assert_frame_equal(pd.read_parquet("streamed/part-00000.parquet"), expected)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks as POSIX has them")
+@pytest.mark.parametrize("where", [["--stream"], ["--scheduler", "tcp://127.0.0.1:1"]])
+def test_a_folder_that_another_run_is_writing_to(call, frame, where):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("distributed")
+    frame.drop(columns="price").to_parquet("sales.parquet", index=False)
+    with locking(Path("out")):
+        words = "sales.parquet", "--id", "shop", "--time", "month", "--target", "sold", "--out", "out"
+        result = call(*words, *where)
+    assert result.exit_code == 1
+    assert (
+        result.stderr == "pesn: cannot write out: another run is writing to it: wait until it has ended, or give another folder\n"
+    )
+    assert os.listdir("out") == []
+
+
+def test_ids_of_other_types_on_a_cluster(call, frame):
+    """Workers hash them as they are: a series would be split."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("distributed")
+    os.mkdir("rows")
+    numbers = frame.drop(columns="price").assign(shop=pd.factorize(frame["shop"])[0])
+    numbers.to_parquet("rows/0.parquet", index=False)
+    numbers.assign(shop=numbers["shop"].astype(float)).to_parquet("rows/1.parquet", index=False)
+    words = "rows", "--id", "shop", "--time", "month", "--target", "sold", "--scheduler", "tcp://127.0.0.1:1"
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "column 'shop' must have one type in all files for a cluster, got int64 in rows/0.parquet" in result.stderr

@@ -15,8 +15,20 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["beside", "check_writable", "filling", "lock_folder", "put_folder", "remove_leftovers", "replacing", "sync"]
+__all__ = [
+    "LOCK",
+    "beside",
+    "check_writable",
+    "filling",
+    "lock_folder",
+    "locking",
+    "put_folder",
+    "remove_leftovers",
+    "replacing",
+    "sync",
+]
 
+LOCK = ".lock"  # the file in a folder that one run holds
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux
 
 
@@ -65,14 +77,54 @@ def filling(folder: str | os.PathLike[str], first: str) -> Iterator[Path]:
         yield temporary
         written = sorted(temporary.iterdir(), key=lambda path: path.name != first)
         sync(*written)
-        if not place.exists():
-            os.rename(temporary, place)
-            return
-        names = {path.name for path in written}
-        alone = set(os.listdir(place)) <= names and not os.path.samefile(place, os.curdir)
-        if inside or not alone or not _exchanged(temporary, place):
-            for path in written:
-                os.replace(path, place / path.name)
+        with _lock(named.parent):  # two runs put their files in place one after the other
+            if not place.exists():
+                os.rename(temporary, place)
+                return
+            names = {path.name for path in written}
+            alone = set(os.listdir(place)) <= names and not os.path.samefile(place, os.curdir)
+            if inside or not alone or not _exchanged(temporary, place):
+                for path in written:
+                    os.replace(path, place / path.name)
+
+
+@contextlib.contextmanager
+def locking(folder: Path) -> Iterator[None]:
+    """Make a folder and hold it for one run, until the block or the process ends, however it ends.
+
+    The system forgets the lock of a process that is gone, so that a killed run leaves none behind. Windows has no such locks:
+    runs are not kept apart there.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that a run writes to for long.
+
+    Raises
+    ------
+    BlockingIOError
+        Where another run holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    path = folder / LOCK
+    with contextlib.ExitStack() as stack:
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)  # for writing, as network file systems ask
+            stack.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                told = "another run is writing to it: wait until it has ended, or give another folder"
+                raise BlockingIOError(errno.EAGAIN, told, os.fspath(folder)) from None
+            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+                break  # else the run before has removed it meanwhile
+        stack.callback(path.unlink, missing_ok=True)
+        yield
 
 
 def put_folder(temporary: Path, place: Path) -> None:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
+import math
 import os
 import stat
 import struct
@@ -22,9 +24,16 @@ from collections.abc import Iterator
 from typing import IO, Any, BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
-__all__ = ["LARGEST_JSON", "MANIFEST", "RefusedError", "RefusedFileError", "contents", "digest", "json_of", "regular", "stored"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "LARGEST_JSON", "MANIFEST", "RefusedError", "RefusedFileError", "contents", "digest", "json_of", "npy_array",
+    "one_line", "regular", "stored",
+]  # fmt: skip
 
 MANIFEST = "pesn.json"  # the member of a saved model that says what the others are
+_LONGEST = 300  # characters of a message
 LARGEST_JSON = 2**26  # bytes: read, it takes many times as many
 _LOCAL, _DIRECTORY, _END, _END_64 = 30, 46, 22, 76  # bytes of a zip's headers, without names and extra fields
 
@@ -55,7 +64,8 @@ def regular(path: str | os.PathLike[str], most: int, links: bool = True) -> Iter
 def contents(path: str | os.PathLike[str], most: int, links: bool = True) -> bytes:
     """All bytes of a file that :func:`regular` opens."""
     with regular(path, most, links) as file:
-        return file.read(most)  # also where it grows meanwhile
+        # by its size, as Python reserves memory for all bytes that it is asked for; more, where it grows meanwhile, is left
+        return file.read(os.fstat(file.fileno()).st_size)
 
 
 def json_of(path: str | os.PathLike[str]) -> Any:
@@ -109,5 +119,50 @@ def digest(archive: ZipFile) -> str:
     for member in archive.infolist():
         if member.filename != MANIFEST:
             total.update(f"{member.filename}\0{member.file_size}\0".encode())
-            total.update(archive.read(member))
+            with archive.open(member) as part:
+                while piece := part.read(2**20):
+                    total.update(piece)
     return total.hexdigest()
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of an error on one line, cut where it repeats more of a file than anyone would read.
+
+    >>> len(one_line(ValueError("x" * 10_000)))
+    301
+    """
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def npy_array(name: str, data: bytes) -> npt.NDArray[Any]:
+    """Return the array of a .npy file's bytes.
+
+    Its header is believed only where it goes with the number of bytes: NumPy would first reserve whatever memory it names.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, for the message.
+    data : bytes
+        Contents of the file.
+
+    Returns
+    -------
+    array
+        Numbers, booleans or texts.
+
+    Raises
+    ------
+    RefusedError
+        Where it is anything else, or cut short.
+    """
+    file = io.BytesIO(data)
+    try:
+        np.lib.format.read_magic(file)
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    except Exception:  # whatever a header does to NumPy and to Python's parser
+        raise RefusedError(f"is damaged: {name} is not an array; save the model again") from None
+    if dtype.kind not in "biufU" or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise RefusedError(f"is damaged: {name} holds other numbers than it says; save the model again")
+    return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C").copy("K")

@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_arrays", "check_counts", "check_covariance", "check_names", "check_remade"]
+__all__ = [
+    "check_array",
+    "check_arrays",
+    "check_counts",
+    "check_covariance",
+    "check_names",
+    "check_remade",
+    "check_sum",
+    "check_type",
+]
 
 
 def check_arrays(record: str, parts: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
@@ -21,6 +30,83 @@ def check_arrays(record: str, parts: Mapping[str, tuple[Any, tuple[int, ...]]]) 
     for name, (part, shape) in parts.items():
         if type(part) is not np.ndarray or part.dtype != np.float64 or part.shape != shape or not np.isfinite(part).all():
             raise ValueError(f"{_of(record, name)} is not a finite array of shape {shape}")
+
+
+def check_array(
+    name: str,
+    value: Any,
+    shape: tuple[int | None, ...],
+    *,
+    dtype: type = np.float64,
+    low: float = -np.inf,
+    high: float = np.inf,
+    missing: bool = False,
+) -> None:
+    """Raise a ValueError unless ``value`` is an array of finite numbers within bounds.
+
+    Parameters
+    ----------
+    name : str
+        Name for the message.
+    value : object
+        Value to check.
+    shape : tuple of int or None
+        Expected shape; None allows any size.
+    dtype : type, default=numpy.float64
+        Expected type of the elements, exactly.
+    low, high : float
+        Smallest and largest number allowed.
+    missing : bool, default=False
+        Whether NaN is allowed.
+
+    Examples
+    --------
+    >>> check_array("kinds", np.array([0, 1_000_000]), (2,), dtype=np.int64, low=0, high=2)
+    Traceback (most recent call last):
+    ValueError: kinds must lie in [0, 2], got 1000000
+    """
+    expected = ", ".join("any" if size is None else str(size) for size in shape)
+    told = f"{name} must be an array ({expected}) of {np.dtype(dtype).name}"
+    if type(value) is not np.ndarray:
+        raise ValueError(f"{told}, got {type(value).__name__}")
+    sizes = value.ndim == len(shape) and all(want in (None, size) for want, size in zip(shape, value.shape, strict=True))
+    if value.dtype != np.dtype(dtype) or not sizes:
+        raise ValueError(f"{told}, got {value.shape} of {value.dtype}")
+    known = value[~np.isnan(value)] if missing else value
+    if not np.isfinite(known).all():
+        raise ValueError(f"{name} must be finite, got {known[~np.isfinite(known)][0]}")
+    outside = known[(known < low) | (known > high)]
+    if len(outside):
+        raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {outside[0]}")
+
+
+def check_type(name: str, value: Any, kind: type[Any], item: type | None = None) -> None:
+    """Raise a ValueError unless ``value`` is a ``kind`` and, where ``item`` is given, holds nothing but such items.
+
+    Parameters
+    ----------
+    name : str
+        Name for the message.
+    value : object
+        Value to check.
+    kind : type
+        Expected type, exactly.
+    item : type, optional
+        Expected type of each item, exactly.
+    """
+    if type(value) is not kind:
+        raise ValueError(f"{name} must be a {kind.__name__}, got a {type(value).__name__}")
+    if item is not None:
+        for i, one in enumerate(value):
+            if type(one) is not item:
+                raise ValueError(f"{name}[{i}] must be a {item.__name__}, got a {type(one).__name__}")
+
+
+def check_sum(name: str, weights: Any) -> None:
+    """Raise a ValueError unless ``weights`` add up to 1."""
+    total = float(np.sum(weights))
+    if not abs(total - 1.0) < 1e-6:
+        raise ValueError(f"{name} must add up to 1, got {total:g}")
 
 
 def check_counts(record: str, counts: Mapping[str, tuple[Any, int]]) -> None:

@@ -417,7 +417,7 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             d, n = self.n_features_in_, self.reservoir_.n_units
             self.start_.check("start_", d, self.features.n_earlier(d) + n)
         check_probabilistic(self)
-        check_prediction(self)
+        check_prediction(self, return_std=True)
 
     def _propagation(self, rng: Rng = None) -> Propagation:
         if rng is None and (self.moments == "monte-carlo" or self.covariance == "ensemble"):

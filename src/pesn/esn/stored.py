@@ -52,10 +52,10 @@ def _same(one: Groups | None, other: Groups | None) -> bool:
     return one.shared == other.shared and all(np.array_equal(a, b) for a, b in zip(one[:2], other[:2], strict=True))
 
 
-def check_prediction(esn: ReservoirEstimator) -> None:
-    """A first call, from its own state and from the start: what parameters and arrays do to each other."""
+def check_prediction(esn: ReservoirEstimator, **options: bool) -> None:
+    """A first call with ``options``, from its own state and from the start: what parameters and arrays do to each other."""
     row = np.zeros((1, esn.n_features_in_))
-    _check_trial(esn, lambda trial: (trial.predict(row, state=trial.state_), trial.predict(row)))
+    _check_trial(esn, lambda trial: (trial.predict(row, state=trial.state_, **options), trial.predict(row, **options)))
 
 
 def check_classes_learnt(classifier: ReservoirClassifier) -> None:

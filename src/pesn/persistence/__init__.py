@@ -28,9 +28,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from pesn._support.files import replacing
-from pesn._support.reading import regular
+from pesn._support.reading import one_line, regular
 from pesn._support.types import PathLike
-from pesn.persistence.archive import FORMAT, LARGEST, RefusedError, check_container, pack, unpack, with_schema
+from pesn.persistence.archive import (
+    FORMAT,
+    LARGEST,
+    RefusedError,
+    check_container,
+    check_sizes_of_arrays,
+    pack,
+    unpack,
+    with_schema,
+)
 from pesn.persistence.attributes import check_model
 from pesn.persistence.audit import MODELS, RECORDS, audit, nodes, path_of
 from pesn.persistence.older_formats import complete, rename
@@ -112,9 +121,11 @@ def load_with_note(path: PathLike) -> tuple[Model, Json]:
         try:
             check_container(file)  # before all of it is in memory
             file.seek(0)
-            return _loaded(file.read(LARGEST))
+            return _loaded(file.read(os.fstat(file.fileno()).st_size))  # Python reserves memory for all that is asked for
         except RefusedError as refusal:
-            raise ValueError(f"{name} {refusal}") from None
+            raise ValueError(f"{name} {one_line(refusal)}") from None
+        except MemoryError:
+            raise MemoryError(f"{name} needs more memory than there is to be loaded") from None
         except Exception as error:
             # Whatever a file does to zipfile, json, numpy or skops, the user needs to know one thing.
             raise ValueError(f"{name} is damaged ({type(error).__name__}); save the model again") from None
@@ -157,10 +168,13 @@ def _loaded(data: bytes) -> tuple[Model, Json]:
     audit(found.schema)
     if extra := found.members - {node["file"] for node in nodes(found.schema) if "file" in node}:
         raise RefusedError(f"was changed after pesn saved it: no part of its model is in {min(extra)}")
+    check_sizes_of_arrays(data)
     model = import_module("skops.io").loads(data, trusted=[path_of(kind) for kind in (*MODELS, *RECORDS)])
     complete(model, found.format)
     try:
         check_model(model)
+    except MemoryError:
+        raise
     except Exception as error:
         raise RefusedError(f"is damaged: {error}") from None
     return model, found.note

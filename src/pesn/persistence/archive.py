@@ -9,9 +9,21 @@ from importlib.metadata import version
 from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from pesn._support.reading import MANIFEST, RefusedError, digest, stored
+from pesn._support.reading import MANIFEST, RefusedError, digest, npy_array, stored
 
-__all__ = ["FORMAT", "LARGEST", "MOST", "Contents", "RefusedError", "check_container", "digest", "pack", "unpack", "with_schema"]
+__all__ = [
+    "FORMAT",
+    "LARGEST",
+    "MOST",
+    "Contents",
+    "RefusedError",
+    "check_container",
+    "check_sizes_of_arrays",
+    "digest",
+    "pack",
+    "unpack",
+    "with_schema",
+]
 
 FORMAT = 9  # raised when an older pesn could not read what is written; all formats from 1 are read
 LARGEST = 2**32  # bytes of a file
@@ -66,6 +78,14 @@ def unpack(data: bytes) -> Contents:
         schema = json.loads(archive.read(_SCHEMA))
         note = json.loads(archive.read(_NOTE)) if _NOTE in archive.namelist() else None
         return Contents(found, schema, note, set(archive.namelist()) - {MANIFEST, _SCHEMA, _NOTE})
+
+
+def check_sizes_of_arrays(data: bytes) -> None:
+    """Refuse an archive with an array that says that it is larger than it is: NumPy would reserve the memory."""
+    with ZipFile(io.BytesIO(data)) as archive:
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                npy_array(name, archive.read(name))
 
 
 def check_container(file: IO[bytes]) -> None:

@@ -75,6 +75,8 @@ class Start(NamedTuple):
             raise ValueError(f"{name} does not fit to its reservoir")
         shapes = {"root": (F + n, F + n), "center": (d,), "spread": (d,), "low": (F + n,), "high": (F + n,)}
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
+        if not (np.isfinite(2.0 * (self.high - self.low)) & (self.low <= self.high)).all():
+            raise ValueError(f"{name}.low and {name}.high are not a range")
         if len(self.persistence):  # older files do not have it
             check_arrays(name, {"persistence": (self.persistence, (self.lags,))})
             if not ((self.persistence >= 0.0) & (self.persistence < 1.0)).all():

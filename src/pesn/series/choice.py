@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pesn._support.checks import number
+from pesn._support.records import check_type
 from pesn._support.types import AnyArray, Array
 from pesn.series.members import cleaning, closed_loops, dynamics, inputs, seasonality, smoothing, weights, widths
 from pesn.series.members import smoothing_kernel as kernel
@@ -37,6 +39,13 @@ class Member:
     detail: str
     weight: float
     score: float
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless it is a line of texts and numbers."""
+        check_type(f"{name}.kind", self.kind, str)
+        check_type(f"{name}.detail", self.detail, str)
+        number(f"{name}.weight", self.weight, 0.0, np.inf, "[)")
+        number(f"{name}.score", self.score, 0.0, np.inf, "[]")
 
 
 @dataclass(frozen=True, eq=False)

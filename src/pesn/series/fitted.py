@@ -15,27 +15,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median_low
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from pesn._support.checks import whole_number
+from pesn._support.checks import flag, whole_number
+from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
-from pesn.forecasting.time_index import count_steps
+from pesn.forecasting.time_index import TimeIndex, count_steps
 from pesn.learning.backtest import observed_after
 from pesn.series import joint, judging, univariate
 from pesn.series.choice import describe_change
 from pesn.series.joint import Joint
 from pesn.series.judging import SeriesBacktest
 from pesn.series.margins import Margins
+from pesn.series.members.designs import FARTHEST
 from pesn.series.periods import candidates
 from pesn.series.result import SeriesForecast
 from pesn.series.table.files import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel
-
-if TYPE_CHECKING:
-    from pesn.forecasting.time_index import TimeIndex
 
 __all__ = ["FittedSeries", "Seasons", "check_horizon", "common_horizon", "default_horizon", "fit_columns", "most_ahead"]
 
@@ -77,6 +76,49 @@ class FittedSeries:
     joint: Joint | None = None
     steps: int | None = None
     later: Array | None = None
+
+    def check_stored(self) -> None:
+        """Raise a ValueError, which names the field, unless forecasts can be made of it: asked of a series from a file."""
+        check_type("models", self.models, tuple, UnivariateModel)
+        if not self.models:
+            raise ValueError("models must have a model for each column, got none")
+        first = self.models[0]
+        for i, model in enumerate(self.models):
+            model.check(f"models[{i}]")
+            check_horizon(f"models[{i}].horizon", model.horizon, len(model.y))
+            if (model.rows, model.x.shape[1]) != (first.rows, first.x.shape[1]):
+                raise ValueError(f"models[{i}] must have as many rows and inputs as models[0]")
+        if self.steps is not None:
+            check_horizon("steps", self.steps, self.rows)
+        if self.later is not None:
+            check_array("later", self.later, (None, first.x.shape[1]), missing=True)
+        for name, names, count in (("names", self.names, len(self.models)), ("inputs", self.inputs, first.x.shape[1])):
+            check_type(name, names, tuple, str)
+            if len({*names}) != count or len(names) != count:
+                raise ValueError(f"{name} must be {count} different names, got {names}")
+        check_type("periods", self.periods, tuple, int)
+        if any(m < 2 for m in self.periods):
+            raise ValueError(f"periods must be 2 or more, got {self.periods}")
+        flag("tested", self.tested)
+        if self.time is not None:
+            check_type("time", self.time, TimeIndex)
+            self.time.check("time")
+        if self.joint is not None:
+            check_type("joint", self.joint, Joint)
+            self.joint.check("joint", len(self.models))
+            check_array("y, beside joint", self.y, (None, None), low=-FARTHEST, high=FARTHEST)
+            if self.inputs:
+                raise ValueError("joint must be None of series with inputs")
+        self._check_trial()
+
+    def _check_trial(self) -> None:
+        """Raise a ValueError unless forecasts are finite; learned dynamics, which take seconds, are checked by their fit."""
+        with np.errstate(all="ignore"):
+            for i, model in enumerate(self.models):
+                loops = None if model.loops is None else replace(model.loops, dynamics=None)
+                margins = replace(model, loops=loops).forecast(self.horizon)
+                if not (np.isfinite(margins.quantile([0.005, 0.5, 0.995])).all() and np.isfinite(margins.std).all()):
+                    raise ValueError(f"models[{i}] must forecast finite numbers, got others in a trial")
 
     @property
     def horizon(self) -> int:

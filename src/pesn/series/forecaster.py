@@ -20,6 +20,7 @@ Many series, in a long frame:
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from pesn._support.reading import one_line
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series import saving
@@ -309,8 +311,11 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         """What :meth:`save`, or ``pesn forecast --save``, wrote; a file from elsewhere or changed is a ValueError."""
         fitted, note = saving.load(path)
         parameters = note.get("parameters", {}) if isinstance(note, dict) else {}
-        found = cls(**{name: value for name, value in parameters.items() if name in cls().get_params()})
-        check_parameters(found)
+        try:
+            found = cls(**{name: value for name, value in parameters.items() if name in cls().get_params()})
+            check_parameters(found)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)} is damaged: {one_line(error)}; save the model again") from None
         found.fitted_ = fitted
         return found
 

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from pesn._support.types import Array
 from pesn.series import judging, saving
 from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
+from pesn.series.margins import levels_of
 from pesn.series.result import SeriesForecast
 from pesn.series.table.dates import steps_between, time_of
 from pesn.series.table.errors import DataError
@@ -125,7 +125,7 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
     for option, given in owned:
         if given:
             raise ValueError(f"{option} must not be given with --model, which has its own")
-    saved, note = _saved(request.model)
+    saved, default_levels = _load_model(request.model)
     first = saved.time
     assert first is not None  # of a table: dates, numbers or rows that are counted
     freq = first.step if first.kind == "dates" else None
@@ -157,13 +157,12 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
         place = int(index[0]) - int(first.label())
     if table.time is None and saved.seasons:
         watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
-    parameters = note.get("parameters", {}) if isinstance(note, dict) else {}
     horizon = request.horizon or (None if request.future else saved.horizon)
     if horizon is not None:
         check_horizon("--horizon", horizon, max(len(index), saved.rows))
     ahead = _ahead(replace(request, horizon=horizon), table)
     fitted = saved.on(table.y, table.x, time_of(index, freq, step).at(index[0]), place)
-    levels = _levels(request.levels or parameters.get("level") or ())
+    levels = _levels(request.levels or default_levels)
     notes = [*table.notes, *_said_of_rows(table), *fitted.notes()]
     return _forecast(replace(request, horizon=horizon), table, fitted, ahead, levels, notes)
 
@@ -181,17 +180,20 @@ def _forecast(
     return Outcome(request, table, fitted, fitted.forecast(horizon, known), levels, known, notes=notes)
 
 
-def _saved(path: Path) -> tuple[FittedSeries, Any]:
+def _load_model(path: Path) -> tuple[FittedSeries, Sequence[float]]:
+    """Return the fitted series of a file, and the levels of its intervals."""
+    from pesn.series.forecaster import SeriesForecaster
+
     if not path.is_file():
         what = "which is no file" if path.exists() else "nothing there"
         raise ValueError(f"--model must be a file that pesn forecast --save wrote, got '{path}', {what}")
     try:
-        fitted, note = saving.load(path)
+        found = SeriesForecaster.load(path)
     except ValueError as error:
         raise DataError(f"--model: {error}") from None
-    if fitted.time is None:
+    if found.fitted_.time is None:
         raise DataError(f"--model: {path} has no time of its rows, and was not written by pesn forecast --save")
-    return fitted, note
+    return found.fitted_, levels_of(found.level)
 
 
 def _ahead(request: Request, table: Table) -> Array | None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn._support.checks import number
 from pesn._support.types import Array
 from pesn.learning.backtest import observed_after, rolling_origins
 from pesn.series.margins import NORMAL, Margins
-from pesn.series.members.designs import MOST, DesignNumbers, described, refitted, searched
+from pesn.series.members.designs import MOST, DesignNumbers, check_design, described, refitted, searched
 from pesn.series.univariate import UnivariateModel
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class Joint:
     rows: Array
     design: DesignNumbers
     ratio: float
+
+    def check(self, name: str, n_columns: int) -> None:
+        """Raise a ValueError unless it can be fitted again to ``n_columns`` columns."""
+        check_design(name, self.rows, self.design, n_columns)
+        number(f"{name}.ratio", self.ratio, 0.0, BETTER, "[]")
 
     def forecast(self, y: Array, horizon: int, lower: Sequence[float]) -> tuple[Margins, ...]:
         """Of each column, from the last of y (n, d)."""

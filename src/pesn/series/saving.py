@@ -19,7 +19,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from pesn._support.files import replacing
-from pesn._support.reading import LARGEST_JSON, MANIFEST, RefusedError, digest, regular, stored
+from pesn._support.reading import LARGEST_JSON, MANIFEST, RefusedError, digest, npy_array, one_line, regular, stored
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
@@ -78,16 +78,37 @@ def load(path: PathLike) -> tuple[FittedSeries, Any]:
         try:
             with stored(file) as archive:
                 tree = _tree(archive)
-                fitted = _built(tree["fitted"], lambda i: np.load(io.BytesIO(archive.read(f"{i}.npy")), allow_pickle=False))
+                unread = set(archive.namelist()) - {MANIFEST, _TREE}
+
+                def array(number: Any) -> Any:
+                    name = f"{number}.npy"
+                    if name not in unread:
+                        raise RefusedError(f"is damaged: it names the array {name} twice, or has none; save the model again")
+                    unread.remove(name)
+                    return npy_array(name, archive.read(name))
+
+                fitted, note = _built(tree["fitted"], array), tree["note"]
+                if type(fitted) is not FittedSeries:
+                    raise RefusedError("is damaged: it holds no fitted series; save the model again")
         except BadZipFile:
             raise ValueError(f"{Path(path)} is not a file saved by pesn, or it was cut short") from None
         except RefusedError as error:
-            raise ValueError(f"{Path(path)} {error}") from None
+            raise ValueError(f"{Path(path)} {one_line(error)}") from None
+        except MemoryError:
+            raise MemoryError(f"{Path(path)} needs more memory than there is to be loaded") from None
         except Exception as error:
             raise ValueError(f"{Path(path)} is damaged ({type(error).__name__}); save the model again") from None
-    if not isinstance(fitted, FittedSeries):
-        raise ValueError(f"{Path(path)} is damaged: it holds no fitted series")
-    return fitted, tree["note"]
+    try:
+        fitted.check_stored()
+        if unread:
+            raise ValueError(f"no part of its model is in {min(unread)}")
+        if note is not None and not (type(note) is dict and type(note.get("parameters", {})) is dict):
+            raise ValueError("its note must have parameters by name")
+    except MemoryError:
+        raise MemoryError(f"{Path(path)} needs more memory than there is to be loaded") from None
+    except Exception as error:
+        raise ValueError(f"{Path(path)} is damaged: {one_line(error)}; save the model again") from None
+    return fitted, note
 
 
 def _tree(archive: ZipFile) -> Any:
@@ -97,7 +118,10 @@ def _tree(archive: ZipFile) -> Any:
     manifest = json.loads(archive.read(MANIFEST))
     if manifest.get("format") != "pesn series" or _TREE not in archive.namelist():
         raise RefusedError("is not a file of pesn.SeriesForecaster")
-    if manifest["format_version"] > _FORMAT:
+    found = manifest["format_version"]
+    if type(found) is not int or found < 1:
+        raise RefusedError("is not a file saved by pesn")
+    if found > _FORMAT:
         raise RefusedError(f"was saved by pesn {manifest['pesn_version']} in a newer format; update pesn")
     if manifest["sha256"] != digest(archive):
         raise RefusedError("was changed after pesn saved it: its digest does not match")
@@ -137,9 +161,11 @@ def _built(tree: Any, array: Callable[[int], Any]) -> Any:
     [kind] = set(tree) - {"fields"}
     body = tree[kind]
     if kind == "record":
+        if body not in _RECORDS:
+            raise RefusedError(f"is damaged: it holds {body!r}, which is not part of a series; save the model again")
         return _RECORDS[body](**{name: _built(one, array) for name, one in tree["fields"].items()})
     if kind == "array":
-        return array(int(body))
+        return array(body)
     if kind == "tuple":
         return tuple(_built(one, array) for one in body)
     if kind == "dict":

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import lcm
 
 import numpy as np
 
+from pesn._support.checks import flag, number, whole_number
+from pesn._support.records import check_array, check_sum, check_type
 from pesn._support.types import Array
 from pesn.series import choice
 from pesn.series.choice import Member
@@ -26,6 +29,7 @@ from pesn.series.members.widths import Widths
 __all__ = ["Member", "UnivariateModel", "backtest", "fit", "observed_span"]
 
 _MOST = 1e308
+_MOST_ROWS = 10_000_000  # of a table from a file
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +82,74 @@ class UnivariateModel:
     def rows(self) -> int:
         """Number of rows that it was given, those without a number at both ends included."""
         return self.start + len(self.y) + self.late
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless all fields fit each other and a forecast is finite: the kernels index unchecked.
+
+        Parameters
+        ----------
+        name : str
+            Name of the record, for the message.
+        """
+        check_array(f"{name}.y", self.y, (None,), missing=True)
+        check_array(f"{name}.x", self.x, (len(self.y), None), missing=True)
+        if np.isnan(self.y).all():
+            raise ValueError(f"{name}.y must hold at least one number")
+        if np.isnan(self.y[[0, -1]]).any():
+            raise ValueError(f"{name}.y must begin and end with a number")
+        whole_number(f"{name}.start", self.start, 0)
+        if self.start > _MOST_ROWS:
+            raise ValueError(f"{name}.start must be at most {_MOST_ROWS:,}, got {self.start}")
+        if self.pending is not None:
+            check_array(f"{name}.pending", self.pending, (None, self.x.shape[1]), missing=True)
+        whole_number(f"{name}.horizon", self.horizon, 1)
+        number(f"{name}.scale", self.scale, 0.0, float(np.finfo(float).max), "(]")
+        if self.lower != -np.inf:
+            number(f"{name}.lower", self.lower, 0.0, self.scale, "[]")
+        flag(f"{name}.positive", self.positive)
+        self._check_seasons(name)
+        check_type(f"{name}.stack", self.stack, smoothing.Grid)
+        self.stack.check(f"{name}.stack", self.positive)
+        check_array(f"{name}.weight", self.weight, (len(self.stack.names),), low=0.0)
+        check_sum(f"{name}.weight", self.weight)
+        if self.loops is not None:
+            check_type(f"{name}.loops", self.loops, Loops)
+            self.loops.check(f"{name}.loops", self.seasons[0] if self.seasons else 0, self.positive)
+        check_type(f"{name}.effects", self.effects, inputs.Effects)
+        self.effects.check(f"{name}.effects", self.x.shape[1])
+        check_type(f"{name}.widths", self.widths, Widths)
+        self.widths.check(f"{name}.widths")
+        if (self.effects.log or self.widths.log) and not self.positive:
+            raise ValueError(f"{name} must be positive, as its effects or widths are those of logarithms")
+        self._check_description(name)
+
+    def _check_seasons(self, name: str) -> None:
+        check_type(f"{name}.seasons", self.seasons, tuple, int)
+        if any(m < 2 for m in self.seasons) or [*self.seasons] != sorted({*self.seasons}):
+            raise ValueError(f"{name}.seasons must be increasing numbers, 2 or more, got {self.seasons}")
+        check_array(f"{name}.first", self.first, (3, sum(self.seasons)))
+        if self.positive:
+            check_array(f"{name}.first[1]", self.first[1], (None,), low=np.finfo(float).tiny)
+        whole_number(f"{name}.phase", self.phase, 0)
+        if self.phase >= lcm(*self.seasons):
+            raise ValueError(f"{name}.phase must be below {lcm(*self.seasons)}, when all seasons begin again, got {self.phase}")
+        check_type(f"{name}.seasons_strength", self.seasons_strength, tuple)
+        if len(self.seasons_strength) != len(self.seasons):
+            raise ValueError(f"{name}.seasons_strength must have {len(self.seasons)} numbers, got {len(self.seasons_strength)}")
+        for one in self.seasons_strength:
+            number(f"{name}.seasons_strength", one, 0.0, np.inf, "[]")
+
+    def _check_description(self, name: str) -> None:
+        """Check the fields of the summary."""
+        check_type(f"{name}.notes", self.notes, tuple, str)
+        check_type(f"{name}.members", self.members, tuple, Member)
+        for i, member in enumerate(self.members):
+            member.check(f"{name}.members[{i}]")
+        check_sum(f"{name}.members: weights", [member.weight for member in self.members])
+        check_type(f"{name}.shares", self.shares, dict)
+        for kind, share in self.shares.items():
+            number(f"{name}.shares[{kind!r}]", share, 0.0, np.inf, "[)")
+        check_sum(f"{name}.shares", [*self.shares.values()])
 
     def forecast(self, horizon: int, x: Array | None = None) -> Margins:
         """Forecast the ``horizon`` rows after the last row given.

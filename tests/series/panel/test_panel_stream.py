@@ -108,3 +108,80 @@ def test_one_bucket_of_numbers(tmp_path):
     pd.testing.assert_frame_equal(
         pd.read_parquet(tmp_path / "out" / "part-00000.parquet"), model.fit(frame).forecast(2), check_exact=True
     )
+
+
+def write_two(folder, frame, first, second, name="unique_id"):
+    """Write each series half to one file, half to another, with other types of ids."""
+    folder.mkdir()
+    even = np.arange(len(frame)) % 2 == 0
+    for number, (part, kind) in enumerate([(frame[even], first), (frame[~even], second)]):
+        part.assign(**{name: part[name].astype(kind)}).to_parquet(folder / f"{number}.parquet", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def numbered(frame):
+    """Series of numbers, negative ones and zero among them."""
+    return frame.assign(unique_id=frame["unique_id"].str[1:].astype(np.int64) - 5, y=frame["y"].fillna(1.0))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("int64", "float64"), ("float64", "int64"), ("int32", "int64"), ("int8", "uint16")]
+)
+def test_ids_are_one_type_over_all_files(numbered, later, tmp_path, first, second):
+    if second == "uint16":
+        numbered = numbered.assign(unique_id=numbered["unique_id"] + 5)
+    source = write_two(tmp_path / "rows", numbered, first, second)
+    ahead = later.assign(unique_id=np.repeat(numbered["unique_id"].unique(), 3).astype(second))
+    ahead.to_parquet(tmp_path / "later.parquet")
+    numbered.to_parquet(tmp_path / "one.parquet")
+    arguments = {"X": tmp_path / "later.parquet", "level": 80, "bucket_rows": 60}
+    done = forecast_parquet(source, tmp_path / "two", 3, **arguments)
+    assert done == forecast_parquet(tmp_path / "one.parquet", tmp_path / "one", 3, **arguments)
+    assert (done.series, done.failures) == (30, 0)
+    pd.testing.assert_frame_equal(read(tmp_path / "two"), read(tmp_path / "one"), check_dtype=False)
+
+
+def test_numbers_of_other_types_over_files(frame, expected, later, tmp_path):
+    """Whole numbers of y and texts in another form, in one of the files."""
+    source = write_two(tmp_path / "rows", frame.assign(price=frame["price"].round()), "category", "str")
+    first = pd.read_parquet(source / "0.parquet")
+    first.assign(price=first["price"].astype(int)).to_parquet(source / "0.parquet", index=False)
+    done = forecast_parquet(source, tmp_path / "out", 3, level=80, bucket_rows=60)
+    assert (done.series, done.failures) == (29, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shift", "says"),
+    [
+        (
+            "int64",
+            "str",
+            0,
+            r"column 'unique_id' must hold names of one kind in all files, got int64 in .*0.parquet and .*string",
+        ),
+        ("int64", "float64", 2**53, r"column 'unique_id' of .*0.parquet must hold values of the type double .* got int64"),
+        ("bool", "int64", 0, "names of one kind in all files, got bool in"),
+    ],
+)
+def test_ids_that_have_no_type_in_common(numbered, tmp_path, first, second, shift, says):
+    source = write_two(tmp_path / "rows", numbered.assign(unique_id=numbered["unique_id"] + shift), first, second)
+    with pytest.raises(ValueError, match=says) as error:
+        forecast_parquet(source, tmp_path / "out", 3, bucket_rows=60)
+    assert "\n" not in str(error.value)
+
+
+def test_two_runs_into_one_folder(source, expected, tmp_path, monkeypatch):
+    """The second is refused while the first is at work, and may go on when it was killed."""
+    arguments = {"X": source / "later.parquet", "level": 80, "bucket_rows": 60}
+    work = panel_stream.run
+
+    def meanwhile(*given):
+        with pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"):
+            forecast_parquet(source / "rows", tmp_path / "out", 3, **arguments)
+        return work(*given)
+
+    monkeypatch.setattr(panel_stream, "run", meanwhile)
+    forecast_parquet(source / "rows", tmp_path / "out", 3, **arguments)
+    pd.testing.assert_frame_equal(read(tmp_path / "out"), expected, check_exact=True)
+    assert not (tmp_path / "out" / ".lock").exists()

@@ -13,7 +13,7 @@ import numpy as np
 from pesn._support.types import AnyArray, Array
 from pesn.series.members import closed_loop_kernel as kernel
 
-__all__ = ["Changes", "ClosedLoop", "Units", "fit", "forecast", "no_units", "prepare"]
+__all__ = ["Changes", "ClosedLoop", "Units", "fit", "forecast", "no_units", "prepare", "readout_size"]
 
 LAGS = 5
 PACE = 0.2  # of the moving average
@@ -58,6 +58,11 @@ class ClosedLoop:
 def no_units() -> Units:
     """An autoregression alone."""
     return Units(np.zeros((0, 3)), np.zeros((0, 1), dtype=np.uint64), np.zeros((0, 1)), np.zeros(0))
+
+
+def readout_size(season: int) -> int:
+    """Return the number of weights without units: constant, lags, gap, the seasonal lag where there is one, drift."""
+    return LAGS + 3 + (season > 0)
 
 
 def prepare(values: Array, season: int, unit: tuple[float, float] | None = None) -> Changes:

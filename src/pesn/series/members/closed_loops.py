@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pesn._support.checks import flag, number
+from pesn._support.records import check_array, check_type
 from pesn._support.types import AnyArray, Array
 from pesn.series.members import autoregression, dynamics, reservoir, weights
 from pesn.series.members.dynamics import Dynamics
@@ -38,6 +40,39 @@ class Loops:
     reservoirs: Array
     shares: tuple[float, float]
     dynamics: Dynamics | None = None
+
+    def check(self, name: str, season: int, positive: bool) -> None:
+        """Raise a ValueError unless its readouts fit the lags and units that the kernels index into.
+
+        Parameters
+        ----------
+        name : str
+            Name of the record, for the message.
+        season : int
+            Period of the seasonal lag; 0 for none.
+        positive : bool
+            Whether the series is positive; only then logarithms can be taken.
+        """
+        for part, pair, high in (("unit", self.unit, 1e300), ("shares", self.shares, 1.0)):
+            check_type(f"{name}.{part}", pair, tuple)
+            if len(pair) != 2:
+                raise ValueError(f"{name}.{part} must be two numbers, got {len(pair)}")
+            for one in pair:
+                number(f"{name}.{part}", one, 1e-300 if part == "unit" else 0.0, high, "[]")
+        if type(self.season) is not int or self.season != season:
+            raise ValueError(f"{name}.season must be {season}, as the series has it, got {self.season!r}")
+        flag(f"{name}.log", self.log)
+        if self.log and not positive:
+            raise ValueError(f"{name}.log must be False of a series that is not positive")
+        size = autoregression.readout_size(season)
+        check_array(f"{name}.autoregression", self.autoregression, (size,))
+        if np.shape(self.reservoirs) != (0, 0) or self.shares[1] > 0.0:
+            check_array(f"{name}.reservoirs", self.reservoirs, (len(reservoir.SEEDS), size + reservoir.SIZE))
+        if sum(self.shares) > 1.0 + 1e-9:
+            raise ValueError(f"{name}.shares must not add up to more than 1, got {self.shares}")
+        if self.dynamics is not None:
+            check_type(f"{name}.dynamics", self.dynamics, Dynamics)
+            self.dynamics.check(f"{name}.dynamics")
 
     def mixed(self, path: Path, values: Array, horizon: int) -> tuple[Array, Array]:
         """Forecasts (horizon,) with and without season, of the smoothers, these and learnt dynamics."""

@@ -6,18 +6,22 @@ A search takes seconds where all else here takes hundredths: nothing of it is im
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from pesn._support.checks import number, whole_number
+from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
 
 if TYPE_CHECKING:
     from pesn.forecasting.forecaster import Forecaster
 
-__all__ = ["MOST", "DesignNumbers", "described", "refitted", "searched"]
+__all__ = ["FARTHEST", "MOST", "DesignNumbers", "check_design", "described", "refitted", "searched"]
 
 MOST = 5000  # rows that are learnt from, the last ones
+FARTHEST = 1e100  # of zero, as pesn.Forecaster takes numbers
+_LEAST = 100  # rows at the least
 # kind of reservoir, lags, products, units, ridges of linear and other features, training noise, seed
 DesignNumbers = tuple[str, int, int, int, float, float, float, int]
 
@@ -31,6 +35,41 @@ def searched(rows: Array, *, calibrate: bool) -> tuple[Forecaster, DesignNumbers
         return None
     one = found.design_.candidate
     return found, (one.kind, one.lags, one.products, one.n_units, *one.ridge, one.input_noise, found.design_.seed)
+
+
+def check_design(name: str, rows: Array, design: DesignNumbers, n_columns: int | None) -> None:
+    """Raise a ValueError unless a forecaster of a design can be fitted to ``rows`` again in seconds.
+
+    Parameters
+    ----------
+    name : str
+        Name of the record, for the message.
+    rows : array of shape (n_samples,) or (n_samples, n_columns)
+        Training data.
+    design : tuple
+        See :data:`DesignNumbers`.
+    n_columns : int or None
+        Number of columns; None for one-dimensional rows.
+    """
+    check_array(f"{name}.rows", rows, (None,) if n_columns is None else (None, n_columns), low=-FARTHEST, high=FARTHEST)
+    if not _LEAST <= len(rows) <= MOST:
+        raise ValueError(f"{name}.rows must have {_LEAST} to {MOST} rows, got {len(rows)}")
+    name = f"{name}.design"
+    check_type(name, design, tuple)
+    if len(design) != len(get_args(DesignNumbers)):
+        raise ValueError(f"{name} must have {len(get_args(DesignNumbers))} numbers, got {len(design)}")
+    kind, lags, products, units, linear, other, noise, seed = design
+    from pesn.forecasting.design.candidates import KINDS
+
+    if kind not in KINDS:
+        raise ValueError(f"{name} must be of a kind among {', '.join(KINDS)}, got {kind!r}")
+    for part, value, most in (("lags", lags, 9), ("products", products, 2), ("units", units, 300), ("seed", seed, 2**32 - 1)):
+        whole_number(f"{name}: {part}", value, 0)
+        number(f"{name}: {part}", value, 0, most, "[]")
+    if (units == 0) != (kind == "none"):
+        raise ValueError(f"{name} must have units unless its kind is 'none', got {units} of kind {kind!r}")
+    for part, size in (("linear ridge", linear), ("ridge", other), ("noise", noise)):
+        number(f"{name}: {part}", size, 0.0, 1e6, "[]")
 
 
 def refitted(rows: Array, design: DesignNumbers, *, calibrate: bool) -> Forecaster:

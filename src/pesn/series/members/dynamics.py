@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pesn._support.checks import number
 from pesn._support.types import AnyArray, Array
-from pesn.series.members.designs import MOST, DesignNumbers, described, refitted, searched
+from pesn.series.members.designs import MOST, DesignNumbers, check_design, described, refitted, searched
 
 __all__ = ["GAIN", "ROWS", "Dynamics", "learn"]
 
@@ -28,6 +29,11 @@ class Dynamics:
     rows: Array
     design: DesignNumbers
     share: float
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless it can be fitted again."""
+        check_design(name, self.rows, self.design, None)
+        number(f"{name}.share", self.share, 0.0, 1.0, "[]")
 
     def forecast(self, values: Array, horizon: int) -> Array:
         """(horizon,) from the last of ``values`` (n,)."""

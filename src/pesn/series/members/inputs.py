@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pesn._support.checks import flag
+from pesn._support.records import check_array
 from pesn._support.types import Array
 
 __all__ = ["Effects", "learn", "none"]
@@ -26,6 +28,12 @@ class Effects:
     slopes: Array
     usual: Array
     log: bool
+
+    def check(self, name: str, n_inputs: int) -> None:
+        """Raise a ValueError unless there are finite effects of ``n_inputs`` inputs."""
+        check_array(f"{name}.slopes", self.slopes, (n_inputs,))
+        check_array(f"{name}.usual", self.usual, (n_inputs,))
+        flag(f"{name}.log", self.log)
 
     @property
     def any(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pesn.series.members.autoregression import Units
 
-__all__ = ["SEEDS", "drawn"]
+__all__ = ["SEEDS", "SIZE", "drawn"]
 
 SEEDS = (0, 1, 2)
 SIZE = 50

@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 
+from pesn._support.records import check_array, check_type
 from pesn._support.types import AnyArray, Array
 from pesn.series.members import seasonality
 from pesn.series.members import smoothing_kernel as kernel
@@ -38,6 +39,18 @@ class Grid:
     kinds: AnyArray
     names: tuple[str, ...]
     prior: Array
+
+    def check(self, name: str, positive: bool) -> None:
+        """Raise a ValueError unless the kernels can run every member; only positive series have products and logarithms."""
+        check_type(f"{name}.names", self.names, tuple, str)
+        count = len(self.names)
+        check_array(f"{name}.parameters", self.parameters, (count, 4), low=0.0, high=1.0)
+        check_array(f"{name}.parameters[:, 0]", self.parameters[:, 0], (count,), low=1e-6)
+        check_array(f"{name}.kinds", self.kinds, (count, 2), dtype=np.int64, low=0, high=2)
+        check_array(f"{name}.kinds[:, 1]", self.kinds[:, 1], (count,), dtype=np.int64, high=2 if positive else 0)
+        check_array(f"{name}.prior", self.prior, (count,), low=0.0, high=1.0)
+        if not count:
+            raise ValueError(f"{name} must have at least one member")
 
     def taken(self, which: AnyArray) -> Grid:
         """Those members alone."""

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pesn._support.checks import flag, number
+from pesn._support.records import check_array
 from pesn._support.types import AnyArray, Array
 
 __all__ = ["Widths", "learn"]
 
 SHRINK = 8.0  # independent errors that the power law counts for
 POWER = 0.5  # of a random walk
+_WIDEST = 1e9  # in units of the series' scale, or of a logarithm: far beyond what errors can be
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +26,16 @@ class Widths:
     power: float
     dof: float
     log: bool
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless it has a positive width for every step."""
+        check_array(f"{name}.steps", self.steps, (None,), dtype=np.int64, low=1)
+        if not len(self.steps) or (np.diff(self.steps) <= 0).any():
+            raise ValueError(f"{name}.steps must be one or more increasing numbers, got {self.steps.tolist()}")
+        check_array(f"{name}.deviations", self.deviations, (len(self.steps),), low=np.finfo(float).tiny, high=_WIDEST)
+        number(f"{name}.power", self.power, 0.0, 1.5, "[]")
+        number(f"{name}.dof", self.dof, 1.0, 1e12, "[]")
+        flag(f"{name}.log", self.log)
 
     def at(self, horizon: int) -> Array:
         """(horizon,), of each step."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,7 +22,10 @@ from pesn.series.panel.dates import shown_id
 from pesn.series.panel.distributed import distinct_dates, observed_dates, rule_of_all, span_of_all
 from pesn.series.panel.frame import Columns
 
-__all__ = ["Plan", "bucket", "data_columns", "files_of", "parquet_module", "row_count", "saved_plan", "schema_of", "share_out"]
+__all__ = [
+    "Plan", "bucket", "common_schemas", "data_columns", "files_of", "parquet_module", "row_count", "saved_plan", "schema_of",
+    "share_out",
+]  # fmt: skip
 
 _BATCH = 2**17  # rows that are read at once
 _MOST = 400  # buckets: as many files are open at once, for each of the frames
@@ -70,8 +73,9 @@ def share_out(
         )
     dates: Any = None
     observed: Any = None
-    for which, path in enumerate([source] if ahead is None else [source, ahead]):
-        for keys, table in _shared(path, which, folder, columns, count):
+    paths = [source] if ahead is None else [source, ahead]
+    for which, (path, schema) in enumerate(zip(paths, common_schemas(paths, columns), strict=True)):
+        for keys, table in _shared(path, schema, which, folder, columns, count):
             if which == 0:
                 dates = _joined(dates, distinct_dates(keys, columns))
                 observed = _joined(observed, observed_dates(keys, columns))
@@ -111,12 +115,78 @@ def files_of(path: Path) -> list[Path]:
 
 def schema_of(path: Path) -> Any:
     """The columns of the first file, and their types; a ValueError where it is not Parquet."""
-    file = files_of(path)[0]
-    parquet, arrow = parquet_module(), import_module("pyarrow")
+    return _read_schema(files_of(path)[0])
+
+
+def common_schemas(paths: Sequence[Path], columns: Columns) -> list[Any]:
+    """Return the schema that all files of each path are read by.
+
+    Ids have one type in all files of all paths, by which they are hashed: whole numbers beside decimal ones are decimal, as
+    pandas has them, so that 1 and 1.0 are one series.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Parquet files or folders.
+    columns : Columns
+        Names of the columns.
+
+    Returns
+    -------
+    list of pyarrow.Schema
+        One for each path, without the index of a pandas frame.
+
+    Raises
+    ------
+    ValueError
+        Where files have other columns, or ids of another kind, than those before them.
+    """
+    arrow: Any = import_module("pyarrow")
+    schemas: list[Any] = []
+    ids: dict[Path, Any] = {}
+    for path in paths:
+        common: dict[str, Any] = {}
+        for file in files_of(path):
+            schema = _read_schema(file)
+            found = {name: schema.field(name).type for name in data_columns(schema, columns)}
+            if common and list(found) != list(common):
+                raise ValueError(f"{file} must have the columns {list(common)} of the files before it, got {list(found)}")
+            missing = [name for name in (columns.id, columns.time) if name not in found]
+            if missing:
+                raise ValueError(f"{file} must have a column {missing[0]!r}, got {list(found)}")
+            common = {name: _common_type(common.get(name, kind), kind) or common[name] for name, kind in found.items()}
+            ids[file] = found[columns.id]
+        schemas.append(common)
+    first, kind = next(iter(ids.items()))
+    for file, own in ids.items():
+        both = _common_type(kind, own)
+        if both is None:
+            raise ValueError(
+                f"column {columns.id!r} must hold names of one kind in all files, got {kind} in {first} and {own} in {file}"
+            )
+        kind = both
+    return [arrow.schema({name: kind if name == columns.id else own for name, own in one.items()}) for one in schemas]
+
+
+def _read_schema(file: Path) -> Any:
+    arrow: Any = import_module("pyarrow")
     try:
-        return parquet.read_schema(file)
+        return parquet_module().read_schema(file)
     except arrow.ArrowInvalid:
         raise ValueError(f"{file} must be a Parquet file, got another one") from None
+
+
+def _common_type(one: Any, other: Any) -> Any:
+    """Return the type that holds values of both; None where there is none, as of text and numbers."""
+    arrow: Any = import_module("pyarrow")
+    if one == other:
+        return one
+    plain = [kind.value_type if arrow.types.is_dictionary(kind) else kind for kind in (one, other)]
+    try:
+        both = arrow.unify_schemas([arrow.schema({"": kind}) for kind in plain], promote_options="permissive")
+    except arrow.ArrowTypeError:
+        return None
+    return both.field(0).type
 
 
 def row_count(path: Path) -> int:
@@ -141,26 +211,19 @@ def data_columns(schema: Any, columns: Columns) -> list[str]:
 # ---------------------------------------------------------------- inside
 
 
-def _shared(path: Path, which: int, folder: Path, columns: Columns, count: int) -> Iterator[tuple[Any, Any]]:
+def _shared(path: Path, schema: Any, which: int, folder: Path, columns: Columns, count: int) -> Iterator[tuple[Any, Any]]:
     """Ids and dates of each batch of rows, and the batch, which has been written to its buckets."""
     arrow: Any = import_module("pyarrow")
     with ExitStack() as stack:
         writers: dict[int, Any] = {}
-        schema = None
         for file in files_of(path):
             for batch in parquet_module().ParquetFile(file, pre_buffer=False).iter_batches(_BATCH, use_threads=False):
-                table = arrow.Table.from_batches([batch])
-                table = table.select(data_columns(table.schema, columns))
-                schema = table.schema.remove_metadata() if schema is None else schema
-                if table.schema.names != schema.names:
-                    raise ValueError(
-                        f"{file} must have the columns {schema.names} of the files before it, got {table.schema.names}"
-                    )
-                keys = table.select([name for name in columns if name in table.schema.names]).to_pandas()
+                table = _cast(arrow.Table.from_batches([batch]).select(schema.names), schema, file)
+                keys = table.select([name for name in columns if name in schema.names]).to_pandas()
                 number = _numbers(keys, columns, count)
                 order = np.argsort(number, kind="stable")
                 found, begin = np.unique(number[order], return_index=True)
-                table = table.take(order).cast(schema)
+                table = table.take(order)
                 for one, start, stop in zip(found.tolist(), begin, [*begin[1:], len(order)], strict=True):
                     if one not in writers:
                         writers[one] = stack.enter_context(parquet_module().ParquetWriter(folder / _name(one, which), schema))
@@ -175,12 +238,29 @@ def _joined(dates: Any, new: Any) -> Any:
     return dates.append(new[~new.isin(dates)])
 
 
+def _cast(table: Any, schema: Any, file: Path) -> Any:
+    """Return rows of a file with the types of all files; no value is changed by it."""
+    arrow: Any = import_module("pyarrow")
+    parts = []
+    for name, column in zip(schema.names, table.columns, strict=True):
+        try:
+            parts.append(column.cast(schema.field(name).type))
+        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+            raise ValueError(
+                f"column {name!r} of {file} must hold values of the type {schema.field(name).type} that all files have in "
+                f"common, got {column.type}: {error}"
+            ) from None
+    return arrow.table(parts, schema=schema)
+
+
 def _numbers(keys: Any, columns: Columns, count: int) -> Any:
     """The bucket of each row."""
     ids = keys[columns.id]
     if ids.isna().any():
         date = keys[columns.time][ids.isna().to_numpy()].iloc[0]
         raise ValueError(f"column {columns.id!r} must be known in every row, got none beside {columns.time} {shown_id(date)}")
+    if getattr(ids.dtype, "kind", "O") == "f":
+        ids = ids + 0.0  # -0.0 is 0.0, and has another hash
     return (import_module("pandas").util.hash_pandas_object(ids, index=False).to_numpy() % np.uint64(count)).astype(np.int64)
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pesn._support import cluster
+from pesn._support.files import LOCK, locking
 from pesn._support.types import PathLike
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.panel.buckets import data_columns, files_of, parquet_module, schema_of
+from pesn.series.panel.buckets import common_schemas, data_columns, files_of, parquet_module, schema_of
+from pesn.series.panel.frame import Columns
 from pesn.series.panel.settings import columns_of
 from pesn.series.panel.stream import Streamed
 
@@ -51,10 +53,11 @@ def forecast_parquet_on(
     """
     forecaster = SeriesForecaster() if forecaster is None else forecaster
     columns, folder = columns_of(forecaster), Path(target)
-    if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"target must be a new folder, got {folder}, which has files")
     names = data_columns(schema_of(Path(source)), columns)
-    with cluster.client(address) as client, client.as_current():
+    _check_ids([Path(source), *([] if X is None else [Path(X)])], columns)
+    with locking(folder), cluster.client(address) as client, client.as_current():
+        if any(path.name != LOCK for path in folder.iterdir()):
+            raise ValueError(f"target must be a new folder, got {folder}, which has files")
         frames: Any = import_module("dask.dataframe")
         model = forecaster.fit(frames.read_parquet(source, index=False)[names])
         ahead = None if X is None else frames.read_parquet(X, index=False)
@@ -69,3 +72,15 @@ def forecast_parquet_on(
     series = sum(len(parquet.read_table(file, columns=[columns.id]).column(0).unique()) for file in parts)
     failures = sum(int(parquet.read_metadata(file).num_rows) for file in files_of(folder / "failures"))
     return Streamed(series, failures, len(parts))
+
+
+def _check_ids(paths: list[Path], columns: Columns) -> None:
+    """Raise a ValueError where files have ids of other types: workers hash them as they are, and would split a series."""
+    common = common_schemas(paths, columns)[0].field(columns.id).type
+    for file in [file for path in paths for file in files_of(path)]:
+        own = schema_of(file).field(columns.id).type
+        if own != common and not ("string" in str(own) and "string" in str(common)):
+            raise ValueError(
+                f"column {columns.id!r} must have one type in all files for a cluster, got {own} in {file}, and {common} is what "
+                f"all have in common; --stream reads such files"
+            )

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pesn._support.checks import whole_number
-from pesn._support.files import replacing
+from pesn._support.files import locking, replacing
 from pesn._support.progress import shown
 from pesn._support.types import PathLike
 from pesn.series.forecaster import SeriesForecaster
@@ -64,7 +64,8 @@ def forecast_parquet(
     target
         A folder: ``part-00000.parquet`` … with the columns of :meth:`pesn.SeriesForecaster.forecast`, and
         ``failures-00000.parquet`` … with the ids that failed and why. Parts of the same job that are there are left as they are;
-        a folder of another job is refused. While it runs, the folder holds a copy of the source too.
+        a folder of another job is refused, and so is one that another run is writing to. While it runs, the folder holds a copy
+        of the source too.
     horizon, level
         As in :meth:`pesn.SeriesForecaster.forecast`.
     X
@@ -88,29 +89,30 @@ def forecast_parquet(
         forecaster.duplicates,
     ]  # fmt: skip
     schema_of(Path(source))
-    job = _begun(folder, [Path(source), *([] if ahead is None else [ahead])], asked)
-    buckets = folder / _BUCKETS
-    if (folder / _DONE).exists():
-        return Streamed(**json.loads((folder / _DONE).read_text()))
-    with shown(settings.runner.verbose) as steps:
-        plan = saved_plan(buckets)
-        if plan is None or plan.job != job:
-            with steps.step("sharing out rows", row_count(Path(source)), "rows") as advance:
-                plan = share_out(Path(source), ahead, buckets, columns, forecaster.freq, bucket_rows, job, advance)
-        notes = []
-        with steps.step("forecasting", plan.buckets, "buckets") as advance:
-            for number in range(plan.buckets):
-                part = folder / f"part-{number:05d}.parquet"
-                if not part.exists():
-                    _forecast(buckets, number, part, plan, settings, horizon, level, forecaster)
-                notes += [_note(part)] if part.exists() else []
-                advance(1)
-    counts = {name: sum(note[name] for note in notes) for name in ("series", "failures", "merged")}
-    done = Streamed(files=len(notes), **counts)
-    with replacing(folder / _DONE) as file:
-        file.write_text(json.dumps(asdict(done)))
-    shutil.rmtree(buckets)
-    return done
+    with locking(folder):  # two runs would each remove the buckets of the other
+        job = _begun(folder, [Path(source), *([] if ahead is None else [ahead])], asked)
+        buckets = folder / _BUCKETS
+        if (folder / _DONE).exists():
+            return Streamed(**json.loads((folder / _DONE).read_text()))
+        with shown(settings.runner.verbose) as steps:
+            plan = saved_plan(buckets)
+            if plan is None or plan.job != job:
+                with steps.step("sharing out rows", row_count(Path(source)), "rows") as advance:
+                    plan = share_out(Path(source), ahead, buckets, columns, forecaster.freq, bucket_rows, job, advance)
+            notes = []
+            with steps.step("forecasting", plan.buckets, "buckets") as advance:
+                for number in range(plan.buckets):
+                    part = folder / f"part-{number:05d}.parquet"
+                    if not part.exists():
+                        _forecast(buckets, number, part, plan, settings, horizon, level, forecaster)
+                    notes += [_note(part)] if part.exists() else []
+                    advance(1)
+        counts = {name: sum(note[name] for note in notes) for name in ("series", "failures", "merged")}
+        done = Streamed(files=len(notes), **counts)
+        with replacing(folder / _DONE) as file:
+            file.write_text(json.dumps(asdict(done)))
+        shutil.rmtree(buckets)
+        return done
 
 
 # ---------------------------------------------------------------- inside
@@ -139,7 +141,6 @@ def _begun(folder: Path, sources: list[Path], asked: list[Any]) -> str:
     files = [file for path in sources for file in files_of(path)]
     facts = [f"{file.resolve()} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
     job = hashlib.sha256("\n".join([version("pesn"), *map(repr, asked), *facts]).encode()).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
     note = folder / _JOB
     if note.exists() and json.loads(note.read_text()) != job:
         raise ValueError(
