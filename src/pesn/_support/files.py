@@ -77,7 +77,7 @@ def filling(folder: str | os.PathLike[str], first: str) -> Iterator[Path]:
         yield temporary
         written = sorted(temporary.iterdir(), key=lambda path: path.name != first)
         sync(*written)
-        with _lock(named.parent):  # two runs put their files in place one after the other
+        with lock_folder(named.parent):  # two runs put their files in place one after the other
             if not place.exists():
                 os.rename(temporary, place)
                 return

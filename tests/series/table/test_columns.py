@@ -64,6 +64,22 @@ def test_ordinary_numbers_are_no_years(cells, values):
     assert (roles.time, roles.targets) == (None, ["first", "x"])
 
 
+@pytest.mark.parametrize("order", [1, -1, 7])
+@pytest.mark.parametrize(("form", "count"), [("%Y%m%d", "D"), ("%Y", "YS")])
+def test_numbers_that_are_dates_need_no_name(cells, form, count, order):
+    """Beside an index of pandas; in any order if they are days or have no name, else as a run."""
+    dates = pd.date_range("1960-01-01", periods=60, freq=count)
+    dates = dates[(7 * np.arange(60)) % 60 if order == 7 else slice(None, None, order)]
+    frame = months(**{"": np.arange(60), "when": dates.strftime(form).astype(int)})
+    roles = assign_roles(cells(frame))
+    if order == 7 and form == "%Y":
+        assert roles.targets == ["when", "x"]
+    else:
+        assert (roles.time, roles.targets, roles.times.tolist()) == ("when", ["x"], dates.tolist())
+    unnamed = assign_roles(cells(frame[["when", "x"]].rename(columns={"when": ""})))
+    assert (unnamed.targets, unnamed.times.tolist()) == (["x"], dates.tolist())
+
+
 def test_row_numbers_are_no_targets(cells):
     frame = pd.DataFrame({"x": NOISE[:60], "number": np.arange(1, 61), "rank": np.arange(60)})
     roles = assign_roles(cells(frame))

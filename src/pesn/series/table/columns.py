@@ -29,16 +29,16 @@ from pesn.series.table.numerals import is_boolean, is_numeric, to_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_TARGETS", "ColumnRoles", "assign_roles", "find_time", "list_names"]
+__all__ = ["ColumnRoles", "assign_roles", "find_time", "list_names"]
 
-MOST_TARGETS = 20
 _SEARCHED = 1_000  # different cells that are read one by one for an error message
+_DAYS = 5  # different numbers from which on 20241231 is no chance
 _FEW = 20  # rows below which 1, 2, 3 may be a series that grows
 _UNNAMED = re.compile(r"(?i)|unnamed: \d+|\.\.\.\d+")  # of pandas and of R
 _COUNTERS = re.compile(
     r"(?i)(instant|index|id|idx|row|row_?(names?|id|num|number)|obs|observation|record|nr|no|number|seq|counter|#)"
 )
-_DATED = re.compile(r"(?i)date|time|year|jahr|period|epoch|ds|ts")  # names of columns whose numbers are dates in any order
+_DATED = re.compile(r"(?i)|unnamed: \d+|.*(date|time|year|jahr|period|epoch|ds|ts).*")  # numbers may be dates in any order
 _IDS = re.compile(r"(?i:.*[_\s.-])?(?i:id)s?|.*[a-z]I[dD]")  # shop_id, shopId; no bid
 _PARTS = {  # names of columns that follow from the date
     "year": "yr|year|jahr|yyyy",
@@ -190,13 +190,15 @@ def find_time(
     if whole is not None and not {*whole[0]} & {*taken}:
         dates.append(((_repeats(whole[1], frame, id_col), False, 1), *whole))
     numbers: dict[str, Any] = {}
+    leading = next((name for name in free if not _UNNAMED.fullmatch(str(name)) and not _COUNTERS.fullmatch(str(name))), None)
     for name in free:
         numeric = is_numeric(frame[name])
-        first = bool(name == frame.columns[0])
-        if is_boolean(frame[name]) or (numeric and not first and name not in named):
+        days = numeric and _has_days(frame[name])
+        if is_boolean(frame[name]) or (numeric and not days and name != leading and name not in named):
             continue  # numbers that might be dates, under a name that says nothing of the kind
-        times = _times(frame[name], first, decimal)
-        if hasattr(times, "year") and (not numeric or id_col is not None or _is_run(times) or _DATED.search(str(name))):
+        times = _times(frame[name], bool(name == leading), decimal)
+        sure = not numeric or days or id_col is not None or _DATED.fullmatch(str(name))
+        if hasattr(times, "year") and (sure or _is_run(times)):
             dates.append(((_repeats(times, frame, id_col), name not in named, 2 if numeric else 0), [name], times))
         elif times is not None and numeric:
             numbers[name] = times
@@ -218,9 +220,9 @@ def find_time(
 
 
 def list_names(names: Iterable[Any]) -> str:
-    """Return names for a message, twelve at most."""
+    """Return names for a message, fifty at most."""
     names = [repr(str(name)) if not str(name).strip() else str(name) for name in names]
-    return ", ".join(names[:12]) + (", …" if names[12:] else "")
+    return ", ".join(names[:50]) + (f", … ({len(names)})" if names[50:] else "")
 
 
 # ---------------------------------------------------------------- times
@@ -237,6 +239,16 @@ def _times(column: pd.Series, first: bool, decimal: str | None) -> Any:
         return None
     found = to_times(pd.Series(different, name=column.name), first=first)
     return None if found is None else pd.Index(found).take(codes)
+
+
+def _has_days(column: pd.Series) -> bool:
+    """Return whether numbers are days such as 20241231, several and all of them."""
+    import pandas as pd
+
+    cells = column.astype(str).drop_duplicates()
+    if len(cells) < _DAYS or not all(len(cell) == 8 and cell.isdigit() for cell in cells):
+        return False
+    return bool(pd.to_datetime(cells, format="%Y%m%d", errors="coerce").dt.year.between(1800, 2200).all())
 
 
 def _repeats(times: pd.Index, frame: pd.DataFrame, id_col: str | None) -> bool:
@@ -279,8 +291,7 @@ def _kind(frame: pd.DataFrame, name: Any, times: Any, id_col: str | None, decima
         return "boolean"
     if not is_numeric(column):
         return "date" if hasattr(_times(column, False, decimal), "year") else "text"
-    repeated = id_col is not None and len(frame) > frame[id_col].nunique() and column.notna().any()
-    if repeated and (column.groupby(frame[id_col].to_numpy()).nunique() <= 1).all():
+    if id_col is not None and _is_static(column, frame[id_col]):
         return "static"
     if not any(pattern.fullmatch(word) for pattern in (_UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR)):
         return None
@@ -294,6 +305,12 @@ def _kind(frame: pd.DataFrame, name: Any, times: Any, id_col: str | None, decima
     if whole and _IDS.fullmatch(word):
         return "id"
     return "calendar" if hasattr(times, "year") and np.isfinite(values).all() and _is_calendar(word, values, times) else None
+
+
+def _is_static(column: pd.Series, ids: pd.Series) -> bool:
+    """Return whether a column has one value in each series, some of which have several rows."""
+    each = column.groupby(ids.to_numpy()).nunique()
+    return bool((each <= 1).all() and each.any() and len(column) > len(each))
 
 
 def _values(column: pd.Series, decimal: str | None) -> pd.Series:

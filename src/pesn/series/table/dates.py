@@ -46,7 +46,7 @@ _DATES = (
 _CLOCKS = (" %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 _FIRST_YEAR = 1930  # of the hundred years in which the latest of two-digit years lies, as spreadsheets have it
 _YEARS = re.compile(r"(?i)year|date|time|^ds$|^t$|^$|period|jahr|^index$|decimal|unnamed: \d+")  # numbers that may be years
-_LEAST = 8  # rows from which on numbers in a first column may be years, whatever its name
+_LEAST = 5  # rows from which on numbers in a first column may be years, whatever its name
 
 
 def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
@@ -317,7 +317,7 @@ def _decimal_years(numbers: Array, named: bool, first: bool) -> pd.DatetimeIndex
     """Parse 1949, 1949.083, 1949.167 as dates: by years, quarters or months, at their beginning or in their middle.
 
     Their steps must be regular within the rounding of their decimals, two at least. A first column whose name says nothing needs
-    eight rows and no gap.
+    five rows and no gap.
     """
     import pandas as pd
 
