@@ -28,6 +28,7 @@ __all__ = ["check_not_calendar_digits", "is_count", "is_default", "read_labels",
 
 _NUMERAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _DATE = r"\d{4}[-/]\d{1,2}([-/T ].*)?|\d{8}T.*"  # begins with the year; pandas reads the words "now" and "today" too
+_OFFSET = r"[T ]\d[\d:.,]*\s*(Z|[+-]\d{2}:?\d{0,2})$"
 _YEARS = (1700, 2300)  # of integers that are taken for dates such as 20240131
 
 
@@ -172,15 +173,12 @@ def _parse_text(index: pd.Index, argument: str) -> pd.Index:
     dates = np.asarray(text.str.fullmatch(_DATE), bool)
     wrong = int(np.argmin(dates))
     if dates.all():
-        try:
-            return pd.DatetimeIndex(pd.to_datetime(text, format="ISO8601"), name=index.name)
-        except (ValueError, OverflowError) as error:
-            if "timezone" in str(error).replace(" ", "").lower():
-                raise _several_zones(argument) from None
-        try:
-            wrong = int(np.argmax(pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True).isna()))
-        except (ValueError, OverflowError):
-            wrong = 0
+        if text.str.extract(_OFFSET, expand=False).nunique(dropna=False) > 1:
+            raise _several_zones(argument)
+        found = pd.to_datetime(text, format="ISO8601", errors="coerce")
+        if not found.hasnans:
+            return found.rename(index.name)
+        wrong = int(np.argmax(found.isna()))
     raise ValueError(
         f"{argument} must have an index of dates, periods, durations or numbers, got text such as {index[wrong]!r}, which is "
         f"neither a date (ISO 8601) nor a number; set pd.to_datetime(…) as its index, or {argument}.reset_index(drop=True) to "
