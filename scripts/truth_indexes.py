@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,6 @@ def make_indexes() -> dict[str, pd.Index]:
         "numbers from 3": pd.Index(numbers + 3),
         "every fifth number": pd.RangeIndex(0, 5 * N, 5),
         **{kind: pd.Index(numbers, dtype=kind) for kind in ("int32", "uint8", "float64", "float32", "Int64", "Float64")},
-        **{kind: pd.Index(numbers, dtype=kind) for kind in ("int64[pyarrow]", "double[pyarrow]")},
         "tenths": pd.Index(0.1 * numbers),
         "decimals": pd.Index([decimal.Decimal(int(k)) / 10 for k in numbers]),
         "dates": days,
@@ -46,16 +46,12 @@ def make_indexes() -> dict[str, pd.Index]:
         "times of Python": pd.Index(hours.tz_convert("UTC").to_pydatetime(), dtype=object),
         "timestamps as objects": pd.Index(list(days), dtype=object),
         "hours of a zone as objects": pd.Index(list(hours), dtype=object),
-        "date32[pyarrow]": pd.Index(days.date).astype("date32[pyarrow]"),
-        "timestamp[us][pyarrow]": days.astype("timestamp[us][pyarrow]"),
         **{f"periods {freq}": pd.period_range("2020", periods=N, freq=freq) for freq in ("D", "W", "M", "Q", "Y", "h", "15min")},
         "periods as objects": pd.Index(list(pd.period_range("2020-01", periods=N, freq="M")), dtype=object),
         "timedeltas": pd.TimedeltaIndex(steps),
         "timedeltas of Python": pd.Index([datetime.timedelta(minutes=15 * int(k)) for k in numbers], dtype=object),
-        "duration[pyarrow]": steps.astype("duration[us][pyarrow]"),
         "text of days": pd.Index(days.strftime("%Y-%m-%d"), dtype=object),
         "str of days": pd.Index(days.strftime("%Y-%m-%d"), dtype="str"),
-        "string[pyarrow] of hours": pd.Index(hours.tz_convert("UTC").strftime("%Y-%m-%d %H:%M"), dtype="string[pyarrow]"),
         "text of days of a zone": pd.Index([label.isoformat() for label in hours]),
         "text of months": pd.Index(pd.period_range("2020-01", periods=N, freq="M").astype(str)),
         "text of quarters": pd.Index(pd.period_range("2020Q1", periods=N, freq="Q").astype(str)),
@@ -73,6 +69,14 @@ def make_indexes() -> dict[str, pd.Index]:
         "pairs": pd.MultiIndex.from_product([["a", "b"], days[: N // 2]]),
         "uneven numbers": pd.Index(numbers**1.5),
     }  # fmt: skip
+    if find_spec("pyarrow") is not None:
+        labels |= {
+            **{kind: pd.Index(numbers, dtype=kind) for kind in ("int64[pyarrow]", "double[pyarrow]")},
+            "date32[pyarrow]": pd.Index(days.date).astype("date32[pyarrow]"),
+            "timestamp[us][pyarrow]": days.astype("timestamp[us][pyarrow]"),
+            "duration[pyarrow]": steps.astype("duration[us][pyarrow]"),
+            "string[pyarrow] of hours": pd.Index(hours.tz_convert("UTC").strftime("%Y-%m-%d %H:%M"), dtype="string[pyarrow]"),
+        }  # fmt: skip
     found = {name: index[KEPT] for name, index in labels.items()}
     found["missing label"] = found["dates"].insert(3, pd.NaT)[:-1]
     found["twice"] = found["dates"].insert(3, days[3])[:-1]

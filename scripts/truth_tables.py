@@ -34,7 +34,8 @@ CALENDAR: dict[str, Callable[[pd.DatetimeIndex], Any]] = {
     "weekday": lambda t: t.weekday, "yr": lambda t: t.year - t.year[0], "mnth": lambda t: t.month, "month": lambda t: t.month,
     "dayofyear": lambda t: t.dayofyear, "year": lambda t: t.year, "hour": lambda t: t.hour,
 }  # fmt: skip
-# How dates are written: steps, format, names of the column. Rows suffice to tell day and month apart.
+# How dates are written: steps, format (~ before a number without a leading zero), names of the column. Day and month can be
+# told apart by the rows.
 WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "ISO days": (("D", "W-MON", "W-SUN", "B", "MS", "ME", "QS", "YS"), "%Y-%m-%d", ("date", "Date", "ds", "day", "when")),
     "ISO months": (("MS", "QS"), "%Y-%m", ("month", "date", "period")),
@@ -50,8 +51,8 @@ WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "am pm": (("h", "30min"), "%m/%d/%Y %I:%M %p", ("time", "date")),
     "yyyy/mm/dd": (("D", "MS"), "%Y/%m/%d", ("date",)),
     "yyyymmdd": (("D", "W-MON", "MS"), "%Y%m%d", ("date", "time")),
-    "Jan 1 2000": (("MS", "D"), "%b %-d %Y", ("date",)),
-    "Jan-1-2000": (("MS", "D"), "%b-%-d-%Y", ("DATE", "date")),
+    "Jan 1 2000": (("MS", "D"), "%b ~%d %Y", ("date",)),
+    "Jan-1-2000": (("MS", "D"), "%b-~%d-%Y", ("DATE", "date")),
     "Jan 01, 2000": (("D", "MS"), "%b %d, %Y", ("date",)),
     "January 2000": (("MS",), "%B %Y", ("month", "Date")),
     "01-Jan-2000": (("D", "MS"), "%d-%b-%Y", ("date",)),
@@ -165,7 +166,7 @@ def _make_times(rng: np.random.Generator, n: int) -> Times:
             labels = pd.date_range("2003-05-01", periods=n, freq=labels.freq) + pd.Timedelta(days=int(rng.integers(0, 5000)))
             text = [str(value) for value in labels.as_unit(form).asi8]
         else:
-            text = [str(label) for label in labels.strftime(form)]
+            text = [str(label).replace("~0", "").replace("~", "") for label in labels.strftime(form)]
         labels = labels.tz_localize("UTC") if kind == "ISO Z" else labels
         return Times(kind, labels, {str(rng.choice(names)): text})
     if kind == "quarters":
