@@ -79,7 +79,7 @@ def make_models() -> dict[str, Any]:
     wave = np.sin(0.3 * t)[:, None] + 0.05 * rng.normal(size=(200, 1))
     days = pd.date_range("2020-01-31", periods=60, freq="ME")
     sales = pd.DataFrame({"a": 50 + t[:60] + 9 * np.sin(t[:60] * np.pi / 6), "b": rng.normal(size=60)}, index=days)
-    sales.iloc[20, 0] = np.nan
+    sales.iloc[[*range(5), 20, 58, 59], 0] = np.nan  # columns begin and end at other rows
     price = pd.DataFrame({"u": rng.normal(size=60)}, index=days)
     loops = SeriesForecaster(horizon=8, season=[7, 12]).fit(20 + t[:140] / 20 + np.sin(t[:140] * np.pi / 6) + wave[:140, 0])
     two = SeriesForecaster(horizon=5).fit(np.column_stack([wave[:130, 0], np.cos(0.3 * t[:130])]))

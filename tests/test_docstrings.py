@@ -79,7 +79,7 @@ def test_sections_name_parameters_that_are_there():
             one.strip().lstrip("*")
             for line in section[1].splitlines()
             if re.match(r"[*\w]", line)
-            for one in line.partition(" : ")[0].split(",")  # and their types after a colon
+            for one in line.partition(" : ")[0].split(",")
         }
         there = set(inspect.signature(thing).parameters) - {"self", "cls"}
         wrong += [f"{name}: {one}" for one in sorted((said - there) | (there - said))]

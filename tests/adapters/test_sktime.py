@@ -283,3 +283,11 @@ def test_without_sktime_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sktime", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pesn\[sktime\]'"):
         importlib.import_module("pesn.adapters.sktime")
+
+
+def test_steps_are_counted_from_the_last_row_also_if_it_has_no_number():
+    y = pd.Series(50.0 + np.arange(40.0) + np.sin(np.arange(40.0)), pd.period_range("2020-01", periods=40, freq="M"))
+    cut = y.where(np.arange(40) < 37)
+    ahead = PESNForecaster(horizon=4, season=None).fit(cut).predict(fh=[1, 2])
+    before = PESNForecaster(horizon=4, season=None).fit(y[:37]).predict(fh=[4, 5])
+    pd.testing.assert_series_equal(ahead, before)

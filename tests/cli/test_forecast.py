@@ -54,7 +54,7 @@ def test_one_word_is_enough(call, tmp_path):
     lines = result.stdout.splitlines()
     assert len(lines) <= 25
     assert lines[0] == "data      60 rows, one each day, 2024-01-01 … 2024-02-29"
-    assert lines[1] == "target    sales, temp; season of 7 days"
+    assert lines[1] == "target    sales, temp; season of 7 days in 1 of 2 targets"
     assert sorted(os.listdir("forecast")) == FILES
     assert sorted(os.listdir()) == ["data.csv", "forecast"]
     frame = pd.read_csv("forecast/forecast.csv")

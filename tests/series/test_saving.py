@@ -89,6 +89,11 @@ def set_field(*path, to):
     [
         (set_field("phase", to=-(10**7)), r"models\[0\].phase must be 0 or more, got -10000000"),
         (set_field("phase", to=12), r"models\[0\].phase must be below 12, .* got 12"),
+        (set_field("start", to=10**12), r"models\[0\].start: rows must lie in \[0, 1e\+06\], got 1000000000000"),
+        (set_field("start", to=1), r"models\[1\] must have as many rows and inputs as models\[0\]"),
+        (set_field("pending", to=3), r"models\[0\].pending must be an array \(any, 1\) of float64, got int"),
+        (lambda text: text.replace(b'"steps": 12', b'"steps": -12'), "steps must be 1 or more, got -12"),
+        (lambda text: text.replace(b'"later": null', b'"later": 3'), r"later must be an array \(any, 1\) of float64, got int"),
         (set_field("horizon", to=10**9), r"models\[0\].horizon must be at most 600, as there are 60 rows, got 1000000000"),
         (set_field("horizon", to=True), r"models\[0\].horizon must be a whole number"),
         (set_field("scale", to={"float": "nan"}), r"models\[0\].scale must lie in \(0"),

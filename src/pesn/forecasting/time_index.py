@@ -26,7 +26,18 @@ from pesn.forecasting.calendar_steps import CalendarStep, find_step
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_AWAY", "MOST_MISSING", "TimeIndex", "kind_of", "most_steps", "shown", "step_name", "time_index"]
+__all__ = [
+    "MOST_AWAY",
+    "MOST_MISSING",
+    "TimeIndex",
+    "count_steps",
+    "kind_of",
+    "most_steps",
+    "one_step",
+    "shown",
+    "step_name",
+    "time_index",
+]
 
 Places = npt.NDArray[np.int64]
 MOST_MISSING = 3.0  # steps for each row given: where rows are farther apart on average, there is no step
@@ -219,6 +230,29 @@ def step_name(step: Any) -> str:
     if unit in ("MS", "ME", "M") and count in ("3", "12"):
         count, word = "", {"3": "quarter", "12": "year"}[count]
     return f"{count} {word}s" if count not in ("", "1") else word
+
+
+def one_step(step: Any) -> str:
+    """Return one step in words, with its article.
+
+    >>> [one_step(step) for step in ("MS", "h", "30min", 0.1, None)]
+    ['a month', 'an hour', '30 minutes', 'a step of 0.1', 'a row']
+    """
+    name = step_name(step)
+    return name if name[:1].isdigit() else f"{'an' if name.startswith('hour') else 'a'} {name}"
+
+
+def count_steps(n: int, step: Any) -> str:
+    """Return a number of steps in words.
+
+    >>> count_steps(12, "MS"), count_steps(1, "h"), count_steps(336, "30min"), count_steps(2000, 0.5), count_steps(3, None)
+    ('12 months', '1 hour', '336 steps of 30 minutes', '2,000 steps of 0.5', '3 rows')
+    """
+    name = step_name(step)
+    each = "s" * (n != 1)
+    if name.startswith("step of "):
+        return f"{n:,} step{each}{name.removeprefix('step')}"
+    return f"{n:,} step{each} of {name}" if name[:1].isdigit() else f"{n:,} {name}{each}"
 
 
 def shown(label: object) -> str:

@@ -11,11 +11,21 @@ from pesn._support.checks import pandas_index, whole_number
 from pesn._support.types import Array, TableLike
 from pesn.forecasting.alignment import align, index_of, is_default
 from pesn.forecasting.dataset import as_matrix, names_of
-from pesn.forecasting.time_index import TimeIndex, shown
+from pesn.forecasting.time_index import TimeIndex, kind_of, shown
 from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
 
-__all__ = ["check_season", "column_names", "inputs_ahead", "last_label", "places_of", "rows_after", "rows_of", "steps_of"]
+__all__ = [
+    "check_season",
+    "column_names",
+    "inputs_ahead",
+    "last_label",
+    "places_of",
+    "rows_after",
+    "rows_of",
+    "steps_of",
+    "without_later_rows",
+]
 
 
 def check_season(season: Any) -> None:
@@ -75,11 +85,41 @@ def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple
     """y (m, d) and X (m, u) of the rows that follow those of the fit, NaN where a step is missing, columns in the fit's order."""
     if X is not None and not fitted.inputs:
         raise ValueError("X must not be given: fit had none")
-    n, given = len(fitted.models[0].y), len(as_matrix("y", y))
+    n, given = fitted.rows, len(as_matrix("y", y))
     if given > most_ahead(n):
         raise ValueError(f"y must have at most {most_ahead(n):,} rows, as fit had {n:,}, got {given:,}")
-    rows, known, _ = rows_of(y, X, last_label(fitted))
+    last = last_label(fitted)
+    rows, known, _ = rows_of(y, X, last)
+    if fitted.later is not None and _by_position(y, last):  # they follow the rows that fit was given, also those without a number
+        rows, known = (np.concatenate([np.full((len(fitted.later), one.shape[1]), np.nan), one]) for one in (rows, known))
     return rows[:, _order("y", y, fitted.names, rows)], known[:, _order("X", X, () if X is None else fitted.inputs, known)]
+
+
+def _by_position(y: TableLike, last: TimeIndex | None) -> bool:
+    """Whether labels say nothing of how many steps y is after the last row."""
+    labels = index_of(y)
+    return labels is None or is_default(labels) or last is None or kind_of(labels) != last.kind
+
+
+def without_later_rows(y: Array, x: Array) -> tuple[Array, Array, Array | None]:
+    """Split off the rows after the last one in which any column has a number.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        Rows, NaN where missing.
+    x : array of shape (n, u)
+        Their inputs.
+
+    Returns
+    -------
+    y, x : array
+        Rows up to the last number.
+    later : array of shape (m, u) or None
+        Inputs of the others, None where there are none.
+    """
+    stop = int(np.flatnonzero(~np.isnan(y).all(axis=1))[-1]) + 1
+    return y[:stop], x[:stop], x[stop:] if stop < len(y) else None
 
 
 def _order(argument: str, given: Any, expected: Sequence[str], values: Array) -> list[int]:
@@ -105,20 +145,20 @@ def steps_of(fitted: FittedSeries, horizon: int | None) -> int:
     """How many rows ahead: as many as asked for, if that is not beyond reason."""
     if horizon is None:
         return fitted.horizon
-    check_horizon("horizon", horizon, len(fitted.models[0].y))
+    check_horizon("horizon", horizon, fitted.rows)
     return int(horizon)
 
 
 def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> Any:
     """The first rows of past forecasts of so many steps: as given, or so many spread over the last rows."""
-    n = len(fitted.models[0].y)
-    begin = int(np.argmax(~np.isnan(fitted.y), axis=0).max())  # the first row by which every column has had a number
+    n = fitted.rows
+    begin = min(one.start for one in fitted.models)
     if np.ndim(origins) == 0:
         whole_number("origins", origins, 1)
         places = judging.origins(n, steps, int(origins))  # type: ignore[arg-type]
         places = places[places > begin]
         if not len(places):
-            before = f", the first {begin} without a number in a column" if begin else ""
+            before = f", the first {begin} without a number" if begin else ""
             raise ValueError(f"horizon must leave rows to judge by, got {steps} with {n} rows{before}")
         return places
     given = np.asarray(origins)
@@ -127,13 +167,13 @@ def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) ->
     if given.min() < 1 or given.max() > n - steps:
         raise ValueError(f"origins must be rows 1 … {n - steps}, with {steps} rows to come, got {origins!r}")
     if given.min() <= begin:
-        raise ValueError(f"origins must come after row {begin}, by which each column has had a number, got {origins!r}")
+        raise ValueError(f"origins must come after row {begin}, the first with a number, got {origins!r}")
     return given
 
 
 def last_label(fitted: FittedSeries) -> TimeIndex | None:
     """The rule at the last row."""
-    time, n = fitted.time, len(fitted.models[0].y)
+    time, n = fitted.time, fitted.rows
     return time if time is None or n == 1 else time.on(n - 1)
 
 

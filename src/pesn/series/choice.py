@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from pesn.series.members import cleaning, closed_loops, dynamics, inputs, season
 from pesn.series.members import smoothing_kernel as kernel
 from pesn.series.members.course import Course, season_of
 
-__all__ = ["Chosen", "Member", "choose", "plain"]
+__all__ = ["Chosen", "Member", "choose", "describe_change", "plain"]
 
 FEWEST = 8  # observed rows for rolling origins
 POSITIVE = 1e-100  # of the largest number: what is smaller counts as zero
@@ -67,12 +67,36 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """The smoothers on one series: scores (K,) of all, and which are kept with what weight."""
+    """The smoothers on one series: scores (K,) of all, and which are kept with what weight.
+
+    ``errors`` (M, J) and ``counts`` (J,) are what scores are made of, those of smoothers that were left out included.
+    """
 
     everyone: smoothing.Grid
     score: Array
     kept: AnyArray
     weight: Array
+    errors: Array
+    counts: AnyArray
+    positive: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Beside:
+    """Components beside the smoothers.
+
+    Attributes
+    ----------
+    loops : autoregression and reservoirs, None where there are none.
+    ahead : (O, J), forecasts of the origins by all components. begin : the first origin that judged all of them.
+    alone : forecasts (O, J) of each component by itself, by its name. notes : why, a sentence each.
+    """
+
+    loops: closed_loops.Loops | None
+    ahead: Array
+    begin: int = 0
+    alone: Mapping[str, Array] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def choose(
@@ -99,12 +123,14 @@ def choose(
     path = smoothing.path(rows, stack, judged.weight, origins, leads, 1)
     truth = _truth(clean, origins, leads)
     lag = found.periods[0] if found.periods else 0
-    loops, ahead, begin, why = _loops(path, clean, truth, origins, leads, lag, n, positive=positive, parts=parts)
-    shares, used = _shares(loops), _used(stack, judged.weight, found.periods)
-    width = widths.learn(ahead[begin:], truth[begin:], leads, n, used, positive=positive, least=_least(clean))
+    beside = _loops(path, clean, truth, origins, leads, lag, n, positive=positive, parts=parts)
+    shares, used = _shares(beside.loops), _used(stack, judged.weight, found.periods)
+    begin = beside.begin
+    width = widths.learn(beside.ahead[begin:], truth[begin:], leads, n, used, positive=positive, least=_least(clean))
+    own = _own_scores(rows, judged, beside, truth, origins, leads)
     return Chosen(
-        found.periods, found.strengths, _members(judged, stack, found.periods, shares, loops), shares, notes + why, stack,
-        judged.weight, rows.first, loops, effects, width,
+        found.periods, found.strengths, _members(judged, stack, found.periods, shares, beside.loops, own), shares,
+        notes + beside.notes, stack, judged.weight, rows.first, beside.loops, effects, width,
     )  # fmt: skip
 
 
@@ -122,7 +148,7 @@ def _judge(rows: smoothing.Rows, origins: AnyArray, leads: AnyArray, n: int, *, 
     if logs.any() and score[logs].min() > EXPONENTIAL * score[~logs].min():
         everyone, score = everyone.taken(np.flatnonzero(~logs)), score[~logs]
     kept, weight = weights.stacked(score, everyone.prior, n)
-    return _Judged(everyone, score, kept, weight)
+    return _Judged(everyone, score, kept, weight, errors, counts, positive)
 
 
 def _effects(
@@ -137,8 +163,10 @@ def _effects(
     plain = smoothing.prepare(values, periods, positive=positive)
     season = season_of(plain.first[kernel.LOG if positive else kernel.ADDITIVE], periods, len(values))
     early = inputs.learn(values[: half + 1], x[: half + 1], season[: half + 1], log=positive)
-    if not early.any or len(later) < 3:
-        return nothing, (f"inputs: not used, {half} rows are too few to learn from",)
+    if not early.any:
+        return nothing, (f"inputs: not used, no effect was found in the first {half} rows",)
+    if len(later) < 3:
+        return nothing, (f"inputs: not used, {len(later)} rolling origins are too few to judge them by",)
     truth = _truth(values, later, leads)
 
     def error(effects: inputs.Effects) -> float:
@@ -152,9 +180,9 @@ def _effects(
 
     ratio = error(early) / max(error(nothing), 1e-300)
     if ratio > INPUTS_GAIN:
-        return nothing, (f"inputs: not used, rolling-origin error {_compared(ratio - 1.0)} with them",)
+        return nothing, (f"inputs: not used, rolling-origin error {describe_change(ratio - 1.0)} with them",)
     return inputs.learn(values, x, season, log=positive), (
-        f"inputs: kept, rolling-origin error {_compared(ratio - 1.0)} with them",
+        f"inputs: kept, rolling-origin error {describe_change(ratio - 1.0)} with them",
     )
 
 
@@ -169,42 +197,45 @@ def _loops(
     *,
     positive: bool,
     parts: Sequence[str],
-) -> tuple[closed_loops.Loops | None, Array, int, tuple[str, ...]]:
-    """What stands beside the smoothers; the forecasts (O, J) of the origins, the first origin that judged all parts, and why."""
+) -> _Beside:
+    """Learn the components beside the smoothers, and which of them are taken."""
     ahead = path.ahead
     if "AR" not in parts:
-        return None, ahead, 0, ()
+        return _Beside(None, ahead)
     if n < closed_loops.FEWER:
-        return None, ahead, 0, (f"AR and reservoir: not tried below {closed_loops.FEWER} rows",)
+        return _Beside(None, ahead, notes=(f"AR and reservoir: not tried below {closed_loops.FEWER} numbers",))
     many = n >= closed_loops.ROWS
-    loops, mixed, nonlinear = closed_loops.learn(
+    loops, mixed, nonlinear, alone = closed_loops.learn(
         path, values, truth, origins, leads, season, log=positive, n=n, reservoirs=many and "reservoir" in parts
     )
     change = _change(mixed, ahead, truth)
     if not many and change > closed_loops.FAR_BETTER - 1.0:
-        bar = f"below {closed_loops.ROWS} rows it has to be far lower"
-        return None, ahead, 0, (f"AR: not taken, rolling-origin error {_compared(change)} with it; {bar}",)
-    why = (f"AR and reservoir: rolling-origin error {_compared(change)} with their shares",)
+        bar = f"below {closed_loops.ROWS} numbers it has to be {100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} % lower"
+        return _Beside(None, ahead, notes=(f"AR: not taken, rolling-origin error {describe_change(change)} with it; {bar}",))
+    name = " and ".join(alone)
+    if "dynamics" in parts and (n < dynamics.ROWS or nonlinear > dynamics.GAIN) and change > WORSE:
+        return _Beside(None, ahead, notes=(f"{name}: not taken, rolling-origin error {describe_change(change)} with it",))
+    notes = (_why_taken(name, loops, change),)
     if "dynamics" not in parts:
-        return loops, mixed, 0, why
+        return _Beside(loops, mixed, 0, alone, notes)
     if n < dynamics.ROWS or nonlinear > dynamics.GAIN:
-        if change > WORSE:
-            return (
-                None,
-                path.ahead,
-                0,
-                (f"AR and reservoir: not taken, rolling-origin error {_compared(change)} with their shares",),
-            )
-        reason = f" below {dynamics.ROWS} rows" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
-        return loops, mixed, 0, (*why, f"dynamics: not tried{reason}")
-    loops, ahead, begin = closed_loops.with_dynamics(loops, path, values, mixed, truth, origins, leads, n)
+        reason = f" below {dynamics.ROWS} numbers" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
+        return _Beside(loops, mixed, 0, alone, (*notes, f"dynamics: not tried{reason}"))
+    loops, ahead, begin, own = closed_loops.with_dynamics(loops, path, values, mixed, truth, origins, leads, n)
+    if own is None:
+        return _Beside(loops, ahead, begin, alone, (*notes, "dynamics: tried, but no network was found"))
     change = _change(ahead[begin:], mixed[begin:], truth[begin:])
-    return (
-        loops,
-        ahead,
-        begin,
-        (*why, f"dynamics: tried, as reservoirs are far better than AR; rolling-origin error {_compared(change)} with it"),
-    )
+    why = f"dynamics: tried, as reservoirs are far better than AR; rolling-origin error {describe_change(change)} with it"
+    return _Beside(loops, ahead, begin, {**alone, "dynamics": own}, (*notes, why))
+
+
+def _why_taken(name: str, loops: closed_loops.Loops, change: float) -> str:
+    """Say what weight components have. It is a posterior mean: the prior counts where errors differ by little."""
+    first = weights.expected_share(closed_loops.AR_PRIOR)
+    second = weights.expected_share(closed_loops.RESERVOIR_PRIOR) if "reservoir" in name else 0.0
+    prior, weight = 1.0 - (1.0 - first) * (1.0 - second), sum(loops.shares)
+    beside = f"{100.0 * weight:.0f} % beside the smoothers, a priori {100.0 * prior:.0f} %"
+    return f"{name}: {beside}; rolling-origin error {describe_change(change)} than without"
 
 
 def _change(ahead: Array, before: Array, truth: Array) -> float:
@@ -212,9 +243,17 @@ def _change(ahead: Array, before: Array, truth: Array) -> float:
     return closed_loops.error(ahead, truth) / max(closed_loops.error(before, truth), 1e-300) - 1.0
 
 
-def _compared(change: float) -> str:
-    """In words: "3 % higher"."""
-    return f"{100.0 * abs(change):.0f} % {'higher' if change > 0.0 else 'lower'}"
+def describe_change(change: float) -> str:
+    """Return a relative change of an error in words.
+
+    >>> [describe_change(change) for change in (0.03, -0.25, -0.9999, 0.001, 0.0)]
+    ['3 % higher', '25 % lower', 'more than 99 % lower', 'less than 1 % higher', 'no higher']
+    """
+    if change == 0.0:
+        return "no higher"
+    size = 100.0 * abs(change)
+    text = "less than 1" if size < 0.5 else "more than 99" if change < -0.99 else f"{size:.0f}"
+    return f"{text} % {'higher' if change > 0.0 else 'lower'}"
 
 
 def _shares(loops: closed_loops.Loops | None) -> dict[str, float]:
@@ -227,10 +266,31 @@ def _shares(loops: closed_loops.Loops | None) -> dict[str, float]:
     return shares if loops.dynamics is None else {**shares, "dynamics": d}
 
 
+def _own_scores(
+    rows: smoothing.Rows, judged: _Judged, beside: _Beside, truth: Array, origins: AnyArray, leads: AnyArray
+) -> dict[str, float]:
+    """Score each component by itself, as smoothers are scored; dynamics over the origins that it is judged by."""
+    scored = {}
+    for kind, ahead in beside.alone.items():
+        begin = beside.begin if kind == "dynamics" else 0
+        errors, counts = judged.errors, judged.counts
+        if begin:
+            every = smoothing.grid(bool(rows.periods), judged.positive)
+            errors, counts = smoothing.rolling_errors(rows, every, origins[begin:], leads)
+        own = np.nansum(np.abs(truth[begin:] - ahead[begin:]), axis=0) / np.maximum(counts, 1)
+        scored[kind] = float(weights.scores(own[None], counts, leads, errors)[0])
+    return scored
+
+
 def _members(
-    judged: _Judged, stack: smoothing.Grid, periods: Sequence[int], shares: Mapping[str, float], loops: closed_loops.Loops | None
+    judged: _Judged,
+    stack: smoothing.Grid,
+    periods: Sequence[int],
+    shares: Mapping[str, float],
+    loops: closed_loops.Loops | None,
+    own: Mapping[str, float],
 ) -> tuple[Member, ...]:
-    best = max(float(judged.score.min()), 1e-300)
+    best = max(min(float(judged.score.min()), *(own[kind] for kind in own if shares.get(kind, 0.0) > 0.0), np.inf), 1e-300)
     out = [
         Member(
             name,
@@ -243,7 +303,9 @@ def _members(
     details = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units", "dynamics": ""}
     if loops is not None and loops.dynamics is not None:
         details["dynamics"] = loops.dynamics.detail
-    out += [Member(kind, details[kind], share, 1.0) for kind, share in shares.items() if kind in details and share > 0.0]
+    out += [
+        Member(kind, details[kind], share, own[kind] / best) for kind, share in shares.items() if kind in details and share > 0.0
+    ]
     return tuple(sorted(out, key=lambda member: -member.weight))
 
 

@@ -11,8 +11,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from statistics import median_low
 from typing import Any, Literal
 
 import numpy as np
@@ -20,22 +22,26 @@ import numpy as np
 from pesn._support.checks import flag, whole_number
 from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
-from pesn.forecasting.time_index import TimeIndex
+from pesn.forecasting.time_index import TimeIndex, count_steps
 from pesn.learning.backtest import observed_after
 from pesn.series import joint, judging, univariate
+from pesn.series.choice import describe_change
 from pesn.series.joint import Joint
 from pesn.series.judging import SeriesBacktest
 from pesn.series.margins import Margins
 from pesn.series.members.designs import FARTHEST
 from pesn.series.periods import candidates
 from pesn.series.result import SeriesForecast
+from pesn.series.table.files import counted
+from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel
 
-__all__ = ["FittedSeries", "Seasons", "check_horizon", "default_horizon", "fit_columns", "most_ahead"]
+__all__ = ["FittedSeries", "Seasons", "check_horizon", "common_horizon", "default_horizon", "fit_columns", "most_ahead"]
 
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
 Progress = Callable[[int, int], None] | None
 _SHOWN = 200  # rows before the forecast that pictures show
+_NAMED = 3  # columns that begin or end at other rows than the table, each of which has a sentence
 _MOST_AHEAD, _LEAST_AHEAD = 10, 100  # steps ahead: times the rows there are; and what is always allowed
 
 
@@ -55,6 +61,10 @@ class FittedSeries:
         Periods of seasons that were looked for; ``tested``: whether they had to prove themselves.
     joint
         The learnt dynamics of all columns, in the place of the models' forecasts, where it was found to be better.
+    steps : int, optional
+        Default horizon; None: that of the first model.
+    later : array of shape (m, u), optional
+        Inputs of m rows that were given after the last row with a number.
     """
 
     models: tuple[UnivariateModel, ...]
@@ -64,6 +74,8 @@ class FittedSeries:
     periods: tuple[int, ...] = ()
     tested: bool = True
     joint: Joint | None = None
+    steps: int | None = None
+    later: Array | None = None
 
     def check_stored(self) -> None:
         """Raise a ValueError, which names the field, unless forecasts can be made of it: asked of a series from a file."""
@@ -73,9 +85,13 @@ class FittedSeries:
         first = self.models[0]
         for i, model in enumerate(self.models):
             model.check(f"models[{i}]")
-            check_horizon(f"models[{i}].horizon", model.horizon, len(model.y))
-            if (len(model.y), model.horizon) != (len(first.y), first.horizon) or not np.array_equal(model.x, first.x, True):
-                raise ValueError(f"models[{i}] must have as many rows, the horizon and the inputs of models[0]")
+            check_horizon(f"models[{i}].horizon", model.horizon, model.rows)
+            if (model.rows, model.x.shape[1]) != (first.rows, first.x.shape[1]):
+                raise ValueError(f"models[{i}] must have as many rows and inputs as models[0]")
+        if self.steps is not None:
+            check_horizon("steps", self.steps, first.rows)
+        if self.later is not None:
+            check_array("later", self.later, (None, first.x.shape[1]), missing=True)
         for name, names, count in (("names", self.names, len(self.models)), ("inputs", self.inputs, first.x.shape[1])):
             check_type(name, names, tuple, str)
             if len({*names}) != count or len(names) != count:
@@ -106,8 +122,13 @@ class FittedSeries:
 
     @property
     def horizon(self) -> int:
-        """The steps ahead that members were weighed by."""
-        return self.models[0].horizon
+        """Default number of steps to forecast."""
+        return self.models[0].horizon if self.steps is None else self.steps
+
+    @property
+    def rows(self) -> int:
+        """Number of rows n of the table, which the columns have in common."""
+        return self.models[0].rows
 
     @property
     def seasons(self) -> tuple[int, ...]:
@@ -116,35 +137,72 @@ class FittedSeries:
 
     @property
     def y(self) -> Array:
-        """The rows that it was fitted to, (n, d)."""
-        return np.column_stack([one.y for one in self.models])
+        """The rows that it was fitted to, (n, d); NaN before the first number of a column and after its last one."""
+        return np.column_stack([self.column(i) for i in range(len(self.models))])
+
+    def column(self, i: int) -> Array:
+        """The rows of one column, (n,)."""
+        model = self.models[i]
+        return np.pad(model.y, (model.start, model.late), constant_values=np.nan)
 
     @property
     def x(self) -> Array:
         """Their inputs, (n, u)."""
-        return self.models[0].x
+        first = min(self.models, key=lambda one: one.start)
+        rows = first.x if first.pending is None else np.concatenate([first.x, first.pending])
+        return np.pad(rows, ((first.start, 0), (0, 0)), constant_values=np.nan)
 
     def labels(self, horizon: int) -> Any:
         """Of the n rows and of ``horizon`` more, a pandas index; None where there are none, or pandas has no such dates."""
         try:
-            return None if self.time is None else self.time.onwards(len(self.models[0].y) + horizon)
+            return None if self.time is None else self.time.onwards(self.rows + horizon)
         except (ValueError, OverflowError):
             return None
 
+    def label(self, row: int) -> str:
+        """Return the label of a row in words, as short as its step allows."""
+        labels, step = self.labels(0), _frequency(self.time)
+        if labels is None:
+            return f"row {row + 1}"
+        text = shown(labels[row], step if isinstance(labels[row], datetime) else None)
+        return f"row {text}" if step is None and labels.name is None else text
+
     def forecast(self, horizon: int, x: Array | None = None) -> SeriesForecast:
-        """The next ``horizon`` rows; x (horizon, u) are their inputs, NaN where they are not known."""
+        """Forecast the ``horizon`` rows after the last row of the table.
+
+        A column whose last number is k rows earlier is forecast from there, by k + horizon steps, of which the first k are not
+        part of the result.
+
+        Parameters
+        ----------
+        horizon : int
+            Number of steps.
+        x : array of shape (horizon, u), optional
+            Their inputs, NaN where not known.
+        """
+        known = self._inputs_ahead(horizon, x)
         if self.joint is None:
-            margins = tuple(one.forecast(horizon, x) for one in self.models)
+            margins = tuple(one.forecast(horizon, known) for one in self.models)
         else:
             margins = self.joint.forecast(self.y, horizon, [one.lower for one in self.models])
         labels = self.labels(horizon)
         ahead = None if labels is None else labels[-horizon:]
         return SeriesForecast(margins, self.names, ahead, self.y[-max(_SHOWN, 4 * horizon) :])
 
-    def backtest(self, horizon: int, origins: Any, progress: Progress = None) -> SeriesBacktest:
-        """Forecasts from ``origins``, rows of y, each by a model that was fitted to the rows before it alone; beside rivals.
+    def _inputs_ahead(self, horizon: int, x: Array | None) -> Array | None:
+        """Return x with its missing numbers filled by those of the rows that were given after the last number."""
+        if self.later is None or not self.inputs:
+            return x
+        known = np.full((horizon, len(self.inputs)), np.nan) if x is None else np.array(x, dtype=float)
+        k = min(horizon, len(self.later))
+        known[:k] = np.where(np.isnan(known[:k]), self.later[:k], known[:k])
+        return known
 
-        Learnt dynamics, which take seconds to find, are those of the rows before the earliest origin.
+    def backtest(self, horizon: int, origins: Any, progress: Progress = None) -> SeriesBacktest:
+        """Forecast from ``origins``, rows of y, each by models that are fitted to the rows before it alone; beside baselines.
+
+        A column without a number before an origin has no forecast from there: its margins are NaN, and it is not scored. Learned
+        dynamics, which take seconds to find, are those of the rows before the earliest origin.
         """
         y, x, places = self.y, self.x, np.asarray(origins, np.intp)
         found = None
@@ -153,21 +211,31 @@ class FittedSeries:
         if found is None:
             columns = []
             for i, model in enumerate(self.models):
-                columns.append(self._past_forecasts(model, x, places, horizon))
+                columns.append(self._past_forecasts(model, y[:, i], x, places, horizon))
                 if progress is not None:
                     progress(i + 1, len(self.models))
             found = list(zip(*columns, strict=True))
-        rivals = {"persistence": judging.naive(y, places, horizon, 1, self.names)}
-        if self.seasons:
-            rivals["seasonal-naive"] = judging.naive(y, places, horizon, self.seasons[0], self.names)
+        baselines = {"persistence": judging.naive(y, places, horizon, 1, self.names)}
+        first = int(places.min())
+        seasons = [
+            judging.best_season(y[:first, i], self._searched(model), horizon) for i, model in enumerate(self.models)
+        ]  # fmt: skip
+        if any(season is not None for season in seasons):
+            baselines["seasonal-naive"] = judging.naive(y, places, horizon, seasons, self.names)
         observed = observed_after(y, places, horizon)
-        return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), rivals)
+        return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), baselines)
 
-    def _past_forecasts(self, model: UnivariateModel, x: Array, places: Any, horizon: int) -> list[Margins]:
-        """Of one column."""
+    def _searched(self, model: UnivariateModel) -> tuple[int, ...]:
+        """Return the periods that were searched for in a column."""
+        if not self.tested:
+            return self.periods
+        return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
+
+    def _past_forecasts(self, model: UnivariateModel, y: Array, x: Array, places: Any, horizon: int) -> list[Margins]:
+        """Of one column y (n,)."""
         return univariate.backtest(
-            model.y, x, horizon=horizon, origins=places.tolist(), seasons=self.periods, test_seasons=self.tested,
-            weighed=self.horizon, once="dynamics" in model.shares,  # which were tried: a search takes seconds
+            y, x, horizon=horizon, origins=places.tolist(), seasons=self._searched(model), test_seasons=self.tested,
+            weighed=model.horizon, once="dynamics" in model.shares,  # which were tried: a search takes seconds
         )  # fmt: skip
 
     def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
@@ -176,11 +244,35 @@ class FittedSeries:
         ``first`` is the place of their first row, counted from the first row of the fit: seasons go on from there.
         """
         models = tuple(one.on(y[:, i], x, first=first) for i, one in enumerate(self.models))
-        return replace(self, models=models, time=time)
+        return replace(self, models=models, time=time, later=None)
+
+    def notes(self) -> list[str]:
+        """Return sentences on columns that begin or end at other rows than the table, and on dynamics of all columns."""
+        notes = [*self._span_notes()]
+        if self.joint is not None:
+            notes.append("the columns are forecast together, by one learned dynamics model: each by itself has other forecasts")
+        return notes
+
+    def _span_notes(self) -> Iterator[str]:
+        step = _frequency(self.time)
+        late = [(name, one) for name, one in zip(self.names, self.models, strict=True) if one.start]
+        early = [(name, one) for name, one in zip(self.names, self.models, strict=True) if one.late]
+        for name, one in late[:_NAMED]:
+            yield f"{name!r} starts at {self.label(one.start)}, {count_steps(one.start, step)} after the table"
+        for name, one in early[:_NAMED]:
+            steps = f"the first {one.late:,} of its steps are" if one.late > 1 else "its first step is"
+            yield (
+                f"{name!r} ends at {self.label(one.rows - one.late - 1)}, {count_steps(one.late, step)} before the "
+                f"table: it is forecast from there, and {steps} not shown"
+            )
+        for others, what in ((late[_NAMED:], "start after the table"), (early[_NAMED:], "end before the table")):
+            if others:
+                yield f"{counted(len(others), 'other column')} {what[:-1] if len(others) == 1 else what}"
 
     def summary(self) -> str:
         """Which members each column's forecast is made of, and why."""
-        return "\n\n".join(_described(name, one) for name, one in zip(self.names, self.models, strict=True))
+        columns = [_described(name, one) for name, one in zip(self.names, self.models, strict=True)]
+        return "\n\n".join([*columns, *(["\n".join(self.notes())] if self.notes() else [])])
 
 
 def fit_columns(
@@ -194,24 +286,51 @@ def fit_columns(
     horizon: int | None = None,
     progress: Progress = None,
 ) -> FittedSeries:
-    """A model for each column of y (n, d), NaN where missing, with known inputs x (n, u), each row's own."""
-    n, d = y.shape
-    periods, tested = _periods(y, time, seasons)
-    steps = default_horizon(n, periods) if horizon is None else horizon
+    """Fit a model to each column of y, over its own rows from the first number to the last.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        NaN where missing, at least one number in each column.
+    x : array of shape (n, u), optional
+        Known inputs of the same rows.
+    names, inputs : sequence of str
+        Names of the columns of y and x.
+    time : TimeIndex, optional
+        Rule of the labels, at the first row.
+    seasons : "auto", int, sequence of int or None, default="auto"
+        Seasonal periods in steps; "auto" searches for them in each column.
+    horizon : int, optional
+        Number of steps that members are weighed over; None: :func:`default_horizon` of each column's own rows.
+    progress : callable, optional
+        Called with the number of columns done, and with that of all.
+
+    Returns
+    -------
+    FittedSeries
+        With the default horizon of :func:`common_horizon`.
+    """
+    spans = [univariate.observed_span(column) for column in y.T]
+    each, tested = _periods([column[start:stop] for column, (start, stop) in zip(y.T, spans, strict=True)], time, seasons)
+    rows = max(stop for _, stop in spans) - min(start for start, _ in spans)
+    steps = common_horizon(rows, each) if horizon is None else horizon
     models = []
-    for i in range(d):
-        models.append(univariate.fit(y[:, i], x, horizon=steps, seasons=periods, test_seasons=tested))
+    for i, (start, stop) in enumerate(spans):
+        weighed = default_horizon(stop - start, each[i]) if horizon is None else horizon
+        models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
         if progress is not None:
-            progress(i + 1, d)
+            progress(i + 1, len(spans))
     together = None if x is not None and x.shape[1] else joint.find(y, models, steps)
     if together is not None:
         models = [_joined(one, together) for one in models]
-    return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested, together)
+    periods = tuple(sorted({m for found in each for m in found}))
+    return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested, together, steps)
 
 
 def _joined(model: UnivariateModel, found: Joint) -> UnivariateModel:
     """A column's model that says whose its forecast is."""
-    note = f"dynamics of all columns: CRPS of past forecasts {100.0 * (1.0 - found.ratio):.0f} % lower than the columns' own"
+    change = describe_change(found.ratio - 1.0)
+    note = f"dynamics of all columns: CRPS of past forecasts {change} than the columns' own, in the geometric mean"
     return replace(model, members=(Member("dynamics", found.detail, 1.0, 1.0),), shares={"dynamics": 1.0}, notes=(note,))
 
 
@@ -234,20 +353,43 @@ def default_horizon(n: int, periods: Sequence[int]) -> int:
     return min(steps, max(1, n // 4))
 
 
-def _periods(y: Array, time: TimeIndex | None, seasons: Seasons) -> tuple[tuple[int, ...], bool]:
-    """Periods that a season may have, and whether rows have to show it."""
+def common_horizon(rows: int, each: Sequence[Sequence[int]]) -> int:
+    """Return the default horizon of a table or panel: the median of those of its series, each as if it had all rows.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows from the first number of any series to the last number of any.
+    each : sequence of sequence of int
+        Candidate seasonal periods of each series. Of dates they are those of the step, the same for all.
+
+    Examples
+    --------
+    >>> common_horizon(200, [(12,)]), common_horizon(200, [(), (17,), ()])
+    (12, 20)
+    """
+    return median_low([default_horizon(rows, periods) for periods in each])
+
+
+def _periods(columns: Sequence[Array], time: TimeIndex | None, seasons: Seasons) -> tuple[list[tuple[int, ...]], bool]:
+    """Periods that the season of each column may have, and whether rows have to show it."""
     if seasons is None:
-        return (), True
+        return [()] * len(columns), True
     if isinstance(seasons, str):
-        freq = time.step if time is not None and time.kind in ("dates", "periods") else None
-        return tuple(sorted({m for column in y.T for m in candidates(column, freq)})), True
+        freq = _frequency(time)
+        return [tuple(sorted(set(candidates(column, freq)))) for column in columns], True
     given = [int(m) for m in np.ravel(np.asarray(seasons))]
-    return tuple(sorted({m for m in given if m > 1})), False
+    return [tuple(sorted({m for m in given if m > 1}))] * len(columns), False
+
+
+def _frequency(time: TimeIndex | None) -> str | None:
+    return time.step if time is not None and time.kind in ("dates", "periods") else None
 
 
 def _described(name: str, model: UnivariateModel) -> str:
     seasons = ", ".join(f"{m} rows" for m in model.seasons) or "none"
-    lines = [f"{name}: {int((~np.isnan(model.y)).sum()):,} rows, season {seasons}, weighed over {model.horizon} steps"]
+    numbers = int((~np.isnan(model.y)).sum())
+    lines = [f"{name}: {counted(numbers, 'number')}, season {seasons}, weighed over {counted(model.horizon, 'step')}"]
     lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in model.shares.items()]
     lines += [f"  {100.0 * one.weight:5.1f} %  {one.kind} {one.detail}".rstrip() for one in model.members[:6]]
     if len(model.members) > 6:

@@ -21,16 +21,19 @@ Many series, in a long frame:
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
+import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
-from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of
+from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of, without_later_rows
 from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.panel import long_frame
@@ -55,7 +58,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     ----------
     horizon
         Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a
-        tenth of the rows, 24 at most.
+        tenth of the rows, 24 at most, and a quarter of the rows at most. Rows are then those of the column for the weights, and
+        those from the first number of any column or series to the last of any for :meth:`forecast`.
     season
         Rows after which a series repeats itself, one number or several; ``"auto"``: those that the step of its dates suggests, or
         that it is found to repeat itself after, where the rows show them; None or 1: none.
@@ -123,7 +127,9 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             Rows are time; NaN is missing. Where y is a pandas object whose index is dates, periods or evenly spaced numbers, so
             is that of forecasts, and steps that are missing in it are gaps. Or a long frame, of pandas or Dask: a row for each
             series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
-            known inputs.
+            known inputs. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
+            number to its last. The table ends at the last row with a number in any column; rows after it are left out, with a
+            warning.
         X
             What is known of each row beside y, also ahead: prices, holidays as columns of 0 and 1. Where it has an index, its
             rows are taken by it. Not beside a long frame, which has them as columns.
@@ -145,13 +151,24 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
                 self._facts: Blocks | None = None
                 return self
             rows, x, time = rows_of(y, X, None)
+            rows, x, later = without_later_rows(rows, x)
             if self.horizon is not None:
                 check_horizon("horizon", self.horizon, len(rows))
             names, inputs = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
-            self.fitted_ = fit_columns(
-                rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon
+            known_ahead = 0 if later is None or np.isnan(later).all() else len(later)
+            fitted = fit_columns(
+                rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon or known_ahead or None
             )  # fmt: skip
+            self.fitted_ = replace(fitted, later=later)
+        if later is not None:
+            self._warn_of_later_rows(later)
         return self
+
+    def _warn_of_later_rows(self, later: Array) -> None:
+        last = self.fitted_.label(self.fitted_.rows - 1)
+        rows = "the last row of y has" if len(later) == 1 else f"the last {len(later):,} rows of y have"
+        known = "" if np.isnan(later).all() else ", with their X as known ahead"
+        warnings.warn(f"{rows} no number: the forecast begins after {last}{known}", stacklevel=3)
 
     # ---------------------------------------------------------------- forecasting
 
@@ -163,7 +180,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         horizon
-            How many; None: as many as members were weighed by, or a season's of a long frame.
+            How many; None: ``horizon`` of the forecaster, or its default. Without dates the default needs the seasons of the
+            series, which Dask frames do not know before they are computed: it is then a tenth of the rows, 24 at most.
         X
             Inputs of these rows, (horizon, u), by their labels where both have any; NaN, or None, is not known: as uncertain as
             they were. Of a long frame: a frame of ids, dates and inputs.

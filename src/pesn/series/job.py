@@ -104,7 +104,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         table.y, table.x, names=table.targets, inputs=table.inputs, time=time, seasons=tuple(request.season) or "auto",
         horizon=request.horizon if ahead is None else len(ahead), progress=watch.stage("learning"),
     )  # fmt: skip
-    notes = [*table.notes, *_said_of_rows(table)]
+    notes = [*table.notes, *_said_of_rows(table), *fitted.notes()]
     outcome = _forecast(request, table, fitted, ahead, _levels(request.levels), notes)
     places = judging.origins(rows, fitted.horizon, request.backtest)
     if len(places):
@@ -146,15 +146,18 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
         if found is None:
             raise DataError(f"column {table.time!r} is not on the grid of the model's times, which goes through {first.label()}")
         place = found
-    elif saved.seasons:
+    else:
+        place = int(index[0]) - int(first.label())
+    if table.time is None and saved.seasons:
         watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
     horizon = request.horizon or (None if request.future else saved.horizon)
     if horizon is not None:
-        check_horizon("--horizon", horizon, max(len(index), len(saved.models[0].y)))
+        check_horizon("--horizon", horizon, max(len(index), saved.rows))
     ahead = _ahead(replace(request, horizon=horizon), table)
     fitted = saved.on(table.y, table.x, time_of(index, freq, step).at(index[0]), place)
     levels = _levels(request.levels or default_levels)
-    return _forecast(replace(request, horizon=horizon), table, fitted, ahead, levels, [*table.notes, *_said_of_rows(table)])
+    notes = [*table.notes, *_said_of_rows(table), *fitted.notes()]
+    return _forecast(replace(request, horizon=horizon), table, fitted, ahead, levels, notes)
 
 
 # ---------------------------------------------------------------- its parts
@@ -200,13 +203,9 @@ def _ahead(request: Request, table: Table) -> Array | None:
 
 
 def _said_of_rows(table: Table) -> list[str]:
-    notes = []
-    missing = int(np.isnan(table.y).sum())
-    if missing:
-        notes.append(f"{counted(missing, 'missing number')} left as gaps")
-    if len(table.y) < _FEW:
-        notes.append(f"{counted(len(table.y), 'row')} say little: intervals are wide")
-    return notes
+    seen = (~np.isnan(table.y)).sum(axis=0)
+    few = [f"{name!r} has {counted(int(n), 'number')}" for name, n in zip(table.targets, seen, strict=True) if n < _FEW]
+    return [f"{one}: too few to learn from, its intervals are wide" for one in few]
 
 
 def _levels(given: Sequence[float]) -> list[float]:

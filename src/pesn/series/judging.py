@@ -1,4 +1,4 @@
-"""Past forecasts of series beside what came, and two rivals that anyone can beat with a pencil.
+"""Backtests of series, with naive and seasonal-naive baselines.
 
 >>> y = np.cumsum(np.random.default_rng(0).normal(size=(500, 1)), axis=0)
 >>> places = origins(500, 10, 5)
@@ -26,7 +26,7 @@ from pesn.series.margins import NORMAL, Margins, level_of, levels_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SeriesBacktest", "first_origin", "naive", "origins"]
+__all__ = ["SeriesBacktest", "best_season", "first_origin", "naive", "origins"]
 
 _LAST = 0.25  # share of the rows that origins are spread over
 _LEAST = 8  # rows before the first origin
@@ -52,7 +52,7 @@ class SeriesBacktest:
     origins
         The first row of each forecast, (k,).
     margins
-        Of each origin, the distributions of its steps, a column each.
+        Of each origin, the distributions of its steps, a column each; NaN where a column has no number before the origin.
     observed
         What came, (k, horizon, d), NaN where it is missing.
     names
@@ -61,6 +61,8 @@ class SeriesBacktest:
         Of all rows, where they have labels.
     rivals
         Other methods from the same origins, by name.
+    seasons : tuple of int or None, optional
+        Of a seasonal-naive baseline: the period of each column, None where it has none.
     """
 
     origins: npt.NDArray[np.intp]
@@ -69,6 +71,7 @@ class SeriesBacktest:
     names: tuple[str, ...]
     labels: Any = None
     rivals: dict[str, SeriesBacktest] | None = None
+    seasons: tuple[int | None, ...] | None = None
 
     def __repr__(self) -> str:
         k, horizon, d = self.observed.shape
@@ -85,6 +88,21 @@ class SeriesBacktest:
     def methods(self) -> dict[str, SeriesBacktest]:
         """This one as "pesn", and its rivals, by name."""
         return {"pesn": self, **(self.rivals or {})}
+
+    def titles(self, column: int | None = None) -> dict[str, str]:
+        """Return the name of each method for people: a seasonal-naive baseline with the period it uses, "seasonal-naive (12)".
+
+        Parameters
+        ----------
+        column : int, optional
+            Column whose period is named; None names those of all columns.
+        """
+        found = {}
+        for name, one in self.methods.items():
+            seasons = one.seasons if one.seasons is None or column is None else one.seasons[column : column + 1]
+            periods = sorted({m for m in seasons or () if m is not None})
+            found[name] = f"{name} ({', '.join(map(str, periods))})" if periods else name
+        return found
 
     @property
     def mean(self) -> Array:
@@ -109,11 +127,20 @@ class SeriesBacktest:
         return mean_score(self._crps, (0,))
 
     def coverage(self, level: float) -> float:
-        """The share of all that was observed that lies inside the central interval of this level."""
+        """The share of all that was forecast and observed that lies inside the central interval of this level."""
+        inside, judged = self._inside(level)
+        return float(inside.sum() / judged.sum()) if judged.any() else float("nan")
+
+    def coverage_by_column(self, level: float) -> Array:
+        """The same of each column, (d,); NaN where nothing was forecast and observed."""
+        inside, judged = (part.sum(axis=(0, 1)) for part in self._inside(level))
+        return np.where(judged > 0, inside / np.maximum(judged, 1), np.nan)
+
+    def _inside(self, level: float) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which numbers lie inside the interval, and which were both forecast and observed, (k, horizon, d) each."""
         lower, upper = self.interval(level)
-        seen = ~np.isnan(self.observed)
         inside = (lower <= self.observed) & (self.observed <= upper)
-        return float(inside[seen].mean()) if seen.any() else float("nan")
+        return inside, ~(np.isnan(self.observed) | np.isnan(lower))
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
         """A row for each origin, step and column: what was forecast, the ends of the intervals, and what was observed."""
@@ -151,18 +178,85 @@ class SeriesBacktest:
         return np.stack([np.column_stack([what(one) for one in columns]) for columns in self.margins])
 
 
-def naive(y: Array, places: Any, horizon: int, period: int = 1, names: tuple[str, ...] | None = None) -> SeriesBacktest:
-    """The last row goes on, or the last ``period`` rows do, with the deviation that this had before each origin, step by step."""
+def naive(
+    y: Array, places: Any, horizon: int, periods: int | Sequence[int | None] = 1, names: tuple[str, ...] | None = None
+) -> SeriesBacktest:
+    """Backtest naive forecasts: the last number, or those of the last season, with the errors this had before each origin.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        Rows, NaN where missing.
+    places : sequence of int
+        Origins: the first row of each forecast.
+    horizon : int
+        Number of steps.
+    periods : int or sequence of int or None, default=1
+        Seasonal period, of all columns or of each; 1 carries the last number forward, None is no forecast.
+    names : tuple of str, optional
+        Names of the columns.
+    """
+    d = y.shape[1]
+    each = [periods] * d if isinstance(periods, int) else list(periods)
     steps = np.arange(1, horizon + 1)
-    back = period * -(-steps // period)  # rows between what is forecast and what it is taken from
     found = []
     for place in np.asarray(places, int):
         seen = _carried(y[:place])
-        mean = seen[np.maximum(place + steps - 1 - back, 0)]
-        std = np.stack([_deviation(y[:place], int(lag)) for lag in back])
-        found.append(tuple(Margins(mean[:, i], std[:, i], NORMAL) for i in range(y.shape[1])))
-    named = tuple(f"y{i}" for i in range(y.shape[1])) if names is None else names
-    return SeriesBacktest(np.asarray(places, np.intp), tuple(found), observed_after(y, places, horizon), named)
+        mean, std = np.full((horizon, d), np.nan), np.full((horizon, d), np.nan)
+        for period in {one for one in each if one is not None}:
+            columns = [i for i, one in enumerate(each) if one == period]
+            back = _lags(period, horizon)
+            lags, which = np.unique(back, return_inverse=True)
+            mean[:, columns] = seen[np.maximum(place + steps - 1 - back, 0)][:, columns]
+            std[:, columns] = np.stack([_deviation(y[:place, columns], int(lag)) for lag in lags])[which]
+        found.append(tuple(Margins(mean[:, i], std[:, i], NORMAL) for i in range(d)))
+    named = tuple(f"y{i}" for i in range(d)) if names is None else names
+    seasons = None if isinstance(periods, int) and periods == 1 else tuple(each)
+    return SeriesBacktest(
+        np.asarray(places, np.intp), tuple(found), observed_after(y, places, horizon), named, seasons=seasons
+    )  # fmt: skip
+
+
+def best_season(y: Array, periods: Sequence[int], horizon: int) -> int | None:
+    """Return the period with the smallest mean absolute error of seasonal-naive forecasts, or None if y is too short for any.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Rows before the first origin, NaN where missing.
+    periods : sequence of int
+        Candidates.
+    horizon : int
+        Number of steps.
+
+    Examples
+    --------
+    >>> t = np.arange(100)
+    >>> best_season(np.sin(2 * np.pi * t / 4) + 5.0 * (t % 20 == 0), (4, 20), 4), best_season(t[:3] + 0.0, (4,), 4)
+    (20, None)
+    """
+    seen = np.flatnonzero(~np.isnan(y))
+    if not len(seen):
+        return None
+    rows = y[seen[0] :]
+    farthest = {m: int(_lags(m, horizon)[-1]) for m in periods if m <= len(rows)}
+    tried = [m for m, lag in farthest.items() if lag + m <= len(rows)]
+    if not tried:
+        return min(farthest, default=None)
+    begin = max(farthest[m] for m in tried)  # the same rows judge all candidates
+
+    def error(period: int) -> float:
+        lags, count = np.unique(_lags(period, horizon), return_counts=True)
+        errors = [mean_score(np.abs(rows[begin:] - rows[begin - lag : len(rows) - lag]), (0,)) for lag in lags]
+        total = float(np.average(errors, weights=count))
+        return np.inf if np.isnan(total) else total
+
+    return min(tried, key=error)
+
+
+def _lags(period: int, horizon: int) -> npt.NDArray[np.int64]:
+    """Return the rows (horizon,) between each step ahead and the number that a seasonal-naive forecast takes for it."""
+    return np.asarray(period * -(-np.arange(1, horizon + 1) // period), np.int64)
 
 
 def _deviation(seen: Array, lag: int) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -52,6 +52,10 @@ class Margins:
     dof: float
     log: bool = False
     lower: float = -math.inf
+
+    def after(self, k: int) -> Margins:
+        """Return the distributions without those of the first ``k`` steps."""
+        return self if k == 0 else replace(self, location=self.location[k:], scale=self.scale[k:])
 
     def quantile(self, q: npt.ArrayLike) -> Array:
         """Quantiles at ``q``, inside (0, 1): (h,) of a number, (h, k) of k numbers."""

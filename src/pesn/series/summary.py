@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn.forecasting.time_index import step_name
+from pesn.forecasting.time_index import count_steps, step_name
+from pesn.series.choice import describe_change
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
 from pesn.series.result import percent
@@ -21,6 +22,7 @@ __all__ = ["frame", "lines", "record", "sentences"]
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3
+_MOST_NOTES = 5
 
 
 def frame(outcome: Outcome) -> pd.DataFrame:
@@ -41,12 +43,14 @@ def frame(outcome: Outcome) -> pd.DataFrame:
 
 def lines(outcome: Outcome) -> list[str]:
     """The summary, 25 lines at most."""
-    table, forecast, step = outcome.table, outcome.forecast, step_name(outcome.table.freq)
+    table, forecast = outcome.table, outcome.forecast
     said = sentences(outcome)
-    out = [f"data      {said['data']}", f"target    {_list(table.targets)}" + _season(outcome, step)]
+    out = [f"data      {said['data']}", f"target    {_list(table.targets)}" + _season(outcome)]
     if table.inputs:
         out.append(f"inputs    {_list(table.inputs)}")
-    out += [f"          {note}" for note in outcome.notes[:4]]
+    out += [f"          {note}" for note in outcome.notes[:_MOST_NOTES]]
+    if len(outcome.notes) > _MOST_NOTES:
+        out.append(f"          … and {counted(len(outcome.notes) - _MOST_NOTES, 'more note')} in summary.json and on the page")
     out.append(f"model     {said['model']}")
     if outcome.backtest is not None:
         out.append(f"backtest  {said['backtest']}")
@@ -73,9 +77,9 @@ def lines(outcome: Outcome) -> list[str]:
 
 def sentences(outcome: Outcome) -> dict[str, str]:
     """Data, model, backtest and forecast, a sentence each."""
-    table, forecast, step = outcome.table, outcome.forecast, step_name(outcome.table.freq)
-    index = table.frame.index
-    each = f", one each {step}" if table.time is not None and table.freq else ""
+    table, forecast = outcome.table, outcome.forecast
+    index, step = table.frame.index, step_name(table.freq)
+    each = f", one {'every' if step[:1].isdigit() else 'each'} {step}" if table.time is not None and table.freq else ""
     data = f"{counted(len(index), 'row')}{each}, {table.describe(index[0])} … {table.describe(index[-1])}"
     said = {
         "data": data,
@@ -122,6 +126,7 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
             "horizon": back.horizon,
             "scores": {
                 name: {
+                    **({} if one.seasons is None else {"season": dict(zip(table.targets, one.seasons, strict=True))}),
                     "mae": dict(zip(table.targets, one.mae().tolist(), strict=True)),
                     "crps": dict(zip(table.targets, one.crps().tolist(), strict=True)),
                     "crps_by_step": one.crps_by_step().tolist(),
@@ -139,29 +144,46 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
 
 def _scores(outcome: Outcome) -> list[str]:
     assert outcome.backtest is not None
-    methods = outcome.backtest.methods
-    if len(outcome.table.targets) == 1:
-        out = [f"          {'':16}{'MAE':>10}{'CRPS':>10}"]
-        return out + [f"          {name:16}{_g(one.mae()[0]):>10}{_g(one.crps()[0]):>10}" for name, one in methods.items()]
-    width = min(24, max(4, *(len(name) for name in outcome.table.targets[:_MOST_TARGETS])))
-    out = [f"          {'CRPS':{width}}" + "".join(f"{name:>16}" for name in methods)]
-    for i, target in enumerate(outcome.table.targets[:_MOST_TARGETS]):
-        out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(one.crps()[i]):>16}" for one in methods.values()))
-    if len(outcome.table.targets) > _MOST_TARGETS:
-        better = np.mean([methods["pesn"].crps() <= one.crps() for name, one in methods.items() if name != "pesn"], axis=0) == 1.0
-        out.append(f"          … pesn is the best for {int(better.sum())} of all {len(better)}; the page has them")
+    methods, targets = outcome.backtest.methods, outcome.table.targets
+    titles = outcome.backtest.titles()
+    if len(targets) == 1:
+        wide = max(16, *(len(title) + 2 for title in titles.values()))
+        out = [f"          {'':{wide}}{'MAE':>10}{'CRPS':>10}"]
+        return out + [
+            f"          {titles[name]:{wide}}{_g(one.mae()[0]):>10}{_g(one.crps()[0]):>10}" for name, one in methods.items()
+        ]
+    width = min(24, max(4, *(len(name) for name in targets[:_MOST_TARGETS])))
+    widths = {name: max(16, len(title) + 2) for name, title in titles.items()}
+    crps = {name: one.crps() for name, one in methods.items()}
+    out = [f"          {'CRPS':{width}}" + "".join(f"{titles[name]:>{widths[name]}}" for name in methods)]
+    for i, target in enumerate(targets[:_MOST_TARGETS]):
+        out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(crps[name][i]):>{widths[name]}}" for name in methods))
+    if len(targets) > _MOST_TARGETS:
+        judged = ~np.isnan(crps["pesn"])
+        best = judged & np.all([~(one < crps["pesn"]) for one in crps.values()], axis=0)
+        scored = f"all {len(targets)}" if judged.all() else f"the {judged.sum()} that were scored"
+        out.append(f"          … pesn has the lowest CRPS for {best.sum()} of {scored}; the page has them")
     return out
 
 
 def _beaten(outcome: Outcome) -> list[str]:
-    """A line where a rival did better, as the user should know."""
+    """Say for which columns a baseline has a lower CRPS than pesn."""
     assert outcome.backtest is not None
-    methods = outcome.backtest.methods
-    ratio = {name: float(np.mean(methods["pesn"].crps() / one.crps())) for name, one in methods.items() if name != "pesn"}
-    name = max(ratio, key=lambda one: ratio[one])
-    if ratio[name] <= 1.0:
-        return []
-    return [f"          {name} was better here, by {100.0 * (1.0 - 1.0 / ratio[name]):.0f} % of CRPS"]
+    methods, titles = outcome.backtest.methods, outcome.backtest.titles()
+    ours = methods["pesn"].crps()
+    said = []
+    for name, one in methods.items():
+        theirs = one.crps()
+        better = np.flatnonzero(theirs < ours)
+        if not len(better):
+            continue
+        if len(ours) == 1:
+            gain = "its forecasts were exact" if theirs[0] == 0.0 else f"its CRPS is {describe_change(theirs[0] / ours[0] - 1.0)}"
+            said.append(f"          {titles[name]} was better here: {gain}")
+        else:
+            which = _list([outcome.table.targets[i] for i in better])
+            said.append(f"          {titles[name]} was better for {len(better)} of {len(ours)}: {which}")
+    return said
 
 
 def _model(outcome: Outcome) -> str:
@@ -181,11 +203,14 @@ def _members(model: UnivariateModel) -> dict[str, Any]:
     return {"seasons": list(model.seasons), "shares": dict(model.shares), "members": members, "notes": list(model.notes)}
 
 
-def _season(outcome: Outcome, step: str) -> str:
+def _season(outcome: Outcome) -> str:
     seasons = outcome.fitted.seasons
     if not seasons:
         return "; no season found" if not outcome.request.season and outcome.request.model is None else ""
-    return f"; season{'s' * (len(seasons) > 1)} of {' and '.join(map(str, seasons))} {step}s"
+    *others, last = seasons
+    having = sum(bool(model.seasons) for model in outcome.fitted.models)
+    where = f" in {having} of {len(outcome.fitted.models)} targets" if having < len(outcome.fitted.models) else ""
+    return f"; season{'s' * bool(others)} of {''.join(f'{m} and ' for m in others)}{count_steps(last, outcome.table.freq)}{where}"
 
 
 def _list(names: list[str]) -> str:
@@ -193,7 +218,9 @@ def _list(names: list[str]) -> str:
 
 
 def _g(value: float) -> str:
-    """Four digits, without an exponent where people would write none."""
+    """Four digits, without an exponent where people would write none; a dash where there is no number."""
+    if np.isnan(value):
+        return "–"
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 

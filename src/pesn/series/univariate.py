@@ -20,15 +20,16 @@ from pesn._support.records import check_array, check_sum, check_type
 from pesn._support.types import Array
 from pesn.series import choice
 from pesn.series.choice import Member
-from pesn.series.margins import Margins
+from pesn.series.margins import NORMAL, Margins
 from pesn.series.members import inputs, smoothing
 from pesn.series.members.closed_loops import Loops
 from pesn.series.members.course import Course, course
 from pesn.series.members.widths import Widths
 
-__all__ = ["Member", "UnivariateModel", "backtest", "fit"]
+__all__ = ["Member", "UnivariateModel", "backtest", "fit", "observed_span"]
 
 _MOST = 1e308
+_MOST_EMPTY = 1_000_000  # rows without a number, at either end
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class UnivariateModel:
 
     Attributes
     ----------
-    y : (n,), NaN where missing. x : (n, u), inputs.
+    y : (n,), from the first observed number to the last, NaN where missing. x : (n, u), inputs.
     horizon : the leads that weights and widths were judged by.
     seasons : periods in rows, the smallest first. seasons_strength : F of each.
     members : the largest weights first. shares : of each part in the forecast, which add up to 1. notes : why, a sentence each.
@@ -45,6 +46,10 @@ class UnivariateModel:
     phase : rows before row 0, for the seasons.
     stack, weight : the smoothers. first : (3, Σm), starting factors of the seasons.
     loops : autoregression and reservoirs, None where there are none. effects : of the inputs. widths : of the intervals.
+    start : int, default=0
+        Number of rows before y[0], which have no number.
+    pending : array of shape (k, u), optional
+        Inputs of the rows after the last number of y. Forecasts begin after these k rows.
     """
 
     y: Array
@@ -65,6 +70,18 @@ class UnivariateModel:
     loops: Loops | None
     effects: inputs.Effects
     widths: Widths
+    start: int = 0
+    pending: Array | None = None
+
+    @property
+    def late(self) -> int:
+        """Number of rows after the last number of y."""
+        return 0 if self.pending is None else len(self.pending)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that it was given, those without a number at both ends included."""
+        return self.start + len(self.y) + self.late
 
     def check(self, name: str) -> None:
         """Raise a ValueError unless all fields fit each other and a forecast is finite: the kernels index unchecked.
@@ -78,6 +95,11 @@ class UnivariateModel:
         check_array(f"{name}.x", self.x, (len(self.y), None), missing=True)
         if np.isnan(self.y).all():
             raise ValueError(f"{name}.y must hold at least one number")
+        whole_number(f"{name}.start", self.start, 0)
+        if self.pending is not None:
+            check_array(f"{name}.pending", self.pending, (None, self.x.shape[1]), missing=True)
+        for part, count in (("start", self.start), ("pending", self.late)):
+            number(f"{name}.{part}: rows", count, 0, _MOST_EMPTY, "[]")
         whole_number(f"{name}.horizon", self.horizon, 1)
         number(f"{name}.scale", self.scale, 0.0, float(np.finfo(float).max), "(]")
         if self.lower != -np.inf:
@@ -128,10 +150,27 @@ class UnivariateModel:
         check_sum(f"{name}.shares", [*self.shares.values()])
 
     def forecast(self, horizon: int, x: Array | None = None) -> Margins:
-        """The distribution of each of the next ``horizon`` rows; x (horizon, u), NaN or None where not known."""
+        """Forecast the ``horizon`` rows after the last row given.
+
+        Parameters
+        ----------
+        horizon : int
+            Number of steps.
+        x : array of shape (horizon, u), optional
+            Their inputs, NaN where not known.
+
+        Returns
+        -------
+        Margins
+            Distribution of each step.
+        """
+        return self._from_last_number(horizon, x).after(self.late)
+
+    def _from_last_number(self, horizon: int, x: Array | None) -> Margins:
+        """Forecast from the last number of y on: the pending rows, then ``horizon`` more."""
         ahead, variance = self._ahead(horizon, x)
-        location = self._course(horizon, ahead).forecast
-        scale = self.widths.at(horizon)
+        location = self._course(ahead).forecast
+        scale = self.widths.at(len(ahead))
         log, lower = self.widths.log, self.lower
         if log and not location.min() > 0.0:  # other rows than those of the fit
             log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
@@ -147,11 +186,12 @@ class UnivariateModel:
         return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
 
     def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
-        """Level, season and inputs, (n + horizon,) each, in the units of y: they add up to the fitted course and the forecast.
+        """Level, season and inputs, (n + k + horizon,) each, in the units of y: they add up to the fitted rows and the forecast.
 
-        "season" is absent where there is none, "inputs" where none was kept.
+        The k pending rows are between the fitted rows and the forecast. "season" is absent where there is none, "inputs" where
+        none was kept.
         """
-        found = self._course(horizon, self._ahead(horizon, x)[0])
+        found = self._course(self._ahead(horizon, x)[0])
         parts = {"level": found.level * self.scale}
         if self.seasons:
             parts["season"] = found.season * self.scale
@@ -167,21 +207,23 @@ class UnivariateModel:
         y, x = _checked(y, x)
         if x.shape[1] != self.x.shape[1]:
             raise ValueError(f"x must have {self.x.shape[1]} columns, got {x.shape[1]}")
+        start, stop = observed_span(y)
         cycle = int(np.lcm.reduce(np.array(self.seasons or (1,), dtype=np.int64)))
-        return replace(self, y=y, x=x, phase=(self.phase + first) % cycle)
+        phase = (self.phase + first + start - self.start) % cycle
+        return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
     def _ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
-        """Inputs ahead without gaps, and the variance that gaps bring, on the scale of the effects."""
+        """Inputs of pending rows and of the steps ahead without gaps, and the variance of gaps on the scale of the effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         u = self.x.shape[1]
         given = np.full((horizon, u), np.nan) if x is None else np.asarray(x, dtype=float)
         if given.shape != (horizon, u):
             raise ValueError(f"x must be ({horizon}, {u}), got {given.shape}")
-        return self.effects.unknown(self.x, given)
+        return self.effects.unknown(self.x, given if self.pending is None else np.concatenate([self.pending, given]))
 
-    def _course(self, horizon: int, ahead: Array) -> Course:
-        values = self.y / self.scale
+    def _course(self, ahead: Array) -> Course:
+        values, horizon = self.y / self.scale, len(ahead)
         x = np.concatenate([self.x, ahead])
         if self.positive and not np.nanmin(values) > 0.0:
             return choice.plain(values, horizon)  # rows that no logarithm can be taken of
@@ -191,13 +233,27 @@ class UnivariateModel:
         )  # fmt: skip
 
 
+def observed_span(y: Array) -> tuple[int, int]:
+    """Return the row of the first number of y (n,), and the row after the last one.
+
+    >>> observed_span(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
+    (1, 4)
+    """
+    seen = np.flatnonzero(np.isfinite(y))
+    if not len(seen):
+        raise ValueError(f"y must hold at least one number, got none in {len(y)} rows")
+    return int(seen[0]), int(seen[-1]) + 1
+
+
+def _pending(x: Array, stop: int) -> Array | None:
+    return x[stop:] if stop < len(x) else None
+
+
 def _checked(y: Array, x: Array | None) -> tuple[Array, Array]:
     y = np.array(y, dtype=float)
     if y.ndim != 1:
         raise ValueError(f"y must be one column (n,), got {y.shape}")
     y[~np.isfinite(y)] = np.nan
-    if np.isnan(y).all():
-        raise ValueError(f"y must hold at least one number, got none in {len(y)} rows")
     given = np.zeros((len(y), 0)) if x is None else np.array(x, dtype=float)
     if given.ndim != 2 or len(given) != len(y):
         raise ValueError(f"x must be ({len(y)}, u), got {given.shape}")
@@ -216,6 +272,9 @@ def fit(
 ) -> UnivariateModel:
     """Choose seasons, weights and widths for one series.
 
+    The model is that of the rows from the first number to the last: rows without a number at either end change nothing but the
+    row that forecasts begin at.
+
     Parameters
     ----------
     y : (n,), NaN where missing; at least one number.
@@ -228,6 +287,9 @@ def fit(
     y, x = _checked(y, x)
     if horizon < 1:
         raise ValueError(f"horizon must be at least 1, got {horizon}")
+    start, stop = observed_span(y)
+    pending = _pending(x, stop)
+    y, x = y[start:stop], x[start:stop]
     seen = y[~np.isnan(y)]
     scale = float(np.max(np.abs(seen))) or 1.0
     least = float(seen.min())
@@ -236,7 +298,7 @@ def fit(
     return UnivariateModel(
         y, x, horizon, chosen.seasons, chosen.strengths, chosen.members, chosen.shares, chosen.notes, scale, positive,
         _floor(least, scale), 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
-        chosen.widths,
+        chosen.widths, start, pending,
     )  # fmt: skip
 
 
@@ -256,21 +318,27 @@ def backtest(
     weighed: int | None = None,
     once: bool = False,
 ) -> list[Margins]:
-    """Forecasts from each origin (row number of the first row ahead), each of a model fitted to the rows before it alone.
+    """Forecast from each origin (row number of the first row ahead), by a model that is fitted to the rows before it alone.
 
     Members are weighed over ``weighed`` steps, None: the horizon. ``once``: all are by the model of the rows before the earliest
-    origin, which goes on over those that came.
+    origin, which goes on over those that came. An origin with no number before it has no forecast: its margins are NaN.
     """
     y, x = _checked(y, x)
+    for origin in origins:
+        if not 1 <= origin <= len(y):
+            raise ValueError(f"origins must lie between 1 and {len(y)}, got {origin}")
 
     def fitted(origin: int) -> UnivariateModel:
         return fit(y[:origin], x[:origin], horizon=weighed or horizon, seasons=seasons, test_seasons=test_seasons)
 
-    early = fitted(min(origins)) if once else None
+    begin = observed_span(y)[0]
+    usable = [origin for origin in origins if origin > begin]
+    early = fitted(min(usable)) if once and usable else None
     out = []
     for origin in origins:
-        if not 1 <= origin <= len(y):
-            raise ValueError(f"origins must lie between 1 and {len(y)}, got {origin}")
+        if origin <= begin:
+            out.append(Margins(np.full(horizon, np.nan), np.full(horizon, np.nan), NORMAL))
+            continue
         model = fitted(origin) if early is None else early.on(y[:origin], x[:origin])
         ahead = np.full((horizon, x.shape[1]), np.nan)
         known = x[origin : origin + horizon]

@@ -21,6 +21,7 @@ from pesn.series.arguments import rows_of
 from pesn.series.fitted import FittedSeries, Seasons
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.margins import Margins
+from pesn.series.univariate import observed_span
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         self._cur_y, self._cur_X = y, None if X is None else X.loc[y.index]
         farthest = 0 if fh is None else int(self._steps(fh).max())
         horizon = farthest if self.horizon is None and farthest > 0 else self.horizon
-        self.forecaster_ = SeriesForecaster(horizon, self.season).fit(self._cur_y, self._cur_X)
+        self.forecaster_ = _fit_up_to_cutoff(SeriesForecaster(horizon, self.season), self._cur_y, self._cur_X)
         return self
 
     def _update(self, y: pd.Series, X: pd.DataFrame | None = None, update_params: bool = True) -> Self:
@@ -110,7 +111,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         if inputs is not None:
             inputs = inputs.reindex(rows.index)  # NaN where they are not known
         if update_params:
-            forecaster = clone(self.forecaster_).fit(rows, inputs)
+            forecaster = _fit_up_to_cutoff(clone(self.forecaster_), rows, inputs)
         else:
             forecaster = copy(self.forecaster_)
             forecaster.fitted_ = forecaster.fitted_.on(*rows_of(rows, inputs, None))
@@ -205,6 +206,15 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
 def _spacing(index: pd.Index) -> int:
     """How far numbers of rows are apart, which sktime takes for steps of 1; 1 of dates, whose steps it knows."""
     return int(np.gcd.reduce(np.diff(index.to_numpy()))) if index.dtype.kind in "iu" and len(index) > 1 else 1
+
+
+def _fit_up_to_cutoff(forecaster: SeriesForecaster, y: pd.Series, X: pd.DataFrame | None) -> SeriesForecaster:
+    """Fit to y up to its last number, and count the steps of forecasts from its last row, which may have none."""
+    stop = observed_span(y.to_numpy(np.float64))[1]
+    forecaster.fit(y.iloc[:stop], None if X is None else X.iloc[:stop])
+    if stop < len(y):
+        forecaster.fitted_ = forecaster.fitted_.on(*rows_of(y, X, None))
+    return forecaster
 
 
 def _past(fitted: FittedSeries, step: Any) -> Margins:

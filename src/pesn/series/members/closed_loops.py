@@ -136,9 +136,10 @@ def learn(
     log: bool,
     n: int,
     reservoirs: bool = True,
-) -> tuple[Loops, Array, float]:
+) -> tuple[Loops, Array, float, dict[str, Array]]:
     """The readouts, their shares, mixed forecasts (O, J) of the rolling origins, and their error over that without reservoirs.
 
+    The last result are the forecasts (O, J) of each part by itself.
     ``log`` needs a level above zero all along. ``n`` are the rows that shares are judged to be worth.
     """
     log = log and bool(path.level.min() > 0.0 and path.fitted.min() > 0.0 and path.ahead_plain.min() > 0.0)
@@ -150,30 +151,35 @@ def learn(
         return _seasonal(_levels(ahead[:, leads - 1], log), path.ahead, path.ahead_plain, log)
 
     alone = seasonal(first.origins_ahead)
+    parts = {"AR": alone}
     a = weights.share(path.ahead, alone, truth, leads, n, AR_PRIOR)
     linear = path.ahead + a * (alone - path.ahead)
     if not reservoirs:
-        return Loops(unit, season, log, first.readout, np.zeros((0, 0)), (a, 0.0)), linear, 1.0
+        return Loops(unit, season, log, first.readout, np.zeros((0, 0)), (a, 0.0)), linear, 1.0, parts
     loops = [autoregression.fit(rows, reservoir.drawn(seed), origins, horizon) for seed in reservoir.SEEDS]
     alone = seasonal(np.mean([loop.origins_ahead for loop in loops], axis=0))
+    parts["reservoir"] = alone
     r = weights.share(linear, alone, truth, leads, n, RESERVOIR_PRIOR)
     mixed = linear + r * (alone - linear)
     gain = error(mixed, truth) / max(error(linear, truth), 1e-300)
     readouts = np.array([loop.readout for loop in loops])
-    return Loops(unit, season, log, first.readout, readouts, (a * (1.0 - r), r)), mixed, gain
+    return Loops(unit, season, log, first.readout, readouts, (a * (1.0 - r), r)), mixed, gain, parts
 
 
 def with_dynamics(
     loops: Loops, path: Path, values: Array, mixed: Array, truth: Array, origins: AnyArray, leads: AnyArray, n: int
-) -> tuple[Loops, Array, int]:
-    """The automatic design beside them: its forecasts mixed into those (O, J) of the origins, from the first it is judged by."""
+) -> tuple[Loops, Array, int, Array | None]:
+    """The automatic design beside them: its forecasts mixed into those (O, J) of the origins, from the first it is judged by.
+
+    The last result are its forecasts (O, J) by itself; None where no design was found.
+    """
     found = dynamics.learn(_filled(adjusted(path, values, loops.log)), origins, int(leads[-1]))
     if found is None:
-        return loops, mixed, 0
+        return loops, mixed, 0, None
     member, ahead, first = found
     plain = _above(ahead[:, leads - 1], path.ahead_plain, loops.log)
     alone = _seasonal(plain, path.ahead, path.ahead_plain, loops.log)
     d = weights.share(mixed[first:], alone[first:], truth[first:], leads, n // 2, DYNAMICS_PRIOR)
     out = mixed.copy()
     out[first:] += d * (alone[first:] - out[first:])
-    return replace(loops, dynamics=replace(member, share=d)), out, first
+    return replace(loops, dynamics=replace(member, share=d)), out, first, alone

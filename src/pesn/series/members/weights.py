@@ -9,7 +9,7 @@ import numpy as np
 
 from pesn._support.types import AnyArray, Array
 
-__all__ = ["origins", "scores", "share", "sharpness", "stacked", "steps"]
+__all__ = ["expected_share", "origins", "scores", "share", "sharpness", "stacked", "steps"]
 
 MOST_ORIGINS = 200
 MOST_STEPS = 5
@@ -17,6 +17,7 @@ MOST_MEMBERS = 100
 MASS = 0.98
 SHARPNESS = 7.0
 HALF = 30.0
+_GRID = np.linspace(0.0, 1.0, 21)  # shares that are tried
 
 
 def steps(horizon: int) -> AnyArray:
@@ -33,15 +34,19 @@ def origins(n: int, periods: Sequence[int] = ()) -> AnyArray:
     return np.arange(n - 2, begin - 1, -stride, dtype=np.int64)[::-1].copy()
 
 
-def scores(errors: Array, counts: Array, leads: AnyArray) -> Array:
-    """(K,) from mean absolute errors (K, J): relative to the median member's, leads weighed by their independent origins."""
+def scores(errors: Array, counts: Array, leads: AnyArray, reference: Array | None = None) -> Array:
+    """(K,) from mean absolute errors (K, J): relative to the median member's, leads weighed by their independent origins.
+
+    ``reference`` (M, J) are the errors that the median is taken of; None: these.
+    """
     usable = counts > 0
     if not usable.any():
         return np.ones(len(errors))
+    others = (errors if reference is None else reference)[:, usable]
     errors, independent = errors[:, usable], counts[usable] / leads[usable]
     weight = independent / (independent + 10.0)
-    middle = np.median(errors, axis=0)
-    middle = np.where(middle > 0.0, middle, np.maximum(errors.max(axis=0), 1e-300))
+    middle = np.median(others, axis=0)
+    middle = np.where(middle > 0.0, middle, np.maximum(others.max(axis=0), 1e-300))
     return np.asarray((errors / middle) @ (weight / weight.sum()))
 
 
@@ -65,12 +70,22 @@ def stacked(score: Array, prior: Array, n: int) -> tuple[AnyArray, Array]:
     return order, weight[order] / weight[order].sum()
 
 
+def expected_share(prior: tuple[float, float]) -> float:
+    """Return the mean of a share under its normal ``prior`` (mean, standard deviation), before any errors are seen.
+
+    >>> round(expected_share((0.3, 0.3)), 2)
+    0.37
+    """
+    weight = np.exp(-0.5 * ((_GRID - prior[0]) / prior[1]) ** 2)
+    return float(_GRID @ weight / weight.sum())
+
+
 def share(without: Array, wholly: Array, truth: Array, leads: AnyArray, n: int, prior: tuple[float, float]) -> float:
     """Posterior mean of the share of a further forecast, from 0 to 1, under a normal ``prior`` (mean, deviation).
 
     ``without``, ``wholly`` and ``truth`` are (O, J): forecasts with the share 0 and 1, and what came, NaN where nothing did.
     """
-    grid = np.linspace(0.0, 1.0, 21)
+    grid = _GRID
     mixed = without + grid[:, None, None] * (wholly - without)
     counts = np.sum(~np.isnan(truth), axis=0)
     errors = np.nansum(np.abs(truth - mixed), axis=1) / np.maximum(counts, 1)

@@ -126,6 +126,7 @@ def records(
     made = []
     for i, name in enumerate(ids):
         y, step = seen[starts[i] : starts[i + 1]], ahead[steps[i] : steps[i + 1]]
+        y = y[: np.flatnonzero(np.isfinite(y)).max(initial=-1) + 1]  # the forecast begins after the last number
         known = y[np.isfinite(y)]
         change = float(np.abs(np.diff(known)).mean()) if len(known) > 1 else 0.0
         end, lower, upper = step[-1].tolist()

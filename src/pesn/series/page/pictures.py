@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 from pesn._support.pages import ticks
 from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
-from pesn._support.types import Array
+from pesn._support.types import AnyArray, Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
 from pesn.series.judging import SeriesBacktest
@@ -74,7 +74,7 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     """
     mean, std = ahead.margins[column].mean, ahead.margins[column].std
     rows, horizon = shown_rows(fitted, len(ahead)), len(ahead)
-    seen = fitted.models[column].y[-rows:]
+    seen = fitted.column(column)[-rows:]
     bounds = [ahead.margins[column].interval(level) for level in sorted(levels, reverse=True)]
     view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], [edge for pair in bounds for edge in pair]))
     before, steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, horizon + 1.0)
@@ -82,8 +82,7 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     texts = decimals(np.column_stack([mean, *bounds[0]]).ravel(), std)
     widest = percent(max(levels))
     said = [
-        f"{label_of(fitted, labels, len(fitted.models[column].y) + k)}: {texts[3 * k]} "
-        f"({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
+        f"{label_of(fitted, labels, fitted.rows + k)}: {texts[3 * k]} ({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
         for k in range(horizon)
     ]
     shapes = _fan(view, seen[-1:], steps, mean, bounds)
@@ -124,11 +123,13 @@ def components(fitted: FittedSeries, horizon: int, x: Array | None = None, colum
     made = []
     for kind, values in parts.items():
         course = np.asarray(values, np.float64)[-(rows + horizon) :]
-        behind = [model.y[-rows:]] if kind == "level" else []
+        course = np.pad(course, (rows + horizon - len(course), 0), constant_values=np.nan)  # a column that begins later
+        behind = [fitted.column(column)[-rows:]] if kind == "level" else []
         view = View((0.5 - rows, horizon + 0.5), limits([course, *behind]))
         shapes = [view.upright(0.0, "now")]
         shapes += [view.line(time[:rows], one, "faint") for one in behind]
-        shapes += [view.line(time[:rows], course[:rows], "seen"), view.line(time[rows - 1 :], course[rows - 1 :], "mean")]
+        end = max(rows - model.late, 1)  # of the rows with a number
+        shapes += [view.line(time[:end], course[:end], "seen"), view.line(time[end - 1 :], course[end - 1 :], "mean")]
         title = _TITLES.get(kind, kind)
         low, high = decimals(np.array([np.nanmin(course), np.nanmax(course)]), np.ptp(course[np.isfinite(course)]) / 10.0)
         label = f"{fitted.names[column]}, {kind}: between {low} and {high}."
@@ -143,7 +144,8 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     Parameters
     ----------
     judged
-        The past forecasts and what came. Of more than twelve origins, twelve are shown, evenly spread.
+        The past forecasts and what came. Of more than twelve origins, twelve are shown, evenly spread; an origin is left out if
+        nothing of the column was forecast from there, or nothing observed.
     levels
         Probabilities of the bands.
     column
@@ -154,9 +156,11 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     Returns
     -------
     Markup
-        A list of drawings.
+        A list of drawings; empty where there is none.
     """
-    horizon, wide, chosen = judged.horizon, max(levels), _chosen(judged)
+    horizon, wide, chosen = judged.horizon, max(levels), _chosen(judged, column)
+    if not len(chosen):
+        return Markup("")
     steps, margins = np.arange(1.0, horizon + 1.0), [judged.margins[k][column] for k in chosen]
     came = [judged.observed[k, :, column] for k in chosen]
     before = [_before(y, int(judged.origins[k]), horizon) for k in chosen]
@@ -184,19 +188,22 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     return Markup(f'<ul class="multiples">{"".join(made)}</ul>')
 
 
-def which_origins(judged: SeriesBacktest) -> str:
+def which_origins(judged: SeriesBacktest, column: int = 0) -> str:
     """How many past forecasts :func:`backtest` shows, of how many: the beginning of a sentence."""
-    k, shown_ones = len(judged.origins), len(_chosen(judged))
+    k, shown_ones = len(_scored(judged, column)), len(_chosen(judged, column))
     if k > shown_ones:
         return f"Shown are {shown_ones} of {k}, evenly spread"
-    return "Shown is one" if k == 1 else f"Shown are all {k}"
+    if k == 0:
+        return "No past forecast of this column can be scored: none has a number both before and after its origin"
+    left = "" if k == len(judged.origins) else f" of {len(judged.origins)} that can be scored"
+    return f"Shown is the one{left}" if k == 1 and left else "Shown is one" if k == 1 else f"Shown are all {k}{left}"
 
 
 def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column: int = 0) -> Markup:
     """The same as :func:`forecast` in a line of text: no axes, one band."""
     rows, horizon, margins = shown_rows(fitted, len(ahead)), len(ahead), ahead.margins[column]
     rows = min(rows, 4 * horizon + 24)
-    seen, mean, bounds = fitted.models[column].y[-rows:], margins.mean, margins.interval(level)
+    seen, mean, bounds = fitted.column(column)[-rows:], margins.mean, margins.interval(level)
     view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], bounds))
     shapes = _fan(view, seen[-1:], np.arange(1.0, horizon + 1.0), mean, [bounds])
     shapes.append(view.line(np.arange(1.0 - rows, 1.0), seen, "seen"))
@@ -216,12 +223,12 @@ def legend(levels: Sequence[float], missed: bool = False) -> Markup:
 def shown_rows(fitted: FittedSeries, horizon: int) -> int:
     """How many rows pictures show before the forecast: enough for its seasons, few enough to see the forecast on a phone."""
     season = 2 * max(fitted.seasons, default=0) + horizon
-    return min(len(fitted.models[0].y), max(60, 5 * horizon, min(season, 8 * horizon)))
+    return min(fitted.rows, max(60, 5 * horizon, min(season, 8 * horizon)))
 
 
 def labels_of(fitted: FittedSeries, horizon: int) -> Any:
     """As ``fitted.labels(horizon)``, which many pictures of one page ask for; dates by the calendar take their time."""
-    return None if fitted.time is None else _labels(fitted.time, len(fitted.models[0].y) + horizon)
+    return None if fitted.time is None else _labels(fitted.time, fitted.rows + horizon)
 
 
 def label_of(fitted: FittedSeries, labels: Any, row: int) -> str:
@@ -281,10 +288,17 @@ def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tup
     return [(1.0 - rows + (value - values[0]) / step, text) for value, text in zip(at, ticks.texts(at), strict=True)]
 
 
-def _chosen(judged: SeriesBacktest) -> Array:
+def _chosen(judged: SeriesBacktest, column: int) -> AnyArray:
     """Positions of the origins that are shown, evenly spread."""
-    count = min(len(judged.origins), _PANELS)
-    return np.unique(np.linspace(0, len(judged.origins) - 1, count).round().astype(int))
+    scored = _scored(judged, column)
+    count = min(len(scored), _PANELS)
+    return scored[np.unique(np.linspace(0, len(scored) - 1, count).round().astype(int))]
+
+
+def _scored(judged: SeriesBacktest, column: int) -> AnyArray:
+    """Positions of the origins with a forecast of the column, and with something observed after them."""
+    forecast = np.array([not np.isnan(columns[column].location).any() for columns in judged.margins], bool)
+    return np.flatnonzero(forecast & ~np.isnan(judged.observed[:, :, column]).all(axis=1))
 
 
 def _before(y: Array | None, origin: int, horizon: int) -> Array:

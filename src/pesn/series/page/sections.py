@@ -17,12 +17,11 @@ from markupsafe import Markup
 
 from pesn._support.pages.tables import Table, table
 from pesn._support.types import Array
-from pesn.forecasting.time_index import step_name
+from pesn.forecasting.time_index import count_steps
 from pesn.series.fitted import FittedSeries
 from pesn.series.judging import SeriesBacktest
 from pesn.series.page import member_bars, pictures
 from pesn.series.result import SeriesForecast, percent
-from pesn.series.table.reading import counted
 
 __all__ = ["Section", "sections"]
 
@@ -103,8 +102,8 @@ def sections(
                 picture=pictures.forecast(fitted, ahead, levels, i),
                 members=member_bars.bars(model),
                 components=pictures.components(fitted, len(ahead), x, i),
-                backtest=Markup("") if judged is None else pictures.backtest(judged, levels, i, model.y),
-                judged="" if judged is None else pictures.which_origins(judged),
+                backtest=Markup("") if judged is None else pictures.backtest(judged, levels, i, fitted.column(i)),
+                judged="" if judged is None else pictures.which_origins(judged, i),
                 scores=scores[i],
                 numbers=numbers,
             )
@@ -116,17 +115,18 @@ def _scores(judged: SeriesBacktest, levels: Sequence[float]) -> list[Table | Non
     """Of each column, a table of pesn and its rivals."""
     methods = judged.methods
     maes, crps = ({name: one.mae() for name, one in methods.items()}, {name: one.crps() for name, one in methods.items()})
-    inside = {name: [_inside(one, level) for level in sorted(levels)] for name, one in methods.items()}
+    inside = {name: [one.coverage_by_column(level) for level in sorted(levels)] for name, one in methods.items()}
     made: list[Table | None] = []
     for i in range(len(judged.names)):
         best = min(methods, key=lambda name, i=i: (np.isnan(crps[name][i]), crps[name][i]))  # type: ignore[misc]
+        titles = judged.titles(i)
         rows = [
             [
-                name,
+                titles[name],
                 float(maes[name][i]),
                 float(crps[name][i]),
                 *(_share(one[i]) for one in inside[name]),
-                "CRPS" if name == best else "",
+                "CRPS" if name == best and not np.isnan(crps[name][i]) else "",
             ]
             for name in methods
         ]
@@ -135,20 +135,12 @@ def _scores(judged: SeriesBacktest, levels: Sequence[float]) -> list[Table | Non
     return made
 
 
-def _inside(judged: SeriesBacktest, level: float) -> Array:
-    """The share (d,) of each column's observed numbers that lies in the interval; NaN where nothing was observed."""
-    lower, upper = judged.interval(level)
-    known = (~np.isnan(judged.observed)).sum(axis=(0, 1))
-    within = ((lower <= judged.observed) & (judged.observed <= upper)).sum(axis=(0, 1))
-    return np.where(known > 0, within / np.maximum(known, 1), np.nan)
-
-
 def _share(value: float) -> str:
     return "–" if np.isnan(value) else f"{100.0 * value:.0f} %"
 
 
 def _numbers(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float], column: int, labels: object) -> Table:
-    margins, n = ahead.margins[column], len(fitted.models[column].y)
+    margins, n = ahead.margins[column], fitted.rows
     values, names = [margins.mean], ["forecast"]
     for level in sorted(levels):
         values += margins.interval(level)
@@ -162,8 +154,5 @@ def _numbers(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
 def _season(seasons: Sequence[int], fitted: FittedSeries) -> str:
     if not seasons:
         return "no season"
-    dated = fitted.time is not None and fitted.time.kind in ("dates", "periods")
-    step = step_name(fitted.time.step) if dated and fitted.time is not None else "row"
-    if " " in step and not step.startswith("business"):
-        step = "row"  # of 5 minutes each: 288 of them are no 288 minutes
-    return "season of " + " and ".join(counted(m, step) for m in seasons)
+    step = fitted.time.step if fitted.time is not None and fitted.time.kind in ("dates", "periods") else None
+    return "season of " + " and ".join(count_steps(m, step) for m in seasons)

@@ -19,7 +19,7 @@ import numpy as np
 from pesn._support.files import replacing
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.panel.dates import shown_id
-from pesn.series.panel.distributed import distinct_dates, rule_of_all
+from pesn.series.panel.distributed import distinct_dates, observed_dates, rule_of_all, span_of_all
 from pesn.series.panel.frame import Columns
 
 __all__ = [
@@ -46,12 +46,15 @@ class Plan:
         The rule of all dates.
     inputs
         Names of known inputs.
+    span : int
+        Number of steps from the first number of any series to the last of any.
     """
 
     job: str
     buckets: int
     time: TimeIndex
     inputs: tuple[str, ...]
+    span: int
 
 
 def share_out(
@@ -69,24 +72,27 @@ def share_out(
             f"{source} must have columns {', '.join(map(repr, columns))}, got none named {missing[0]!r} among {names}"
         )
     dates: Any = None
+    observed: Any = None
     paths = [source] if ahead is None else [source, ahead]
     for which, (path, schema) in enumerate(zip(paths, common_schemas(paths, columns), strict=True)):
         for keys, table in _shared(path, schema, which, folder, columns, count):
             if which == 0:
-                new = distinct_dates(keys, columns)
-                dates = new if dates is None else dates.append(new[~new.isin(dates)])
+                dates = _joined(dates, distinct_dates(keys, columns))
+                observed = _joined(observed, observed_dates(keys, columns))
             advance(table.num_rows)
-    plan = Plan(job, count, rule_of_all([dates], columns, freq), tuple(name for name in names if name not in columns))
+    rule = rule_of_all([dates], columns, freq)
+    inputs = tuple(name for name in names if name not in columns)
+    plan = Plan(job, count, rule, inputs, span_of_all(rule, [observed]))
     with replacing(folder / _PLAN) as file:  # last: it says that all rows are there
-        file.write_text(json.dumps([plan.job, plan.buckets, list(plan.time), list(plan.inputs)]))
+        file.write_text(json.dumps([plan.job, plan.buckets, list(plan.time), list(plan.inputs), plan.span]))
     return plan
 
 
 def saved_plan(folder: Path) -> Plan | None:
     """Of a folder that :func:`share_out` has filled."""
     try:
-        job, count, time, inputs = json.loads((folder / _PLAN).read_text())
-        return Plan(str(job), int(count), TimeIndex(*time), tuple(map(str, inputs)))
+        job, count, time, inputs, span = json.loads((folder / _PLAN).read_text())
+        return Plan(str(job), int(count), TimeIndex(*time), tuple(map(str, inputs)), int(span))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -213,7 +219,7 @@ def _shared(path: Path, schema: Any, which: int, folder: Path, columns: Columns,
         for file in files_of(path):
             for batch in parquet_module().ParquetFile(file, pre_buffer=False).iter_batches(_BATCH, use_threads=False):
                 table = _cast(arrow.Table.from_batches([batch]).select(schema.names), schema, file)
-                keys = table.select([columns.id, columns.time]).to_pandas()
+                keys = table.select([name for name in columns if name in schema.names]).to_pandas()
                 number = _numbers(keys, columns, count)
                 order = np.argsort(number, kind="stable")
                 found, begin = np.unique(number[order], return_index=True)
@@ -238,6 +244,13 @@ def _cast(table: Any, schema: Any, file: Path) -> Any:
                 f"common, got {column.type}: {error}"
             ) from None
     return arrow.table(parts, schema=schema)
+
+
+def _joined(dates: Any, new: Any) -> Any:
+    """Two indexes of different dates as one; None is an empty one."""
+    if dates is None or new is None:
+        return new if dates is None else dates
+    return dates.append(new[~new.isin(dates)])
 
 
 def _numbers(keys: Any, columns: Columns, count: int) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn.forecasting.time_index import TimeIndex, kind_of, most_steps, step_name, time_index
+from pesn.forecasting.time_index import TimeIndex, kind_of, most_steps, one_step, time_index
 from pesn.series.table.errors import quoted
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def common_step(dates: pd.Index, each: list[tuple[Any, pd.Index]], name: str) ->
         if first is None:
             first = one, found
         elif found.step != first[1].step:
-            told = [step_name(step) for step in (first[1].step, found.step)]
+            told = [one_step(step) for step in (first[1].step, found.step)]
             if told[0] == told[1]:  # weeks from Sunday and from Monday on
                 told = [f"{word} ({step})" for word, step in zip(told, (first[1].step, found.step), strict=True)]
             raise ValueError(
-                f"{name} must keep one step in all series, got a {told[0]} in {shown_id(first[0])} and a {told[1]} in "
+                f"{name} must keep one step in all series, got {told[0]} in {shown_id(first[0])} and {told[1]} in "
                 f"{shown_id(one)}: forecast them apart, or say freq"
             )
     if first is None:
@@ -112,7 +112,7 @@ def farthest(dates: pd.Index) -> int:
 def other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
     """In words, the step that a series' own dates keep, where it is another one than the rule's."""
     own = time_index(dates)
-    return None if own is None or own.step == rule.step else step_name(own.step)
+    return None if own is None or own.step == rule.step else one_step(own.step)
 
 
 def shown_id(name: object) -> str:

@@ -14,14 +14,23 @@ import numpy as np
 
 from pesn._support.checks import whole_number
 from pesn.forecasting.time_index import TimeIndex, kind_of
-from pesn.series.panel.dates import as_labels, step_of
-from pesn.series.panel.frame import Columns, panel_of
+from pesn.series.panel.dates import as_labels, farthest, step_of
+from pesn.series.panel.frame import Columns, panel_of, steps_between
 from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inputs_ahead, levels_of, value_columns
 from pesn.series.panel.run import Runner, failures_frame, run
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Task
 
-__all__ = ["DaskPanel", "cross_validated", "distinct_dates", "forecast", "is_dask", "rule_of_all"]
+__all__ = [
+    "DaskPanel",
+    "cross_validated",
+    "distinct_dates",
+    "forecast",
+    "is_dask",
+    "observed_dates",
+    "rule_of_all",
+    "span_of_all",
+]
 
 _REASON = "reason"  # of a failure; empty beside a forecast
 
@@ -62,6 +71,17 @@ def distinct_dates(part: Any, columns: Columns) -> Any:
     return as_labels(part[columns.time], f"column {columns.time!r}", part[columns.id].array).unique()
 
 
+def observed_dates(part: Any, columns: Columns) -> Any:
+    """The different dates of a part of a long frame that have a number, an index; None where none has."""
+    return distinct_dates(part[part[columns.target].notna()], columns)
+
+
+def span_of_all(rule: TimeIndex, parts: list[Any]) -> int:
+    """The number of steps from the first date with a number to the last, from those of each part."""
+    found = [rule.positions(one, farthest(one)) for one in parts if one is not None]
+    return steps_between(np.concatenate([np.zeros(0, np.int64), *found]))
+
+
 def rule_of_all(parts: list[Any], columns: Columns, freq: str | float | None = None) -> TimeIndex:
     """The step of all dates, from those of each part."""
     parts = [one for one in parts if one is not None]
@@ -88,8 +108,9 @@ def _mapped(
     columns, levels = panel.columns, settings.level if level is None else levels_of(level)
     head = panel.frame._meta  # noqa: SLF001  # columns and their types are known without a computation by this alone
     inputs = tuple(str(name) for name in head.columns if name not in columns)
-    dates = [dask.delayed(distinct_dates)(part, columns) for part in panel.frame[[columns.id, columns.time]].to_delayed()]
-    time = dask.delayed(rule_of_all)(dates, columns, panel.freq)
+    pieces = panel.frame[list(columns)].to_delayed()
+    time = dask.delayed(rule_of_all)([dask.delayed(distinct_dates)(part, columns) for part in pieces], columns, panel.freq)
+    span = dask.delayed(span_of_all)(time, [dask.delayed(observed_dates)(part, columns) for part in pieces])
     plain = Settings(settings.seasons, settings.horizon, levels, Runner(1))
     meta = _meta(head, columns, levels, bool(windows))
     whole = panel.frame.shuffle(on=columns.id)
@@ -101,18 +122,18 @@ def _mapped(
         (columns, inputs, plain, horizon, windows, stride, meta, known), traverse=False
     )  # once for all partitions
     work = dask.delayed(_part, pure=True)
-    found = import_module("dask.dataframe").from_delayed([work(time, asked, *part) for part in parts], meta=meta)
+    found = import_module("dask.dataframe").from_delayed([work(time, span, asked, *part) for part in parts], meta=meta)
     forecasts = found[found[_REASON] == ""].drop(columns=_REASON)
     return forecasts, found[found[_REASON] != ""][[columns.id, _REASON]]
 
 
-def _part(time: TimeIndex, asked: Any, part: Any, ahead: Any = None) -> Any:
+def _part(time: TimeIndex, span: int, asked: Any, part: Any, ahead: Any = None) -> Any:
     """Forecasts of the series of one partition, and a row for each that failed."""
     columns, inputs, settings, horizon, windows, stride, meta, X = asked
     if not len(part):
         return meta
     panel = panel_of(part, columns, None, time, inputs)
-    task: Task = settings.task(time, horizon, None, windows, stride)
+    task: Task = settings.task(settings.default_steps(time, span), horizon, None, windows, stride)
     known = inputs_ahead(panel, X if ahead is None else ahead, task.steps) if len(panel) else None
     blocks = run(panel, task, known, settings.runner)
     frame = (cross_validation_frame if windows else forecast_frame)(panel, task, blocks)

@@ -20,14 +20,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
-from pesn.forecasting.time_index import TimeIndex, most_steps, shown, step_name
+from pesn.forecasting.time_index import TimeIndex, count_steps, most_steps, one_step, shown
 from pesn.series.panel.dates import as_labels, common_step, farthest, other_step, shown_id, step_of
 from pesn.series.table.errors import quoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LARGEST", "MODEL", "Columns", "Panel", "check_names", "is_long", "numbers_of", "panel_of"]
+__all__ = [
+    "LARGEST",
+    "MODEL",
+    "Columns",
+    "LaterRows",
+    "Panel",
+    "check_names",
+    "is_long",
+    "numbers_of",
+    "panel_of",
+    "steps_between",
+]
 
 Places = npt.NDArray[np.int64]
 _TELLING = 4  # rows of a series from which on its own step can be told
@@ -42,6 +53,14 @@ class Columns(NamedTuple):
     id: str = "unique_id"
     time: str = "ds"
     target: str = "y"
+
+
+class LaterRows(NamedTuple):
+    """Rows after the last number of their series: the number of the series, steps after its last number from 0 on, and inputs."""
+
+    series: Places
+    step: Places
+    x: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +83,10 @@ class Panel:
         Names, also of the known inputs.
     failures
         Reasons by id of the series that are left out.
+    span : int
+        Number of steps from the first number of any series to the last of any.
+    later : LaterRows
+        Rows of the frame after the last number of their series, which are left out.
     """
 
     ids: Any
@@ -75,6 +98,8 @@ class Panel:
     columns: Columns
     inputs: tuple[str, ...]
     failures: dict[Any, str]
+    span: int
+    later: LaterRows
 
     def __len__(self) -> int:
         return len(self.first)
@@ -88,6 +113,14 @@ class Panel:
         """y (n,) and x (n, u) of series i."""
         place = slice(int(self.starts[i]), int(self.starts[i + 1]))
         return self.y[place], self.x[place]
+
+    @property
+    def steps_known_ahead(self) -> int:
+        """Number of steps after the last number of any series for which the frame itself has inputs."""
+        later, last = self.later, self.first + self.lengths - 1
+        known = ~np.isnan(later.x).all(axis=1) if later.x.shape[1] else np.zeros(len(later.x), bool)
+        beyond = last[later.series] + 1 + later.step - last.max(initial=0)
+        return int(beyond[known].max(initial=0))
 
     def labels(self, places: Places) -> pd.Index:
         """The dates at places on the rule, counted from 0; a ValueError where pandas has no such dates."""
@@ -233,8 +266,11 @@ def _laid_out(
         failed[int(codes[row])] = _off(own, dates[row], time)
     for row in _first_of(codes[1:], (np.diff(codes) == 0) & (np.diff(place) == 0) & (place[1:] >= 0)):
         failed.setdefault(int(codes[row + 1]), f"it has two rows at {columns.time} {shown(dates[row + 1])}")
-    first = place[begin]
-    span = place[begin + count - 1] - first + 1
+    observed = ~np.isnan(y)
+    last = np.maximum.reduceat(np.where(observed, place, -1), begin)
+    first = np.minimum.reduceat(np.where(observed, place, place.max()), begin)
+    first = np.minimum(first, np.maximum(last, 0))  # of a series without a number, which fails
+    span = last - first + 1
     doubtful = _doubtful(place, begin, count, span)
     if time.step == "D":
         weekend = np.add.reduceat((dates.day_of_week >= 5).astype(np.int64), begin)
@@ -245,10 +281,11 @@ def _laid_out(
         own = dates[begin[i] : begin[i] + count[i]]
         other = other_step(own, time)
         if other is not None:
-            failed[int(i)] = f"its step is a {other}, and that of the others a {step_name(time.step)}: forecast it apart"
+            failed[int(i)] = f"its step is {other}, and that of the others {one_step(time.step)}: forecast it apart"
         elif span[i] > most_steps(int(count[i])):
-            failed[int(i)] = f"its {count[i]} rows are {span[i]:,} {step_name(time.step)}s apart: too much is missing"
-    seen = np.add.reduceat((~np.isnan(y)).astype(np.int64), begin)
+            apart = count_steps(int(span[i]), time.step)
+            failed[int(i)] = f"its {count[i]:,} rows are spread over {apart}: too much is missing"
+    seen = np.add.reduceat(observed.astype(np.int64), begin)
     for i in np.flatnonzero(seen == 0):
         failed.setdefault(int(i), f"it has no number among its {count[i]} rows")
     with np.errstate(invalid="ignore"):
@@ -261,14 +298,24 @@ def _laid_out(
 
     kept = np.ones(len(ids), bool)
     kept[list(failed)] = False
-    rows = kept[codes]
+    rows = kept[codes] & (first[codes] <= place) & (place <= last[codes])
     starts = np.concatenate([[0], np.cumsum(span[kept])])
     number = np.cumsum(kept) - 1  # of the series that are kept
     target = starts[number[codes[rows]]] + place[rows] - first[codes[rows]]
     full_y, full_x = np.full(starts[-1], np.nan), np.full((starts[-1], x.shape[1]), np.nan)
     full_y[target], full_x[target] = y[rows], x[rows]
     reasons = {ids[i]: failed[i] for i in sorted(failed)}
-    return Panel(ids[kept], full_y, full_x, starts, first[kept], time, columns, inputs, reasons)
+    after = kept[codes] & (place > last[codes])
+    later = LaterRows(number[codes[after]], place[after] - last[codes[after]] - 1, x[after])
+    return Panel(
+        ids[kept], full_y, full_x, starts, first[kept], time, columns, inputs, reasons, steps_between(place[observed]), later
+    )  # fmt: skip
+
+
+def steps_between(places: Places) -> int:
+    """Return the number of steps from the first to the last of ``places`` on a rule, both counted; -1 is off the rule."""
+    on = places[places >= 0]
+    return int(on.max() - on.min()) + 1 if len(on) else 1
 
 
 def _first_of(codes: Places, wrong: npt.NDArray[np.bool_]) -> Places:
@@ -287,7 +334,7 @@ def _doubtful(place: Places, begin: Places, count: Places, span: Places) -> npt.
 
 def _off(own: Any, wrong: Any, time: TimeIndex) -> str:
     other = other_step(own, time)
-    step = step_name(time.step)
+    step = one_step(time.step)
     if other not in (None, step) and len(own) >= _TELLING:  # a month, from another day on, is a month too
-        return f"its step is a {other}, and that of the others a {step}: forecast it apart"
-    return f"its date {shown(wrong)} does not lie on the others' step, a {step}"
+        return f"its step is {other}, and that of the others {step}: forecast it apart"
+    return f"its date {shown(wrong)} does not lie on the others' step, {step}"

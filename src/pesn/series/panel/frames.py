@@ -53,9 +53,14 @@ def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
     """Inputs (k, steps, u) of the rows after the last of each series, by ids and dates; NaN where they are not known.
 
     ``X`` is a frame of ids, dates and the inputs of ``fit``. It may have other rows too; a ValueError names what it lacks.
+    Rows of the frame of ``fit`` after the last number of their series are known ahead as well.
     """
+    later = panel.later
+    near = later.step < steps
+    ahead = np.full((len(panel), steps, len(panel.inputs)), np.nan)
+    ahead[later.series[near], later.step[near]] = later.x[near]
     if X is None:
-        return None
+        return None if np.isnan(ahead).all() else ahead
     columns, time = panel.columns, panel.columns.time
     if not panel.inputs:
         raise ValueError("X must not be given: the frame of fit had no columns of inputs")
@@ -71,8 +76,8 @@ def inputs_ahead(panel: Panel, X: Any, steps: int) -> Array | None:
     place = panel.time.positions(different, int(last.max()) + steps)[which]
     step = place - last[series] - 1
     used = (series >= 0) & (place >= 0) & (step >= 0) & (step < steps)
-    ahead = np.full((len(panel), steps, len(panel.inputs)), np.nan)
     there = np.zeros((len(panel), steps), bool)
+    there[later.series[near], later.step[near]] = True
     if len(np.unique(series[used] * steps + step[used])) < int(used.sum()):
         twice = _first_twice(series[used] * steps + step[used])
         raise ValueError(f"X must have one row for each series and date, got two for {_at(panel, twice // steps, twice % steps)}")

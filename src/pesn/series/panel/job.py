@@ -10,12 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pesn.forecasting.time_index import step_name
+from pesn.forecasting.time_index import count_steps, one_step
 from pesn.series.panel.frame import Panel
 from pesn.series.panel.frames import levels_of
-from pesn.series.panel.long_frame import cross_validated, fit, forecast, mean_shares, season_in_words
+from pesn.series.panel.long_frame import cross_validated, fit, forecast, later_notes, mean_shares, season_in_words, task_of
 from pesn.series.panel.reading import LongTable, read_long, read_long_ahead
 from pesn.series.panel.run import Runner
 from pesn.series.panel.settings import Settings
@@ -80,12 +78,14 @@ def run(request: PanelRequest) -> PanelOutcome:
             found = forecast(panel, settings, request.horizon, ahead, None)
             judged = None
             if request.backtest:
-                horizon = settings.task(panel.time, request.horizon, None).steps  # type: ignore[union-attr]
+                assert isinstance(panel, Panel)
+                horizon = task_of(panel, settings, request.horizon, None).steps
                 judged = cross_validated(panel, settings, horizon, request.backtest, horizon, None).frame
         except ValueError as error:
             raise DataError(str(error)) from None
     assert isinstance(panel, Panel)
     assert found.facts is not None
+    table.notes += later_notes(panel)
     return PanelOutcome(request, table, panel, found.frame, found.failures, found.facts, levels, judged)
 
 
@@ -94,11 +94,11 @@ def run(request: PanelRequest) -> PanelOutcome:
 
 def sentences(outcome: PanelOutcome) -> dict[str, str]:
     """On the data, the forecast and, where there is one, the backtest."""
-    panel, step = outcome.panel, step_name(outcome.panel.time.step)
-    rows = int((~np.isnan(panel.y)).sum())
+    panel, step = outcome.panel, outcome.panel.time.step
+    numbers = int(outcome.table.frame[outcome.table.columns.target].notna().sum())
     said = {
-        "data": f"{len(panel) + len(panel.failures):,} series, {counted(rows, 'number')}, a {step} apart",
-        "forecast": f"{counted(outcome.horizon, step)} ahead",
+        "data": f"{len(panel) + len(panel.failures):,} series, {counted(numbers, 'number')}, {one_step(step)} apart",
+        "forecast": f"{count_steps(outcome.horizon, step)} ahead",
     }
     if outcome.judged is not None:
         judged, target = outcome.judged, outcome.table.columns.target
@@ -108,9 +108,12 @@ def sentences(outcome: PanelOutcome) -> dict[str, str]:
             seen = judged[target].notna()
             share = float(((low <= judged[target]) & (judged[target] <= high))[seen].mean())
             inside.append(f"{100 * share:.0f} % inside {percent(level)} %")
+        origins = judged.groupby(outcome.table.columns.id)["cutoff"].nunique()
+        fewest, most = int(origins.min()), int(origins.max())
+        each = counted(most, "forecast") if fewest == most else f"{fewest} to {counted(most, 'forecast')}"
         said["backtest"] = (
-            f"{counted(outcome.request.backtest, 'forecast')} a series, each by a model of the rows before: {', '.join(inside)}"
-        )
+            f"{each} of each of {len(origins):,} series, each by a model of the rows before it: {', '.join(inside)}"
+        )  # fmt: skip
     return said
 
 
@@ -141,6 +144,7 @@ def record(outcome: PanelOutcome, command: str, seconds: float) -> dict[str, Any
         "file": str(outcome.request.file),
         "columns": dict(outcome.table.columns._asdict()),
         "inputs": list(outcome.table.inputs),
+        "notes": list(outcome.table.notes),
         "step": str(outcome.panel.time.step),
         "horizon": outcome.horizon,
         "levels": list(outcome.levels),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pesn._support.checks import whole_number
-from pesn.forecasting.time_index import step_name
+from pesn.forecasting.time_index import one_step
 from pesn.series.fitted import check_horizon
 from pesn.series.panel import distributed
 from pesn.series.panel.dates import shown_id
@@ -25,11 +25,22 @@ from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inp
 from pesn.series.panel.run import failures_frame, run
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Blocks, Task
+from pesn.series.table.files import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "cross_validated", "fit", "forecast", "mean_shares", "season_in_words", "summary"]
+__all__ = [
+    "Outcome",
+    "cross_validated",
+    "fit",
+    "forecast",
+    "later_notes",
+    "mean_shares",
+    "season_in_words",
+    "summary",
+    "task_of",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +66,35 @@ def fit(frame: Any, X: Any, columns: Columns, freq: str | float | None) -> tuple
     _check_some_left(panel)
     failures = failures_frame(panel)
     _warn(failures, panel, 0)
+    for note in later_notes(panel):
+        warnings.warn(note, stacklevel=3)
     return panel, failures
+
+
+def later_notes(panel: Panel) -> list[str]:
+    """Return a sentence on rows after the last number of their series, where there are any."""
+    rows, series = len(panel.later.step), len(np.unique(panel.later.series))
+    if not rows:
+        return []
+    known = ", with their inputs as known ahead" if panel.later.x.size and not np.isnan(panel.later.x).all() else ""
+    whose = "its" if series == 1 else "their"
+    return [f"{counted(rows, 'row')} of {series:,} series after {whose} last number left out: forecasts begin there{known}"]
+
+
+def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Any, windows: int = 0, stride: int = 1) -> Task:
+    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.settings.Settings.task`."""
+    if horizon is None and settings.horizon is None and panel.steps_known_ahead:
+        settings = replace(settings, horizon=panel.steps_known_ahead)
+    asked = settings.horizon if horizon is None else horizon
+    steps = asked or settings.default_steps(panel.time, panel.span, (panel.rows(i)[0] for i in range(len(panel))))
+    return settings.task(steps, horizon, level, windows, stride)
 
 
 def forecast(panel: Panel | DaskPanel, settings: Settings, horizon: int | None, X: Any, level: Any) -> Outcome:
     """The next rows of every series; X are the inputs of these rows, a long frame."""
     if isinstance(panel, DaskPanel):
         return Outcome(*distributed.forecast(panel, settings, horizon, X, level))
-    task = settings.task(panel.time, horizon, level)
+    task = task_of(panel, settings, horizon, level)
     _check_within_reason(panel, task.steps)
     blocks = _run(panel, task, inputs_ahead(panel, X, task.steps), settings)
     return Outcome(forecast_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
@@ -76,7 +108,7 @@ def cross_validated(
     whole_number("step_size", stride, 1)
     if isinstance(panel, DaskPanel):
         return Outcome(*distributed.cross_validated(panel, settings, horizon, windows, stride, level))
-    task = settings.task(panel.time, horizon, level, windows, stride)
+    task = task_of(panel, settings, horizon, level, windows, stride)
     blocks = _run(panel, task, None, settings)
     return Outcome(cross_validation_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
 
@@ -86,7 +118,7 @@ def summary(panel: Panel | DaskPanel, facts: Blocks | None) -> str:
     if isinstance(panel, DaskPanel):
         raise TypeError("summary is not for Dask frames, whose series are fitted when their forecasts are computed")
     rows = int((~np.isnan(panel.y)).sum())
-    lines = [f"{len(panel):,} series, {rows:,} numbers, a {step_name(panel.time.step)} from row to row"]
+    lines = [f"{len(panel):,} series, {rows:,} numbers, {one_step(panel.time.step)} from row to row"]
     failed = len(panel.failures) + (0 if facts is None else len(facts.failures))
     if facts is None:
         lines.append("  fitted when a forecast is asked for: seasons and members are known after that")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from pesn._support.checks import flag, whole_number
+from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.arguments import check_season
-from pesn.series.fitted import Seasons
+from pesn.series.fitted import Seasons, common_horizon
 from pesn.series.panel.frame import Columns, check_names
 from pesn.series.panel.frames import levels_of
 from pesn.series.panel.run import Runner
 from pesn.series.panel.work import Task
-from pesn.series.periods import periods_of
+from pesn.series.periods import periods_of, repeated_after
+from pesn.series.univariate import observed_span
 
 __all__ = ["Settings", "check_parameters", "columns_of", "settings_of"]
 
@@ -29,12 +34,44 @@ class Settings:
     level: tuple[float, ...] = (0.8, 0.95)
     runner: Runner = field(default_factory=Runner)
 
-    def task(self, time: TimeIndex, horizon: int | None, level: Any, windows: int = 0, stride: int = 1) -> Task:
-        """What is asked of each series; a horizon that nobody gave is a season's."""
-        steps = _usual_steps(time) if horizon is None and self.horizon is None else self.horizon if horizon is None else horizon
-        whole_number("horizon", steps, 1)
+    def task(self, steps: int, horizon: int | None, level: Any, windows: int = 0, stride: int = 1) -> Task:
+        """Return what is asked of each series.
+
+        Parameters
+        ----------
+        steps : int
+            Default horizon of the panel.
+        horizon : int, optional
+            Number of steps; None: that of the settings, or ``steps``.
+        level : float or sequence of float, optional
+            Probabilities of the intervals; None: those of the settings.
+        windows, stride : int
+            Number of origins of cross-validation, and rows between two of them.
+        """
+        wanted = next((one for one in (horizon, self.horizon) if one is not None), steps)
+        whole_number("horizon", wanted, 1)
         levels = self.level if level is None else levels_of(level)
-        return Task(int(steps), levels, self.seasons, self.horizon, windows, stride)  # type: ignore[arg-type]
+        return Task(int(wanted), levels, self.seasons, self.horizon, windows, stride)
+
+    def default_steps(self, time: TimeIndex, span: int, series: Iterable[Array] = ()) -> int:
+        """Return the default horizon of a panel, as a table of the same series has it.
+
+        Parameters
+        ----------
+        time : TimeIndex
+            Rule of the dates.
+        span : int
+            Number of steps from the first number of any series to the last of any.
+        series : iterable of array of shape (n,), optional
+            Numbers of each series, where they are at hand: without dates, their seasons are found in them.
+        """
+        if self.seasons is None or not isinstance(self.seasons, str):
+            given = () if self.seasons is None else np.ravel(np.asarray(self.seasons, np.int64)).tolist()
+            return common_horizon(span, [tuple(sorted({m for m in given if m > 1}))])
+        if time.kind in ("dates", "periods"):
+            return common_horizon(span, [periods_of(time.step)])
+        found = [repeated_after(y[slice(*observed_span(y))]) for y in series]
+        return common_horizon(span, found or [()])
 
 
 def check_parameters(forecaster: Any) -> None:
@@ -67,9 +104,3 @@ def columns_of(forecaster: Any) -> Columns:
         raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
     check_names(names)
     return names
-
-
-def _usual_steps(time: TimeIndex) -> int:
-    """A season of the step of the dates, of up to 60 rows; 12 where there is none."""
-    periods = periods_of(time.step) if time.kind in ("dates", "periods") else ()
-    return next((m for m in periods if 2 <= m <= 60), 12)

@@ -121,7 +121,7 @@ def _forecast(
     if rows is None:  # no id has this hash
         return
     panel = panel_of(rows, columns_of(forecaster), None, plan.time, plan.inputs)
-    task = settings.task(plan.time, horizon, level)
+    task = settings.task(settings.default_steps(plan.time, plan.span), horizon, level)
     ahead = inputs_ahead(panel, bucket(buckets, number, 1), task.steps) if len(panel) else None
     blocks = run(panel, task, ahead, Runner(settings.runner.n_jobs))
     failures = failures_frame(panel, blocks)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.forecasting.time_index import kind_of, step_name
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_TARGETS", "Table", "counted", "read", "read_ahead", "shown"]
 
 MOST_TARGETS = 20
+_GIVEN = "\0given"  # column that tells rows of the file from those that are missing in it
 
 
 @dataclass
@@ -111,12 +113,15 @@ def read(
     frame, label = _numbers(raw, [*targets, *inputs], apart, times, lines, comma_separated)
     if times is None:
         freq = None
+        absent = ~np.isin(np.arange(len(frame)), np.subtract(lines, lines[0])) if len(frame) > len(lines) else None
+        if len(frame) == len(lines) <= lines[-1] - lines[0]:
+            notes.append("blank lines, one after every row, left out")
     else:
         frame, lines = _sorted(frame, lines, warnings)
-        frame, freq, missing = regular(frame, freq, lines)
-        if missing:
-            notes.append(f"{counted(missing, 'missing ' + _one(freq))} left as {'a gap' if missing == 1 else 'gaps'}")
-    return _trimmed(Table(frame, targets, inputs, label, freq, None, notes, warnings), named, learn)
+        frame, freq, _ = regular(frame.assign(**{_GIVEN: 1.0}), freq, lines)
+        absent = frame.pop(_GIVEN).isna().to_numpy()
+    absent = np.zeros(len(frame), bool) if absent is None else absent
+    return _trimmed(Table(frame, targets, inputs, label, freq, None, notes, warnings), named, learn, absent)
 
 
 def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) -> pd.DataFrame:
@@ -177,6 +182,9 @@ def _numbers(
 
     frame = pd.DataFrame({name: to_numbers(raw[name], lines, comma_separated=commas) for name in names}, index=raw.index)
     if times is None:
+        gaps = np.diff(lines)
+        if len(gaps) and not (gaps == 2).all():  # else a blank line after every row, as some programs write them
+            frame = frame.set_axis(lines).reindex(range(lines[0], lines[-1] + 1))
         return frame.set_axis(pd.RangeIndex(len(frame))), None
     label = " and ".join(apart) or "time"
     return frame.set_axis(times.rename(label)), label
@@ -298,21 +306,18 @@ def _sorted(frame: pd.DataFrame, lines: list[int], warnings: list[str]) -> tuple
     return frame, lines
 
 
-def _one(freq: str | None) -> str:
-    name = step_name(freq)
-    return "row" if name[:1].isdigit() else name
-
-
 def _useless(values: pd.Series, learn: bool) -> str:
     """Why nothing can be learnt from a column, or forecast from it; nothing where something can."""
     if values.isna().all():
         return "has no numbers at all"
-    return f"is constant, {values.min():g} in every row" if learn and values.min() == values.max() else ""
+    where = "wherever it has a number" if values.isna().any() else "in every row"
+    return f"is constant, {values.min():g} {where}" if learn and values.min() == values.max() else ""
 
 
-def _trimmed(table: Table, named: bool, learn: bool) -> Table:
-    """Without columns that tell nothing, unless they were asked for by name, and without the rows at either end whose targets
-    are missing; those at the end may know their inputs.
+def _trimmed(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_]) -> Table:
+    """Leave out columns that tell nothing, unless they were asked for by name, and rows at either end without any target.
+
+    Rows at the end may know their inputs: these are known ahead. ``absent`` (n,) are the rows that the file does not have.
     """
     useless = {name: why for name in (*table.targets, *table.inputs) if (why := _useless(table.frame[name], learn))}
     left = [name for name in table.targets if name not in useless]
@@ -323,21 +328,37 @@ def _trimmed(table: Table, named: bool, learn: bool) -> Table:
         table.warnings.append(f"{'input' if name in table.inputs else 'column'} {name!r} {why}; it is left out")
     table.targets, table.inputs = left, [name for name in table.inputs if name not in useless]
     table.frame = table.frame[[*table.targets, *table.inputs]]
-    whole = np.flatnonzero(~np.isnan(table.y).any(axis=1))
-    if not len(whole):
-        raise DataError(f"no row has numbers in all of {', '.join(table.targets)}; forecast them one by one, with --target")
-    first, last = int(whole[0]), int(whole[-1])
+    seen = np.flatnonzero(~np.isnan(table.y).all(axis=1))
+    first, last = int(seen[0]), int(seen[-1])
     end = table.frame.iloc[last + 1 :]
+    whose = repr(table.targets[0]) if len(table.targets) == 1 else "any target"
     if len(end):
-        late = np.flatnonzero(np.isnan(table.y[-1]))
-        what = table.targets[late[0]] if len(late) else table.targets[0]
+        known = bool(table.inputs) and bool(end[table.inputs].notna().any(axis=None))
         table.warnings.append(
-            f"{what!r} ends at {table.describe(table.frame.index[last])}, {counted(len(end), 'row')} before the file does: "
-            "the forecast begins there"
+            f"the last {'row' if len(end) == 1 else f'{len(end):,} rows'} of the file {'has' if len(end) == 1 else 'have'} no "
+            f"number of {whose}: the forecast begins after {table.describe(table.frame.index[last])}"
+            + (", with their inputs as known ahead" if known else "")
         )
-        if table.inputs and end[table.inputs].notna().any(axis=None):
+        if known:
             table.future = end[table.inputs]
     if first:
-        table.notes.append(f"{counted(first, 'row')} at the start without numbers left out")
+        table.notes.append(f"{counted(first, 'row')} at the start without a number of {whose} left out")
     table.frame = table.frame.iloc[first : last + 1]
+    table.notes += _gaps(table, absent[first : last + 1])
     return table
+
+
+def _gaps(table: Table, absent: npt.NDArray[np.bool_]) -> list[str]:
+    """Return notes on missing rows, and on missing numbers of the targets in other rows, from each one's first to its last."""
+    notes = []
+    rows = int(absent.sum())
+    if rows:
+        name = step_name(table.freq)
+        what = "missing row" if name[:1].isdigit() else f"missing {name}"
+        notes.append(f"{counted(rows, what)} left as {'a gap' if rows == 1 else 'gaps'}")
+    seen = ~np.isnan(table.y)
+    inside = np.logical_or.accumulate(seen) & np.logical_or.accumulate(seen[::-1])[::-1]
+    numbers = int((inside & ~seen & ~absent[:, None]).sum())
+    if numbers:
+        notes.append(f"{counted(numbers, 'missing number')} left as {'a gap' if numbers == 1 else 'gaps'}")
+    return notes
