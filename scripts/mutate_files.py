@@ -52,9 +52,10 @@ SCALARS: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 7, 255, 10**6, -(10**7), 2**31, 2**53 + 1, 2**63, -(2**63), 10**30, 10**400, 0.0, -0.0,
     0.5, 1.5, -1e-3, 1e-300, 5e-324, 1e6, 1e150, 1e308, -1e308, float("nan"), float("inf"), -float("inf"), "", "nan", "1", "auto",
     "none", "UnivariateModel", "Grid", "Joint", "TimeIndex", "ProbabilisticESN", "Forecaster", "os.system", "system", "os",
-    "eval", "builtins", "numpy.ndarray", "MethodNode", "ObjectNode", "../../etc/passwd",
-    "\u0000", "\ud800", "x" * 10_000, [], {}, [1, 2], {"a": 1},
+    "eval", "builtins", "numpy.ndarray", "Ring", "Readout", "../../etc/passwd", "\u0000",
+    "\ud800", "x" * 10_000, [], {}, [1, 2], {"a": 1},
     {"array": 0}, {"array": -1}, {"array": 10**9}, {"float": "nan"}, {"float": "x"}, {"tuple": []}, {"list": []}, {"dict": {}},
+    {"texts": ["a"]}, {"RandomState": {"dict": {}}}, {"class": "Ring", "fields": {}}, {"class": "os.system", "fields": {}},
 )  # fmt: skip
 DTYPES = ("float32", "int64", "uint64", "int8", "bool", "complex128", ">f8", "U5", "M8[D]")
 NUMBERS = (0, 1, -1, 2, 3, 10**6, -(10**7), 2**31, 2**62, 0.5, -0.5, 1e-300, 1e6, 1e150, 1e308, -1e308, np.nan, np.inf, -np.inf)
@@ -78,12 +79,12 @@ def make_models() -> dict[str, Any]:
     wave = np.sin(0.3 * t)[:, None] + 0.05 * rng.normal(size=(200, 1))
     days = pd.date_range("2020-01-31", periods=60, freq="ME")
     sales = pd.DataFrame({"a": 50 + t[:60] + 9 * np.sin(t[:60] * np.pi / 6), "b": rng.normal(size=60)}, index=days)
-    sales.iloc[20, 0] = np.nan
+    sales.iloc[[*range(5), 20, 58, 59], 0] = np.nan  # columns begin and end at other rows
     price = pd.DataFrame({"u": rng.normal(size=60)}, index=days)
     loops = SeriesForecaster(horizon=8, season=[7, 12]).fit(20 + t[:140] / 20 + np.sin(t[:140] * np.pi / 6) + wave[:140, 0])
     two = SeriesForecaster(horizon=5).fit(np.column_stack([wave[:130, 0], np.cos(0.3 * t[:130])]))
     networks = {
-        "EchoStateNetwork": pesn.EchoStateNetwork(15, random_state=0).fit(wave[:-1], wave[1:]),
+        "EchoStateNetwork": pesn.EchoStateNetwork(15, random_state=np.random.RandomState(0)).fit(wave[:-1], wave[1:]),
         "ProbabilisticESN": pesn.ProbabilisticESN(15, random_state=0).fit(wave[:-1], wave[1:]),
         "ReservoirClassifier": pesn.ReservoirClassifier(15, random_state=0).fit(
             [wave[i : i + 20] * (1 + i % 2) for i in range(0, 160, 10)], [i % 2 for i in range(16)]
@@ -140,6 +141,8 @@ def check_finite(model: Any) -> None:
         found |= {"mean": mean, "std": std, "certain": model.predict(rows)}
     else:
         found |= {"mean": model.predict(rows)}
+        if isinstance(model.random_state, np.random.RandomState):
+            found |= {"draws": model.random_state.normal(size=1000)}
     _check_numbers(found)
     assert repr(model)
 
@@ -229,7 +232,7 @@ def _mutate_tree(tree: Any, rng: np.random.Generator) -> Any:
     elif what == "delete":
         del box[key]
     elif what == "add" and isinstance(box, dict):
-        box[str(rng.choice(["extra", "fields", "__reduce__", "array", "record", "class", "__class__"]))] = _scalar(rng)
+        box[str(rng.choice(["extra", "fields", "__reduce__", "array", "class", "__class__"]))] = _scalar(rng)
     elif what == "exchange":
         box[key], other[place] = copy.deepcopy(other[place]), copy.deepcopy(box[key])
     elif what == "copy":

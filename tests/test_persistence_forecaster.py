@@ -10,7 +10,6 @@ import io
 import json
 import pickle
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,16 +17,13 @@ import pytest
 from sklearn.base import clone
 
 from pesn import persistence
+from pesn._support.reading import digest
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
-from pesn.persistence import load, load_with_note
-from pesn.persistence.archive import digest
-from pesn.readout.rls import RLSState
-from pesn.statespace import Dense, Diagonal, LowRank
+from pesn.persistence import load
 
-DATA = Path(__file__).parent / "data"
 T = np.arange(300.0)
 SERIES = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T), np.cumsum(0.1 * np.sin(0.2 * T))])
 KNOWN = np.sin(0.11 * T)[:, None]
@@ -104,73 +100,6 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "model.pesn"
     forecaster("low-rank", 0.1).fit(SERIES, KNOWN).save(path)
     return path
-
-
-def test_a_file_of_the_second_format(tmp_path):
-    """Forecasters then had no verbose, no target_, no names of X and no dates."""
-    model = forecaster().fit(SERIES, KNOWN)
-    model.save(tmp_path / "now")
-    with zipfile.ZipFile(tmp_path / "now") as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    schema, manifest = (json.loads(members.pop(name)) for name in ("schema.json", "pesn.json"))
-    content = schema["content"]["content"]
-    for one, names in (
-        (content, ("verbose", "target_", "known_names_", "_time")),
-        *((content[inside]["content"]["content"], ("verbose",)) for inside in ("esn", "esn_")),
-    ):
-        for name in names:
-            del one[name]
-    members["schema.json"] = json.dumps(schema).encode()
-    for version in (2, persistence.FORMAT):
-        with zipfile.ZipFile(tmp_path / f"{version}", "w") as archive:
-            for name, data in members.items():
-                archive.writestr(name, data)
-            signed = {"format_version": version, "sha256": digest(archive)}
-            archive.writestr("pesn.json", json.dumps(manifest | signed))
-    again = load(tmp_path / "2")
-    same_forecast(model, again)
-    assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
-    assert (again.target_, again.known_names_, again._time, again.esn_.verbose) == ("change", None, None, False)
-    with pytest.raises(ValueError, match="attributes are not those of a Forecaster: _time"):
-        load(tmp_path / f"{persistence.FORMAT}")
-
-
-def test_a_file_of_the_third_format():
-    """A file that such a version has written: where its labels go on was of another class then."""
-    t = np.arange(120.0)
-    days = pd.date_range("2024-01-01", periods=123, freq="B", name="day")
-    rows = pd.DataFrame({"a": np.sin(0.2 * t), "b": np.cos(0.31 * t)}, index=days[:120])
-    model = load(DATA / "forecaster-format-3.pesn")
-    pd.testing.assert_index_equal(model.forecast(3).index, days[120:])
-    pd.testing.assert_index_equal(model.forecast(2, rows.iloc[:50]).index, days[50:52])
-    np.testing.assert_allclose(model.forecast(1).mean, model.forecast(1, rows).mean, atol=0.02)
-    assert np.abs(model.forecast(1).mean - [np.sin(0.2 * 120), np.cos(0.31 * 120)]).max() < 0.1
-
-
-@pytest.mark.parametrize(
-    ("file", "state", "rls", "within"),
-    [
-        ("4-full", Dense, type(None), 1e-6),
-        ("4-low-rank", LowRank, RLSState, 3e-3),  # what its 8 columns for 12 units left out, cut otherwise then
-        ("5-diagonal", Diagonal, type(None), 1e-6),
-    ],
-)
-def test_files_of_the_fourth_and_the_fifth_format(file, state, rls, within, tmp_path):
-    """Files that such versions have written, with the forecasts that they made: of y and its running sum, driven by X."""
-    model, made = load_with_note(DATA / f"forecaster-format-{file}.pesn")
-    assert (type(model._state), type(model.esn_.rls_)) == (state, rls)
-    y = np.column_stack([SERIES[50:60, 0], SERIES[50:60, 2]])
-    model.save(tmp_path / "now")
-    for one in (model, load(tmp_path / "now")):
-        for name, context in (("last row", None), ("context", (y, KNOWN[50:59]))):
-            mean, cov = (np.array(made[name][part]) for part in ("mean", "cov"))
-            forecast, std = one.forecast(5, context, KNOWN[:5]), np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
-            np.testing.assert_allclose(forecast.mean / std, mean / std, rtol=0, atol=within)
-            size = std[:, :, None] * std[:, None]
-            if state is Diagonal:
-                np.testing.assert_allclose(forecast.cov / size, cov / size, rtol=0, atol=within)
-            else:  # errors of the weights did not stay then
-                assert 0.3 < (forecast.std / std).min() < (forecast.std / std).max() < 10.0
 
 
 def attempt(path):

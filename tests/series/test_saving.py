@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import pesn
+from pesn import persistence
 from pesn._support.reading import digest
-from pesn.series import saving
 from pesn.series.forecaster import SeriesForecaster
 
 
@@ -29,7 +29,7 @@ def test_a_forecaster_comes_back(forecaster, tmp_path):
     forecaster.save(tmp_path / "a.pesn")
     again = pesn.load(tmp_path / "a.pesn")
     assert isinstance(again, SeriesForecaster)
-    assert again.get_params() == {**forecaster.get_params(), "level": [0.5, 0.9]}
+    assert again.get_params() == forecaster.get_params()
     pd.testing.assert_frame_equal(again.forecast(7).to_frame(), forecaster.forecast(7).to_frame())
     assert again.summary() == forecaster.summary()
 
@@ -52,9 +52,12 @@ def changed(data, name, change):
     [
         (lambda data: data[:-30], "not a file saved by pesn|cut short"),
         (lambda data: b"hello", "not a file saved by pesn"),
-        (lambda data: data.replace(b"UnivariateModel", b"UnivariateModex"), "digest|not a file"),
-        (lambda data: changed(data, "series.json", lambda text: text.replace(b"UnivariateModel", b"os.system")), "damaged"),
-        (lambda data: changed(data, "series.json", lambda text: b'{"note": null, "fitted": 3}'), "holds no fitted series"),
+        (lambda data: data.replace(b"UnivariateModel", b"UnivariateModex"), "damaged"),
+        (
+            lambda data: changed(data, "model.json", lambda text: text.replace(b"UnivariateModel", b"os.system")),
+            "holds os.system, which is not part of a model",
+        ),
+        (lambda data: changed(data, "model.json", lambda text: b"3"), "holds builtins.int, which is not a model of pesn"),
         (lambda data: changed(data, "0.npy", lambda text: text[:40]), "damaged"),
     ],
     ids=["cut", "foreign", "changed", "another class", "no series", "an array cut short"],
@@ -64,7 +67,7 @@ def test_other_files_are_refused(forecaster, tmp_path, spoil, says):
     forecaster.save(path)
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(ValueError, match=says):
-        saving.load(path)
+        pesn.load(path)
 
 
 def set_field(*path, to):
@@ -72,7 +75,7 @@ def set_field(*path, to):
 
     def change(text):
         tree = json.loads(text)
-        record = tree["fitted"]["fields"]["models"]["tuple"][0]
+        record = tree["fields"]["fitted_"]["fields"]["models"]["tuple"][0]
         for name in path[:-1]:
             record = record["fields"][name]
         record["fields"][path[-1]] = to
@@ -86,6 +89,11 @@ def set_field(*path, to):
     [
         (set_field("phase", to=-(10**7)), r"models\[0\].phase must be 0 or more, got -10000000"),
         (set_field("phase", to=12), r"models\[0\].phase must be below 12, .* got 12"),
+        (set_field("start", to=10**12), r"models\[0\].start: rows must lie in \[0, 1e\+06\], got 1000000000000"),
+        (set_field("start", to=1), r"models\[1\] must have as many rows and inputs as models\[0\]"),
+        (set_field("pending", to=3), r"models\[0\].pending must be an array \(any, 1\) of float64, got int"),
+        (lambda text: text.replace(b'"steps": 12', b'"steps": -12'), "steps must be 1 or more, got -12"),
+        (lambda text: text.replace(b'"later": null', b'"later": 3'), r"later must be an array \(any, 1\) of float64, got int"),
         (set_field("horizon", to=10**9), r"models\[0\].horizon must be at most 600, as there are 60 rows, got 1000000000"),
         (set_field("horizon", to=True), r"models\[0\].horizon must be a whole number"),
         (set_field("scale", to={"float": "nan"}), r"models\[0\].scale must lie in \(0"),
@@ -98,14 +106,14 @@ def set_field(*path, to):
         (set_field("weight", to={"array": 0}), "names the array 0.npy twice"),
         (lambda text: text.replace(b'"periods": {"tuple": [12', b'"periods": {"tuple": [-3'), "periods must be 2 or more"),
         (lambda text: text.replace(b'{"tuple": ["a", "b"]}', b'{"tuple": ["a", "a"]}'), "names must be 2 different names"),
-        (lambda text: text.replace(b'"level": [0.5, 0.9]', b'"level": [-0.5, 0.9]'), "level must lie between 0 and 1"),
+        (lambda text: text.replace(b'{"tuple": [0.5, 0.9]}', b'{"tuple": [-0.5, 0.9]}'), "level must lie between 0 and 1"),
     ],
 )
 def test_a_field_out_of_range_is_refused_by_name(forecaster, tmp_path, change, says):
     path = tmp_path / "a.pesn"
     forecaster.save(path)
     data = path.read_bytes()
-    path.write_bytes(changed(data, "series.json", change))
+    path.write_bytes(changed(data, "model.json", change))
     assert path.read_bytes() != data
     with pytest.raises(ValueError, match=rf"^{path} is damaged: .*{says}") as refusal:
         pesn.load(path)
@@ -121,7 +129,7 @@ def npy(array):
 def names_of_arrays(data):
     """Map "stack.kinds" and the like to members of the archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        tree = json.loads(archive.read("series.json"))
+        tree = json.loads(archive.read("model.json"))
     found = {}
 
     def walk(fields, prefix):
@@ -131,7 +139,7 @@ def names_of_arrays(data):
             elif isinstance(value, dict) and "fields" in value:
                 walk(value["fields"], f"{prefix}{name}.")
 
-    walk(tree["fitted"]["fields"]["models"]["tuple"][0]["fields"], "")
+    walk(tree["fields"]["fitted_"]["fields"]["models"]["tuple"][0]["fields"], "")
     return found
 
 
@@ -177,6 +185,6 @@ def test_too_little_memory_is_not_damage(forecaster, tmp_path, monkeypatch):
         raise MemoryError
 
     forecaster.save(tmp_path / "a.pesn")
-    monkeypatch.setattr(saving, "npy_array", no_memory)
+    monkeypatch.setattr(persistence, "npy_array", no_memory)
     with pytest.raises(MemoryError, match=r"a.pesn needs more memory than there is"):
         pesn.load(tmp_path / "a.pesn")

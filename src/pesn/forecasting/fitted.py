@@ -167,7 +167,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         d, u, m, esn = self.n_columns_, self.n_known_, self.learned_columns_.size, self.esn_
         check_counts("", {"n_columns_": (d, 1), "n_known_": (u, 0)})
         columns = self.learned_columns_, self.kinematic_columns_
-        if any(part.dtype != np.intp or part.ndim != 1 for part in columns) or sorted(np.concatenate(columns)) != list(range(d)):
+        flat = all(part.dtype == np.intp and part.ndim == 1 for part in columns)
+        if not flat or sum(map(len, columns)) != d or sorted(np.concatenate(columns)) != list(range(d)):
             raise ValueError(f"learned_columns_ and kinematic_columns_ are not the {d} columns")
         encoded = self.angle_columns_, self.unseen_columns_
         if any(part.dtype != np.intp or part.ndim != 1 for part in encoded):

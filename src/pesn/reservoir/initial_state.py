@@ -77,7 +77,7 @@ class Start(NamedTuple):
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
         if not (np.isfinite(2.0 * (self.high - self.low)) & (self.low <= self.high)).all():
             raise ValueError(f"{name}.low and {name}.high are not a range")
-        if len(self.persistence):  # older files do not have it
+        if len(self.persistence):
             check_arrays(name, {"persistence": (self.persistence, (self.lags,))})
             if not ((self.persistence >= 0.0) & (self.persistence < 1.0)).all():
                 raise ValueError(f"{name}.persistence is not between 0 and 1")

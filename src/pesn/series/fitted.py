@@ -85,11 +85,11 @@ class FittedSeries:
         first = self.models[0]
         for i, model in enumerate(self.models):
             model.check(f"models[{i}]")
-            check_horizon(f"models[{i}].horizon", model.horizon, len(model.y))
+            check_horizon(f"models[{i}].horizon", model.horizon, model.rows)
             if (model.rows, model.x.shape[1]) != (first.rows, first.x.shape[1]):
                 raise ValueError(f"models[{i}] must have as many rows and inputs as models[0]")
         if self.steps is not None:
-            check_horizon("steps", self.steps, self.rows)
+            check_horizon("steps", self.steps, first.rows)
         if self.later is not None:
             check_array("later", self.later, (None, first.x.shape[1]), missing=True)
         for name, names, count in (("names", self.names, len(self.models)), ("inputs", self.inputs, first.x.shape[1])):

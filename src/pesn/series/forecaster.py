@@ -24,24 +24,22 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.reading import one_line
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
-from pesn.series import saving
 from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of, without_later_rows
 from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.panel import long_frame
 from pesn.series.panel.distributed import DaskPanel
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.settings import check_parameters, columns_of, plain_parameters, settings_of
+from pesn.series.panel.settings import check_parameters, columns_of, settings_of
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesForecast
 from pesn.series.scoring import scaled_score
@@ -95,10 +93,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Of a long frame: the ids of series that failed, in the frame itself or in the last call, and the reason of each.
     """
 
+    stored_at_times: ClassVar[dict[str, type]] = {}
     fitted_: FittedSeries
-    panel_: Panel | DaskPanel
-    failures_: Any
-    _facts: Blocks | None
 
     def __init__(
         self,
@@ -157,8 +153,10 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             for name in {"fitted_", "panel_", "failures_", "_facts"} & {*vars(self)}:
                 delattr(self, name)
             if is_long(y, columns_of(self)):
+                self.panel_: Panel | DaskPanel
+                self.failures_: Any
                 self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq, self.duplicates)
-                self._facts = None
+                self._facts: Blocks | None = None
                 return self
             y, X = place_rows("y", y, self.freq, self.duplicates), place_rows("X", X, None, self.duplicates)
             rows, x, time = rows_of(y, X, None)
@@ -301,23 +299,28 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return long_frame.summary(self.panel_, self._facts) if hasattr(self, "panel_") else self.fitted_.summary()
 
     def save(self, path: PathLike) -> None:
-        """Write it to a file that :func:`pesn.load` reads; no code of it runs then."""
+        """Write it to a file that :func:`pesn.load` reads; no code is stored, and an old file is replaced whole."""
+        from pesn.persistence import save  # here, not above: it knows every estimator
+
         self._check_columns("save", "the frame and the settings are all there is to it: the same rows give the same numbers")
         check_parameters(self)
-        saving.save(self.fitted_, path, {"parameters": plain_parameters(self)})
+        save(self, path)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
         """What :meth:`save`, or ``pesn forecast --save``, wrote; a file from elsewhere or changed is a ValueError."""
-        fitted, note = saving.load(path)
-        parameters = note.get("parameters", {}) if isinstance(note, dict) else {}
-        try:
-            found = cls(**{name: value for name, value in parameters.items() if name in cls().get_params()})
-            check_parameters(found)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{os.fspath(path)} is damaged: {one_line(error)}; save the model again") from None
-        found.fitted_ = fitted
+        from pesn.persistence import load
+
+        found = load(path)
+        if not isinstance(found, cls) or not hasattr(found, "fitted_"):
+            kind = type(found).__name__
+            raise ValueError(f"{os.fspath(path)} is not a file of pesn.SeriesForecaster that was fitted: it holds a {kind}")
         return found
+
+    def check_stored(self) -> None:
+        """Raise an error where a parameter or a field is damaged: asked of a forecaster that came from a file."""
+        check_parameters(self)
+        self.fitted_.check_stored()
 
     # ---------------------------------------------------------------- inside
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.series import judging, saving
+from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.margins import levels_of
@@ -67,9 +67,11 @@ class Outcome:
 
     def save(self, path: Path) -> None:
         """Write the model with all that a later call needs."""
-        season = list(self.request.season) or "auto"
-        parameters = {"horizon": self.forecast.horizon, "season": season, "level": self.levels}
-        saving.save(self.fitted, path, {"parameters": parameters})
+        from pesn.series.forecaster import SeriesForecaster
+
+        model = SeriesForecaster(self.forecast.horizon, list(self.request.season) or "auto", self.levels)
+        model.fitted_ = self.fitted
+        model.save(path)
 
 
 class Watch:

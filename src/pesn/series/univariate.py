@@ -29,7 +29,7 @@ from pesn.series.members.widths import Widths
 __all__ = ["Member", "UnivariateModel", "backtest", "fit", "observed_span"]
 
 _MOST = 1e308
-_MOST_ROWS = 10_000_000  # of a table from a file
+_MOST_EMPTY = 1_000_000  # rows without a number, at either end
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +95,11 @@ class UnivariateModel:
         check_array(f"{name}.x", self.x, (len(self.y), None), missing=True)
         if np.isnan(self.y).all():
             raise ValueError(f"{name}.y must hold at least one number")
-        if np.isnan(self.y[[0, -1]]).any():
-            raise ValueError(f"{name}.y must begin and end with a number")
         whole_number(f"{name}.start", self.start, 0)
-        if self.start > _MOST_ROWS:
-            raise ValueError(f"{name}.start must be at most {_MOST_ROWS:,}, got {self.start}")
         if self.pending is not None:
             check_array(f"{name}.pending", self.pending, (None, self.x.shape[1]), missing=True)
+        for part, count in (("start", self.start), ("pending", self.late)):
+            number(f"{name}.{part}: rows", count, 0, _MOST_EMPTY, "[]")
         whole_number(f"{name}.horizon", self.horizon, 1)
         number(f"{name}.scale", self.scale, 0.0, float(np.finfo(float).max), "(]")
         if self.lower != -np.inf:

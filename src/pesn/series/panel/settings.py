@@ -22,7 +22,7 @@ from pesn.series.panel.work import Task
 from pesn.series.periods import periods_of, repeated_after
 from pesn.series.univariate import observed_span
 
-__all__ = ["Settings", "check_parameters", "columns_of", "plain_parameters", "settings_of"]
+__all__ = ["Settings", "check_parameters", "columns_of", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -97,18 +97,6 @@ def settings_of(forecaster: Any) -> Settings:
     """Of a :class:`pesn.SeriesForecaster`, by its parameters."""
     runner = Runner(forecaster.n_jobs, forecaster.checkpoint, forecaster.verbose)
     return Settings(forecaster.season, forecaster.horizon, levels_of(forecaster.level), runner)
-
-
-def plain_parameters(forecaster: Any) -> dict[str, Any]:
-    """Its parameters as JSON has them."""
-    season, folder = forecaster.season, forecaster.checkpoint
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in forecaster.get_params().items()}
-    return {
-        **plain,
-        "level": list(levels_of(forecaster.level)),
-        "season": season if season is None or isinstance(season, str) else np.asarray(season, np.int64).tolist(),
-        "checkpoint": None if folder is None else str(folder),
-    }
 
 
 def columns_of(forecaster: Any) -> Columns:

@@ -1,0 +1,397 @@
+"""Save and load estimators: a file holds numbers and names, and no code of it runs when it is read.
+
+A file is a zip archive: ``model.json`` is a tree of models, records and numbers, arrays are beside it as .npy files, and
+``pesn.json`` has the version of the format and a digest of all other members. Only classes that are listed here are built, from
+their stored fields and without their constructors. Then every model and record checks itself, before a kernel reads its arrays.
+
+>>> import os, tempfile, numpy as np, pesn
+>>> X = np.sin(np.arange(200.0))[:, None]
+>>> esn = pesn.EchoStateNetwork(20, random_state=0).fit(X[:-1], X[1:])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     esn.save(os.path.join(folder, "sine.pesn"))
+...     again = load(os.path.join(folder, "sine.pesn"))
+>>> np.array_equal(again.predict(X), esn.predict(X))
+True
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from types import UnionType
+from typing import IO, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+
+from pesn._support.files import replacing
+from pesn._support.reading import LARGEST_JSON, MANIFEST, RefusedError, digest, npy_array, one_line, regular, stored
+from pesn._support.types import PathLike
+from pesn.esn.classifier import ReservoirClassifier
+from pesn.esn.network import EchoStateNetwork
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.dataset import Scale
+from pesn.forecasting.design import Candidate, Design
+from pesn.forecasting.forecaster import Forecaster
+from pesn.forecasting.time_index import TimeIndex
+from pesn.moments.spline import Mesh
+from pesn.readout.classification import LogitReadout
+from pesn.readout.features import Features
+from pesn.readout.groups import Groups
+from pesn.readout.patches import Patches
+from pesn.readout.ridge import Readout
+from pesn.readout.rls import RLSState
+from pesn.reservoir.closed_loop import ErrorModel
+from pesn.reservoir.drive import State
+from pesn.reservoir.generators import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
+from pesn.reservoir.initial_state import Start
+from pesn.reservoir.layers import Layer
+from pesn.reservoir.local import LocalStart
+from pesn.reservoir.plasticity import Plasticity
+from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
+from pesn.reservoir.weights import Reservoir
+from pesn.series.fitted import FittedSeries
+from pesn.series.forecaster import SeriesForecaster
+from pesn.series.joint import Joint
+from pesn.series.members.closed_loops import Loops
+from pesn.series.members.dynamics import Dynamics
+from pesn.series.members.inputs import Effects
+from pesn.series.members.smoothing import Grid
+from pesn.series.members.widths import Widths
+from pesn.series.univariate import Member, UnivariateModel
+from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
+
+__all__ = ["FORMAT", "LARGEST", "Model", "load", "save"]
+
+FORMAT = 10  # raised when an older pesn could not read what is written; earlier formats were never released
+LARGEST = 2**32  # bytes of a file
+_DEEPEST = 50  # values inside each other
+_TREE = "model.json"
+MOST = {MANIFEST: 2**12, _TREE: LARGEST_JSON}  # bytes of JSON: parsed, it takes many times as many
+Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | Forecaster | SeriesForecaster
+
+_MODELS: tuple[type, ...] = get_args(Model)
+_RECORDS: tuple[type, ...] = (
+    Candidate, CycleJumps, DelayLine, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble, ErdosRenyi, ErrorModel,
+    Features, FittedSeries, Grid, Groups, Joint, Layer, LocalStart, LogitReadout, Loops, LowRank, Member, Mesh, Orthogonal,
+    Patches, Plasticity, Random, Readout, Reservoir, Ring, RLSState, Scale, SmallWorld, Start, State, SynapticPlasticity,
+    TimeIndex, UnivariateModel, Widths,
+)  # fmt: skip
+_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (*_MODELS, *_RECORDS)}
+
+
+def save(model: Model, path: PathLike) -> None:
+    """Write an estimator to a file, whole or not at all.
+
+    Whatever happens, ``path`` is the old file or the new one. The mode of an old file is kept.
+
+    Parameters
+    ----------
+    model : estimator
+        An estimator of pesn's.
+    path : path-like
+        File to write.
+
+    Raises
+    ------
+    TypeError
+        If the estimator holds what a file does not: functions, foreign objects.
+    ValueError
+        If it would not load: parameters that were set after ``fit`` and do not go with what was learned.
+    """
+    try:
+        tree, arrays = _encode_model(model)
+        data = _pack(tree, arrays)
+    except RefusedError as refusal:
+        raise TypeError(f"this {type(model).__name__} cannot be saved: {refusal}") from None
+    try:
+        check_model(_decode(tree, arrays.__getitem__))
+    except Exception as error:
+        raise ValueError(f"this {type(model).__name__} cannot be saved: {error}; was a parameter set after fit?") from None
+    with replacing(path) as part:
+        part.write_bytes(data)
+
+
+def load(path: PathLike) -> Model:
+    """Read an estimator that ``.save(path)`` wrote; it predicts the same numbers to the bit.
+
+    No code from a file ever runs.
+
+    Parameters
+    ----------
+    path : path-like
+        File that ``save`` wrote.
+
+    Returns
+    -------
+    EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or SeriesForecaster
+        What was saved; ``isinstance`` tells a type checker which.
+
+    Raises
+    ------
+    ValueError
+        If the file is cut short, foreign, damaged, changed, or in another format.
+    OSError
+        If it is not a regular file, or has more than 4 GiB: it is not read.
+    """
+    name = os.fspath(path)
+    with regular(path, LARGEST) as file:
+        try:
+            _check_container(file)
+            with ZipFile(file) as archive:
+                return _load_archive(archive)
+        except RefusedError as refusal:
+            raise ValueError(f"{name} {one_line(refusal)}") from None
+        except MemoryError:
+            raise MemoryError(f"{name} needs more memory than there is to be loaded") from None
+        except Exception as error:
+            # Whatever a file does to zipfile, json or numpy, the user needs to know one thing.
+            raise ValueError(f"{name} is damaged ({type(error).__name__}); save the model again") from None
+
+
+# ---------------------------------------------------------------- the archive
+
+
+def _pack(tree: Any, arrays: list[Any]) -> bytes:
+    """Return the bytes of an archive."""
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w") as archive:
+        archive.writestr(_TREE, json.dumps(tree, allow_nan=False))
+        for i, array in enumerate(arrays):
+            part = io.BytesIO()
+            np.save(part, array, allow_pickle=False)
+            archive.writestr(f"{i}.npy", part.getvalue())
+        manifest = {"format": "pesn", "format_version": FORMAT, "pesn_version": version("pesn"), "sha256": digest(archive)}
+        archive.writestr(MANIFEST, json.dumps(manifest))
+        _check_sizes(archive)
+    if buffer.tell() > LARGEST:
+        raise RefusedError(f"its file would have {buffer.tell():,} bytes, and {LARGEST:,} are the most")
+    return buffer.getvalue()
+
+
+def _check_container(file: IO[bytes]) -> None:
+    """Refuse a file that is not ours, or that would unpack to more than it has, before a member is read."""
+    try:
+        with ZipFile(file) as archive:
+            names = archive.namelist()
+    except Exception:
+        raise RefusedError("is not a file saved by pesn, or it was cut short") from None
+    if MANIFEST not in names:
+        raise RefusedError("is not a file saved by pesn")
+    try:
+        with stored(file) as archive:
+            _check_sizes(archive)
+    except BadZipFile as error:
+        raise RefusedError(f"was changed after pesn saved it: {error}") from None
+
+
+def _check_sizes(archive: ZipFile) -> None:
+    for member in archive.infolist():
+        if member.file_size > MOST.get(member.filename, LARGEST):
+            raise RefusedError(f"has {member.file_size:,} bytes of {member.filename}, and {MOST[member.filename]:,} are the most")
+
+
+def _check_manifest(archive: ZipFile) -> None:
+    """Refuse another format, and members that are not those that were signed."""
+    manifest = json.loads(archive.read(MANIFEST))
+    found = manifest["format_version"]
+    if manifest["format"] not in ("pesn", "pesn series") or type(found) is not int or found < 1:
+        raise RefusedError("is not a file saved by pesn")
+    if manifest["format"] != "pesn" or found < FORMAT:
+        raise RefusedError("was saved before the first release of pesn, in a format that is not read; fit and save it again")
+    if found > FORMAT:
+        raise RefusedError(
+            f"was saved by pesn {manifest['pesn_version']} in format {found}; this is pesn {version('pesn')}, "
+            f"which reads format {FORMAT}; update pesn"
+        )
+    if digest(archive) != manifest["sha256"]:
+        raise RefusedError("was changed after pesn saved it: its digest does not match")
+
+
+def _load_archive(archive: ZipFile) -> Any:
+    _check_manifest(archive)
+    unread = set(archive.namelist()) - {MANIFEST, _TREE}
+
+    def read_array(number: Any) -> Any:
+        name = f"{number}.npy"
+        if name not in unread:  # once each: many names of one array would take many times its memory
+            raise RefusedError(f"is damaged: it names the array {name[:20]} twice, or has none; save the model again")
+        unread.remove(name)
+        return npy_array(name, archive.read(name))
+
+    model = _decode(json.loads(archive.read(_TREE)), read_array)
+    if type(model) not in _MODELS:
+        raise RefusedError(f"holds {_name(type(model))}, which is not a model of pesn")
+    try:
+        check_model(model)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise RefusedError(f"is damaged: {error}") from None
+    if unread:
+        raise RefusedError(f"was changed after pesn saved it: no part of its model is in {min(unread)}")
+    return model
+
+
+# ---------------------------------------------------------------- the tree
+
+
+def _encode_model(model: Model) -> tuple[Any, list[Any]]:
+    """Return the tree of a model, and its arrays."""
+    if type(model) not in _MODELS:
+        raise RefusedError(f"holds {_name(type(model))}, which is not a model of pesn")
+    arrays: list[Any] = []
+    return _encode(model, arrays), arrays
+
+
+def _encode(value: Any, arrays: list[Any]) -> Any:
+    """Return a value as JSON has it; arrays are appended to ``arrays``, and named by their number."""
+    if hasattr(value, "toarray"):  # sparse
+        value = value.toarray()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": str(value)}
+    if type(value) is np.ndarray and value.dtype == object and value.ndim == 1 and all(type(one) is str for one in value):
+        return {"texts": value.tolist()}
+    if type(value) is np.ndarray and value.dtype.kind in "biufU":
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_encode(one, arrays) for one in value]}
+    if isinstance(value, Mapping) and all(type(key) is str for key in value):
+        return {"dict": {key: _encode(one, arrays) for key, one in value.items()}}
+    if type(value) is np.random.RandomState:
+        return {"RandomState": _encode(value.get_state(legacy=False), arrays)}
+    if _CLASSES.get(type(value).__name__) is not type(value):
+        raise RefusedError(f"holds {_name(value if callable(value) else type(value))}, which is not part of a model of pesn")
+    names = _field_names(type(value))
+    parts = value.__getstate__() if names is None else {name: getattr(value, name) for name in names}
+    return {"class": type(value).__name__, "fields": {name: _encode(one, arrays) for name, one in parts.items()}}
+
+
+def _decode(tree: Any, read_array: Callable[[Any], Any], depth: int = 0) -> Any:
+    """Return the value that :func:`_encode` was given."""
+    if tree is None or type(tree) in (bool, int, float, str):
+        return tree
+    if type(tree) is not dict or depth > _DEEPEST:
+        raise RefusedError(f"is damaged: it holds a {type(tree).__name__} where a value should be; save the model again")
+
+    def decode(one: Any) -> Any:
+        return _decode(one, read_array, depth + 1)
+
+    if "class" in tree:
+        kind = _CLASSES.get(str(tree["class"]))
+        if kind is None:
+            raise RefusedError(f"holds {tree['class']}, which is not part of a model of pesn")
+        return _build(kind, {name: decode(one) for name, one in tree["fields"].items()})
+    [(kind, body)] = tree.items()
+    if kind == "array":
+        return read_array(body)
+    if kind in ("list", "tuple"):
+        return (list if kind == "list" else tuple)(map(decode, body))
+    if kind == "dict":
+        return {name: decode(one) for name, one in body.items()}
+    if kind == "texts":
+        return np.array([str(one) for one in body], object)
+    if kind == "RandomState":
+        return _build_random_state(decode(body))
+    if kind == "float":
+        return float(body)
+    raise RefusedError(f"holds {kind}, which is not part of a model of pesn")
+
+
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Return the names of all fields of a record; None of a model, and of a record that says itself what is stored."""
+    if issubclass(kind, tuple):
+        return tuple(kind._fields)  # type: ignore[attr-defined]
+    if is_dataclass(kind) and kind.__getstate__ is object.__getstate__:
+        return tuple(field.name for field in fields(kind))
+    return None
+
+
+def _build(kind: Any, parts: dict[str, Any]) -> Any:
+    names = _field_names(kind)
+    if names is not None and set(names) != set(parts):
+        wrong = sorted(set(names) ^ set(parts))[0]
+        raise RefusedError(f"is damaged: {kind.__name__} has no {wrong}, or must not have it; save the model again")
+    if issubclass(kind, tuple):
+        return kind(**parts)
+    made = object.__new__(kind)
+    getattr(made, "__setstate__", vars(made).update)(parts)
+    return made
+
+
+def _build_random_state(parts: Any) -> np.random.RandomState:
+    """Return a generator; NumPy itself would read beyond the end of its key, and draw for ever from a key of zeros."""
+    key, place = parts["state"]["key"], parts["state"]["pos"]
+    is_key = np.shape(key) == (624,) and key.dtype == np.uint32 and key[1:].any()
+    if not is_key or type(place) is not int or not 0 <= place <= 624:
+        raise RefusedError("is damaged: it holds a RandomState that is none; save the model again")
+    state = np.random.RandomState()
+    state.set_state(parts)
+    return state
+
+
+def _name(kind: Any) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+# ---------------------------------------------------------------- what loads must work
+
+
+def check_model(model: Any) -> None:
+    """Raise a ValueError where an attribute is missing, foreign, of another type, or does not fit the others.
+
+    A class says by its annotations which attributes it has, and by its ``check_stored`` what must be true of them.
+    """
+    kind, found = type(model), vars(model)
+    parameters = set(inspect.signature(kind).parameters)
+    annotated = _annotated_types(kind)
+    learned = set(annotated) - parameters - set(kind.stored_at_times)
+    fitted = learned if learned & set(found) else set()
+    missing = (parameters | fitted) - set(found)
+    extra = set(found) - parameters - fitted - set(kind.stored_at_times)
+    if extra or missing:
+        raise ValueError(f"its attributes are not those of a {kind.__name__}: {', '.join(sorted(missing or extra))}")
+    for name, types in {**annotated, **{name: (one,) for name, one in kind.stored_at_times.items()}}.items():
+        # numbers among the parameters have checks of their own, which know their ranges
+        if name in found and (name not in parameters or set(types) & set(_MODELS)):
+            _check_type(name, found[name], types)
+    for value in found.values():
+        if type(value) in _MODELS:
+            check_model(value)
+    if fitted:
+        model.check_stored()
+
+
+def _check_type(name: str, value: Any, types: tuple[type, ...]) -> None:
+    """Check for Python's and NumPy's types exactly, as True is an int; for pesn's with subclasses. Numbers are finite, >= 0."""
+    if type(value) not in types and not any(one.__module__.startswith("pesn.") and isinstance(value, one) for one in types):
+        raise ValueError(f"{name} is a {type(value).__name__}")
+    if type(value) in (int, float) and not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value!r}")
+
+
+def _annotated_types(kind: type) -> dict[str, tuple[type, ...]]:
+    """Return the attributes that a class of pesn and its bases of pesn are annotated with, and the types of each."""
+    own = {name for base in kind.__mro__ if base.__module__.startswith("pesn.") for name in inspect.get_annotations(base)}
+    return {name: _types(hint) for name, hint in get_type_hints(kind).items() if name in own and get_origin(hint) is not ClassVar}
+
+
+def _types(hint: Any) -> tuple[type, ...]:
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(one for part in get_args(hint) for one in _types(part))
+    if get_origin(hint) is Literal:
+        return tuple({type(value) for value in get_args(hint)})
+    return (get_origin(hint) or hint,)
