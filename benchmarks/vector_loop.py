@@ -9,7 +9,7 @@ from numba import njit
 from pesn import activations
 from pesn._support.types import Array
 from pesn.moments import tables
-from pesn.moments.polynomial import polynomial
+from pesn._support.intrinsics import polynomial
 from pesn.moments.special import exp
 from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS
 

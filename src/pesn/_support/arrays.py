@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import carray
 
+from pesn._support.intrinsics import pointer
 from pesn._support.jit import INLINE, jit
 
 __all__ = ["matrix", "put", "unsigned", "vector", "whole"]
@@ -29,33 +28,25 @@ def put(table: Array, place: int, array: Array) -> None:
     table[place, 2] = array.shape[array.ndim - 1] if array.ndim > 1 else 1
 
 
-@intrinsic
-def _pointer(context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], cgutils.voidptr_t)
-
-    return types.voidptr(types.int64), generate
-
-
 @jit(**INLINE)
 def vector(table: Array, place: int) -> Array:
     """The float64 array of one axis at a place in the table."""
-    return carray(_pointer(table[place, 0]), table[place, 1], np.float64)
+    return carray(pointer(table[place, 0]), table[place, 1], np.float64)
 
 
 @jit(**INLINE)
 def matrix(table: Array, place: int) -> Array:
     """The float64 array of two axes at a place in the table."""
-    return carray(_pointer(table[place, 0]), (table[place, 1], table[place, 2]), np.float64)
+    return carray(pointer(table[place, 0]), (table[place, 1], table[place, 2]), np.float64)
 
 
 @jit(**INLINE)
 def whole(table: Array, place: int) -> Array:
     """The int64 array of one axis at a place in the table."""
-    return carray(_pointer(table[place, 0]), table[place, 1], np.int64)
+    return carray(pointer(table[place, 0]), table[place, 1], np.int64)
 
 
 @jit(**INLINE)
 def unsigned(table: Array, place: int) -> Array:
     """The uint32 array of one axis at a place in the table."""
-    return carray(_pointer(table[place, 0]), table[place, 1], np.uint32)
+    return carray(pointer(table[place, 0]), table[place, 1], np.uint32)

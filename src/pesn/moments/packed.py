@@ -16,10 +16,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from pesn._support.intrinsics import polynomial
 from pesn._support.jit import INLINE, jit
 from pesn._support.types import AnyArray, Array
 from pesn.moments import tables
-from pesn.moments.polynomial import polynomial
 from pesn.moments.special import exp, single_exp
 from pesn.moments.surface_kernel import BLOCK
 from pesn.moments.surface_kernel import at as surface_at

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from pesn._support.intrinsics import polynomial
 from pesn._support.jit import INLINE, jit
 from pesn._support.types import AnyArray, Array
-from pesn.moments.polynomial import polynomial
 from pesn.moments.special import density, exp, ndtr
 from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface
 

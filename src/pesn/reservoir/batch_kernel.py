@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from pesn._support.intrinsics import FUSED, add_sparse_row
 from pesn._support.jit import INLINE, jit
 from pesn.moments.special import tanh
 from pesn.moments.tables import Surface
@@ -28,69 +24,11 @@ Array = npt.NDArray[Any]
 
 LANES = 16  # sequences that move together
 _TILE = 8  # units of all of them that are written out at a time
-_FUSED = ("contract", "nsz")
-_jit = jit(fastmath=set(_FUSED))
-_inline = jit(fastmath=set(_FUSED), **INLINE)
+_jit = jit(fastmath=set(FUSED))
+_inline = jit(fastmath=set(FUSED), **INLINE)
 
 
-@intrinsic
-def _add_vectors(
-    typing: Any, weights: Any, columns: Any, start: Any, stop: Any, h: Any, into: Any, row: Any, squared: Any
-) -> Any:
-    """Into[row] += Σ weights[p] h[columns[p]], or their squares, start ≤ p < stop, in all lanes; in two sums that alternate."""
-    signature = types.void(weights, columns, types.intp, types.intp, h, into, types.intp, types.boolean)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        index, lanes = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
-
-        def pointer(place: int) -> Any:
-            return context.make_array(signature.args[place])(context, builder, args[place]).data
-
-        weights, columns, h, into = (pointer(place) for place in (0, 1, 4, 5))
-        start, stop, row = args[2], args[3], args[6]
-
-        def row_of(address: Any, place: Any) -> Any:
-            return builder.bitcast(builder.gep(address, [builder.mul(place, index(LANES))]), lanes.as_pointer())
-
-        def load(address: Any) -> Any:
-            found = builder.load(address)
-            found.align = 8
-            return found
-
-        def add(at: Any, total: Any) -> None:
-            w = builder.load(builder.gep(weights, [at]))
-            w = builder.select(args[7], builder.fmul(w, w), w)
-            column = builder.zext(builder.load(builder.gep(columns, [at])), index)
-            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), w, ir.Constant(ir.IntType(32), 0))
-            zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-            product = builder.fmul(builder.shuffle_vector(one, one, zeros), load(row_of(h, column)), flags=_FUSED)
-            builder.store(builder.fadd(builder.load(total), product, flags=_FUSED), total)
-
-        even, odd = (cgutils.alloca_once(builder, lanes) for _ in range(2))
-        builder.store(load(row_of(into, row)), even)
-        builder.store(ir.Constant(lanes, [0.0] * LANES), odd)
-        pairs = builder.sdiv(builder.sub(stop, start), index(2))
-        with cgutils.for_range(builder, pairs) as loop:
-            at = builder.add(start, builder.mul(loop.index, index(2)))
-            add(at, even)
-            add(builder.add(at, index(1)), odd)
-        last = builder.add(start, builder.mul(pairs, index(2)))
-        with builder.if_then(builder.icmp_signed("<", last, stop)):
-            add(last, even)
-        builder.store(builder.fadd(builder.load(even), builder.load(odd)), row_of(into, row)).align = 8
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-def _add_plainly(
-    weights: Array, columns: Array, start: int, stop: int, h: Array, into: Array, row: int, squared: bool
-) -> None:  # fmt: skip
-    """The same without compilation, for debuggers and coverage."""
-    into[row] += weights[start:stop] ** (2 if squared else 1) @ h[columns[start:stop]]
-
-
-_add_row: Any = _add_plainly if numba.config.DISABLE_JIT else _add_vectors
+_add_row = add_sparse_row(LANES)
 
 
 @_inline

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from pesn._support.intrinsics import sparse_row_times
 from pesn._support.jit import INLINE, jit
 from pesn.moments.mehler_sum import mirror
 from pesn.moments.special import tanh
@@ -39,54 +35,7 @@ Array = npt.NDArray[Any]
 _TILE = 16
 
 
-def _row_times(n: int) -> Any:
-    """Out[i, c : c + n] = Σ_j data[j] x[indices[j], c : c + n], c = ``column``, j from ``start`` to ``stop``, as LLVM vectors.
-
-    The sums stay in registers for the whole row; a loop over slices is written back each time, and its slices checked for
-    overlap: three times slower where n is 8.
-    """
-
-    @intrinsic
-    def compiled(
-        typing_context: Any, indices: Any, data: Any, start: Any, stop: Any, x: Any, column: Any, out: Any, i: Any
-    ) -> Any:
-        signature = types.void(indices, data, types.uint32, types.uint32, x, types.intp, out, types.intp)
-
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            start, stop, column, i = args[2], args[3], args[5], args[7]
-            indices, data, x, out = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 4, 6))
-            long, short, vector = ir.IntType(64), ir.IntType(32), ir.VectorType(ir.DoubleType(), n)
-            width, flags = builder.extract_value(x.shape, 1), ("contract", "nsz")
-
-            def place(array: Any, row: Any) -> Any:
-                first = builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
-                return builder.bitcast(first, vector.as_pointer())
-
-            total = cgutils.alloca_once(builder, vector)
-            builder.store(ir.Constant(vector, [0.0] * n), total)
-            step = ir.Constant(long, 1)
-            with cgutils.for_range_slice(builder, builder.zext(start, long), builder.zext(stop, long), step, long) as (j, _):
-                weight = builder.load(builder.gep(data.data, [j]))
-                row = builder.zext(builder.load(builder.gep(indices.data, [j])), long)
-                one = builder.insert_element(ir.Constant(vector, ir.Undefined), weight, ir.Constant(short, 0))
-                many = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(short, n), [0] * n))
-                values = builder.load(place(x, row))
-                values.align = 8
-                builder.store(builder.fadd(builder.fmul(many, values, flags=flags), builder.load(total), flags=flags), total)
-            stored = builder.store(builder.load(total), place(out, i))
-            stored.align = 8
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    def plainly(indices: Array, data: Array, start: int, stop: int, x: Array, column: int, out: Array, i: int) -> None:
-        """The same sum, for debuggers and coverage, which run without compilation."""
-        out[i, column : column + n] = data[start:stop] @ x[indices[start:stop], column : column + n]
-
-    return plainly if numba.config.DISABLE_JIT else compiled
-
-
-_row_times_32, row_times_16, _row_times_8, _row_times_1 = (_row_times(n) for n in (32, 16, 8, 1))
+_row_times_32, row_times_16, _row_times_8, _row_times_1 = (sparse_row_times(n) for n in (32, 16, 8, 1))
 
 
 @jit(no_cpython_wrapper=True)

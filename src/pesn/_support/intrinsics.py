@@ -1,0 +1,360 @@
+"""Hand-written LLVM IR for numba kernels, each with a plain twin of the same arithmetic.
+
+numba does not vectorize these loops itself, or takes long to compile them. Each factory returns an intrinsic for use inside
+compiled functions; with ``NUMBA_DISABLE_JIT`` it returns the plain twin. The tests compile the twins and compare both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["FUSED", "LANES", "add_packed_rows", "add_sparse_row", "pointer", "polynomial", "power_series", "sparse_row_times"]
+
+FUSED = ("contract", "nsz")  # fused multiply-add, but no other order of sums
+LANES = 4  # rows of a packed group
+
+_SHORT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
+
+
+@intrinsic
+def pointer(context: Any, address: Any) -> Any:
+    """Convert an integer address to a void pointer."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+def power_series(*coefficients: float, plain: bool = False) -> Callable[[float], float]:
+    """Return a function x → Σ coefficients[k] x^k.
+
+    Even and odd powers are summed apart: two short dependency chains instead of a long one.
+    """
+
+    def twin(x: float) -> float:
+        total = 0.0
+        for coefficient in coefficients[::-1]:
+            total = total * x + coefficient
+        return total
+
+    @intrinsic
+    def vectorized(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            (x,) = args
+            square = builder.fmul(x, x)
+
+            def horner(terms: tuple[float, ...]) -> Any:
+                total = ir.Constant(_DOUBLE, terms[-1])
+                for term in terms[-2::-1]:
+                    product = builder.fmul(total, square, flags=FUSED)
+                    total = builder.fadd(product, ir.Constant(_DOUBLE, term), flags=FUSED)
+                return total
+
+            odd = builder.fmul(horner(coefficients[1::2]), x, flags=FUSED)
+            return builder.fadd(odd, horner(coefficients[::2]), flags=FUSED)
+
+        return types.float64(types.float64), generate
+
+    return twin if plain or numba.config.DISABLE_JIT else vectorized
+
+
+def polynomial(
+    rows: int, columns: int, quantities: int, single: bool = False, plain: bool = False
+) -> Callable[[Any, int, float, float], Any]:
+    """Return a function (table, offset, x, y) → Σ table[offset + r, k] y^r x^k of one cell of a table.
+
+    A cell holds, for each power of y and each power of x, the coefficients of the quantities side by side.
+
+    Parameters
+    ----------
+    rows : int
+        Number of coefficients in y.
+    columns : int
+        Number of coefficients in x, a power of 2.
+    quantities : {1, 2}
+        Number of polynomials in a cell; the function returns a float, or a pair for two.
+    single : bool, default=False
+        Whether the table, x and y are float32.
+    plain : bool, default=False
+        Return the plain twin.
+    """
+    width = quantities * columns
+    if quantities == 1:
+
+        def twin(table: Any, offset: int, x: float, y: float) -> Any:
+            total = y * 0
+            for r in range(rows - 1, -1, -1):
+                row = x * 0
+                for k in range(columns - 1, -1, -1):
+                    row = row * x + table[offset + width * r + k]
+                total = total * y + row
+            return total
+
+    else:
+
+        def twin(table: Any, offset: int, x: float, y: float) -> Any:
+            first, second = y * 0, y * 0
+            for r in range(rows - 1, -1, -1):
+                row, other = x * 0, x * 0
+                for k in range(columns - 1, -1, -1):
+                    row = row * x + table[offset + width * r + 2 * k]
+                    other = other * x + table[offset + width * r + 2 * k + 1]
+                first, second = first * y + row, second * y + other
+            return first, second
+
+    number, real = (types.float32, ir.FloatType()) if single else (types.float64, _DOUBLE)
+
+    @intrinsic
+    def vectorized(typing_context: Any, table: Any, offset: Any, x: Any, y: Any) -> Any:
+        signature = (types.UniTuple(number, quantities) if quantities > 1 else number)(table, types.intp, number, number)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            table, offset, x, y = args
+
+            def fma(a: Any, b: Any, c: Any) -> Any:
+                return builder.fadd(builder.fmul(a, b, flags=FUSED), c, flags=FUSED)
+
+            start = builder.gep(context.make_array(signature.args[0])(context, builder, table).data, [offset])
+
+            def row(r: int) -> Any:
+                address = builder.gep(start, [_LONG(width * r)])
+                return _load(builder, address, ir.VectorType(real, width), 4 if single else 8)
+
+            # Horner in y on whole rows, then Estrin in x on halves of a row: 8 → 4 → 2 → 1 power.
+            values, powers_of_y = row(rows - 1), _broadcast(builder, y, width)
+            for r in range(rows - 2, -1, -1):
+                values = fma(values, powers_of_y, row(r))
+            powers = [x]
+            while 2 ** len(powers) < columns:
+                powers.append(builder.fmul(powers[-1], powers[-1]))
+            for power in reversed(powers):
+                n = values.type.count // 2
+                low, high = _shuffle(builder, values, values, range(n)), _shuffle(builder, values, values, range(n, 2 * n))
+                values = fma(high, _broadcast(builder, power, n), low)
+            results = [builder.extract_element(values, ir.Constant(_SHORT, q)) for q in range(quantities)]
+            return context.make_tuple(builder, signature.return_type, results) if quantities > 1 else results[0]
+
+        return signature, generate
+
+    return twin if plain or numba.config.DISABLE_JIT else vectorized
+
+
+def sparse_row_times(n: int, plain: bool = False) -> Any:
+    """Return a function that writes one row of a sparse product with n columns of x.
+
+    (indices, data, start, stop, x, column, out, i): out[i, column : column + n] = Σ_j data[j] x[indices[j], column : column + n]
+    for j from ``start`` to ``stop``. The sums stay in registers for the whole row: three times faster than slices where n is 8.
+    """
+
+    def twin(indices: Any, data: Any, start: int, stop: int, x: Any, column: int, out: Any, i: int) -> None:
+        for c in range(column, column + n):
+            total = 0.0
+            for j in range(start, stop):
+                total += data[j] * x[indices[j], c]
+            out[i, c] = total
+
+    @intrinsic
+    def vectorized(
+        typing_context: Any, indices: Any, data: Any, start: Any, stop: Any, x: Any, column: Any, out: Any, i: Any
+    ) -> Any:
+        signature = types.void(indices, data, types.uint32, types.uint32, x, types.intp, out, types.intp)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            start, stop, column, i = args[2], args[3], args[5], args[7]
+            indices, data, x, out = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 4, 6))
+            vector = ir.VectorType(_DOUBLE, n)
+            width = builder.extract_value(x.shape, 1)
+
+            def address(array: Any, row: Any) -> Any:
+                return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
+
+            total = cgutils.alloca_once(builder, vector)
+            builder.store(ir.Constant(vector, [0.0] * n), total)
+            bounds = builder.zext(start, _LONG), builder.zext(stop, _LONG)
+            with cgutils.for_range_slice(builder, *bounds, ir.Constant(_LONG, 1), _LONG) as (j, _):
+                weight = builder.load(builder.gep(data.data, [j]))
+                row = builder.zext(builder.load(builder.gep(indices.data, [j])), _LONG)
+                product = builder.fmul(_broadcast(builder, weight, n), _load(builder, address(x, row), vector), flags=FUSED)
+                builder.store(builder.fadd(product, builder.load(total), flags=FUSED), total)
+            _store(builder, builder.load(total), address(out, i))
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return twin if plain or numba.config.DISABLE_JIT else vectorized
+
+
+def add_sparse_row(n: int, plain: bool = False) -> Any:
+    """Return a function that adds one row of a sparse product with n sequences side by side.
+
+    (weights, columns, start, stop, h, into, row, squared): into[row] += Σ weights[p] h[columns[p]], or with squared weights, for
+    start ≤ p < stop, in two alternating sums.
+    """
+
+    def twin(weights: Any, columns: Any, start: int, stop: int, h: Any, into: Any, row: int, squared: bool) -> None:
+        for lane in range(n):
+            sums = [into[row, lane], 0.0]
+            for p in range(start, stop):
+                weight = weights[p] * weights[p] if squared else weights[p]
+                sums[(p - start) % 2] += weight * h[columns[p], lane]
+            into[row, lane] = sums[0] + sums[1]
+
+    @intrinsic
+    def vectorized(
+        typing_context: Any, weights: Any, columns: Any, start: Any, stop: Any, h: Any, into: Any, row: Any, squared: Any
+    ) -> Any:
+        signature = types.void(weights, columns, types.intp, types.intp, h, into, types.intp, types.boolean)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vector = ir.VectorType(_DOUBLE, n)
+            weights, columns, h, into = (_data(context, builder, signature, args, place) for place in (0, 1, 4, 5))
+            start, stop, row = args[2], args[3], args[6]
+
+            def address(array: Any, place: Any) -> Any:
+                return builder.gep(array, [builder.mul(place, _LONG(n))])
+
+            def add(at: Any, total: Any) -> None:
+                w = builder.load(builder.gep(weights, [at]))
+                w = builder.select(args[7], builder.fmul(w, w), w)
+                column = builder.zext(builder.load(builder.gep(columns, [at])), _LONG)
+                product = builder.fmul(_broadcast(builder, w, n), _load(builder, address(h, column), vector), flags=FUSED)
+                builder.store(builder.fadd(builder.load(total), product, flags=FUSED), total)
+
+            even, odd = (cgutils.alloca_once(builder, vector) for _ in range(2))
+            builder.store(_load(builder, address(into, row), vector), even)
+            builder.store(ir.Constant(vector, [0.0] * n), odd)
+            pairs = builder.sdiv(builder.sub(stop, start), _LONG(2))
+            with cgutils.for_range(builder, pairs) as loop:
+                at = builder.add(start, builder.mul(loop.index, _LONG(2)))
+                add(at, even)
+                add(builder.add(at, _LONG(1)), odd)
+            last = builder.add(start, builder.mul(pairs, _LONG(2)))
+            with builder.if_then(builder.icmp_signed("<", last, stop)):
+                add(last, even)
+            _store(builder, builder.fadd(builder.load(even), builder.load(odd)), address(into, row))
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return twin if plain or numba.config.DISABLE_JIT else vectorized
+
+
+def add_packed_rows(n_values: int, plain: bool = False) -> Any:
+    """Return a function that adds W h for a group of four rows of W packed side by side.
+
+    One value a unit, (weights, columns, start, stop, h, sums, row): sums[row : row + 4] += W h for h (N,). Two values, (weights,
+    columns, start, stop, h, means, variances, row): h (N, 2) holds means, multiplied by W, and variances, multiplied by W∘W. Slot
+    s of a row goes to the sum s mod 2 of that row: a row has the same sum to the bit in whichever way it is multiplied.
+    """
+
+    def add(weights: Any, columns: Any, start: int, stop: int, h: Any, sums: Any, row: int, value: int) -> None:
+        for lane in range(LANES):
+            totals = [sums[row + lane], 0.0]
+            for p in range(start + lane, stop, LANES):
+                weight = weights[p] * weights[p] if value == 1 else weights[p]
+                totals[((p - start) // LANES) % 2] += weight * h[columns[p], value]
+            sums[row + lane] = totals[0] + totals[1]
+
+    lanes, pair = ir.VectorType(_DOUBLE, LANES), ir.VectorType(_DOUBLE, 2)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        weights, columns, h = (_data(context, builder, signature, args, place) for place in (0, 1, 4))
+        start, stop, row = args[2], args[3], args[-1]
+        into = [builder.gep(_data(context, builder, signature, args, 5 + k), [row]) for k in range(n_values)]
+
+        def values(places: list[Any]) -> list[Any]:
+            if n_values == 1:
+                found = ir.Constant(lanes, ir.Undefined)
+                for k, place in enumerate(places):
+                    found = builder.insert_element(found, builder.load(builder.gep(h, [place])), ir.Constant(_SHORT, k))
+                return [found]
+            pairs = builder.bitcast(h, pair.as_pointer())
+            each = [_load(builder, builder.gep(pairs, [place]), pair) for place in places]
+            low, high = (_shuffle(builder, each[k], each[k + 1], range(4)) for k in (0, 2))
+            return [_shuffle(builder, low, high, range(k, 2 * LANES, 2)) for k in range(2)]
+
+        def add_slot(at: Any, sums: list[Any]) -> None:
+            w = _load(builder, builder.gep(weights, [at]), lanes)
+            packed = _load(builder, builder.gep(columns, [at]), _LONG, 2)
+            places = [builder.and_(builder.lshr(packed, _LONG(16 * k)), _LONG(0xFFFF)) for k in range(LANES)]
+            power = w
+            for total, value in zip(sums, values(places), strict=True):
+                product = builder.fmul(power, value, flags=FUSED)
+                builder.store(builder.fadd(builder.load(total), product, flags=FUSED), total)
+                power = builder.fmul(w, w)
+
+        sums = [[cgutils.alloca_once(builder, lanes) for _ in range(n_values)] for _ in range(2)]
+        for which, totals in enumerate(sums):
+            for total, address in zip(totals, into, strict=True):
+                builder.store(ir.Constant(lanes, [0.0] * LANES) if which else _load(builder, address, lanes), total)
+        step = _LONG(2 * LANES)
+        rounds = builder.sdiv(builder.sub(stop, start), step)
+        with cgutils.for_range(builder, rounds) as loop:
+            at = builder.add(start, builder.mul(loop.index, step))
+            for which, totals in enumerate(sums):
+                add_slot(builder.add(at, _LONG(LANES * which)), totals)
+        last = builder.add(start, builder.mul(rounds, step))
+        with builder.if_then(builder.icmp_signed("<", last, stop)):
+            add_slot(last, sums[0])
+        for one, other, address in zip(*sums, into, strict=True):
+            _store(builder, builder.fadd(builder.load(one), builder.load(other)), address)
+        return context.get_dummy_value()
+
+    if plain:
+        return add
+    if n_values == 1:
+
+        @intrinsic
+        def add_values(
+            typing_context: Any, weights: Any, columns: Any, start: Any, stop: Any, h: Any, sums: Any, row: Any
+        ) -> Any:
+            return types.void(weights, columns, types.intp, types.intp, h, sums, types.intp), generate
+
+        return add_values
+
+    @intrinsic
+    def add_moments(
+        typing_context: Any, weights: Any, columns: Any, start: Any, stop: Any, h: Any, means: Any, variances: Any, row: Any
+    ) -> Any:
+        return types.void(weights, columns, types.intp, types.intp, h, means, variances, types.intp), generate
+
+    return add_moments
+
+
+# ---------------------------------------------------------------- pieces of LLVM IR
+
+
+def _data(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
+    """Return the data pointer of an array argument."""
+    return context.make_array(signature.args[place])(context, builder, args[place]).data
+
+
+def _shuffle(builder: Any, a: Any, b: Any, places: Any) -> Any:
+    places = list(places)
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SHORT, len(places)), places))
+
+
+def _broadcast(builder: Any, scalar: Any, n: int) -> Any:
+    """Return a vector of n copies of a scalar."""
+    undefined = ir.Constant(ir.VectorType(scalar.type, n), ir.Undefined)
+    one = builder.insert_element(undefined, scalar, ir.Constant(_SHORT, 0))
+    return _shuffle(builder, one, one, [0] * n)
+
+
+def _load(builder: Any, address: Any, kind: Any, align: int = 8) -> Any:
+    """Load a vector from an address that is aligned as its elements are."""
+    found = builder.load(builder.bitcast(address, kind.as_pointer()))
+    found.align = align
+    return found
+
+
+def _store(builder: Any, value: Any, address: Any) -> None:
+    builder.store(value, builder.bitcast(address, value.type.as_pointer())).align = 8

@@ -1,0 +1,89 @@
+"""Each intrinsic gives the numbers of its plain twin, compiled by numba."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+
+from pesn._support import intrinsics
+
+
+def compiled(function, count):
+    """Return a compiled function of so many arguments that calls an intrinsic or a twin."""
+    names = ", ".join(f"a{i}" for i in range(count))
+    scope = {"__name__": __name__, "function": function if type(function).__name__ != "function" else njit(function)}
+    exec(f"def caller({names}):\n    return function({names})", scope)
+    return njit(scope["caller"])
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def sparse_row(rng, n_units, count):
+    columns = rng.permutation(n_units)[:count]
+    return columns, rng.normal(size=count)
+
+
+def both(factory, *settings, count, twin_count=None):
+    """Return the compiled intrinsic and its compiled twin."""
+    return compiled(factory(*settings), count), compiled(factory(*settings, plain=True), twin_count or count)
+
+
+@pytest.mark.parametrize("count", [2, 9])
+def test_power_series(rng, count):
+    intrinsic, twin = both(intrinsics.power_series, *rng.normal(size=count), count=1)
+    for x in (-1.7, 0.0, 0.3, 1e-300):
+        assert intrinsic(x) == pytest.approx(twin(x), rel=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "columns", "quantities", "single"), [(5, 8, 2, False), (7, 4, 1, False), (5, 8, 2, True)])
+def test_polynomial_of_a_cell(rng, rows, columns, quantities, single):
+    real = np.float32 if single else np.float64
+    table = rng.normal(size=3 * rows * columns * quantities).astype(real)
+    intrinsic, twin = both(intrinsics.polynomial, rows, columns, quantities, single, count=4)
+    for x, y in ((0.4, -0.9), (0.0, 1.0), (-1.0, 0.0)):
+        arguments = table, rows * columns * quantities, real(x), real(y)
+        np.testing.assert_allclose(intrinsic(*arguments), twin(*arguments), rtol=1e-4 if single else 1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 16])
+def test_one_row_of_a_sparse_product(rng, n):
+    functions = both(intrinsics.sparse_row_times, n, count=8)
+    x = rng.normal(size=(9, n + 3))
+    for count in (0, 1, 5):
+        columns, weights = sparse_row(rng, 9, count + 2)
+        outs = np.full((2, 2, n + 3), 7.0)
+        for function, out in zip(functions, outs, strict=True):
+            function(columns.astype(np.uint32), weights, np.uint32(1), np.uint32(1 + count), x, 2, out, 1)
+        np.testing.assert_allclose(*outs, rtol=1e-12, atol=1e-14)
+        assert (outs[:, 0] == 7.0).all()  # no other row is touched
+
+
+def test_a_sparse_row_added_in_all_lanes(rng):
+    functions = both(intrinsics.add_sparse_row, 16, count=8)
+    for count, squared in ((0, False), (1, True), (2, False), (7, True)):
+        columns, weights = sparse_row(rng, 9, count + 1)
+        h, start = rng.normal(size=(9, 16)), rng.normal(size=(2, 16))
+        outs = np.stack([start, start])
+        for function, into in zip(functions, outs, strict=True):
+            function(weights, columns.astype(np.uint32), 1, 1 + count, h, into, 1, squared)
+        np.testing.assert_allclose(*outs, rtol=1e-12, atol=1e-14)
+        np.testing.assert_array_equal(outs[:, 0], [start[0], start[0]])
+
+
+@pytest.mark.parametrize("n_values", [1, 2])
+def test_four_packed_rows(rng, n_values):
+    intrinsic, twin = both(intrinsics.add_packed_rows, n_values, count=6 + n_values, twin_count=8)
+    h = rng.normal(size=(30, 2))
+    values = h if n_values == 2 else np.ascontiguousarray(h[:, 0])
+    for slots in (0, 1, 2, 5):
+        weights, columns = rng.normal(size=4 * (slots + 1)), rng.integers(0, 30, 4 * (slots + 1)).astype(np.uint16)
+        start = rng.normal(size=(2, 9))
+        outs = np.stack([start, start])
+        intrinsic(weights, columns, 4, 4 + 4 * slots, values, *outs[0, :n_values], 3)
+        for value in range(n_values):
+            twin(weights, columns, 4, 4 + 4 * slots, h, outs[1, value], 3, value)
+        np.testing.assert_allclose(*outs, rtol=1e-12, atol=1e-14)
