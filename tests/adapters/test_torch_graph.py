@@ -586,7 +586,7 @@ class Bump(nn.Module):
 
 @pytest.fixture
 def registry():
-    from pesn.networks import registry
+    from pesn.networks import program as registry
 
     before = dict(registry._MAKERS)
     yield propagate.register

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pesn
-from pesn.networks.sobol import spread_points, standard_points
+from pesn.networks.points import spread_points, standard_points
 
 CORRELATIONS = np.array([[1.0, 0.9, 0.5, 0.3], [0.9, 1.0, 0.6, 0.2], [0.5, 0.6, 1.0, -0.4], [0.3, 0.2, -0.4, 1.0]])
 

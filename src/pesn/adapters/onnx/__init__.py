@@ -23,10 +23,10 @@ from pesn.adapters.onnx.chain import layers_of
 from pesn.adapters.onnx.graph import graph_of
 from pesn.adapters.onnx.session import Source, load, of_model, of_session
 from pesn.gaussian import Gaussian
-from pesn.networks.callables import mixes_rows
-from pesn.networks.dense import Dense
+from pesn.networks.points import mixes_rows
+from pesn.networks.layers import Dense
 from pesn.networks.graph import Graph
-from pesn.networks.inputs import Shapes
+from pesn.networks.program import Shapes
 from pesn.networks.program import Closure, Program
 
 __all__ = ["read"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.activations import get
-from pesn.networks.dense import Dense
+from pesn.networks.layers import Dense
 from pesn.networks.graph import Affine, Elementwise, Graph
 
 __all__ = ["Reading", "layers_of"]

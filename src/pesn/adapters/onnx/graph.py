@@ -22,7 +22,7 @@ from pesn.adapters.onnx.operators import AFFINE, POSITIVE, SAME_ROWS, STRUCTURED
 from pesn.adapters.onnx.session import Source
 from pesn.adapters.onnx.units import POINTWISE, UNITS, grid, recognised, unit
 from pesn.networks.graph import Graph, Node
-from pesn.networks.inputs import Shapes
+from pesn.networks.program import Shapes
 
 __all__ = ["graph_of"]
 

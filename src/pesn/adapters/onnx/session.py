@@ -15,7 +15,7 @@ import onnxruntime
 from google.protobuf.message import DecodeError
 
 from pesn._support.types import FloatArray
-from pesn.networks.inputs import Shapes, parts_of
+from pesn.networks.program import Shapes, parts_of
 
 __all__ = ["Source", "load", "of_model", "of_session"]
 
