@@ -320,6 +320,14 @@ class Tape:
         made = AffineRows(values, blocks)
         return made if all(part.blocks == blocks for part in parts) else self.add_stage(made, None)
 
+    def multiply(self, a: AffineRows, b: AffineRows) -> AffineRows | None:
+        """Multiply two tensors number by number, ((a + b)² − (a − b)²)/4; None unless both are affine in the input alone."""
+        if {*a.blocks, *b.blocks} != {0}:
+            return None
+        (one, other), _ = self.align([a, b])
+        squares = self.add_stage(AffineRows(np.stack([one + other, one - other], axis=-1), (0,)), SQUARE)
+        return AffineRows(0.25 * (squares.values[..., 0] - squares.values[..., 1]), squares.blocks)
+
     def layers(self, outputs: Sequence[AffineRows]) -> list[Dense]:
         """Return the layers that give these tensors, flattened, side by side."""
         values, blocks = self.align(outputs)

@@ -219,27 +219,35 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given = [leaf for leaf in _leaves((args, tuple(kwargs.values()))) if isinstance(leaf, Tensor)]
-        out = func(*args, **kwargs)
         if not any(id(tensor) in self.known for tensor in given):
-            return out
+            return func(*args, **kwargs)
         name = func._schema.name.partition("::")[2]
         name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         if name in _SHAPE_ONLY:
+            out = func(*args, **kwargs)
             self.known.pop(id(out), None)
             self.kept.append(out)
             return out
-        self._record(name, func, args, kwargs, out)
-        return out
-
-    def _record(self, name: str, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> None:
         place = self.stack[-1] if self.stack else "network"
         if name in _DATA_DEPENDENT:
             raise TypeError(f"what {place} does depends on the numbers themselves ({name}); use closure='sobol'")
 
         def as_ref(leaf: Any) -> Any:
-            return self.known.get(id(leaf), leaf.detach()) if isinstance(leaf, Tensor) else leaf
+            if not isinstance(leaf, Tensor):
+                return leaf
+            return self.known.get(id(leaf), leaf.detach().clone() if func._schema.is_mutable else leaf.detach())
 
         asked = _map_leaves(tuple(args), as_ref), {key: _map_leaves(value, as_ref) for key, value in kwargs.items()}
+        out = func(*args, **kwargs)
+        packet = getattr(getattr(torch.ops, func.namespace), name, func.overloadpacket)
+        self.steps.append(_Step(name, packet, *asked, self._number(out), place))
+        self.nonlinear += name in _ACTIVATIONS
+        if self.only_exact and self.nonlinear > _FEW:
+            raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
+        return out
+
+    def _number(self, out: Any) -> tuple[tuple[_Ref, tuple[int, ...]] | None, ...]:
+        """Give the tensors of an output their numbers."""
         outputs: list[tuple[_Ref, tuple[int, ...]] | None] = []
         for leaf in _leaves(out):
             if not isinstance(leaf, Tensor):
@@ -249,11 +257,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.count += 1
             self.kept.append(leaf)
             outputs.append((ref, tuple(leaf.shape)))
-        packet = getattr(getattr(torch.ops, func.namespace), name, func.overloadpacket)
-        self.steps.append(_Step(name, packet, *asked, tuple(outputs), place))
-        self.nonlinear += name in _ACTIVATIONS
-        if self.only_exact and self.nonlinear > _FEW:
-            raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
+        return tuple(outputs)
 
 
 # ---------------------------------------------------------------- which operations are affine, and which are activations
@@ -497,7 +501,10 @@ class _Reader:
 
     def _apply_affine(self, step: _Step, args: list[Any], values: list[_Value]) -> list[_Value]:
         if not self._is_affine(step, args):
-            raise step.refuse()
+            made = self.tape.multiply(*map(self._settle, values)) if step.name == "mul" else None
+            if made is None:
+                raise step.refuse(" of two tensors that depend on the input" if step.name in _BILINEAR else "")
+            return [_Value(made)]
         if step.name == "_to_copy" and not step.kwargs.get("dtype", torch.float64).is_floating_point:
             raise step.refuse(f" to {step.kwargs['dtype']}")
         rows = [self._settle(value) for value in values]
@@ -506,9 +513,8 @@ class _Reader:
         run = _call(step, args)
         with torch.no_grad():
             out = torch.func.vmap(run)(*map(torch.from_numpy, arrays))
-        made = out if isinstance(out, tuple | list) else [out]
-        several = len(made) == 1 and len(rows) > 1
-        results = [part.contiguous().numpy() for part in made]
+        results = [part.contiguous().numpy() for part in (out if isinstance(out, tuple | list) else [out])]
+        several = len(results) == 1 and len(rows) > 1
         return [_Value(self.tape.add_sum(one, blocks, rows) if several else AffineRows(one, blocks)) for one in results]
 
 
