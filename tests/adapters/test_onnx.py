@@ -13,9 +13,10 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 h, F, nh = onnx.helper, onnx.TensorProto.FLOAT, onnx.numpy_helper
 
+from pesn.adapters.onnx.units import UNITS  # noqa: E402
+
 from pesn.adapters.onnx import read  # noqa: E402
 from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS  # noqa: E402
-from pesn.adapters.onnx.units import UNITS  # noqa: E402
 
 RNG = np.random.default_rng(0)
 

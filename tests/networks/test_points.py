@@ -1,5 +1,5 @@
-"""Claim: Sobol's points are spread as the input is, whatever its units, and what cannot be summed up of them is said. Any function
-of rows is a network, whatever shape and type it gives its numbers in; if it is none, the error says what was given and what to do."""
+"""Claim: Sobol's points are spread as the input is, whatever its units, and what cannot be summed up of them is said. Any
+function of rows is a network, whatever shape and type it gives; if it is none, the error says what was given and what to do."""
 
 import math
 

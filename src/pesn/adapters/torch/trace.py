@@ -343,6 +343,8 @@ class _Value:
         That function.
     source : tuple of _Value and Activation, default=None
         The same as a known activation of an affine tensor.
+    step : _Step, default=None
+        The operation that made it, for messages.
     """
 
     def __init__(
@@ -351,8 +353,9 @@ class _Value:
         base: _Value | None = None,
         function: Callable[[Tensor], Tensor] | None = None,
         source: tuple[_Value, Activation] | None = None,
+        step: _Step | None = None,
     ) -> None:
-        self.rows, self.source = rows, source
+        self.rows, self.source, self.step = rows, source, step
         self.base: _Value = self if base is None else base
         self.function = function or (lambda z: z)
         self.is_affine = rows is not None
@@ -434,15 +437,16 @@ class _Reader:
             return (out if isinstance(out, Tensor) else out[0]).reshape(z.shape)
 
         if is_activation:
+            self._check_quotient(step, args)
             record = self._record(step, args)
-            affine = values[0].is_affine and record is not None
-            return [_Value(None, base, function, (values[0], record) if affine and record is not None else None)]
+            source = (values[0], record) if record is not None and values[0].is_affine else None
+            return [_Value(None, base, function, source, step)]
         if all(value.is_affine for value in values) and self._is_affine(step, args):
             return [_Value(made.rows, base, function) for made in self._apply_affine(step, args, values)]
         if all(value.is_affine for value in values) and len({id(value) for value in values}) == 1 and step.name == "mul":
             return [_Value(None, base, function, (values[0], SQUARE))]
         self._check_quotient(step, args)
-        return [_Value(None, base, function)]
+        return [_Value(None, base, function, step=step)]
 
     @staticmethod
     def _record(step: _Step, args: list[Any]) -> Activation | None:
@@ -456,8 +460,9 @@ class _Reader:
     @staticmethod
     def _check_quotient(step: _Step, args: list[Any]) -> None:
         """Refuse a quotient whose denominator may be 0."""
-        if step.name == "div" and isinstance(args[1], _Value):
-            below = args[1].function(torch.linspace(-50.0, 50.0, 10_001, dtype=torch.float64))
+        denominator = args[1] if step.name == "div" else args[0]
+        if step.name in ("div", "reciprocal") and isinstance(denominator, _Value):
+            below = denominator.function(torch.linspace(-50.0, 50.0, 10_001, dtype=torch.float64))
             if not (bool((below > 1e-6).all()) or bool((below < -1e-6).all())):
                 raise step.refuse(" by numbers that depend on the input and may be 0")
 
@@ -474,7 +479,7 @@ class _Reader:
             if value.source is not None:
                 value.rows = self._add_stage(self._settle(value.source[0]), value.source[1])
             else:
-                value.rows = self._add_stage(self._settle(value.base), _by_quadrature(value.function))
+                value.rows = self._add_stage(self._settle(value.base), _by_quadrature(value.function, value.step))
         return value.rows
 
     def _add_stage(self, rows: AffineRows, activation: Activation) -> AffineRows:
@@ -540,18 +545,19 @@ def _call(step: _Step, args: list[Any]) -> Callable[..., Any]:
     return function
 
 
-def _by_quadrature(function: Callable[[Tensor], Tensor]) -> Activation:
+def _by_quadrature(function: Callable[[Tensor], Tensor], step: _Step | None) -> Activation:
     """Return the record of a function on tensors, with its slope by autograd where it has one everywhere."""
     if not bool(torch.isfinite(function(torch.linspace(-20.0, 20.0, 4001, dtype=torch.float64))).all()):
-        raise TypeError("network has a function that is not finite everywhere, which has no closed form; use closure='sobol'")
+        assert step is not None
+        raise step.refuse(" of numbers for which it is not finite")
 
     def value(z: Array) -> Array:
         with torch.no_grad():
-            return function(torch.as_tensor(np.asarray(z, dtype=float))).numpy()
+            return function(torch.tensor(z, dtype=torch.float64)).numpy()
 
     def slope(z: Array) -> Array:
         with torch.enable_grad():
-            at = torch.as_tensor(np.asarray(z, dtype=float)).clone().requires_grad_()
+            at = torch.tensor(z, dtype=torch.float64, requires_grad=True)
             (gradient,) = torch.autograd.grad(function(at).sum(), at)
         return gradient.numpy()
 
