@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.jit import jit
 from pesn._support.types import Array, FloatArray
@@ -67,6 +68,8 @@ def _correlations(c: Array, rho: Array, iij: Array, iii: Array, shift: Array, va
                 out[b, j, i] = value
             out[b, i, i] = 1.0
 
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _ORDERS = 8  # terms of the series in ρ
 _MOST_SKEWED = 2.0  # of a standardised third cumulant: Edgeworth's term is an expansion about none
@@ -198,7 +201,7 @@ def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
     return Skewed(mean, cov, tuple(one.scaled(gain) for one in z.older), Fresh(curvature, c[..., :1] * rho, rest))
 
 
-def _coefficients(layer: Dense, mean: Array, std: Array, live: Array, bent: Array) -> Array:
+def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask) -> Array:
     """Compute the Hermite coefficients c_1, c_2, … (…, D, N) of a layer's outputs."""
     units = layer.units
     c = np.zeros((*std.shape, _ORDERS + 3))

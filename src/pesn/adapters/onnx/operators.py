@@ -311,7 +311,7 @@ SAME_ROWS = {"Identity", "Cast", "Dropout", "Imputer", "Reshape", "Flatten", "Sq
 AFFINE: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("Add", "Sub", "Sum", "Mean", "Concat", "Neg"), None),
     **dict.fromkeys(("MatMul", "Mul", "Einsum"), (-1,)),
-    **dict.fromkeys(("Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "BatchNormalization"), (0,)),
+    **dict.fromkeys(("Conv", "AveragePool", "GlobalAveragePool", "BatchNormalization"), (0,)),
     **dict.fromkeys(("Div", "Transpose", "Split", "Slice", "Gather", "Pad", "Expand", "Tile"), (0,)),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "CumSum", "DepthToSpace", "SpaceToDepth", "Resize", "Upsample"), (0,)),
     "Gemm": (0, 2),
@@ -338,8 +338,6 @@ def _operator(node: onnx.NodeProto, opsets: Mapping[str, int]) -> _Apply:
     plain = said.get("auto_pad", "NOTSET") == "NOTSET"
     if node.op_type == "AveragePool" and plain and not said.get("ceil_mode") and set(said.get("dilations", [1])) == {1}:
         return lambda given: [_average_pool(given[node.input[0]], said)]
-    if node.op_type == "ConvTranspose" and plain and "output_shape" not in said:
-        return lambda given: [_transposed_convolution([given[name] for name in node.input if name], said, opsets)]
     return _by_reference(node, opsets)
 
 
@@ -367,26 +365,6 @@ def _average_pool(x: AnyArray, said: Mapping[str, Any]) -> AnyArray:
 
     inside = np.prod(kernel) if said.get("count_include_pad") else summed(np.ones((1, 1, *x.shape[2:])))
     return np.asarray(summed(x) / inside)
-
-
-def _transposed_convolution(given: Sequence[AnyArray], said: Mapping[str, Any], opsets: Mapping[str, int]) -> AnyArray:
-    """Apply it as a convolution of the input with zeros between its numbers, with the kernel turned round."""
-    x, W, *bias = given
-    rank, groups = x.ndim - 2, said.get("group", 1)
-    strides, dilations = said.get("strides", [1] * rank), said.get("dilations", [1] * rank)
-    pads, extra = said.get("pads", [0] * 2 * rank), said.get("output_padding", [0] * rank)
-    apart = np.zeros((*x.shape[:2], *((n - 1) * s + 1 for n, s in zip(x.shape[2:], strides, strict=True))))
-    apart[(slice(None), slice(None), *(slice(None, None, s) for s in strides))] = x
-    reach = [d * (k - 1) for d, k in zip(dilations, W.shape[2:], strict=True)]
-    around = [(r - a, r - b + e) for r, a, b, e in zip(reach, pads[:rank], pads[rank:], extra, strict=True)]
-    apart = np.pad(apart, [(0, 0), (0, 0), *((max(a, 0), max(b, 0)) for a, b in around)])
-    cut = (slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(around, apart.shape[2:], strict=True))
-    apart = apart[(slice(None), slice(None), *cut)]
-    kernel = np.flip(W, axis=tuple(range(2, 2 + rank))).reshape(groups, W.shape[0] // groups, *W.shape[1:])
-    kernel = np.swapaxes(kernel, 1, 2).reshape(groups * W.shape[1], W.shape[0] // groups, *W.shape[2:])
-    node = onnx.helper.make_node("Conv", ["x", "W"], ["y"], group=groups, dilations=dilations, kernel_shape=W.shape[2:])
-    (out,) = _by_reference(node, opsets)({"x": apart, "W": np.ascontiguousarray(kernel)})
-    return out + bias[0].reshape(-1, *[1] * rank) if bias else out
 
 
 # ---------------------------------------------------------------- activations

@@ -71,7 +71,7 @@ def as_layers(estimator: BaseEstimator) -> list[Dense]:
     array([[0.5]])
     """
     value = expression(estimator)
-    layers = stack_value(value, input_width(estimator))
+    layers = stack_value(value, input_width(estimator) or 0)
     if any(layer.units < len(layer.b) for layer in layers):
         raise ValueError(
             f"network must be a chain of layers, got a {type(estimator).__name__} whose parts are of unequal depth or have "

@@ -128,7 +128,7 @@ def stack_value(value: Value, width: int) -> list[Dense]:
     places: dict[Unit | None, tuple[int, slice]] = {None: (0, slice(0, width))}
     sizes, stages = [width], []
     for depth in range(1, value.depth + 1):
-        made = {}
+        made: dict[Unit | None, tuple[int, slice]] = {}
         for kind in dict.fromkeys(unit.activation for unit in found if unit.depth == depth):
             units = [unit for unit in found if unit.depth == depth and unit.activation is kind]
             stages.append(_stage(beside([unit.argument for unit in units]), places, sizes, kind))

@@ -425,28 +425,25 @@ class _Reader:
     def _apply_elementwise(self, step: _Step, args: list[Any], values: list[_Value]) -> list[_Value] | None:
         """Return one function of each number of one tensor; None where the operation is none."""
         is_activation = step.name in _ACTIVATIONS and len(values) == 1 and args[0] is values[0]
-        others = [leaf for leaf in _leaves(args) if isinstance(leaf, Tensor) and leaf.numel() != 1]
-        base = values[0].base
-        is_elementwise = (step.name in _ELEMENTWISE or is_activation) and all(value.base is base for value in values)
-        if not is_elementwise or (others and step.name != "rrelu_with_noise") or "rounding_mode" in step.kwargs:
+        if not (is_activation or step.name in _ELEMENTWISE) or not _is_function_of_one(step, args, values):
             return None
-        run = _call(step, args)
+        base, run = values[0].base, _call(step, args)
 
         def function(z: Tensor) -> Tensor:
             out: Any = run(*(value.function(z) for value in values))
             return (out if isinstance(out, Tensor) else out[0]).reshape(z.shape)
 
-        if is_activation:
-            self._check_quotient(step, args)
-            record = self._record(step, args)
-            source = (values[0], record) if record is not None and values[0].is_affine else None
-            return [_Value(None, base, function, source, step)]
-        if all(value.is_affine for value in values) and self._is_affine(step, args):
+        all_affine = all(value.is_affine for value in values)
+        if not is_activation and all_affine and self._is_affine(step, args):
             return [_Value(made.rows, base, function) for made in self._apply_affine(step, args, values)]
-        if all(value.is_affine for value in values) and len({id(value) for value in values}) == 1 and step.name == "mul":
-            return [_Value(None, base, function, (values[0], SQUARE))]
         self._check_quotient(step, args)
-        return [_Value(None, base, function, step=step)]
+        record = None
+        if is_activation:
+            record = self._record(step, args)
+        elif step.name == "mul" and len(values) == 2 and values[0] is values[1]:
+            record = SQUARE
+        source = (values[0], record) if record is not None and all_affine else None
+        return [_Value(None, base, function, source, step)]
 
     @staticmethod
     def _record(step: _Step, args: list[Any]) -> Activation | None:
@@ -521,6 +518,12 @@ class _Reader:
         results = [part.contiguous().numpy() for part in (out if isinstance(out, tuple | list) else [out])]
         several = len(results) == 1 and len(rows) > 1
         return [_Value(self.tape.add_sum(one, blocks, rows) if several else AffineRows(one, blocks)) for one in results]
+
+
+def _is_function_of_one(step: _Step, args: list[Any], values: list[_Value]) -> bool:
+    """Return whether all values are functions of one tensor, and what stands beside them are plain numbers."""
+    plain = all(leaf.numel() == 1 for leaf in _leaves(args) if isinstance(leaf, Tensor)) or step.name == "rrelu_with_noise"
+    return plain and "rounding_mode" not in step.kwargs and all(value.base is values[0].base for value in values)
 
 
 def _call(step: _Step, args: list[Any]) -> Callable[..., Any]:
