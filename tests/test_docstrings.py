@@ -76,7 +76,10 @@ def test_sections_name_parameters_that_are_there():
         if section is None:
             continue
         said = {
-            one.strip().lstrip("*") for line in section[1].splitlines() if re.match(r"[*\w]", line) for one in line.split(",")
+            one.strip().lstrip("*")
+            for line in section[1].splitlines()
+            if re.match(r"[*\w]", line)
+            for one in line.partition(" : ")[0].split(",")
         }
         there = set(inspect.signature(thing).parameters) - {"self", "cls"}
         wrong += [f"{name}: {one}" for one in sorted((said - there) | (there - said))]

@@ -152,7 +152,7 @@ def propagate(
     return_samples: bool = False,
     return_layers: bool = False,
 ) -> Gaussian | list[Gaussian]:
-    """The Gaussian of a network's output, for a Gaussian input.
+    """Compute the Gaussian of a network's output for a Gaussian input.
 
     Parameters
     ----------
@@ -167,10 +167,10 @@ def propagate(
         The shape of one input without its batch, where the network takes more than rows of numbers: ``(channels, height,
         width)``, ``(steps, features)``; a list of shapes for several inputs, of which one Gaussian may hold all the numbers.
     closure
-        What is carried from layer to layer. ``"gaussian"``: mean and covariance, as if each layer's output were Gaussian; exact
-        for one layer of units. ``"third-order"``: third cumulants as well, of a chain of layers. ``"sobol"``: nothing, points go
-        through the network itself. ``"auto"``: the first where it is exact, or where one of the options below asks for it; else
-        2,048 points, which are within 2 % of a deviation nearly always, and cheaper.
+        What is carried from layer to layer of a chain or a residual network. ``"gaussian"``: mean and covariance, as if each
+        layer's output were Gaussian; exact for one layer of units. ``"third-order"``: third cumulants as well. ``"sobol"``:
+        nothing, points go through the network itself, whatever it is. ``"auto"``: the first where it is exact, or where one of
+        the options below asks for it; else 2,048 points, which are within 2 % of a deviation nearly always, and cheaper.
     method
         How each unit's mean and variance are found: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
         than "surface" go with the Gaussian closure.
@@ -185,8 +185,8 @@ def propagate(
     rng
         Scrambles them: a seed, which gives the same result each time, or a Generator.
     check
-        Whether the Gaussian and the third-order closure are compared, or that of a graph or of low rank and 1,024 points, which
-        takes the time of both; without, ``reliability`` is NaN.
+        Whether the Gaussian and the third-order closure are compared, or that of a residual network or of low rank and 1,024
+        points, which takes the time of both; without, ``reliability`` is NaN.
     return_samples
         Keep the outputs of all points in ``samples``.
     return_layers
