@@ -10,8 +10,7 @@ import numpy as np
 from pesn._support.types import Array, FloatArray, NetworkCovariance
 from pesn.activations import Activation
 from pesn.gaussian import Gaussian, as_vector, unchecked
-from pesn.linalg import transpose
-from pesn.moments import UnitMethod, gain, moments, named_method
+from pesn.moments import UnitMethod, moments, named_method
 from pesn.networks.layers import Dense, check_sizes, is_linear
 
 __all__ = ["activation_covariance", "through_layers"]
@@ -66,17 +65,20 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
     array of shape (D, D), or of a batch
         Between units by Mehler's series; between a unit and a carried number z_j it is E[f′(z_i)] Cov(z_i, z_j) (Stein's lemma).
     """
-    from pesn.moments.covariance import covariance  # here, not above: it brings numba
+    from pesn.moments.covariance import covariance, linear_and_rest  # here, not above: it brings numba
 
-    between: FloatArray = covariance(f, mean[..., :units], cov[..., :units, :units], var=var)
     if units == mean.shape[-1]:
+        between: FloatArray = covariance(f, mean, cov, var=var)
         return between
-    variances = np.diagonal(cov, axis1=-2, axis2=-1)[..., :units]
-    slope = np.asarray(gain(f, mean[..., :units], np.maximum(variances, 0.0)))
-    result: Array = np.array(cov, np.result_type(between, cov))
-    result[..., :units, :units] = between
-    result[..., :units, units:] *= slope[..., None]
-    result[..., units:, :units] = transpose(result[..., :units, units:])
+    own = np.arange(units)
+    std = np.sqrt(np.maximum(cov[..., own, own], 0.0))
+    bound = std[..., :, None] * std[..., None, :]  # which rounding may exceed
+    slope, rest = linear_and_rest(f, mean[..., :units], np.clip(cov[..., :units, :units], -bound, bound))
+    result: Array = np.array(cov, float)
+    result[..., :units, :] *= slope[..., :, None]
+    result[..., :, :units] *= slope[..., None, :]
+    result[..., :units, :units] += rest
+    result[..., own, own] = var
     return result
 
 
