@@ -40,7 +40,7 @@ from pesn.networks.program import (
 )
 from pesn.networks.third_order import third_order
 
-__all__ = ["Propagated", "propagate"]
+__all__ = ["Closure", "Propagated", "propagate"]
 
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
 _ADAPTERS = {"torch": "torch", "sklearn": "sklearn", "onnx": "onnx", "onnxruntime": "onnx"}  # by the package of the network
