@@ -20,8 +20,8 @@ from scipy.stats import qmc
 
 import pesn
 from pages import table
-from pesn.networks.dense import forward
-from pesn.networks.propagation import Closure
+from pesn.networks.layers import forward
+from pesn.networks.propagate import Closure
 
 Array = npt.NDArray[np.float64]
 TRUTH = 2**19

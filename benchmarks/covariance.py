@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pesn
 from pages import table, write_block
 from pesn.moments.covariance import covariance
-from pesn.networks.dense import forward
+from pesn.networks.layers import forward
 
 Array = npt.NDArray[np.float64]
 

@@ -22,7 +22,7 @@ import network_speed
 import pesn
 from pages import table, write_block
 from pesn.adapters.torch import as_layers
-from pesn.networks.propagation import Closure
+from pesn.networks.propagate import Closure
 
 Array = npt.NDArray[np.float64]
 torch.set_num_threads(1)  # threads that spin beside other work cost more than they give

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pesn
 from pesn.metrics import coverage, crps_gaussian
 from pesn.moments.bounds import ErrorBound
-from pesn.networks.result import Propagated
+from pesn.networks.propagate import Propagated
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State
 

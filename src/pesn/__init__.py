@@ -9,7 +9,7 @@ from pesn.gaussian import Gaussian
 from pesn.moments import Moments, gain, moments
 from pesn.moments.bounds import choose_mesh, error_bound
 from pesn.moments.spline import Mesh
-from pesn.networks.dense import Dense
+from pesn.networks.layers import Dense
 
 if TYPE_CHECKING:
     from pesn import diagnostics
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pesn.esn.probabilistic import ProbabilisticESN
     from pesn.forecasting.forecast import Forecast
     from pesn.forecasting.forecaster import Forecaster
-    from pesn.networks.propagation import propagate
+    from pesn.networks.propagate import propagate
     from pesn.persistence import load
     from pesn.readout.features import Features
     from pesn.readout.patches import Patches
@@ -65,7 +65,7 @@ _LATER = {
     "ReservoirClassifier": "esn.classifier",
     "SeriesForecaster": "series.forecaster",
     "load": "persistence",
-    "propagate": "networks.propagation",
+    "propagate": "networks.propagate",
 }
 
 

@@ -1,5 +1,5 @@
 """Claim: a network in an ONNX file is propagated as onnxruntime runs it: the same numbers for a certain input, the deviations of
-8,192 points for an uncertain one, in closed form for every operator that is known; others go by points or are refused by name."""
+8,192 points for an uncertain one, in closed form for affine operators and activations; others go by points or are refused."""
 
 import logging
 from itertools import pairwise
@@ -13,9 +13,9 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 h, F, nh = onnx.helper, onnx.TensorProto.FLOAT, onnx.numpy_helper
 
+
 from pesn.adapters.onnx import read  # noqa: E402
-from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS  # noqa: E402
-from pesn.adapters.onnx.units import UNITS  # noqa: E402
+from pesn.adapters.onnx.operators import AFFINE, SAME_ROWS, UNITS  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -104,17 +104,6 @@ OPERATORS = {
     ),
     "Conv, groups": model([("Conv", "x W", "y", {"group": 2, "dilations": [2, 1]})], {"W": normal(4, 1, 2, 2)}, IMAGE),
     "Conv, one dimension": model([("Conv", "x W", "y", {"pads": [2, 0]})], {"W": normal(3, 2, 3)}, (2, 6)),
-    "ConvTranspose": model(
-        [("ConvTranspose", "x W b", "y", {"strides": [2, 1], "pads": [1, 0, 0, 2], "output_padding": [1, 0]})],
-        {"W": normal(2, 3, 3, 2), "b": normal(3)},
-        IMAGE,
-    ),
-    "ConvTranspose, groups": model(
-        [("ConvTranspose", "x W", "y", {"group": 2, "dilations": [1, 2]})], {"W": normal(2, 2, 2, 2)}, IMAGE
-    ),
-    "ConvTranspose, auto_pad": model(
-        [("ConvTranspose", "x W", "y", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})], {"W": normal(2, 1, 3, 3)}, (2, 3, 3)
-    ),
     "AveragePool": pool(strides=[2, 1], pads=[1, 0, 0, 1]),
     "AveragePool, pads counted": model(
         [("AveragePool", "x", "y", {"kernel_shape": [3, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1})], shape=IMAGE
@@ -264,7 +253,7 @@ def test_a_chain_of_dense_layers_is_one():
 
 
 def residual():
-    """A convolutional network with a shortcut, squeeze and excitation, batch normalisation and two heads."""
+    """A convolutional network with a shortcut, batch normalization and two heads."""
     rng = np.random.default_rng(3)
     w = lambda *shape: rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))  # noqa: E731
     return model(
@@ -272,12 +261,8 @@ def residual():
             ("Conv", "x W b", "c", {"pads": [1] * 4}),
             ("BatchNormalization", "c s t m v", "n"),
             ("Relu", "n", "r"),
-            ("GlobalAveragePool", "r", "g"),
-            ("Conv", "g E", "e"),
-            ("HardSigmoid", "e", "k"),
-            ("Mul", "r k", "q"),
             ("Conv", "x S", "short"),
-            ("Add", "q short", "sum"),
+            ("Add", "r short", "sum"),
             ("Sigmoid", "sum", "gate"),
             ("Mul", "sum gate", "silu"),
             ("AveragePool", "silu", "p", {"kernel_shape": [2, 2], "strides": [2, 2]}),
@@ -287,14 +272,14 @@ def residual():
             ("MatMul", "d B", "w"),
         ],
         {"W": w(4, 1, 3, 3), "b": w(4), "s": 1.0 + 0.1 * w(4), "t": w(4), "m": 0.1 * w(4), "v": 1.0 + w(4) ** 2}
-        | {"E": w(4, 4, 1, 1), "S": w(4, 1, 1, 1), "A": w(36, 2), "B": w(36, 1)},
+        | {"S": w(4, 1, 1, 1), "A": w(36, 2), "B": w(36, 1)},
         (1, 6, 6),
         outputs=("y", "w"),
         opset=13,
     )
 
 
-def test_a_residual_convolutional_network_as_a_graph():
+def test_a_residual_convolutional_network():
     program = residual()
     x = uncertain(program, size=0.5)
     points = pesn.propagate(program, x, closure="sobol", n_samples=2**14)
@@ -379,45 +364,20 @@ def test_functions_of_the_file_are_read_through():
     np.testing.assert_allclose(found.mean, -mean - np.tanh(mean), rtol=1e-6)
 
 
-# ---------------------------------------------------------------- operators that are made of others
+# ---------------------------------------------------------------- operators that are neither affine nor an activation
 
-COMPOSITE = {
+OTHERS = {
     "MaxPool": model([("MaxPool", "x", "y", {"kernel_shape": [2, 2], "strides": [2, 1], "pads": [1, 0, 0, 1]})], shape=IMAGE),
-    "MaxPool, dilations": model([("MaxPool", "x", "y", {"kernel_shape": [2, 3], "dilations": [2, 1]})], shape=IMAGE),
-    "MaxPool, one dimension": model([("MaxPool", "x", "y", {"kernel_shape": [3]})], shape=(2, 7)),
-    "GlobalMaxPool": model([("GlobalMaxPool", "x", "y")], shape=(2, 2, 2)),
+    "ConvTranspose": model([("ConvTranspose", "x W", "y", {"strides": [2, 1]})], {"W": normal(2, 3, 3, 2)}, (2, 3, 2)),
     "ReduceMax": model([("ReduceMax", "x i", "y", {"keepdims": 0})], {"i": np.array([1, 3])}, (2, 3, 2)),
-    "ReduceMin": model([("ReduceMin", "x i", "y")], {"i": np.array([-1])}, (2, 5)),
     "Max of two": model([("Neg", "x", "n"), ("Max", "x n", "y")]),
-    "Min of two": model([("MatMul", "x W", "n"), ("Min", "x n", "y")], {"W": normal(4, 4)}),
     "Softmax": model([("Softmax", "x", "y")]),
-    "Softmax, channels": model([("Softmax", "x", "y", {"axis": 1})], shape=(3, 2, 2)),
     "LogSoftmax": model([("LogSoftmax", "x", "y")]),
     "Exp": model([("Exp", "x", "y")]),
-    "LayerNormalization": model(
-        [("LayerNormalization", "x s b", "y", {"epsilon": 1e-3})], {"s": 1.0 + normal(16), "b": normal(16)}, (16,)
-    ),
-    "LayerNormalization, two axes": model([("LayerNormalization", "x s", "y", {"axis": 2})], {"s": np.ones((4, 3))}, (2, 4, 3)),
-    "LayerNormalization written out": model(
-        [
-            ("ReduceMean", "x i", "m"), ("Sub", "x m", "d"), ("Pow", "d two", "s"), ("ReduceMean", "s i", "v"),
-            ("Add", "v eps", "e"), ("Sqrt", "e", "r"), ("Div", "d r", "n"), ("Mul", "n g", "y"),
-        ],
-        {"i": np.array([-1]), "two": np.array(2.0), "eps": np.array(1e-3), "g": 1.0 + normal(16)},
-        (16,),
-    ),
-    "quotients": model(
-        [("Mul", "x x", "s"), ("Add", "s one", "a"), ("Div", "one a", "r"), ("Pow", "a p", "q"), ("Add", "r q", "y")],
-        {"one": np.array([1.0]), "p": np.array(-0.3)},
-    ),
-    "softmax written out": model(
-        [("Exp", "x", "e"), ("ReduceSum", "e i", "s"), ("Div", "e s", "y")], {"i": np.array([-1])}
-    ),
+    "LayerNormalization": model([("LayerNormalization", "x s", "y")], {"s": np.ones(16)}, (16,)),
     "InstanceNormalization": model([("InstanceNormalization", "x s b", "y")], {"s": normal(2), "b": normal(2)}, (2, 4, 3)),
-    "MatMul of two": model(
-        [("Transpose", "x", "t", {"perm": [0, 2, 1]}), ("MatMul", "x t", "s"), ("MatMul", "s x", "y")], shape=(3, 2)
-    ),
-    "MatMul of pairs": model([("Transpose", "x", "t", {"perm": [0, 1, 3, 2]}), ("MatMul", "t x", "y")], shape=(2, 3, 2)),
+    "a gate": model([("Gemm", "x W", "z"), ("Tanh", "z", "h"), ("Gemm", "x U", "g"), ("Mul", "h g", "y")],
+                    {"W": normal(4, 4), "U": normal(4, 4)}),
     "attention": model(
         [
             ("MatMul", "x Q", "q"), ("MatMul", "x K", "k"), ("MatMul", "x V", "v"), ("Transpose", "k", "t", {"perm": [0, 2, 1]}),
@@ -429,19 +389,16 @@ COMPOSITE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", COMPOSITE)
-def test_operators_made_of_others(kind):
-    """The same for a certain input, near for one that is nearly so, and of the right size for one that is not."""
-    program = COMPOSITE[kind]
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_operators_go_by_points(kind):
+    program = OTHERS[kind]
     x = uncertain(program)
-    certain = pesn.propagate(program, pesn.Gaussian(x.mean), closure="gaussian")
-    np.testing.assert_allclose(certain.mean, itself(program, x)(x.mean[None])[0], rtol=1e-3, atol=1e-5)
-    for size, tolerance in ((1e-4, 0.01), (1.0, 0.2)):
-        given = pesn.Gaussian(x.mean, cov=size * x.cov)
-        found = pesn.propagate(program, given, closure="gaussian")
-        points = pesn.propagate(program, given, closure="sobol", n_samples=2**13)
-        assert np.all(np.abs(found.std - points.std) <= tolerance * points.std.max())
-        assert np.all(np.abs(found.mean - points.mean) <= tolerance * points.std.max())
+    found = pesn.propagate(program, x)
+    assert found.closure == "sobol"
+    drawn = itself(program, x)(x.sample(20_000, rng=0))
+    np.testing.assert_allclose(found.std, drawn.std(axis=0), rtol=0.1, atol=0.02 * found.std.max())
+    with pytest.raises(TypeError, match=r"of the ONNX graph, '.*', has no closed form: .*; use closure='sobol'$"):
+        pesn.propagate(program, x, closure="gaussian")
 
 
 # ---------------------------------------------------------------- by points
@@ -449,9 +406,6 @@ def test_operators_made_of_others(kind):
 UNKNOWN = {
     "Hardmax": ([("Hardmax", "x", "y")], {}, "node 'y' of the ONNX graph, 'Hardmax', has no closed form: the operator is"),
     "LpPool": ([("Neg", "x", "n"), ("LpPool", "n", "y", {"kernel_shape": [2, 2]})], {}, "node 'y' of the ONNX graph, 'LpPool'"),
-    "MaxPool": (
-        [("MaxPool", "x", "y", {"kernel_shape": [3, 3], "ceil_mode": 1})], {}, "'MaxPool', has no closed form: it is not known",
-    ),
     "Div": ([("Div", "one x", "y")], {"one": np.ones(1)}, "'Div', has no closed form: it is not affine in these inputs"),
     "Pow": ([("Pow", "x three", "y")], {"three": np.array(3.0)}, "'Pow', has no closed form: the operator is not known"),
     "behind": ([("Sqrt", "x", "e"), ("Neg", "e", "y")], {}, "node 'e' of the ONNX graph, 'Sqrt', has no closed form: the op"),

@@ -9,8 +9,7 @@ import torch
 import pesn
 from pesn import activations
 from pesn.adapters.torch import rollout
-from pesn.adapters.torch.compiled import CompiledCell
-from pesn.adapters.torch.gains import expectations_of
+from pesn.adapters.torch.loop import CompiledCell, expectations_of
 from pesn.statespace import ActivationMoments, SineMoments, SquareMoments
 from pesn.systems import cart_pole
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pesn import Dense, Gaussian, propagate
-from pesn.networks.dense import through_layers
+from pesn.networks.gaussian_closure import through_layers
 from pesn.networks.low_rank import through_layers_low_rank
 
 

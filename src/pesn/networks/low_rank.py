@@ -21,7 +21,7 @@ from pesn.activations import Activation
 from pesn.gaussian import Gaussian, as_vector
 from pesn.linalg import inverse_root, root_of
 from pesn.moments import gain, moments
-from pesn.networks.dense import Dense, is_linear
+from pesn.networks.layers import Dense, is_linear
 
 __all__ = ["through_layers_low_rank"]
 

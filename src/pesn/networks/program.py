@@ -1,19 +1,165 @@
-"""A network as it is propagated through, whatever it came as."""
+"""The networks and inputs that :func:`pesn.propagate` takes: their types, what users register, and what adapters read."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import FloatArray
-from pesn.networks.dense import Dense, is_linear
-from pesn.networks.graph import Graph
+from pesn.gaussian import Gaussian, as_vector
+from pesn.networks.layers import Dense, nonlinear_depth
 
-__all__ = ["Closure", "Network", "Program"]
+__all__ = [
+    "Closure",
+    "Network",
+    "Program",
+    "Shape",
+    "Shapes",
+    "as_gaussian",
+    "joined",
+    "parts_of",
+    "register",
+    "registered",
+    "snapshot",
+]
+
+
+_MAKERS: dict[type, Callable[[Any], Any]] = {}
+_Maker = TypeVar("_Maker", bound=Callable[[Any], Any])
+
+
+def register(kind: type) -> Callable[[_Maker], _Maker]:
+    """Say how objects of a type act: a decorator, known as ``propagate.register``.
+
+    Parameters
+    ----------
+    kind
+        A type of networks, or of modules inside a torch network; its subclasses go with it.
+
+    Returns
+    -------
+    decorator
+        Of a function that takes such an object and gives what acts as it does: for a network anything that
+        :func:`pesn.propagate` takes, for a torch module another module, a function of tensors, or, where it acts on each
+        number by itself, a :class:`pesn.Activation`. The last function registered for a type holds.
+
+    Examples
+    --------
+    >>> import numpy as np, pesn
+    >>> class Scale:
+    ...     def __init__(self, factors):
+    ...         self.factors = factors
+    >>> @pesn.propagate.register(Scale)
+    ... def layers(scale):
+    ...     return [pesn.Dense(np.diag(scale.factors), activation="tanh")]
+    >>> pesn.propagate(Scale([1.0, 2.0]), pesn.Gaussian([0.5, 0.0], var=0.1))
+    Gaussian(mean=[0.43 0.  ], std=[0.243 0.488], covariance='full')
+    """
+    if not isinstance(kind, type):
+        raise TypeError(f"kind must be a type, got {kind!r}; register(type) is a decorator")
+
+    def decorator(maker: _Maker) -> _Maker:
+        if not callable(maker):
+            raise TypeError(f"what is registered for {kind.__name__} must be a function of such an object, got {maker!r}")
+        _MAKERS[kind] = maker
+        return maker
+
+    return decorator
+
+
+def registered(network: object) -> Callable[[Any], Any] | None:
+    """What was registered for the nearest type of an object, or None."""
+    return next((_MAKERS[kind] for kind in type(network).__mro__ if kind in _MAKERS), None) if _MAKERS else None
+
+
+def snapshot() -> dict[type, Callable[[Any], Any]]:
+    """All that is registered, for a comparison with what was before."""
+    return dict(_MAKERS)
+
+
+Shape: TypeAlias = tuple[int, ...]
+Shapes: TypeAlias = tuple[Shape, ...]  # of one row, one for each input
+
+
+def as_gaussian(x: object, name: str = "x") -> Gaussian:
+    """``x`` itself, of arrays; tensors for layers of arrays are detached first."""
+    if isinstance(x, Gaussian) and hasattr(x, "numpy"):
+        return x.numpy()
+    if not isinstance(x, Gaussian):
+        raise TypeError(f"{name} must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
+    return x
+
+
+def joined(x: object, shape: Any) -> tuple[Gaussian, Shapes]:
+    """All inputs as one Gaussian (d,) or (n, d), and the shapes that its numbers are handed on in.
+
+    Several inputs, a tuple or list of Gaussians, are independent of each other. One Gaussian with several shapes is all of them
+    side by side, with the covariance that it has.
+    """
+    if isinstance(x, tuple | list):
+        if not x:
+            raise ValueError("x must be a Gaussian, or one for each input of the network, got an empty sequence")
+        each = [as_vector(as_gaussian(part, f"x[{i}]")) for i, part in enumerate(x)]
+        shapes = _shapes(shape, [part.dim for part in each])
+        return (each[0] if len(each) == 1 else _side_by_side(each)), shapes
+    one = as_vector(as_gaussian(x))
+    if isinstance(shape, tuple | list) and shape and all(isinstance(s, tuple | list) for s in shape):
+        shapes = tuple(_one_shape(s, f"shape[{i}]") for i, s in enumerate(shape))
+        if sum(map(math.prod, shapes)) != one.dim:
+            raise ValueError(f"shape must hold the {one.dim} numbers of x, got {shapes} with {sum(map(math.prod, shapes))}")
+        return one, shapes
+    return one, _shapes(None if shape is None else [shape], [one.dim])
+
+
+def parts_of(rows: FloatArray, shapes: Shapes) -> list[FloatArray]:
+    """Rows (n, d) as the inputs (n, …) that they stand for."""
+    ends = np.cumsum([0, *map(math.prod, shapes)])
+    return [rows[:, ends[i] : ends[i + 1]].reshape(len(rows), *shape) for i, shape in enumerate(shapes)]
+
+
+def _shapes(given: Any, sizes: Sequence[int]) -> Shapes:
+    if given is None:
+        return tuple((size,) for size in sizes)
+    if not isinstance(given, tuple | list) or len(given) != len(sizes):
+        raise ValueError(f"shape must be a list with one shape for each of {len(sizes)} inputs, got {given!r}")
+    result = []
+    for i, (one, size) in enumerate(zip(given, sizes, strict=True)):
+        name = "shape" if len(sizes) == 1 else f"shape[{i}]"
+        found = (size,) if one is None else _one_shape(one, name)
+        if math.prod(found) != size:
+            raise ValueError(f"{name} must hold the {size} numbers of its input, got {found} with {math.prod(found)}")
+        result.append(found)
+    return tuple(result)
+
+
+def _one_shape(given: Any, name: str) -> Shape:
+    sizes = (given,) if isinstance(given, int | np.integer) else given
+    if not isinstance(sizes, tuple | list) or any(
+        isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1 for n in sizes
+    ):
+        raise ValueError(f"{name} must be the shape of one input without its batch, positive whole numbers, got {given!r}")
+    return tuple(int(n) for n in sizes)
+
+
+def _side_by_side(parts: Sequence[Gaussian]) -> Gaussian:
+    batches = {part.batch_shape for part in parts}
+    if len(batches) > 1:
+        raise ValueError(f"x must have inputs of one batch, got batches {', '.join(map(str, sorted(batches)))}")
+    mean = np.concatenate([part.mean for part in parts], axis=-1)
+    if all(part.diagonal is not None and part.factor is None for part in parts):
+        return Gaussian(mean, var=np.concatenate([np.broadcast_to(part.var, part.mean.shape) for part in parts], axis=-1))
+    cov, place = np.zeros((*mean.shape, mean.shape[-1]), mean.dtype), 0
+    for part in parts:
+        cov[..., place : place + part.dim, place : place + part.dim] = part.cov
+        place += part.dim
+    return Gaussian(mean, cov=cov)
+
 
 Closure = Literal["auto", "gaussian", "third-order", "sobol"]
 
@@ -64,28 +210,27 @@ Network: TypeAlias = (
 
 @dataclass(frozen=True)
 class Program:
-    """What an adapter makes of a network.
+    """A network as an adapter reads it.
 
     Parameters
     ----------
-    function
+    function : callable
         Rows (n, d) to rows (n, m).
-    layers
-        The same as a chain of layers; None where it is none.
-    refusal
-        Why it is neither a chain nor a graph.
-    graph
-        The same as a graph of operations, where it is no chain; None where it is neither.
+    layers : sequence of Dense, default=None
+        The same as layers; None where it is neither a chain of layers nor a sum of such branches.
+    refusal : Exception, default=None
+        Why it has no layers.
     """
 
     function: Callable[[FloatArray], FloatArray]
     layers: Sequence[Dense] | None = None
     refusal: Exception | None = None
-    graph: Graph | None = None
 
     @property
-    def depth(self) -> int:
-        """Layers, or nodes of the graph, that are not linear."""
-        if self.layers is None and self.graph is not None:
-            return self.graph.depth
-        return sum(not is_linear(layer) for layer in self.layers or ())
+    def is_chain(self) -> bool:
+        """Whether it is a plain chain of layers."""
+        return self.layers is not None and all(layer.units == len(layer.b) for layer in self.layers)
+
+    def is_exact(self, x: Gaussian) -> bool:
+        """Return whether the Gaussian closure is exact: of at most one nonlinear layer, or of a certain input."""
+        return self.layers is not None and (nonlinear_depth(self.layers) <= 1 or not x.var.any())

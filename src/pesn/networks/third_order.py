@@ -19,20 +19,57 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from pesn._support.jit import jit
 from pesn._support.types import Array, FloatArray
-from pesn.activations import Activation
 from pesn.linalg import symmetric, transpose
 from pesn.moments import moments
-from pesn.moments.covariance import covariance
 from pesn.moments.mehler import project
-from pesn.networks.dense import Dense, is_linear
-from pesn.networks.third_order_kernel import correlations
+from pesn.networks.gaussian_closure import activation_covariance
+from pesn.networks.layers import Dense, is_linear
 
 __all__ = ["Skewed", "third_order"]
+
+
+@jit(fastmath={"contract", "nsz"})
+def _correlations(c: Array, rho: Array, iij: Array, iii: Array, shift: Array, var: Array, cov: Array, out: Array) -> None:
+    """Compute (cov + half + halfᵀ − Δμ Δμᵀ)/√(var varᵀ) within ±1, half = (κ_iii A + 3 κ_iij B)/6, of a batch; c is (n, N, D).
+
+    A = Σ_{n≥1} ρⁿ √((n+1)(n+2)(n+3)) c_{n+3}(i) c_n(j) and B = Σ_{n≥0} ρⁿ √((n+1)(n+2)) c_{n+2}(i) √(n+1) c_{n+1}(j) by Horner.
+    """
+    batch, orders, size = c.shape[0], c.shape[1] - 3, c.shape[2]
+    scale, both, alone = np.empty(size), np.empty(size), np.empty(size)
+    for b in range(batch):
+        for i in range(size):
+            scale[i] = 1.0 / math.sqrt(var[b, i]) if var[b, i] > 0.0 else 0.0
+        for i in range(size):
+            at, mixed = rho[b, i], iij[b, i]
+            both[:], alone[:] = 0.0, 0.0
+            for n in range(orders - 1, -1, -1):
+                factor, others = math.sqrt((n + 1.0) * (n + 2.0) * (n + 1.0)) * c[b, n + 1, i], c[b, n]
+                for j in range(size):
+                    both[j] = both[j] * at[j] + factor * others[j]
+                if n > 0:
+                    factor, others = math.sqrt((n + 1.0) * (n + 2.0) * (n + 3.0)) * c[b, n + 2, i], c[b, n - 1]
+                    for j in range(size):
+                        alone[j] = alone[j] * at[j] + factor * others[j]
+            for j in range(size):
+                out[b, i, j] = (iii[b, i] * at[j] * alone[j] + 3.0 * mixed[j] * both[j]) / 6.0
+        for i in range(size):
+            for j in range(i + 1, size):
+                value = cov[b, i, j] + out[b, i, j] + out[b, j, i] - shift[b, i] * shift[b, j]
+                # One after the other: of dead units the product overflows.
+                value = min(max(value * scale[i] * scale[j], -1.0), 1.0)
+                out[b, i, j] = value
+                out[b, j, i] = value
+            out[b, i, i] = 1.0
+
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _ORDERS = 8  # terms of the series in ρ
 _MOST_SKEWED = 2.0  # of a standardised third cumulant: Edgeworth's term is an expansion about none
@@ -104,14 +141,14 @@ class Skewed(NamedTuple):
 
 
 def third_order(layers: Sequence[Dense], mean: FloatArray, cov: FloatArray) -> list[Skewed]:
-    """After each layer, of a Gaussian input of mean (d,) and covariance (d, d), or of a batch: (n, d) and (n, d, d)."""
+    """Compute the state after each layer, of a Gaussian input of mean (d,) and covariance (d, d), or a batch of such."""
     state = Skewed(np.asarray(mean, float), np.asarray(cov, float))
     states = []
     for place, layer in enumerate(layers):
         further = any(not is_linear(later) for later in layers[place + 1 :])
         state = _affine(layer, state)
         if not is_linear(layer):
-            state = _activate(layer.activation, state, further)
+            state = _activate(layer, state, further)
         states.append(state)
     return states
 
@@ -122,42 +159,59 @@ def _affine(layer: Dense, x: Skewed) -> Skewed:
     return Skewed(x.mean @ W.T + layer.b, symmetric(W @ x.cov @ W.T), tuple(cumulants))
 
 
-def _activate(f: Activation, z: Skewed, further: bool) -> Skewed:
-    """``further``: whether a layer comes that asks for third cumulants."""
+def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
+    """Apply the activation; ``further``: whether a later layer needs third cumulants. Carried numbers are units with f(z) = z."""
+    f, units = layer.activation, layer.units
     var = np.maximum(np.diagonal(z.cov, axis1=-2, axis2=-1), 0.0)
-    live = var > _LEAST
-    std = np.sqrt(np.where(live, var, 1.0))
-    unit = moments(f, z.mean, var)
-    mean, shift = np.asarray(unit.mean, float), np.zeros(std.shape)
-    cov = np.asarray(covariance(f, z.mean, z.cov, var=unit.var), float)
+    unit = moments(f, z.mean[..., :units], var[..., :units])
+    mean = np.concatenate([unit.mean, z.mean[..., units:]], axis=-1)
+    cov = np.asarray(activation_covariance(f, units, z.mean, z.cov, unit.var), float)
     if not (further or z.older):
         return Skewed(mean, cov)
-    c = np.zeros((*std.shape, _ORDERS + 3))
-    if live.any():
-        c[live] = project(f, z.mean[live], std[live], _ORDERS + 3)[0] * std[live][:, None]
-    bent = var > _STRAIGHT * f.scale**2
-    c[~bent, 1:] = 0.0
+    live = var > _LEAST
+    std = np.sqrt(np.where(live, var, 1.0))
+    bent = (var > _STRAIGHT * min(f.scale, 1.0) ** 2)[..., :units]
+    c = _coefficients(layer, z.mean, std, live, bent)
     rho = z.cov / (std[..., :, None] * std[..., None, :])
     np.minimum(np.maximum(rho, -1.0, out=rho), 1.0, out=rho)
     own = np.arange(std.shape[-1])
     rho[..., own, own] = live
     x, weights, cubic = _grid()
-    away = np.asarray(f.value(z.mean[..., None] + np.sqrt(var)[..., None] * x), float)
-    away -= mean[..., None]
+    away = np.asarray(f.value(z.mean[..., :units, None] + np.sqrt(var[..., :units])[..., None] * x), float)
+    away -= unit.mean[..., None]
+    shift = np.zeros(std.shape)
     if z.older:
         iij = z.older[0].iij()
         for one in z.older[1:]:
             iij += one.iij()
         for scale in (std[..., :, None], std[..., :, None], std[..., None, :]):  # one after the other: squares may be no numbers
             iij /= scale
-        shift, cov = _corrected(c, rho, np.where(bent, np.square(away) @ cubic, 0.0), iij, np.asarray(unit.var, float), cov)
+        skewness = np.zeros(std.shape)
+        skewness[..., :units] = np.where(bent, np.square(away) @ cubic, 0.0)
+        before = np.concatenate([unit.var, var[..., units:]], axis=-1)
+        shift, cov = _corrected(c, rho, skewness, iij, before, cov)
         mean = mean + shift
     if not further:
         return Skewed(mean, cov)
     gain, curvature = c[..., 0] / std, math.sqrt(2.0) * c[..., 1]
-    away -= shift[..., None]
-    rest = np.where(bent, (away * away * away) @ weights - 3.0 * curvature * np.square(c[..., 0]), 0.0)
+    away -= shift[..., :units, None]
+    rest = np.zeros(std.shape)
+    leading = (3.0 * curvature * np.square(c[..., 0]))[..., :units]
+    rest[..., :units] = np.where(bent, (away * away * away) @ weights - leading, 0.0)
     return Skewed(mean, cov, tuple(one.scaled(gain) for one in z.older), Fresh(curvature, c[..., :1] * rho, rest))
+
+
+def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask) -> Array:
+    """Compute the Hermite coefficients c_1, c_2, … (…, D, N) of a layer's outputs."""
+    units = layer.units
+    c = np.zeros((*std.shape, _ORDERS + 3))
+    some = live[..., :units]
+    if some.any():
+        m, s = mean[..., :units][some], std[..., :units][some]
+        c[..., :units, :][some] = project(layer.activation, m, s, _ORDERS + 3)[0] * s[:, None]
+    c[..., :units, 1:][~bent] = 0.0
+    c[..., units:, 0] = np.where(live, std, 0.0)[..., units:]
+    return c
 
 
 def _corrected(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, cov: Array) -> tuple[Array, Array]:
@@ -167,7 +221,7 @@ def _corrected(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, co
     shift = iii * c[..., 2] / math.sqrt(6.0)
     new = np.maximum(var + iii / 6.0 * skewness - np.square(shift), _LEAST_LEFT * var)
     correlation, square, row = np.empty(cov.shape), (-1, size, size), (-1, size)
-    correlations(
+    _correlations(
         np.ascontiguousarray(transpose(c)).reshape(-1, c.shape[-1], size), rho.reshape(square), iij.reshape(square),
         iii.reshape(row), shift.reshape(row), new.reshape(row), cov.reshape(square), correlation.reshape(square),
     )  # fmt: skip

@@ -27,7 +27,7 @@ from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import symmetric
 from pesn.moments import moments
-from pesn.networks.sobol import spread_points, standard_points
+from pesn.networks.points import spread_points, standard_points
 
 __all__ = ["LogitReadout", "expected_softmax", "fit_logits", "means_and_deviations"]
 

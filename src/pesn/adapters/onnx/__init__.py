@@ -6,8 +6,12 @@ executed but its operators. Outputs are flattened, several of them side by side.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,63 +22,65 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"networks in ONNX files need {error.name}: pip install 'pesn[onnx]'", name=error.name) from error
 
+from google.protobuf.message import DecodeError
+
 from pesn._support.types import FloatArray
-from pesn.adapters.onnx.chain import layers_of
-from pesn.adapters.onnx.graph import graph_of
-from pesn.adapters.onnx.session import Source, load, of_model, of_session
+from pesn.adapters.onnx.operators import layers_of
 from pesn.gaussian import Gaussian
-from pesn.networks.callables import mixes_rows
-from pesn.networks.dense import Dense
-from pesn.networks.graph import Graph
-from pesn.networks.inputs import Shapes
-from pesn.networks.program import Closure, Program
+from pesn.networks.layers import Dense, forward
+from pesn.networks.points import mixes_rows
+from pesn.networks.program import Closure, Program, Shapes, parts_of
 
 __all__ = ["read"]
 
 _CHECKED = 4  # rows
 _AGREE = 5e-3  # of the largest output: files hold float32, or float16
+_FLOATS: dict[str, type[np.floating[Any]]] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+}
+_NUMBERS = 2**22  # that are handed over at once
 
 
 def read(network: Any, x: Gaussian, shapes: Shapes, closure: Closure = "gaussian") -> Program:
-    """A network as :func:`pesn.propagate` takes it.
+    """Read a network for :func:`pesn.propagate`.
 
     Parameters
     ----------
-    network
-        A path, an ``onnx.ModelProto`` or an ``onnxruntime.InferenceSession``.
-    x
+    network : str, path, onnx.ModelProto or onnxruntime.InferenceSession
+        The network.
+    x : Gaussian
         All inputs side by side, in the order of the file.
-    shapes
-        What was said of the shapes of inputs: needed where the file leaves open more than the batch.
-    closure
-        Which one is wanted: a file is read the same way for all.
+    shapes : tuple of tuple of int
+        The shapes of inputs, as far as they were given: needed where the file leaves open more than the batch.
+    closure : str, default="gaussian"
+        The one that is wanted: a file is read the same way for all.
 
     Returns
     -------
     Program
-        Layers where it is a chain of dense layers, a graph where its operators are known, and always a function of rows.
+        With layers where it is a chain of them or a sum of branches, and always with a function of rows.
     """
     if isinstance(network, onnxruntime.InferenceSession):
-        source = of_session(network)
+        source = _of_session(network)
     elif isinstance(network, onnx.ModelProto):
-        source = of_model(network)
+        source = _checked(network, "a ModelProto", None)
     else:
-        source = load(network)
+        source = _load(network)
     given = source.shaped(x.dim, shapes)
-
     function = partial(source.run, shapes=given)
-    closed = _closed(source, given)
-    if isinstance(closed, Exception):
-        return Program(partial(_apart, function), None, closed)
-    graph, layers = closed
-    if layers is None:
-        return Program(function, graph=graph)
-    dtype = x.mean.dtype
+    layers = _layers(source, given)
+    if isinstance(layers, Exception):
+        return Program(partial(_apart, function), None, layers)
+    dtype = x.mean.dtype if len(layers) == sum(layer.units == len(layer.b) for layer in layers) else np.dtype(np.float64)
+    if dtype == np.float64:
+        return Program(function, layers)
     return Program(function, [Dense(layer.W.astype(dtype), layer.b.astype(dtype), layer.activation) for layer in layers])
 
 
 def _apart(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
-    """What it gives for rows; of operators that are not known, some rows are tried by themselves."""
+    """Run it on rows; as its operators are not known, some rows are tried by themselves."""
     found = function(rows)
     if mixes_rows(function, rows, found):
         raise ValueError(
@@ -84,22 +90,180 @@ def _apart(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> Fl
 
 
 @lru_cache(maxsize=4)
-def _closed(source: Source, shapes: Shapes) -> tuple[Graph, list[Dense] | None] | Exception:
-    """As a graph, and as layers where it is a chain, or why not: once for each file."""
+def _layers(source: _Source, shapes: Shapes) -> list[Dense] | Exception:
+    """Read the layers of a file once, or why it has none."""
     try:
-        reading = graph_of(source, shapes)
-        _check(reading.graph, partial(source.run, shapes=shapes))
+        if source.model is None:
+            raise TypeError("network must be an ONNX file or a ModelProto for a closed form, got an InferenceSession")
+        if any(one.bare for one in source.inputs):
+            raise ValueError("network takes one input without an axis of rows: no closed form; use closure='sobol'")
+        names = [one.name for one in source.inputs]
+        layers = layers_of(source.model, dict(zip(names, shapes, strict=True)), source.batch)
+        _check(layers, partial(source.run, shapes=shapes))
     except (TypeError, ValueError) as error:
         return error
-    return reading.graph, layers_of(reading)
+    return layers
 
 
-def _check(graph: Graph, function: Callable[[FloatArray], FloatArray]) -> None:
-    """That the operators as they are read here give what onnxruntime gives, for a few rows."""
-    draws = np.random.default_rng(0).standard_normal((2 * _CHECKED, sum(graph.inputs.values())))
+def _check(layers: list[Dense], function: Callable[[FloatArray], FloatArray]) -> None:
+    """Check that the operators as they are read here give what onnxruntime gives, for a few rows."""
+    draws = np.random.default_rng(0).standard_normal((2 * _CHECKED, layers[0].W.shape[1]))
     for rows in (draws[:_CHECKED], 5.0 * draws[_CHECKED:]):
-        there, here = np.asarray(function(rows), float), graph(rows)
+        there, here = np.asarray(function(rows), float), forward(layers, rows)
         if there.shape != here.shape or not np.all(np.abs(there - here) <= _AGREE * np.abs(there).max(initial=1e-30)):
             raise ValueError(
                 "the operators of the ONNX graph give other numbers than onnxruntime does of the whole; use closure='sobol'"
             )
+
+
+# ---------------------------------------------------------------- a model and what runs it
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A tensor that enters: sizes of a row, None where the file leaves one, or all, open; ``bare``: it has no axis of rows."""
+
+    name: str
+    dtype: type[np.floating[Any]]
+    sizes: tuple[int | None, ...] | None
+    batch: int | None
+    bare: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """A model and what runs it; ``model`` None where it came as a session."""
+
+    session: Any
+    model: onnx.ModelProto | None
+    inputs: tuple[_Input, ...]
+
+    @property
+    def batch(self) -> int | None:
+        """How many rows are run at once; None: any number."""
+        return next((one.batch for one in self.inputs if one.batch is not None), None)
+
+    def shaped(self, dim: int, shapes: Shapes) -> Shapes:
+        """The shape of a row of each input, of ``dim`` numbers in all; from ``shapes`` where the file leaves it open."""
+        if len(shapes) not in (1, len(self.inputs)):
+            names = ", ".join(repr(one.name) for one in self.inputs)
+            raise ValueError(f"x must be a Gaussian for each input of the ONNX file, {names}, or one of all, got {len(shapes)}")
+        told = shapes if len(shapes) == len(self.inputs) and shapes != ((dim,),) else None
+        found = []
+        for i, one in enumerate(self.inputs):
+            sizes = one.sizes
+            if told is not None and len(told[i]) > 1:
+                if sizes is not None and not _fits(told[i], sizes):
+                    raise ValueError(f"shape of input {one.name!r} must be {_shown(sizes)}, as in the ONNX file, got {told[i]}")
+                sizes = told[i]
+            elif sizes is None or sizes == (None,):
+                sizes = told[i] if told is not None else (dim,) if len(self.inputs) == 1 else sizes
+            if sizes is None or None in sizes:
+                left = _shown(sizes)
+                raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {one.name!r} has {left}")
+            size = math.prod(n for n in sizes if n is not None)
+            if told is not None and math.prod(told[i]) != size:
+                which = f"x[{i}]" if len(told) > 1 else "x"
+                got = math.prod(told[i])
+                raise ValueError(f"{which} must have {size} numbers, those of the input {one.name!r} of the ONNX file, got {got}")
+            found.append(tuple(int(n) for n in sizes if n is not None))
+        total = sum(map(math.prod, found))
+        if total != dim:
+            each = ", ".join(f"{one.name!r} {shape}" for one, shape in zip(self.inputs, found, strict=True))
+            raise ValueError(f"x must have {total} numbers, those of the inputs {each} of the ONNX file, got {dim}")
+        return tuple(found)
+
+    def run(self, rows: FloatArray, shapes: Shapes) -> FloatArray:
+        """Outputs (n, m) of rows (n, d)."""
+        step = self.batch or max(1, _NUMBERS // max(1, rows.shape[1]))
+        return np.concatenate([self._run(rows[i : i + step], shapes, step) for i in range(0, len(rows), step)])
+
+    def _run(self, rows: FloatArray, shapes: Shapes, step: int) -> FloatArray:
+        count = len(rows)
+        if self.batch is not None and count < step:  # the file has a fixed number: the last rows are filled up
+            rows = np.concatenate([rows, np.repeat(rows[-1:], step - count, axis=0)])
+        parts = zip(self.inputs, parts_of(rows, shapes), strict=True)
+        with np.errstate(over="ignore"):  # beyond float32 is infinity
+            feeds = {one.name: (part[0] if one.bare else part).astype(one.dtype) for one, part in parts}
+        bare = any(one.bare for one in self.inputs)
+        outputs = []
+        for told, out in zip(self.session.get_outputs(), self.session.run(None, feeds), strict=True):
+            if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+                kind = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+                raise TypeError(
+                    f"output {told.name!r} of the ONNX file must be a tensor of floating point, got {kind}; "
+                    "take it out of graph.output"
+                )
+            whole = out[None] if bare else out
+            if whole.ndim == 0 or len(whole) != len(rows):
+                raise ValueError(
+                    f"output {told.name!r} of the ONNX file must have a row for each row of the input, "
+                    f"got shape {out.shape} for {len(rows)} rows"
+                )
+            outputs.append(whole.reshape(len(rows), -1)[:count])
+        return np.concatenate(outputs, axis=1)
+
+
+# ---------------------------------------------------------------- where it comes from
+
+
+def _load(path: str | os.PathLike[str]) -> _Source:
+    """From a file, with the data that it keeps beside itself. Files that have not changed are read once."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"network must be a path to an ONNX file, got {str(file)!r}, which is no file")
+    stat = file.stat()
+    return _load_version(str(file.resolve()), stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=4)
+def _load_version(path: str, changed: int, size: int) -> _Source:
+    try:
+        model = onnx.load(path)
+    except DecodeError as error:
+        raise ValueError(f"network must be an ONNX file, got {path!r}, which is none, or not all of one: {error}") from error
+    except (onnx.checker.ValidationError, OSError, ValueError) as error:  # data outside of it
+        raise ValueError(f"network must be an ONNX file with its external data beside it, got {path!r}: {error}") from error
+    return _checked(model, f"the file {path!r}", path)
+
+
+def _of_session(session: Any) -> _Source:
+    """From a session of the user's, with the options that it has."""
+    return _Source(session, None, _inputs(session))
+
+
+def _checked(model: onnx.ModelProto, name: str, path: str | None) -> _Source:
+    if not model.graph.node:
+        raise ValueError(f"network must be an ONNX model with operators, got {name}, which has none")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(path or model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's have no class in common
+        first = str(error).strip().partition("\n")[0]
+        raise ValueError(f"network must be an ONNX model that onnxruntime runs, got {name}: {first}") from error
+    return _Source(session, model, _inputs(session))
+
+
+def _inputs(session: Any) -> tuple[_Input, ...]:
+    found = []
+    for one in session.get_inputs():
+        if one.type not in _FLOATS:
+            raise TypeError(f"input {one.name!r} of the ONNX file must be a tensor of floating point, got {one.type}")
+        sizes = tuple(n if isinstance(n, int) and n > 0 else None for n in one.shape)
+        bare = len(sizes) == 1 and sizes[0] is not None
+        batch = 1 if bare else sizes[0] if sizes else None
+        found.append(_Input(one.name, _FLOATS[one.type], (sizes if bare else sizes[1:]) if sizes else None, batch, bare))
+    fixed = {one.name: one.batch for one in found if one.batch is not None}
+    if len(set(fixed.values())) > 1 or len({one.bare for one in found}) > 1:
+        raise ValueError(f"inputs of the ONNX file must take as many rows each, got {fixed}")
+    return tuple(found)
+
+
+def _fits(told: tuple[int, ...], sizes: tuple[int | None, ...]) -> bool:
+    return len(told) == len(sizes) and all(n in (None, m) for n, m in zip(sizes, told, strict=True))
+
+
+def _shown(sizes: tuple[int | None, ...] | None) -> str:
+    return "any" if sizes is None else "(" + ", ".join("?" if n is None else str(n) for n in sizes) + ")"

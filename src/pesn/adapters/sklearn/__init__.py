@@ -21,30 +21,24 @@ from functools import partial
 
 from sklearn.base import BaseEstimator
 
-from pesn.adapters.sklearn.estimators import expression
-from pesn.adapters.sklearn.expression import as_chain, as_graph
-from pesn.adapters.sklearn.probabilities import class_probabilities
-from pesn.adapters.sklearn.rows import check_width, outputs
+from pesn.adapters.sklearn.estimators import expression, input_width, stack_value
+from pesn.adapters.sklearn.probabilities import check_width, class_probabilities, outputs
 from pesn.gaussian import Gaussian
-from pesn.networks.dense import Dense, forward
-from pesn.networks.inputs import Shapes
-from pesn.networks.propagation import Closure, Program
+from pesn.networks.layers import Dense, forward
+from pesn.networks.program import Closure, Program, Shapes
 
 __all__ = ["as_layers", "class_probabilities", "read"]
 
 
 def read(network: BaseEstimator, x: Gaussian, shapes: Shapes, closure: Closure) -> Program:
-    """A fitted estimator as :func:`pesn.propagate` takes it: layers, a graph, or else what it predicts, whatever the closure."""
+    """Read a fitted estimator for :func:`pesn.propagate`: as layers, or else as the function that it predicts by."""
     check_width(network, x)
     try:
         value = expression(network)
     except (TypeError, ValueError) as refusal:
         return Program(partial(outputs, network), None, refusal)
-    layers = as_chain(value)
-    if layers is not None:
-        return Program(lambda rows: forward(layers, rows), layers)
-    graph = as_graph(value)
-    return Program(lambda rows: graph(rows.astype(float)), graph=graph)
+    layers = stack_value(value, x.dim)
+    return Program(lambda rows: forward(layers, rows), layers)
 
 
 def as_layers(estimator: BaseEstimator) -> list[Dense]:
@@ -76,10 +70,11 @@ def as_layers(estimator: BaseEstimator) -> list[Dense]:
     >>> as_layers(StandardScaler().fit([[0.0], [4.0]]))[0].W
     array([[0.5]])
     """
-    layers = as_chain(expression(estimator))
-    if layers is None:
+    value = expression(estimator)
+    layers = stack_value(value, input_width(estimator) or 0)
+    if any(layer.units < len(layer.b) for layer in layers):
         raise ValueError(
-            f"network must be a chain of layers, got a {type(estimator).__name__} whose parts are of unequal depth or multiply "
-            "features; propagate takes it as a graph"
+            f"network must be a chain of layers, got a {type(estimator).__name__} whose parts are of unequal depth or have "
+            "different activations; propagate takes it as a sum of branches"
         )
     return layers

@@ -1,28 +1,399 @@
-"""Fitted predictors: networks and linear models, alone, averaged, stacked or searched for."""
+"""Fitted estimators as layers: what they compute is affine in their input and in units, which are functions of such."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import UserList
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_regressor
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, TruncatedSVD
 from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
-from sklearn.feature_selection import RFE, RFECV
+from sklearn.feature_selection import RFE, RFECV, SelectorMixin
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, RANSACRegressor, TweedieRegressor
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+from sklearn.utils.validation import check_is_fitted
 
-from pesn.activations import names
-from pesn.adapters.sklearn.expression import Value, beside, summed
-from pesn.adapters.sklearn.rows import labelled
-from pesn.adapters.sklearn.transformers import below, check_fitted, check_taken, described, inverted, transformed
+from pesn._support.types import AnyArray, FloatArray
+from pesn.activations import Activation, get, names
+from pesn.networks.layers import SQUARE, Dense, Stage, stack_stages
 
-__all__ = ["expression", "predicted"]
+__all__ = ["Value", "described", "expression", "input_width", "labelled", "stack_value"]
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """f of one value; ``depth``: units on the longest path to it."""
+
+    activation: Activation
+    argument: Value
+    depth: int
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """offset + Σ W_k u_k, of n numbers: W (n, width of u_k) for each unit it is made of, None being the input."""
+
+    terms: dict[Unit | None, AnyArray]
+    offset: AnyArray
+    depth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", max((unit.depth for unit in self.terms if unit is not None), default=0))
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @classmethod
+    def input(cls, width: int) -> Value:
+        """The input itself. In integers, which leave the type of what they are multiplied with alone."""
+        return cls({None: np.eye(width, dtype=np.int8)}, np.zeros(width, np.int8))
+
+    def mapped(self, W: AnyArray, b: AnyArray | float = 0.0) -> Value:
+        """W v + b."""
+        return Value({unit: W @ own for unit, own in self.terms.items()}, W @ self.offset + b)
+
+    def scaled(self, gain: AnyArray, offset: AnyArray | float = 0.0) -> Value:
+        """gain · v + offset, elementwise."""
+        return Value({unit: gain[:, None] * own for unit, own in self.terms.items()}, gain * self.offset + offset)
+
+    def picked(self, columns: AnyArray) -> Value:
+        """Some of its numbers, by index or mask."""
+        return Value({unit: own[columns] for unit, own in self.terms.items()}, self.offset[columns])
+
+    def activated(self, activation: str | Activation) -> Value:
+        """f(v)."""
+        record = get(activation)
+        return self if record.slopes == (1.0,) else _single(Unit(record, self, self.depth + 1))
+
+
+def _single(unit: Unit) -> Value:
+    width = len(unit.argument)
+    return Value({unit: np.eye(width, dtype=np.int8)}, np.zeros(width, np.int8))
+
+
+def product(one: Value, other: Value) -> Value:
+    """Multiply elementwise: ((a + b)² − (a − b)²)/4."""
+    half = len(one)
+    squares = beside([summed([one, other], [1.0, 1.0]), summed([one, other], [1.0, -1.0])]).activated(SQUARE)
+    return squares.mapped(np.hstack([0.25 * np.eye(half), -0.25 * np.eye(half)]))
+
+
+def beside(values: Sequence[Value]) -> Value:
+    """All their numbers, in order."""
+    width = {unit: own.shape[1] for value in values for unit, own in value.terms.items()}
+    terms = {
+        unit: np.concatenate([value.terms.get(unit, np.zeros((len(value), n), np.int8)) for value in values])
+        for unit, n in width.items()
+    }
+    return Value(terms, np.concatenate([value.offset for value in values]))
+
+
+def summed(values: Sequence[Value], weights: Sequence[float]) -> Value:
+    """Σ weights_k · values_k."""
+    return beside(values).mapped(np.kron(np.asarray(weights, float), np.eye(len(values[0]))))
+
+
+def stack_value(value: Value, width: int) -> list[Dense]:
+    """Write a value of ``width`` inputs as layers; units of one kind and depth are one layer.
+
+    Ten bagged networks are one wide chain. Where depths or activations differ, layers carry what later ones need.
+    """
+    found: dict[Unit, None] = {}
+    waiting = [value]
+    while waiting:
+        for unit in waiting.pop().terms:
+            if unit is not None and unit not in found:
+                found[unit] = None
+                waiting.append(unit.argument)
+    places: dict[Unit | None, tuple[int, slice]] = {None: (0, slice(0, width))}
+    sizes, stages = [width], []
+    for depth in range(1, value.depth + 1):
+        made: dict[Unit | None, tuple[int, slice]] = {}
+        for kind in dict.fromkeys(unit.activation for unit in found if unit.depth == depth):
+            units = [unit for unit in found if unit.depth == depth and unit.activation is kind]
+            stages.append(_stage(beside([unit.argument for unit in units]), places, sizes, kind))
+            ends = np.cumsum([0, *(len(unit.argument) for unit in units)])
+            made.update({unit: (len(stages), slice(ends[i], ends[i + 1])) for i, unit in enumerate(units)})
+            sizes.append(int(ends[-1]))
+        places.update(made)
+    return stack_stages([*stages, _stage(value, places, sizes, None)], width)
+
+
+def _stage(
+    value: Value, places: dict[Unit | None, tuple[int, slice]], sizes: Sequence[int], activation: Activation | None
+) -> Stage:
+    weights: dict[int, AnyArray] = {}
+    for unit, own in value.terms.items():
+        number, place = places[unit]
+        if own.shape[1] == sizes[number]:
+            weights[number] = own
+            continue
+        whole = weights.get(number, np.zeros((len(value), sizes[number]), own.dtype))
+        whole = whole.astype(np.result_type(whole, own), copy=False)
+        whole[:, place] = own
+        weights[number] = whole
+    return Stage(weights, value.offset, activation)
+
+
+_SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
+_INVERTIBLE = (*_SCALERS, PCA, Pipeline)
+_PRODUCTS = 2048  # each of two units: of more no covariance is kept
+
+
+def transformed(step: Any, value: Value, place: str) -> Value:
+    """What the transformer ``step`` makes of ``value``; a TypeError or ValueError that names ``place`` where it is not known."""
+    kind = type(step)
+    if step is None or (isinstance(step, str) and step == "passthrough"):
+        return value
+    if kind is Pipeline:
+        for name, part in step.steps:
+            value = transformed(part, value, below(place, f"step {name!r}"))
+        return value
+    if kind is FunctionTransformer and step.func is None:
+        return value
+    read = _TRANSFORMERS.get(kind)
+    if read is None and is_own(step) and isinstance(step, SelectorMixin):
+        read = _selected
+    if read is None:
+        raise TypeError(
+            f"{place} must be one of {', '.join(k.__name__ for k in (*_TRANSFORMERS, Pipeline))}, 'passthrough' or a feature "
+            f"selection, got {described(step)}; propagate does not know what it does to a Gaussian"
+        )
+    if kind is not FeatureUnion and not getattr(step, "prefit", False):
+        check_fitted(step)
+    check_taken(step, value, place)
+    return read(step, value, place)
+
+
+def inverted(step: Any, value: Value, place: str) -> Value:
+    """What its ``inverse_transform`` makes of ``value``, which is how a predicted target is scaled back."""
+    kind = type(step)
+    if step is None or (isinstance(step, str) and step == "passthrough"):
+        return value
+    if kind is Pipeline:
+        for name, part in reversed(step.steps):
+            value = inverted(part, value, below(place, f"step {name!r}"))
+        return value
+    if kind is FunctionTransformer:
+        if step.inverse_func is None:  # the identity, also what a TransformedTargetRegressor without a transformer keeps
+            return value
+        raise ValueError(
+            f"{place} applies inverse_func={getattr(step.inverse_func, '__name__', step.inverse_func)!r}, "
+            "which is not known to be affine; use an affine transformer=, such as StandardScaler(), "
+            "or propagate through regressor_ and transform its Gaussian yourself"
+        )
+    if kind not in _INVERTIBLE:
+        raise TypeError(
+            f"{place} must be one of {', '.join(k.__name__ for k in _INVERTIBLE)} or 'passthrough', got {described(step)}; "
+            "propagate does not know what its inverse does to a Gaussian"
+        )
+    check_fitted(step)
+    if kind is PCA:
+        components = step.components_ * np.sqrt(step.explained_variance_)[:, None] if step.whiten else step.components_
+        return value.mapped(components.T, step.mean_)
+    if kind is MinMaxScaler:
+        return value.scaled(1.0 / step.scale_, -step.min_ / step.scale_)
+    return value.scaled(*_centre_and_scale(step)[::-1])
+
+
+# ---------------------------------------------------------------- transformers, one kind each
+
+
+def _scaler(scaler: BaseEstimator, value: Value, place: str) -> Value:
+    """gain · v + offset. Constant features have scale_ 1 already."""
+    if getattr(scaler, "clip", False):
+        raise ValueError(f"{place}, a {described(scaler)} with clip=True, is not affine; fit it with clip=False")
+    if type(scaler) is MinMaxScaler:
+        return value.scaled(scaler.scale_, scaler.min_)
+    centre, scale = _centre_and_scale(scaler)
+    return value.scaled(1.0 / scale, -centre / scale)
+
+
+def _centre_and_scale(scaler: BaseEstimator) -> tuple[AnyArray, AnyArray]:
+    kind, none, one = type(scaler), np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
+    if kind is StandardScaler:
+        return scaler.mean_ if scaler.with_mean else none, scaler.scale_ if scaler.with_std else one
+    if kind is RobustScaler:
+        return scaler.center_ if scaler.with_centering else none, scaler.scale_ if scaler.with_scaling else one
+    return none, scaler.scale_
+
+
+def _pca(pca: BaseEstimator, value: Value, place: str) -> Value:
+    # As scikit-learn does it: a scale of 0 becomes the smallest that can be divided by.
+    scale = np.sqrt(pca.explained_variance_) if pca.whiten else np.ones(len(pca.components_), pca.components_.dtype)
+    W = pca.components_ / np.maximum(scale, np.finfo(scale.dtype).eps)[:, None]
+    return value.mapped(W, -W @ pca.mean_)
+
+
+def _components(step: BaseEstimator, value: Value, place: str) -> Value:
+    W = step.components_
+    W = W.toarray() if sparse.issparse(W) else W
+    mean = step.mean_ if type(step) is FastICA and step.whiten else None
+    return value.mapped(W, 0.0 if mean is None else -W @ mean)
+
+
+def _factors(step: BaseEstimator, value: Value, place: str) -> Value:
+    """The posterior mean of the factors, (I + C N⁻¹ Cᵀ)⁻¹ C N⁻¹ (x − mean)."""
+    weighted = step.components_ / step.noise_variance_
+    W = np.linalg.solve(np.eye(len(weighted)) + weighted @ step.components_.T, weighted)
+    return value.mapped(W, -W @ step.mean_)
+
+
+def _selected(step: BaseEstimator, value: Value, place: str) -> Value:
+    return value.picked(step.get_support())
+
+
+def _imputed(step: BaseEstimator, value: Value, place: str) -> Value:
+    """Of a row without gaps: the row, but for columns that had nothing in training, and indicators that say so."""
+    if not pd.isna(step.missing_values):
+        raise ValueError(
+            f"{place}, a SimpleImputer with missing_values={step.missing_values!r}, replaces a number; missing_values must be NaN"
+        )
+    gone = np.array([isinstance(one, float) and np.isnan(one) for one in step.statistics_], bool)
+    kept = value.picked(np.flatnonzero(~gone | step.keep_empty_features))
+    if not step.add_indicator:
+        return kept
+    none = np.zeros(len(step.indicator_.features_), np.int8)
+    return beside([kept, Value({}, none)])
+
+
+def _polynomial(step: BaseEstimator, value: Value, place: str) -> Value:
+    powers = step.powers_
+    degree = powers.sum(axis=1)
+    if degree.max() > 2:
+        raise ValueError(f"{place}, PolynomialFeatures of degree {degree.max()}, has a closed form up to degree 2")
+    pairs = np.flatnonzero(degree == 2)
+    if len(pairs) > _PRODUCTS:
+        raise ValueError(f"{place}, PolynomialFeatures with {len(pairs)} products, has a closed form up to {_PRODUCTS}")
+    parts, places = [Value({}, np.ones((degree == 0).sum(), np.int8))], [np.flatnonzero(degree == 0)]
+    parts.append(value.picked(powers[degree == 1].argmax(axis=1)))
+    places.append(np.flatnonzero(degree == 1))
+    if len(pairs):
+        first = powers[pairs].argmax(axis=1)
+        rest = powers[pairs].copy()
+        rest[np.arange(len(pairs)), first] -= 1
+        second = rest.argmax(axis=1)
+        same = first == second
+        parts.append(value.picked(first[same]).activated(SQUARE))
+        parts.append(product(value.picked(first[~same]), value.picked(second[~same])))
+        places.extend([pairs[same], pairs[~same]])
+    return beside(parts).picked(np.argsort(np.concatenate(places)))
+
+
+def _columns(step: BaseEstimator, value: Value, place: str) -> Value:
+    """ColumnTransformer: its parts on their columns, side by side."""
+    weights = step.transformer_weights or {}
+    parts = []
+    for name, part, columns in step.transformers_:
+        chosen = _indices(columns, len(value), getattr(step, "feature_names_in_", None))
+        if len(chosen) and not (isinstance(part, str) and part == "drop"):
+            made = transformed(part, value.picked(chosen), below(place, f"transformer {name!r}"))
+            parts.append(made if name not in weights else made.scaled(np.full(len(made), weights[name])))
+    if not parts:
+        raise ValueError(f"{place}, a ColumnTransformer, drops every column")
+    return beside(parts)
+
+
+def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
+    """Columns as a ColumnTransformer knows them once it is fitted: numbers, a slice, a mask or names."""
+    every = pd.Series(np.arange(width), index=names)
+    columns = columns.data if isinstance(columns, UserList) else columns  # a remainder that warns of being looked at
+    if isinstance(columns, slice):
+        return (every.loc if isinstance(columns.start, str) or isinstance(columns.stop, str) else every.iloc)[columns].to_numpy()
+    chosen = [columns] if isinstance(columns, str) else list(np.atleast_1d(columns))
+    if not chosen:
+        return np.zeros(0, int)
+    return (every.loc if isinstance(chosen[0], str) else every.iloc)[chosen].to_numpy()
+
+
+def _union(step: BaseEstimator, value: Value, place: str) -> Value:
+    """FeatureUnion: all its parts on all columns, side by side."""
+    weights = step.transformer_weights or {}
+    parts = []
+    for name, part in step.transformer_list:
+        if not (isinstance(part, str) and part == "drop"):
+            made = transformed(part, value, below(place, f"transformer {name!r}"))
+            parts.append(made if name not in weights else made.scaled(np.full(len(made), weights[name])))
+    if not parts:
+        raise ValueError(f"{place}, a FeatureUnion, drops every transformer")
+    return beside(parts)
+
+
+_TRANSFORMERS: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
+    **dict.fromkeys(_SCALERS, _scaler),
+    PCA: _pca,
+    IncrementalPCA: _pca,
+    TruncatedSVD: _components,
+    FastICA: _components,
+    GaussianRandomProjection: _components,
+    SparseRandomProjection: _components,
+    NeighborhoodComponentsAnalysis: _components,
+    FactorAnalysis: _factors,
+    SimpleImputer: _imputed,
+    PolynomialFeatures: _polynomial,
+    ColumnTransformer: _columns,
+    FeatureUnion: _union,
+}
+
+
+# ---------------------------------------------------------------- names and checks
+
+
+def below(place: str, name: str) -> str:
+    """The place of a part, for messages."""
+    return name if place == "network" else f"{place}, {name}"
+
+
+def check_fitted(estimator: BaseEstimator) -> None:
+    """As scikit-learn does, whose own way to the same answer takes longer than a closed form."""
+    if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
+        check_is_fitted(estimator)
+
+
+def check_taken(estimator: Any, value: Value, place: str) -> None:
+    """Whether it takes as many numbers as the step before it gives."""
+    taken = getattr(estimator, "n_features_in_", len(value))
+    if taken != len(value):
+        raise ValueError(f"{place}, a {described(estimator)}, takes {taken} numbers, but the step before it gives {len(value)}")
+
+
+def labelled(estimator: BaseEstimator, rows: FloatArray) -> FloatArray | pd.DataFrame:
+    """Rows (n, d), with the names of columns that the estimator was fitted with."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return rows if names is None or len(names) != rows.shape[1] else pd.DataFrame(rows, columns=names)
+
+
+def is_own(estimator: object) -> bool:
+    """Whether it is scikit-learn's: a subclass of a user may compute something else."""
+    return type(estimator).__module__.partition(".")[0] == "sklearn"
+
+
+def described(estimator: object) -> str:
+    """Its class, for messages."""
+    kind = type(estimator)
+    ours = kind.__module__.partition(".")[0] in ("sklearn", "builtins")
+    return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
+
 
 _WITH_A_LINK = (PoissonRegressor, GammaRegressor, TweedieRegressor)
 _LINEAR = ("sklearn.linear_model", "sklearn.svm")
@@ -39,7 +410,7 @@ def expression(estimator: BaseEstimator) -> Value:
     TypeError, ValueError
         Where a part has no closed form; the message names the part and its place.
     """
-    width = _inputs(estimator)
+    width = input_width(estimator)
     if width is None and type(estimator) is not Pipeline:
         raise TypeError(f"network must know how many features it takes (n_features_in_), got {described(estimator)}")
     if width is None:
@@ -47,19 +418,19 @@ def expression(estimator: BaseEstimator) -> Value:
     return predicted(estimator, Value.input(width), "network")
 
 
-def _inputs(estimator: Any) -> int | None:
-    """How many numbers it takes; None where nothing in it knows."""
+def input_width(estimator: Any) -> int | None:
+    """Return how many numbers an estimator takes; None where nothing in it knows."""
     if type(estimator) is Pipeline:
         parts = (part for _, part in estimator.steps if part is not None and part != "passthrough")
-        return next((width for width in map(_inputs, parts) if width is not None), None)
+        return next((width for width in map(input_width, parts) if width is not None), None)
     if type(estimator).__module__.startswith(_SEARCHES):
-        return _inputs(_best(estimator, "network"))
+        return input_width(_best(estimator, "network"))
     if getattr(estimator, "prefit", False):
-        return _inputs(estimator.estimator)
+        return input_width(estimator.estimator)
     check_fitted(estimator)
     width: int | None = getattr(estimator, "n_features_in_", None)
     inner = getattr(estimator, "regressor_", None)
-    return width if width is not None or inner is None else _inputs(inner)
+    return width if width is not None or inner is None else input_width(inner)
 
 
 def predicted(estimator: Any, value: Value, place: str) -> Value:
@@ -74,13 +445,13 @@ def predicted(estimator: Any, value: Value, place: str) -> Value:
         return predicted(_best(estimator, place), value, below(place, "best_estimator_"))
     if not hasattr(estimator, "predict"):
         return transformed(estimator, value, place)
-    read = _KNOWN.get(kind)
-    if kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in (*_KNOWN, *_WITH_A_LINK):
+    read = _PREDICTORS.get(kind)
+    if kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in (*_PREDICTORS, *_WITH_A_LINK):
         check_fitted(estimator)
         read = _linear if hasattr(estimator, "coef_") else None  # of an SVR with a linear kernel, too
     if read is None:
         raise TypeError(
-            f"{place} must be a linear regressor, one of {', '.join(k.__name__ for k in _KNOWN)}, a search or a Pipeline, "
+            f"{place} must be a linear regressor, one of {', '.join(k.__name__ for k in _PREDICTORS)}, a search or a Pipeline, "
             f"got {described(estimator)}; propagate does not know what it does to a Gaussian"
         )
     check_fitted(estimator)
@@ -88,7 +459,7 @@ def predicted(estimator: Any, value: Value, place: str) -> Value:
     return read(estimator, value, place)
 
 
-# ---------------------------------------------------------------- one kind each
+# ---------------------------------------------------------------- predictors, one kind each
 
 
 def _mlp(estimator: BaseEstimator, value: Value, place: str) -> Value:
@@ -178,7 +549,7 @@ def _chain(estimator: BaseEstimator, value: Value, place: str) -> Value:
     return beside(found).picked(np.argsort(estimator.order_))
 
 
-_KNOWN: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
+_PREDICTORS: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
     MLPRegressor: _mlp,
     MLPClassifier: _mlp,
     PLSRegression: _pls,

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from scipy import sparse
+from sklearn.base import BaseEstimator, is_classifier, is_clusterer
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.checks import generator, whole_number
 from pesn._support.types import FloatArray, Rng
-from pesn.adapters.sklearn.rows import check_width, labelled
-from pesn.adapters.sklearn.transformers import described
+from pesn.adapters.sklearn.estimators import described, labelled
 from pesn.gaussian import Gaussian
-from pesn.networks.inputs import as_gaussian
-from pesn.networks.sobol import spread_points, standard_points
+from pesn.networks.points import spread_points, standard_points
+from pesn.networks.program import as_gaussian
 
-__all__ = ["class_probabilities"]
+__all__ = ["check_width", "class_probabilities", "outputs"]
+
+
+def check_width(estimator: BaseEstimator, x: Gaussian) -> None:
+    """Refuse an input of other features than the estimator was fitted with, where it knows how many."""
+    width = getattr(estimator, "n_features_in_", x.dim)
+    if width != x.dim:
+        raise ValueError(f"x must have {width} numbers, the features that {described(estimator)} was fitted with, got {x.dim}")
+
+
+def outputs(estimator: BaseEstimator, rows: FloatArray) -> FloatArray:
+    """What a fitted regressor or transformer makes of rows (n, d): (n, m)."""
+    check_is_fitted(estimator)
+    if is_clusterer(estimator) or get_tags(estimator).estimator_type == "density_estimator":
+        other = next((name for name in ("transform", "predict_proba") if hasattr(estimator, name)), None)
+        raise TypeError(
+            f"network must give numbers, got {described(estimator)}, which gives labels"
+            + (f"; propagate its {other}, a function of rows" if other else "")
+        )
+    if is_classifier(estimator) or not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
+        raise TypeError(
+            f"network must be a regressor or a transformer, got {described(estimator)}; the probabilities of a classifier are "
+            "pesn.adapters.sklearn.class_probabilities(network, x)"
+        )
+    ask = getattr(estimator, "predict", None) or estimator.transform
+    found = ask(labelled(estimator, rows))
+    found = np.asarray(found.toarray() if sparse.issparse(found) else found)
+    return found[:, None] if found.ndim == 1 else found
 
 
 def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: int = 4096, rng: Rng = 0) -> FloatArray:

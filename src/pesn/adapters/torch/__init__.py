@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pesn.adapters.torch.gaussian import TensorGaussian, to_distribution
-from pesn.adapters.torch.network import as_layers, propagate
-from pesn.adapters.torch.reading import read
+from pesn.adapters.torch.modules import as_layers, propagate, read
 from pesn.adapters.torch.tanh_normal import TanhNormal
+from pesn.adapters.torch.tensor_gaussian import TensorGaussian, to_distribution
 
 if TYPE_CHECKING:
     from pesn.adapters.torch.rollouts import rollout

@@ -8,25 +8,335 @@ operations a step; it is left to autograd where y is brought back into its bound
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from scipy import sparse
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from pesn._support.types import Array
+from pesn._support.jit import jit
+from pesn._support.types import AnyArray, Array
 from pesn.activations import get
-from pesn.adapters.torch.bounds import TensorBounds
-from pesn.adapters.torch.compiled import CompiledCell
-from pesn.adapters.torch.gains import Expectations, expectations_of
+from pesn.adapters.torch.functions import MODULES, Function
+from pesn.adapters.torch.tensor_moments import units, working_dtype
 from pesn.linalg import root_of
+from pesn.moments.special import tanh
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import ActivationMoments, Cell, are_many, kept_entries
+from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments, are_many, kept_entries
+from pesn.statespace.cell import SparseRows
+from pesn.statespace.guard import PACE, Bounds
+from pesn.statespace.kernels import sparse_times
 
-__all__ = ["Drive", "TensorLoop"]
+__all__ = ["CompiledCell", "Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tanh_expectations"]
+
+
+_FAR = 1e18  # as wide as nothing is, and its square a number in single precision, too
+
+
+class TensorBounds:
+    """Of y (…, d) in a loop.
+
+    Parameters
+    ----------
+    bounds
+        On arrays.
+    tensor
+        What makes tensors of them.
+    """
+
+    def __init__(self, bounds: Bounds, tensor: Callable[[Array], Tensor]) -> None:
+        self.center, self.width, self.low, self.high = (
+            tensor(part) for part in (bounds.center, bounds.width, bounds.low, bounds.high)
+        )
+        widest = np.where(np.isinf(bounds.widest()) & ~bounds.kinematic, _FAR, bounds.edges[2])
+        self.least, self.most, self.widest = tensor(bounds.edges[0]), tensor(bounds.edges[1]), tensor(widest)
+        self.limit, self.reach = tensor(np.minimum(bounds.widest(), _FAR)), tensor(bounds.reach)
+        self.goes_on, self.widen = torch.tensor(bounds.goes_on, device=self.center.device), float(bounds.widen)
+
+    def hold(self, mean: Tensor, before: Tensor, var: Tensor, staying: Tensor | float = 0.0) -> bool:
+        """Whether they have nothing to say: to means (…, d) after those ``before``, their variances, and what weights add."""
+        away = 0.5 * (mean - self.center).abs()
+        anywhere = ((mean - before).abs() <= self.reach) & (var <= torch.maximum(self.widest, away).square())
+        inside = (mean >= self.least) & (mean <= self.most) & (var <= self.widest.square())
+        fine = torch.where(self.goes_on, anywhere, inside) & (var + staying <= self.limit.square())
+        return bool(fine.all())
+
+    def __call__(self, y: Tensor, before: Tensor, n_staying: int) -> Tensor:
+        """Rows y (R, B, d), the mean, ``n_staying`` columns of the weights and others, with d columns more (R + d, B, d).
+
+        ``before`` (B, d) is the mean before the step. What :meth:`hold` lets pass is not changed.
+        """
+        mean, staying, columns = y[0], y[1 : 1 + n_staying], y[1 + n_staying :]
+        var = columns.square().sum(0)
+        std = _root(var)
+        jumped = self.goes_on & ((mean - before).abs() > self.reach)
+        away = torch.where(jumped, before, mean) - self.center
+        widest = torch.where(self.goes_on, torch.maximum(self.widest, 0.5 * away.abs()), self.widest)
+        factor = (widest / torch.maximum(std, self.width)).clamp(max=1.0)
+        outside = (mean < self.least + PACE * (before - self.least).clamp(max=0.0)) | (
+            mean > self.most + PACE * (before - self.most).clamp(min=0.0)
+        )
+        left = (outside & ~self.goes_on) | jumped
+        drawn, std = self.center + factor.square() * away, factor * std
+        room = self.width.square() - std.square()
+        added = torch.where(left & (room > 0.0), _root(room), torch.zeros_like(room)) * self.widen
+        wide = _root(std.square() + added.square())
+        inside = torch.minimum(torch.maximum(drawn, self.low - wide), self.high + wide)
+        held = (left | (factor < 1.0)) & ~self.goes_on
+        mean, columns = torch.where(held, inside, drawn), factor * columns
+        own, room = staying.square().sum(0), self.limit.square() - wide.square()
+        over = own > room
+        shrunk = _root((room / torch.where(over, own, torch.ones_like(own))).clamp(0.0, 1.0))
+        staying = torch.where(over, shrunk, torch.ones_like(own)) * staying
+        more = torch.diag_embed(added).movedim(-1, 0)
+        return torch.cat([mean[None], staying, columns, more])
+
+
+def _root(x: Tensor) -> Tensor:
+    """√x of x ≥ 0, with a derivative of 0 at 0."""
+    positive = x > 0.0
+    return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
+
+
+# (m, v) → E of f, f′, f″ and f‴, of the shape of m; v None: f and f′ at m
+Expectations: TypeAlias = Callable[[Tensor, Tensor | None], tuple[Tensor, ...]]
+
+_NARROW = ((0.1, 8), (0.2, 12))  # up to such deviations, so many nodes of Gauss and Hermite are right to 1e-10
+_REACH, _SPACING, _FINER = 6.8, 0.7, 0.28  # of the trapezoid rule beyond: its spacing, and that times the deviation
+_MOST = 2048  # nodes; more would be wanted for deviations above 40
+_LADDER = 1.25  # deviations are rounded up to one of its powers: there are few sets of nodes
+
+
+def expectations_of(moments: UnitMoments) -> Expectations:
+    """Those of the f of a cell; a ValueError where there are none on tensors."""
+    if isinstance(moments, SquareMoments):
+        return _square
+    if isinstance(moments, SineMoments):
+        return _sine
+    if not isinstance(moments, ActivationMoments) or not moments.exact:
+        raise ValueError("forecaster must have a network with moments='surface' or 'exact' to be rolled out on tensors")
+    record = moments.record
+    if record is get("tanh"):
+        return _tanh
+    if record is get("sine"):
+        return _sine
+    function = _functions().get(record.name)
+    if function is None or function.record is not record:
+        known = ", ".join(sorted(["tanh", "sine", *_functions()]))
+        raise ValueError(f"forecaster must have units of one of {known} to be rolled out on tensors, got {record.name}")
+    return partial(_by_autograd, function)
+
+
+def _square(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
+    square = mean.square()
+    return square if var is None else square + var, 2.0 * mean, torch.full_like(mean, 2.0), torch.zeros_like(mean)
+
+
+def _sine(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
+    sine, cosine = torch.sin(mean), torch.cos(mean)
+    if var is not None:
+        shrunk = torch.exp(-0.5 * var)
+        sine, cosine = shrunk * sine, shrunk * cosine
+    return sine, cosine, -sine, -cosine
+
+
+def _tanh(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
+    if var is None:
+        t = torch.tanh(mean)
+        return t, 1.0 - t * t
+    x, weights = _nodes(_rung(float(var.max()) if var.numel() else 0.0), mean.device, mean.dtype)
+    t = torch.addcmul(mean[..., None], var.sqrt()[..., None], x).tanh_()
+    square = t * t
+    one, two, three, four = (torch.stack([t, square, square * t, square * square]) @ weights).unbind(0)
+    return one, 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
+
+
+def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+    """The same on arrays (4, …), compiled: a dozen small operations of torch cost more than the arithmetic."""
+    out = np.zeros((4, *mean.shape))
+    if var is None:
+        out[0] = np.tanh(mean)
+        out[1] = 1.0 - out[0] * out[0]
+    else:
+        _tanh_compiled(mean.reshape(-1), var.reshape(-1), *_rule(_rung(float(var.max(initial=0.0)))), out.reshape(4, -1))
+    return out
+
+
+@jit(fastmath={"contract", "nsz"})
+def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray, out: AnyArray) -> None:
+    """E of tanh and three derivatives in ``out`` (4, N), which is 0 before."""
+    std = np.sqrt(var)
+    for k in range(x.size):
+        node, weight = x[k], weights[k]
+        for i in range(mean.size):
+            t = tanh(mean[i] + std[i] * node)
+            square = t * t
+            out[0, i] += weight * t
+            out[1, i] += weight * square
+            out[2, i] += weight * square * t
+            out[3, i] += weight * square * square
+    for i in range(mean.size):
+        one, two, three, four = out[0, i], out[1, i], out[2, i], out[3, i]
+        out[1, i], out[2, i], out[3, i] = 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
+
+
+@lru_cache
+def _functions() -> dict[str, Function]:
+    """Other activations of reservoirs that the adapter knows, by name."""
+    modules = nn.Sigmoid(), nn.SiLU(), nn.GELU(), nn.Softplus(), nn.ReLU(), nn.LeakyReLU(), nn.ELU(), nn.Hardtanh()
+    found = [MODULES[type(module)](module) for module in modules]
+    return {function.record.name: function for function in found}
+
+
+def _by_autograd(function: Function, mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
+    dtype = working_dtype(mean.device)
+    with torch.enable_grad():
+        m = mean.detach().to(dtype).requires_grad_()
+        v = torch.zeros_like(m).requires_grad_() if var is None else var.detach().to(dtype).requires_grad_()
+        unit = units(function, m, v, 2)
+        gain = unit.coefficients[..., 0]
+        second, half_third = torch.autograd.grad(gain.sum(), (m, v), materialize_grads=True)
+    found = unit.mean, gain, second, 2.0 * half_third
+    return tuple(one.detach().to(mean.dtype) for one in found)
+
+
+def _rung(var: float) -> float:
+    """The deviation of ``var``, rounded up."""
+    least = _NARROW[0][0]
+    if not var > least * least:
+        return least
+    if not math.isfinite(var):
+        return math.inf
+    return least * _LADDER ** math.ceil(0.5 * math.log(var / (least * least)) / math.log(_LADDER) - 1e-9)
+
+
+@lru_cache(maxsize=64)
+def _rule(std: float) -> tuple[AnyArray, AnyArray]:
+    """Nodes and weights of a standard normal, for deviations of a up to ``std``."""
+    count = next((n for most, n in _NARROW if std <= most), 0)
+    if count:
+        x, weights = np.polynomial.hermite_e.hermegauss(count)
+    else:
+        half = min(math.ceil(_REACH / min(_SPACING, _FINER / std)), _MOST // 2) if math.isfinite(std) else _MOST // 2
+        x = np.linspace(-_REACH, _REACH, 2 * half + 1)
+        weights = np.exp(-0.5 * x * x)
+    return x, weights / weights.sum()
+
+
+@lru_cache(maxsize=64)
+def _nodes(std: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The same on a device."""
+    x, weights = _rule(std)
+    with torch.inference_mode(False):  # what is kept must serve autograd later
+        return torch.tensor(x, device=device, dtype=dtype), torch.tensor(weights, device=device, dtype=dtype)
+
+
+class CompiledCell(NamedTuple):
+    """x[first : first + r] ← (1 − L) x[first : first + r] + L tanh(A x + drive), A (r, n) by rows and columns, L (r,)."""
+
+    rows: tuple[AnyArray, AnyArray, AnyArray]
+    columns: tuple[AnyArray, AnyArray, AnyArray]
+    first: int
+    leak: AnyArray
+
+    @classmethod
+    def of(cls, A: Any, first: int, leak: AnyArray) -> CompiledCell:
+        """Of a sparse matrix."""
+        return cls(SparseRows(A).rows, SparseRows(A.T).rows, first, leak)
+
+    def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[AnyArray, AnyArray]:
+        """Rows x (R B, n) moved in place, with a ``drive`` (B, r) of the means; what entered the units, and E of f, f′, f″, f‴.
+
+        ``s``: rows of each plan that add nothing to the variances; ``noisy``: whether there are any that do.
+        """
+        rows, (B, r) = x.numpy(), drive.shape
+        into, mean, var = np.empty((B, r, len(rows) // B)), drive.numpy().copy(), np.empty((B, r))
+        _enter(*self.rows, rows, s, into, mean, var)
+        found = tanh_expectations(mean, var if noisy else None)
+        _move(into, found, self.first, self.leak, rows)
+        return into, found
+
+    def back(self, by_x: Tensor, into: AnyArray, found: AnyArray, s: int) -> Tensor:
+        """The gradient by rows before :meth:`move`, in place of that by those after it; returned: that by the drive."""
+        by_drive = np.empty(into.shape[:2])
+        _back(*self.columns, into, found, self.first, self.leak, s, by_x.numpy(), by_drive)
+        return torch.from_numpy(by_drive)
+
+
+@jit(fastmath={"contract", "nsz", "reassoc"})
+def _enter(
+    indptr: AnyArray, indices: AnyArray, data: AnyArray, x: AnyArray, s: int, into: AnyArray, mean: AnyArray, var: AnyArray
+) -> None:
+    """Into (B, r, R) = A x of each plan; its means are added to ``mean`` (B, r), and its variances put into ``var``."""
+    B, r, R = into.shape
+    turned = np.empty((1, x.shape[1], R))
+    for b in range(B):
+        for k in range(R):
+            row = x[k * B + b]
+            for j in range(row.size):
+                turned[0, j, k] = row[j]
+        sparse_times(indptr, indices, data, turned, into[b : b + 1])
+        for i in range(r):
+            total = 0.0
+            for k in range(s, R):
+                total += into[b, i, k] * into[b, i, k]
+            mean[b, i] += into[b, i, 0]
+            var[b, i] = total
+
+
+@jit()
+def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArray) -> None:
+    B, r, R = into.shape
+    keep = 1.0 - leak
+    for b in range(B):
+        for k in range(R):
+            row = x[k * B + b, first : first + r]
+            if k:
+                for i in range(r):
+                    row[i] = keep[i] * row[i] + leak[i] * found[1, b, i] * into[b, i, k]
+            else:
+                for i in range(r):
+                    row[i] = keep[i] * row[i] + leak[i] * found[0, b, i]
+
+
+@jit(fastmath={"contract", "nsz", "reassoc"})
+def _back(
+    indptr: AnyArray, indices: AnyArray, data: AnyArray, into: AnyArray, found: AnyArray, first: int, leak: AnyArray, s: int,
+    by_x: AnyArray, by_drive: AnyArray,
+) -> None:  # fmt: skip
+    B, r, R = into.shape
+    keep, n = 1.0 - leak, indptr.size - 1
+    by_a, turned = np.empty((1, r, R)), np.empty((1, n, R))
+    for b in range(B):
+        for k in range(R):
+            row = by_x[k * B + b, first : first + r]
+            for i in range(r):
+                by_a[0, i, k] = leak[i] * row[i]
+                row[i] *= keep[i]
+        for i in range(r):
+            moves, columns, gain = by_a[0, i], into[b, i], found[1, b, i]
+            by_f, by_gain = moves[0], 0.0
+            for k in range(1, R):
+                by_gain += moves[k] * columns[k]
+            for k in range(R):
+                moves[k] *= gain
+            if R > 1:
+                by_var = by_f * found[2, b, i] + by_gain * found[3, b, i]  # twice
+                for k in range(s, R):
+                    moves[k] += by_var * columns[k]
+                moves[0] += by_gain * found[2, b, i]
+            by_drive[b, i] = moves[0]
+        sparse_times(indptr, indices, data, by_a, turned)
+        for k in range(R):
+            row = by_x[k * B + b]
+            for j in range(n):
+                row[j] += turned[0, j, k]
 
 
 class _TensorCell(NamedTuple):

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.distributions import Normal, TransformedDistribution, constraints
 from torch.distributions.transforms import TanhTransform
 
-from pesn.adapters.torch.arguments import TensorLike
 from pesn.adapters.torch.functions import TANH
-from pesn.adapters.torch.moments import Units, units, working_dtype
+from pesn.adapters.torch.tensor_gaussian import TensorLike
+from pesn.adapters.torch.tensor_moments import Units, units, working_dtype
 
 __all__ = ["TanhNormal"]
 

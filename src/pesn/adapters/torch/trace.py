@@ -1,7 +1,8 @@
-"""What a module does with its inputs, recorded as torch runs it: the operations that the inputs go through, in order.
+"""A torch module as layers, read from one run of it: the operations that its inputs go through, as torch's dispatcher sees them.
 
-Recorded is what the dispatcher is asked for, below modules, functions, hooks and scripts. So a residual sum, a loop over time, an
-in-place activation or a parametrisation needs no reading of its own; a branch that depends on the numbers is refused.
+Below modules, functions, hooks and scripts there are few kinds of operations. Those that are affine act on the values of
+:class:`~pesn.networks.layers.AffineRows` as they are, row by row. Those that act on each number by itself are activations. A
+network of such operations is a sum of branches of layers; everything else is refused by its name and place.
 """
 
 from __future__ import annotations
@@ -12,150 +13,160 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functionalize
+from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pesn.activations import Activation
-from pesn.networks.registry import registered
+from pesn._support.types import Array
+from pesn.activations import Activation, custom, elu, get, hard_shrink, soft_shrink, threshold
+from pesn.adapters.torch.functions import clipped, gelu_function, leaky, softplus_function
+from pesn.networks.layers import SQUARE, AffineRows, Dense, Tape
+from pesn.networks.program import Shapes, registered
 
-__all__ = ["OutputError", "Ref", "Step", "Trace", "activation_at", "leaves", "mapped", "tensors_of", "traced"]
-
-
-@dataclass(frozen=True)
-class Ref:
-    """A tensor that depends on the inputs, by its number: those of the inputs come first."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Step:
-    """One operation: what it was asked with, tensors that depend on the inputs as :class:`Ref`, and what it gave."""
-
-    name: str
-    packet: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    outputs: tuple[tuple[Ref, tuple[int, ...]] | None, ...]
-    place: str
-
-    @property
-    def inputs(self) -> list[Ref]:
-        """All that it takes."""
-        return [leaf for leaf in leaves((self.args, tuple(self.kwargs.values()))) if isinstance(leaf, Ref)]
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The steps of one run, and the outputs: a :class:`Ref` each, or a tensor where it depends on nothing."""
-
-    steps: list[Step]
-    outputs: list[Ref | Tensor]
-
-
-def leaves(tree: Any) -> Iterator[Any]:
-    """All that is in tuples and lists."""
-    if isinstance(tree, tuple | list):
-        for branch in tree:
-            yield from leaves(branch)
-    else:
-        yield tree
-
-
-def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """The same tuples and lists, each leaf replaced."""
-    if isinstance(tree, tuple | list):
-        return type(tree)(mapped(branch, function) for branch in tree)
-    return function(tree)
-
-
-def tensors_of(output: Any) -> list[Tensor]:
-    """The tensors that a network gives, in order: of a tensor, or of tuples, lists and dictionaries of them."""
-    if isinstance(output, Tensor):
-        return [output]
-    if isinstance(output, dict):
-        output = list(output.values())
-    if not isinstance(output, tuple | list):
-        return [] if output is None else [_no_tensor(output)]
-    return [tensor for part in output for tensor in tensors_of(part)]
+__all__ = ["OutputError", "tensors_of", "trace_layers"]
 
 
 class OutputError(TypeError):
     """A network that gives something else than rows of numbers."""
 
 
-def _no_tensor(output: object) -> Tensor:
+def tensors_of(output: object) -> list[Tensor]:
+    """List the tensors that a network gives, in order: a tensor, or those of tuples, lists and dictionaries."""
+    if isinstance(output, Tensor):
+        return [output]
+    if isinstance(output, dict):
+        output = list(output.values())
+    if isinstance(output, tuple | list):
+        return [tensor for part in output for tensor in tensors_of(part)]
+    if output is None:
+        return []
     raise OutputError(f"network must give tensors, or tuples and dictionaries of them, got a {type(output).__name__}")
 
 
-def traced(network: nn.Module, inputs: Sequence[Tensor], is_curved: Callable[[Step], bool] | None = None) -> Trace:
-    """One run of a network, recorded; a TypeError where it depends on the numbers otherwise than by operations.
+def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -> list[Dense]:
+    """Read the layers of a module; a TypeError names what has no closed form.
 
-    It is also one, and the run ends there, after a few steps that ``is_curved`` tells: they are more than one activation.
+    Parameters
+    ----------
+    network : torch.nn.Module
+        In eval mode.
+    shapes : tuple of tuple of int
+        Of one row of each input.
+    only_exact : bool, default=False
+        Whether a module with more than one nonlinear operation is refused as soon as that is seen.
+
+    Returns
+    -------
+    list of Dense
+        On all inputs, flattened, side by side.
+
+    Examples
+    --------
+    >>> _ = torch.manual_seed(0)
+    >>> class Residual(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.inner = nn.Linear(3, 3)
+    ...     def forward(self, x):
+    ...         return x + torch.tanh(self.inner(x))
+    >>> trace_layers(Residual().eval(), ((3,),))
+    [SkipDense(3 -> 3 + 3 carried, 'tanh'), Dense(6 -> 3, 'identity')]
     """
-    mode = _Recorder(network, inputs, is_curved)
+    first = next(iter((*network.parameters(), *network.buffers())), torch.zeros(0))
+    dtype = first.dtype if first.is_floating_point() else torch.get_default_dtype()
+    inputs = [torch.zeros(1, *shape, dtype=dtype, device=first.device) for shape in shapes]
+    tape = Tape(sum(one.numel() for one in inputs))
+    recorder = _Recorder(network, inputs, only_exact)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(_step_by_step())
-        stack.enter_context(mode.following())
-        stack.enter_context(_replaced(network))
-        stack.enter_context(mode)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # of a build without what a flag is for
+        stack.enter_context(recorder.follow_modules())
+        stack.enter_context(_replace_registered(network))
+        stack.enter_context(recorder)
         outputs = tensors_of(functionalize(network, remove="mutations")(*inputs))
-    return Trace(mode.steps, [mode.known.get(id(tensor), tensor) for tensor in outputs])
+    return _Reader(tape, recorder, inputs, only_exact).read(outputs)
 
 
-@contextmanager
-def _step_by_step() -> Iterator[None]:
-    """Recurrent layers and attention as the operations that they are made of, not as one kernel."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with warnings.catch_warnings(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            warnings.simplefilter("ignore")  # of a build without what the flag is for
-            with torch.backends.mkldnn.flags(enabled=False):
-                yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+# ---------------------------------------------------------------- the operations of one run
 
 
-_BY_SHAPE = frozenset(  # take nothing of a tensor but its shape and kind
+@dataclass(frozen=True)
+class _Ref:
+    """A tensor that depends on the inputs, by its number: those of the inputs come first."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operation: its arguments, tensors that depend on the inputs as :class:`_Ref`, and what it gave, with its shape."""
+
+    name: str
+    packet: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[tuple[_Ref, tuple[int, ...]] | None, ...]
+    place: str
+
+    def refs(self) -> list[_Ref]:
+        """List all that it depends on."""
+        return [leaf for leaf in _leaves((self.args, tuple(self.kwargs.values()))) if isinstance(leaf, _Ref)]
+
+    def refuse(self, why: str = "") -> TypeError:
+        """Return the error that names the operation and its place, with the remedy."""
+        return TypeError(f"{self.place}: no closed form is known for {self.name}{why}; use closure='sobol'")
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, tuple | list):
+        for branch in tree:
+            yield from _leaves(branch)
+    else:
+        yield tree
+
+
+def _map_leaves(tree: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(tree, tuple | list):
+        return type(tree)(_map_leaves(branch, function) for branch in tree)
+    return function(tree)
+
+
+_SHAPE_ONLY = frozenset(  # take nothing of a tensor but its shape and dtype
     f"{new}{kind}{like}"
     for new, like in (("new_", ""), ("", "_like"))
     for kind in ("zeros", "ones", "empty", "full", "empty_strided")
 ) | {"zero"}
-_FEW = 3  # operations that one activation may be written out in
+_DATA_DEPENDENT = frozenset({"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "unique"})
+_FEW = 3  # nonlinear operations that one activation may be written out in
 
-# An activation that was registered, as an operation of its own, which the dispatcher sees.
+# A registered activation, as an operation of its own, which the dispatcher sees.
 _library: Any = torch.library.Library("pesn", "DEF")  # type: ignore[no-untyped-call]
 _library.define("activation(Tensor x, int place) -> Tensor")
-_activations: list[Activation] = []
+_registered_activations: list[Activation] = []
 
 
-def _activation(x: Tensor, place: int) -> Tensor:
-    return torch.as_tensor(_activations[place](x.detach().cpu().double().numpy())).to(x.device, x.dtype)
+def _run_registered(x: Tensor, place: int) -> Tensor:
+    return torch.as_tensor(_registered_activations[place](x.detach().cpu().double().numpy())).to(x.device, x.dtype)
 
 
-_library.impl("activation", _activation, "CompositeExplicitAutograd")
-
-
-def activation_at(place: int) -> Activation:
-    """The record that an operation "activation" stands for."""
-    return _activations[place]
+_library.impl("activation", _run_registered, "CompositeExplicitAutograd")
 
 
 @contextmanager
-def _replaced(network: nn.Module) -> Iterator[None]:
-    """With what was registered for modules of the network in their place."""
+def _replace_registered(network: nn.Module) -> Iterator[None]:
+    """Put what was registered for modules of the network in their place."""
     makers = [(module, maker) for module in network.modules() if (maker := registered(module)) is not None]
     try:
         for module, maker in makers:
             made = maker(module)
             if isinstance(made, Activation):
-                _activations.append(made)
-                made = _by_place(len(_activations) - 1)
+                _registered_activations.append(made)
+                made = _registered_operation(len(_registered_activations) - 1)
             if not callable(made):
                 kind = type(module).__name__
                 raise TypeError(
@@ -168,28 +179,28 @@ def _replaced(network: nn.Module) -> Iterator[None]:
             vars(module).pop("forward", None)
 
 
-def _by_place(place: int) -> Callable[[Tensor], Tensor]:
+def _registered_operation(place: int) -> Callable[[Tensor], Tensor]:
     return lambda x: torch.ops.pesn.activation(x, place)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # or the compiler is imported for it, which takes a second
+        return False  # or the compiler is imported for it, which takes seconds
 
-    def __init__(self, network: nn.Module, inputs: Sequence[Tensor], is_curved: Callable[[Step], bool] | None) -> None:
+    def __init__(self, network: nn.Module, inputs: Sequence[Tensor], only_exact: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.is_curved, self.curved = is_curved, 0
+        self.only_exact, self.nonlinear = only_exact, 0
         self.names = {id(module): name for name, module in network.named_modules()}
-        self.known = {id(tensor): Ref(i) for i, tensor in enumerate(inputs)}
+        self.known = {id(tensor): _Ref(i) for i, tensor in enumerate(inputs)}
         self.kept: list[Any] = list(inputs)  # alive, so that their ids stay theirs
-        self.steps: list[Step] = []
+        self.steps: list[_Step] = []
         self.stack: list[str] = []
         self.count = len(inputs)
 
     @contextmanager
-    def following(self) -> Iterator[None]:
-        """With the module that is run at the moment, for messages."""
+    def follow_modules(self) -> Iterator[None]:
+        """Keep track of the module that is being run, for messages."""
 
         def enter(module: nn.Module, _: Any) -> None:
             self.stack.append(f"{self.names.get(id(module), '')} {type(module).__name__}".strip())
@@ -207,43 +218,353 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        given = [leaf for leaf in _leaves((args, tuple(kwargs.values()))) if isinstance(leaf, Tensor)]
+        if not any(id(tensor) in self.known for tensor in given):
+            return func(*args, **kwargs)
         name = func._schema.name.partition("::")[2]
         name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        if name in _SHAPE_ONLY:
+            out = func(*args, **kwargs)
+            self.known.pop(id(out), None)
+            self.kept.append(out)
+            return out
         place = self.stack[-1] if self.stack else "network"
-        random = torch.Tag.nondeterministic_seeded in func.tags
-        given = [leaf for leaf in leaves((args, tuple(kwargs.values()))) if isinstance(leaf, Tensor)]
-        depends = any(id(tensor) in self.known for tensor in given)
-        if random:
-            raise TypeError(f"{place} is random itself ({name})")
-        if not depends:
-            return func(*args, **kwargs)
-        if name in _BY_SHAPE:
-            made = func(*args, **kwargs)
-            self.known.pop(id(made), None)
-            self.kept.append(made)
-            return made
-        if name in ("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "unique"):
+        if name in _DATA_DEPENDENT:
             raise TypeError(f"what {place} does depends on the numbers themselves ({name}); use closure='sobol'")
 
         def as_ref(leaf: Any) -> Any:
-            if isinstance(leaf, Tensor):
-                return self.known.get(id(leaf), leaf.detach().clone() if func._schema.is_mutable else leaf.detach())
-            return leaf
+            if not isinstance(leaf, Tensor):
+                return leaf
+            return self.known.get(id(leaf), leaf.detach().clone() if func._schema.is_mutable else leaf.detach())
 
-        asked = mapped(tuple(args), as_ref), {key: mapped(value, as_ref) for key, value in kwargs.items()}
+        asked = _map_leaves(tuple(args), as_ref), {key: _map_leaves(value, as_ref) for key, value in kwargs.items()}
         out = func(*args, **kwargs)
-        outputs: list[tuple[Ref, tuple[int, ...]] | None] = []
-        for leaf in leaves(out):
+        packet = getattr(getattr(torch.ops, func.namespace), name, func.overloadpacket)
+        self.steps.append(_Step(name, packet, *asked, self._number(out), place))
+        self.nonlinear += name in _ACTIVATIONS
+        if self.only_exact and self.nonlinear > _FEW:
+            raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
+        return out
+
+    def _number(self, out: Any) -> tuple[tuple[_Ref, tuple[int, ...]] | None, ...]:
+        """Give the tensors of an output their numbers."""
+        outputs: list[tuple[_Ref, tuple[int, ...]] | None] = []
+        for leaf in _leaves(out):
             if not isinstance(leaf, Tensor):
                 outputs.append(None)
                 continue
-            self.known[id(leaf)] = ref = Ref(self.count)
+            self.known[id(leaf)] = ref = _Ref(self.count)
             self.count += 1
             self.kept.append(leaf)
             outputs.append((ref, tuple(leaf.shape)))
-        packet = getattr(getattr(torch.ops, func.namespace), name, func.overloadpacket)
-        self.steps.append(Step(name, packet, *asked, tuple(outputs), place))
-        self.curved += self.is_curved is not None and self.is_curved(self.steps[-1])
-        if self.curved > _FEW:
-            raise TypeError("network has many operations that are not affine; its closed form is not exact")
-        return out
+        return tuple(outputs)
+
+
+# ---------------------------------------------------------------- which operations are affine, and which are activations
+
+# Entries of one tensor, chosen, moved or repeated; and affine maps of the first argument, whatever the others are.
+_AFFINE_IN_FIRST = frozenset(
+    """
+    view _unsafe_view reshape flatten unflatten t transpose permute movedim squeeze unsqueeze expand select slice narrow split
+    unsafe_split split_with_sizes unsafe_split_with_sizes unbind chunk unsafe_chunk tensor_split diagonal flip roll repeat tile
+    repeat_interleave unfold as_strided index_select gather index view_copy pixel_shuffle pixel_unshuffle channel_shuffle swapaxes
+    convolution _convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d mkldnn_convolution
+    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d constant_pad_nd
+    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d
+    upsample_trilinear3d _upsample_bilinear2d_aa im2col col2im tril triu trace diag diag_embed masked_fill _to_copy
+    """.split()  # noqa: SIM905
+)
+_COPIES = frozenset({"alias", "clone", "contiguous", "detach", "lift_fresh"})
+# In all tensors that they take.
+_AFFINE = frozenset({"add", "sub", "rsub", "neg", "cat", "stack", "sum", "mean", "cumsum"})
+_AFFINE |= {"slice_scatter", "select_scatter", "as_strided_scatter", "copy"}
+_BILINEAR = {  # the places of the two factors, of which one may depend on the input
+    "mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2),
+    "mul": (0, 1), "addcmul": (1, 2), "outer": (0, 1),
+}  # fmt: skip
+_CERTAIN = {  # affine in all but these arguments
+    "index_put": (1,), "_index_put_impl": (1,), "scatter": (1, 2), "scatter_add": (1, 2), "index_add": (1, 2),
+    "index_copy": (1, 2), "masked_scatter": (1,), "where": (0,), "lerp": (2,), "div": (1,),
+}  # fmt: skip
+_BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm"})
+
+
+def _clamp(low: Any = None, high: Any = None, **named: Any) -> Activation:
+    ends = [named.get("min", low), named.get("max", high)]
+    return clipped(*(None if end is None or end in (float("inf"), -float("inf")) else float(end) for end in ends)).record
+
+
+# By the arguments after the first: a record of :mod:`pesn.activations`, or None, by quadrature.
+_ACTIVATIONS: dict[str, Callable[..., Activation | None]] = {
+    **{name: lambda name=name: get(name) for name in ("tanh", "sigmoid", "relu", "silu", "mish", "abs", "erf")},
+    "sin": lambda: get("sine"),
+    "hardsigmoid": lambda: get("hard_sigmoid"),
+    "hardswish": lambda: get("hard_swish"),
+    "log_sigmoid_forward": lambda: get("log_sigmoid"),
+    "leaky_relu": lambda slope=0.01: leaky(float(slope)).record,
+    "gelu": lambda approximate="none": gelu_function(approximate).record,
+    "softplus": lambda beta=1, limit=20: softplus_function(float(beta), float(limit)).record,
+    "hardtanh": lambda low=-1.0, high=1.0: clipped(float(low), float(high)).record,
+    "clamp": _clamp,
+    "clamp_min": lambda low: _clamp(low, None),
+    "clamp_max": lambda high: _clamp(None, high),
+    "elu": lambda alpha=1.0, scale=1.0, rate=1.0: elu(float(alpha), float(scale), float(rate)),
+    "softshrink": lambda width=0.5: soft_shrink(float(width)),
+    "hardshrink": lambda width=0.5: hard_shrink(float(width)),
+    "threshold": lambda at, value: threshold(float(at), float(value)),
+    "rrelu": lambda low=0.125, high=1 / 3, *rest: leaky(0.5 * (float(low) + float(high))).record,
+    "rrelu_with_noise": lambda noise, low=0.125, high=1 / 3, *rest: leaky(0.5 * (float(low) + float(high))).record,
+    "_prelu_kernel": lambda slope: leaky(float(slope)).record,
+    "activation": lambda place: _registered_activations[place],
+    "square": lambda: SQUARE,
+    "pow": lambda exponent: SQUARE if float(exponent) == 2.0 else None,
+    **dict.fromkeys(
+        ("exp", "cos", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "atan", "sinh", "cosh", "expm1", "exp2", "erfc", "asinh"),
+        lambda: None,
+    ),
+}
+_ELEMENTWISE = frozenset({"add", "sub", "rsub", "neg", "mul", "div", "addcmul"})  # of numbers at the same place
+
+
+# ---------------------------------------------------------------- the operations as stages
+
+
+class _Value:
+    """What a traced tensor holds.
+
+    Parameters
+    ----------
+    rows : AffineRows or None
+        Its numbers, affine in the units so far; None where they are a function of ``base`` that is not yet a stage.
+    base : _Value, default=None
+        The tensor that it is one function of each number of; itself where None.
+    function : callable, default=None
+        That function.
+    source : tuple of _Value and Activation, default=None
+        The same as a known activation of an affine tensor.
+    step : _Step, default=None
+        The operation that made it, for messages.
+    """
+
+    def __init__(
+        self,
+        rows: AffineRows | None,
+        base: _Value | None = None,
+        function: Callable[[Tensor], Tensor] | None = None,
+        source: tuple[_Value, Activation] | None = None,
+        step: _Step | None = None,
+    ) -> None:
+        self.rows, self.source, self.step = rows, source, step
+        self.base: _Value = self if base is None else base
+        self.function = function or (lambda z: z)
+        self.is_affine = rows is not None
+
+
+class _Reader:
+    """Apply the recorded operations to affine tensors."""
+
+    def __init__(self, tape: Tape, recorder: _Recorder, inputs: Sequence[Tensor], only_exact: bool) -> None:
+        self.tape, self.recorder, self.only_exact = tape, recorder, only_exact
+        whole, start = tape.input().values, 0
+        self.known: dict[_Ref, _Value] = {}
+        for i, one in enumerate(inputs):
+            part = whole[:, start : start + one.numel()].reshape(len(whole), *one.shape)
+            self.known[_Ref(i)] = _Value(AffineRows(part, (0,)))
+            start += one.numel()
+
+    def read(self, outputs: Sequence[Tensor]) -> list[Dense]:
+        """Return the layers that give these tensors."""
+        refs = [self.recorder.known.get(id(tensor)) for tensor in outputs]
+        if not any(ref is not None for ref in refs):
+            raise TypeError(
+                "network cannot be followed from its inputs to its outputs: it leaves torch, or gives the same for every input; "
+                "use closure='sobol'"
+            )
+        for step in self._needed_steps([ref for ref in refs if ref is not None]):
+            self._apply(step)
+        found = []
+        for ref, tensor in zip(refs, outputs, strict=True):
+            certain = AffineRows(tensor.detach().cpu().double().numpy()[None], ())
+            found.append(certain if ref is None else self._settle(self._value(ref)))
+        return self.tape.layers(found)
+
+    def _needed_steps(self, outputs: Sequence[_Ref]) -> list[_Step]:
+        needed, steps = set(outputs), []
+        for step in reversed(self.recorder.steps):
+            if any(out is not None and out[0] in needed for out in step.outputs):
+                needed.update(step.refs())
+                steps.append(step)
+        return steps[::-1]
+
+    def _value(self, ref: _Ref) -> _Value:
+        if ref in self.known:
+            return self.known[ref]
+        step = next(step for step in self.recorder.steps if any(out is not None and out[0] == ref for out in step.outputs))
+        raise step.refuse(" with all that it gives")
+
+    def _apply(self, step: _Step) -> None:
+        args = [_map_leaves(arg, self._argument) for arg in step.args]
+        values = [leaf for leaf in _leaves(args) if isinstance(leaf, _Value)]
+        made = values if step.name in _COPIES else self._apply_elementwise(step, args, values)
+        if made is None:
+            made = self._apply_prelu(args) if step.name == "_prelu_kernel" else self._apply_affine(step, args, values)
+        for out, value in zip(step.outputs, made, strict=False):
+            if out is not None:
+                self.known[out[0]] = value
+
+    def _argument(self, leaf: Any) -> Any:
+        if isinstance(leaf, _Ref):
+            return self._value(leaf)
+        if isinstance(leaf, Tensor):
+            return leaf.cpu().double() if leaf.is_floating_point() else leaf.cpu()
+        return leaf
+
+    # ------------------------------------------------------------ activations
+
+    def _apply_elementwise(self, step: _Step, args: list[Any], values: list[_Value]) -> list[_Value] | None:
+        """Return one function of each number of one tensor; None where the operation is none."""
+        is_activation = step.name in _ACTIVATIONS and len(values) == 1 and args[0] is values[0]
+        if not (is_activation or step.name in _ELEMENTWISE) or not _is_function_of_one(step, args, values):
+            return None
+        base, run = values[0].base, _call(step, args)
+
+        def function(z: Tensor) -> Tensor:
+            out: Any = run(*(value.function(z) for value in values))
+            return (out if isinstance(out, Tensor) else out[0]).reshape(z.shape)
+
+        all_affine = all(value.is_affine for value in values)
+        if not is_activation and all_affine and self._is_affine(step, args):
+            return [_Value(made.rows, base, function) for made in self._apply_affine(step, args, values)]
+        self._check_quotient(step, args)
+        record = None
+        if is_activation:
+            record = self._record(step, args)
+        elif step.name == "mul" and len(values) == 2 and values[0] is values[1]:
+            record = SQUARE
+        source = (values[0], record) if record is not None and all_affine else None
+        return [_Value(None, base, function, source, step)]
+
+    @staticmethod
+    def _record(step: _Step, args: list[Any]) -> Activation | None:
+        try:
+            return _ACTIVATIONS[step.name](*args[1:], **step.kwargs)
+        except ValueError as error:
+            raise ValueError(f"{step.place}: {error}") from error
+        except RuntimeError as error:  # of one number for each of many
+            raise step.refuse(" with these arguments") from error
+
+    @staticmethod
+    def _check_quotient(step: _Step, args: list[Any]) -> None:
+        """Refuse a quotient whose denominator may be 0."""
+        denominator = args[1] if step.name == "div" else args[0]
+        if step.name in ("div", "reciprocal") and isinstance(denominator, _Value):
+            below = denominator.function(torch.linspace(-50.0, 50.0, 10_001, dtype=torch.float64))
+            if not (bool((below > 1e-6).all()) or bool((below < -1e-6).all())):
+                raise step.refuse(" by numbers that depend on the input and may be 0")
+
+    def _apply_prelu(self, args: list[Any]) -> list[_Value]:
+        """Apply a slope for each channel: relu(z) + slope · (z − relu(z))."""
+        z, slope = self._settle(args[0]), args[1].numpy()
+        relu = self._add_stage(z, get("relu"))
+        (a, b), blocks = self.tape.align([z, relu])
+        return [_Value(AffineRows(b + slope * (a - b), blocks))]
+
+    def _settle(self, value: _Value) -> AffineRows:
+        """Return the numbers of a value, which become units of a new stage where they are not affine."""
+        if value.rows is None:
+            if value.source is not None:
+                value.rows = self._add_stage(self._settle(value.source[0]), value.source[1])
+            else:
+                value.rows = self._add_stage(self._settle(value.base), _by_quadrature(value.function, value.step))
+        return value.rows
+
+    def _add_stage(self, rows: AffineRows, activation: Activation) -> AffineRows:
+        made = self.tape.add_stage(rows, activation)
+        if self.only_exact and sum(stage.activation is not None for stage in self.tape.stages) > 1:
+            raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
+        return made
+
+    # ------------------------------------------------------------ affine operations
+
+    @staticmethod
+    def _is_affine(step: _Step, args: list[Any]) -> bool:
+        """Return whether an operation is affine in the values among its arguments."""
+        name = step.name
+        uncertain = {i for i, arg in enumerate(args) if any(isinstance(leaf, _Value) for leaf in _leaves(arg))}
+        if name in _BILINEAR:
+            return len(uncertain & set(_BILINEAR[name])) < 2
+        if name in _CERTAIN:
+            return not uncertain & set(_CERTAIN[name]) and "rounding_mode" not in step.kwargs
+        if name in _BATCH_NORMS:  # with the statistics of training
+            legit = name == "_native_batch_norm_legit_no_training"
+            return uncertain == {0} and (legit or (not args[5] and args[3] is not None))
+        return name in _AFFINE or (name in _AFFINE_IN_FIRST and uncertain == {0})
+
+    def _apply_affine(self, step: _Step, args: list[Any], values: list[_Value]) -> list[_Value]:
+        if not self._is_affine(step, args):
+            made = self.tape.multiply(*map(self._settle, values)) if step.name == "mul" else None
+            if made is None:
+                raise step.refuse(" of two tensors that depend on the input" if step.name in _BILINEAR else "")
+            return [_Value(made)]
+        if step.name == "_to_copy" and not step.kwargs.get("dtype", torch.float64).is_floating_point:
+            raise step.refuse(f" to {step.kwargs['dtype']}")
+        rows = [self._settle(value) for value in values]
+        self.tape.check_map(rows, sum(np.prod(out[1], dtype=int) for out in step.outputs if out is not None))
+        arrays, blocks = self.tape.align(rows)
+        run = _call(step, args)
+        with torch.no_grad():
+            out = torch.func.vmap(run)(*map(torch.from_numpy, arrays))
+        results = [part.contiguous().numpy() for part in (out if isinstance(out, tuple | list) else [out])]
+        several = len(results) == 1 and len(rows) > 1
+        return [_Value(self.tape.add_sum(one, blocks, rows) if several else AffineRows(one, blocks)) for one in results]
+
+
+def _is_function_of_one(step: _Step, args: list[Any], values: list[_Value]) -> bool:
+    """Return whether all values are functions of one tensor, and what stands beside them are plain numbers."""
+    plain = all(leaf.numel() == 1 for leaf in _leaves(args) if isinstance(leaf, Tensor)) or step.name == "rrelu_with_noise"
+    return plain and "rounding_mode" not in step.kwargs and all(value.base is values[0].base for value in values)
+
+
+def _call(step: _Step, args: list[Any]) -> Callable[..., Any]:
+    """Return the operation as a function of the values among its arguments."""
+    kwargs = {key: value for key, value in step.kwargs.items() if key not in ("dtype", "device", "layout", "pin_memory")}
+    if step.name == "slice_scatter" and len(args) > 4 and args[4] is not None:
+        size = next(out[1] for out in step.outputs if out is not None)[args[2]]
+        args = [*args[:4], min(args[4], size), *args[5:]]  # "to the end" is 2⁶³ − 1, which overflows in batches
+
+    def function(*tensors: Tensor) -> Any:
+        given = iter(tensors)
+        full = _map_leaves(args, lambda leaf: next(given) if isinstance(leaf, _Value) else leaf)
+        if step.name == "_to_copy":
+            return full[0].clone()
+        if step.name in _BATCH_NORMS:
+            x, weight, bias, mean, var = full[:5]
+            return functional.batch_norm(x, mean, var, weight, bias, training=False, eps=full[-1])
+        if step.name == "copy":
+            return torch.as_tensor(full[1]).expand(step.outputs[0][1]).clone()  # type: ignore[index]
+        return step.packet(*full, **kwargs)
+
+    return function
+
+
+def _by_quadrature(function: Callable[[Tensor], Tensor], step: _Step | None) -> Activation:
+    """Return the record of a function on tensors, with its slope by autograd where it has one everywhere."""
+    if not bool(torch.isfinite(function(torch.linspace(-20.0, 20.0, 4001, dtype=torch.float64))).all()):
+        assert step is not None
+        raise step.refuse(" of numbers for which it is not finite")
+
+    def value(z: Array) -> Array:
+        with torch.no_grad():
+            return function(torch.tensor(z, dtype=torch.float64)).numpy()
+
+    def slope(z: Array) -> Array:
+        with torch.enable_grad():
+            at = torch.tensor(z, dtype=torch.float64, requires_grad=True)
+            (gradient,) = torch.autograd.grad(function(at).sum(), at)
+        return gradient.numpy()
+
+    try:
+        return custom(value, derivative=slope, left=None, right=None, name="function")
+    except ValueError:  # a kink
+        return custom(value, left=None, right=None, name="function")

@@ -10,7 +10,7 @@ import pytest
 
 import pesn
 from pesn import Dense, Gaussian, propagate
-from pesn.networks.dense import forward
+from pesn.networks.layers import forward
 from pesn.networks.third_order import third_order
 
 
@@ -215,8 +215,8 @@ def test_a_batch_is_its_rows(closure, activation, monkeypatch):
     root = rng.normal(size=(5, 4, 4)) * np.array([0.0, 0.01, 0.3, 0.3, 1.0])[:, None, None]
     x = Gaussian(rng.normal(size=(5, 4)), cov=root @ root.transpose(0, 2, 1))
     found = propagate(layers, x, closure=closure)
-    monkeypatch.setattr("pesn.networks.closures._NUMBERS", 300)
-    monkeypatch.setattr("pesn.networks.sobol._ROWS", 2048)
+    monkeypatch.setattr("pesn.networks.propagate._NUMBERS", 300)
+    monkeypatch.setattr("pesn.networks.points._ROWS", 2048)
     blocks = propagate(layers, x, closure=closure)
     for k in range(5):
         one = propagate(layers, Gaussian(x.mean[k], cov=x.cov[k]), closure=closure)

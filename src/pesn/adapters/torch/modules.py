@@ -1,0 +1,507 @@
+"""A torch module for :func:`pesn.propagate`: as a chain of layers, read from its structure or from a trace, and as a function."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pesn._support.types import Array, FloatArray, NetworkCovariance
+from pesn.adapters.torch.functions import MODULES, Function, function_of
+from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
+from pesn.adapters.torch.tensor_moments import between, units, working_dtype
+from pesn.adapters.torch.trace import OutputError, tensors_of, trace_layers
+from pesn.gaussian import Gaussian
+from pesn.moments import UnitMethod
+from pesn.networks.gaussian_closure import through_layers
+from pesn.networks.layers import Dense, forward
+from pesn.networks.program import Closure, Program, Shapes, parts_of, snapshot
+
+__all__ = ["as_layers", "check_eval", "propagate", "read", "unwrapped"]
+
+
+_PASS: tuple[type[nn.Module], ...] = (
+    nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+)  # fmt: skip
+_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *MODULES, *_PASS)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """f(W x + b); W is a matrix, a vector (one factor for each number), or None."""
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    function: Function | None = None
+    size: int = 0
+    affine: str = ""  # the names of the two modules
+    active: str = ""
+
+
+def propagate(
+    network: nn.Module, x: Gaussian, method: UnitMethod = "surface", covariance: NetworkCovariance = "full"
+) -> list[Gaussian]:
+    """The Gaussian after each layer, for :func:`pesn.propagate`.
+
+    A layer is an affine map (Linear, BatchNorm1d, or the one after the other) with the activation behind it: what a
+    :class:`pesn.Dense` is. An array Gaussian goes the array way, a tensor Gaussian stays on tensors, whose moments are
+    nearly exact by themselves: ``method`` is then "surface" or "exact", which are the same.
+    """
+    if not isinstance(x, Gaussian):
+        raise TypeError(f"x must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
+    if not isinstance(x, TensorGaussian):
+        return through_layers(as_layers(network, x.dim), x, method, covariance) or [x]
+    if method not in ("surface", "exact"):
+        raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
+    network, dtype = unwrapped(network), x.dtype
+    for parameter in network.parameters():
+        if parameter.device != x.device:
+            raise ValueError(f"network lies on {parameter.device} and x on {x.device}; move one of them with .to(...)")
+    layers = _read(network, x.dim)
+    for tensor in (t for layer in layers for t in (layer.weight, layer.bias) if t is not None):
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits is not semi-definite for long
+    state = x._cast(work)
+    states: list[Gaussian] = []
+    for layer in layers:
+        z = _finite(_affine(layer, state, covariance == "full", work), layer.affine or layer.active)
+        state = _finite(_activate(layer, z, covariance == "full"), layer.active or layer.affine)
+        states.append(state if dtype == work else _finite(state._cast(dtype), layer.active or layer.affine))
+    return states or [x]
+
+
+def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
+    """The network as a list of :class:`pesn.Dense`, detached, on the CPU, float64; ``inputs`` is the size of its input.
+
+    >>> as_layers(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.ReLU(), nn.Linear(2, 1)).eval(), 3)
+    [Dense(3 -> 2, 'relu'), Dense(2 -> 1, 'identity')]
+    """
+
+    def array(tensor: Tensor) -> Array:
+        return tensor.detach().cpu().double().numpy()
+
+    result = []
+    for layer in _read(network, inputs):
+        matrix = np.eye(layer.size) if layer.weight is None else array(layer.weight)
+        bias = None if layer.bias is None else array(layer.bias)
+        function = "identity" if layer.function is None else layer.function.record
+        result.append(Dense(np.diag(matrix) if matrix.ndim == 1 else matrix, bias, function))
+    return result
+
+
+# ---------------------------------------------------------------- on tensors
+
+
+def _affine(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) -> TensorGaussian:
+    if layer.weight is None:
+        return x
+    weight = layer.weight.to(dtype)
+    bias = weight.new_zeros(()) if layer.bias is None else layer.bias.to(dtype)
+    if weight.ndim == 1:
+        mean = x._mean * weight + bias
+        if full and (x._cov is not None or x._factor is not None):
+            return TensorGaussian._of(mean, cov=weight[:, None] * x.cov * weight)
+        return TensorGaussian._of(mean, x.var * weight.square())
+    if full:
+        return x._times(weight, bias)
+    return TensorGaussian._of(x._mean @ weight.mT + bias, x.var @ weight.square().mT)
+
+
+def _finite(x: TensorGaussian, name: str) -> TensorGaussian:
+    """``x`` itself, refused where it is not finite."""
+    var = x.var if x._cov is None else x._cov
+    for what, part in (("mean", x._mean), ("variance", var)):
+        if not math.isfinite(part.detach().sum()) and not torch.isfinite(part).all():  # one finite sum says it of all
+            raise ValueError(f"the {what} overflows in {name}: it is beyond the numbers of {part.dtype}")
+    return x
+
+
+def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
+    if layer.function is None:
+        return z
+    dtype, work = z._mean.dtype, working_dtype(z._mean.device)
+    mean = z._mean.to(work)
+    if full and (z._cov is not None or z._factor is not None):
+        out, cov = between(layer.function, mean, z.cov.to(work), layer.active)
+        return TensorGaussian._of(out.to(dtype), cov=cov.to(dtype))
+    var = z.var.to(work)
+    unit = units(layer.function, mean, var)
+    return TensorGaussian._of(unit.mean.to(dtype), (var * unit.ratio).to(dtype))
+
+
+# ---------------------------------------------------------------- what a network is made of
+
+
+def _read(network: nn.Module, inputs: int) -> list[_Layer]:
+    """The layers, checked: known modules in eval mode, finite numbers, shapes that fit."""
+    check_eval(network)
+    layers: list[_Layer] = []
+    size, giver = inputs, f"the input has {inputs}"
+    for place, kind, module in _leaves(network, ""):
+        if kind in _PASS:
+            if kind is nn.Flatten and (module.start_dim, module.end_dim) not in ((1, -1), (1, 1), (-1, -1)):
+                raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
+            continue
+        bare = bool(layers) and layers[-1].function is None  # nothing stands behind its affine map yet
+        if kind in MODULES:
+            try:
+                function = function_of(kind, module)
+            except ValueError as error:
+                raise ValueError(f"{_name(place, module)}: {error}") from error
+            if not bare:
+                layers.append(_Layer(size=size))
+            layers[-1] = replace(layers[-1], function=function, active=_name(place, module)[:-1])
+            continue
+        takes = module.in_features if kind is nn.Linear else module.num_features
+        if takes != size:
+            raise ValueError(f"{_name(place, module)} takes {takes} numbers, but {giver}")
+        gives = module.out_features if kind is nn.Linear else takes
+        weight = _number(place, module, "weight", (gives, takes) if kind is nn.Linear else (takes,))
+        bias = _number(place, module, "bias", (gives,))
+        if kind is nn.Linear:
+            size, giver = gives, f"layer {place or 0} gives {gives}"
+            layers.append(_Layer(weight, bias, None, size, _name(place, module)[:-1]))
+            continue
+        factor, offset = _normalisation(place, module, weight, bias)
+        if bare:
+            layers[-1] = _scaled(layers[-1], factor, offset)
+        else:
+            layers.append(_Layer(factor, offset, None, size, _name(place, module)[:-1]))
+    return layers
+
+
+def unwrapped(network: nn.Module) -> nn.Module:
+    """The module itself, of what torch.compile has made of it."""
+    inner = getattr(network, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else network
+
+
+def check_eval(network: nn.Module) -> None:
+    """A ValueError in training mode, where a network may be random."""
+    if any(module.training for module in network.modules()):
+        raise ValueError("network is in training mode; call network.eval() first")
+
+
+def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any]]:
+    """Every module that is not a Sequential, in order, with its place and its known class."""
+    own: Any = type(module)
+    candidates = (own,) if own in _KNOWN else _KNOWN
+    kind = next((known for known in candidates if isinstance(module, known) and _runs_as(module, known)), None)
+    if kind is None:
+        names = ", ".join(sorted({known.__name__ for known in _KNOWN}))
+        if isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule):
+            raise TypeError(
+                f"{_name(place, module)} was made by torch.jit or torch.fx, and tensors go through chains of layers alone; "
+                "give the module that it was made from, or arrays (x.numpy())"
+            )
+        raise TypeError(
+            f"{_name(place, module)} is not known to pesn; known: {names}. Tensors go through chains of these, "
+            "arrays (x.numpy()) through any module"
+        )
+    if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
+        raise ValueError(f"{_name(place, module)} has not been initialised; run the network once first")
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise ValueError(f"{_name(place, module)} has forward hooks, which would not be run; remove them")
+    if kind is not nn.Sequential:
+        yield place, kind, module
+        return
+    for name, child in module._modules.items():  # not named_children(), which leaves out what is used twice
+        yield from _leaves(child, f"{place}.{name}" if place else name)
+
+
+def _runs_as(module: nn.Module, known: type[nn.Module]) -> bool:
+    """Whether ``module`` runs the very code of ``known``: a subclass may have its own."""
+    kind: Any = type(module)
+    return kind.forward is known.forward and kind.__call__ is known.__call__ and "forward" not in vars(module)
+
+
+def _name(place: str, module: nn.Module) -> str:
+    kind = type(module).__name__
+    sizes = f"({module.in_features} -> {module.out_features})" if isinstance(module, nn.Linear) else ""
+    return f"layer {place}, {kind}{sizes}," if place else f"network, {kind}{sizes},"
+
+
+def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) -> Tensor | None:
+    """A parameter or buffer of ``module``, refused where it is not finite, real and of its shape."""
+    value = getattr(module, name)
+    if value is None:
+        return None
+    check_no_vmap(f"{name} of {_name(place, module)[:-1]}", value)
+    if tuple(value.shape) != shape:
+        raise ValueError(f"{name} of {_name(place, module)} must have shape {shape}, got shape {tuple(value.shape)}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} of {_name(place, module)} must be real numbers, got dtype {value.dtype}")
+    if not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():  # one finite sum says it of all
+        raise ValueError(f"{name} of {_name(place, module)} must be finite, got {value[~torch.isfinite(value)][0].item()}")
+    return value
+
+
+def _normalisation(place: str, module: nn.BatchNorm1d, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """BatchNorm in eval mode as factor and offset."""
+    mean, var = (_number(place, module, name, (module.num_features,)) for name in ("running_mean", "running_var"))
+    if mean is None or var is None:
+        raise ValueError(f"{_name(place, module)} must have running statistics; without them it depends on the batch")
+    factor = torch.rsqrt(var + module.eps)
+    if weight is not None:
+        factor = factor * weight
+    return factor, -mean * factor if bias is None else bias - mean * factor
+
+
+def _scaled(layer: _Layer, factor: Tensor, offset: Tensor) -> _Layer:
+    """``layer``, an affine map alone, with another behind it."""
+    assert layer.weight is not None
+    weight = factor[:, None] * layer.weight if layer.weight.ndim == 2 else factor * layer.weight
+    return replace(layer, weight=weight, bias=offset if layer.bias is None else factor * layer.bias + offset)
+
+
+_log = logging.getLogger("pesn.networks")
+
+_SEEN = 0.01  # of a deviation: a rounding error as large changes it by some hundredths of a percent
+_MANY = 1_000_000  # parameters of a network whose layers, with a copy of them, are not kept
+
+
+def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "gaussian") -> Program:
+    """Read a module for :func:`pesn.propagate`.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        In eval mode.
+    x : Gaussian
+        All inputs, side by side.
+    shapes : tuple of tuple of int
+        Of one row of each input.
+    closure : str, default="gaussian"
+        The one that is wanted. Layers are read where it may need them: "auto" takes them where they are exact, "sobol" never.
+
+    Returns
+    -------
+    Program
+        With layers where it is a chain of them or a sum of branches, and always with a function of rows.
+    """
+    network = unwrapped(network)
+    check_eval(network)
+    _check_parameters(network)
+    network, shapes = _sequences(network, shapes)
+    function = _rows_of(network, shapes)
+    rows = _probe(x)
+    if _is_narrow(x, network):
+        function = _in_double(network, shapes, rows, function)
+    refusal: Exception | None = None
+    if shapes == ((x.dim,),):
+        try:
+            return Program(function, as_layers(network, x.dim) or [Dense(np.eye(x.dim))])
+        except (TypeError, ValueError) as error:
+            refusal = error
+    out = _run_probe(function, rows, network, shapes, refusal)
+    if closure == "sobol":
+        return Program(function, None, refusal)
+    try:
+        return Program(function, _traced_layers(network, shapes, rows, out, only_exact=closure == "auto"))
+    except Exception as error:
+        return Program(function, None, _clearer(refusal, error))
+
+
+def _run_probe(
+    function: Callable[[FloatArray], FloatArray], rows: FloatArray, network: nn.Module, shapes: Shapes, refusal: Exception | None
+) -> FloatArray:
+    """Run the network on a few rows, together and each by itself; raise an error where it cannot be run or mixes them."""
+    try:
+        out, alone = function(rows), np.concatenate([function(row) for row in np.split(rows, len(rows))])
+    except OutputError:
+        raise
+    except Exception as error:
+        if isinstance(refusal, ValueError):
+            raise refusal from error
+        plain = len(shapes) == 1 and len(shapes[0]) == 1
+        hint = "; give shape= where it takes more than rows of numbers" if plain else ""
+        raise ValueError(f"network cannot be run on {_described(shapes)}: {_first_line(error)}{hint}") from error
+    if not _agree(out, alone, network):
+        raise ValueError(
+            "network must treat each row by itself, and the same row the same each time; got numbers that change with the other "
+            "rows. Is the first axis the batch (batch_first=True of a recurrent layer), and nothing random or kept between calls?"
+        )
+    return out
+
+
+class _Reading(NamedTuple):
+    """What was read of a module in some state: its layers and how far they were off, or that it is not exact."""
+
+    state: object
+    layers: list[Dense] | None
+    difference: float
+
+
+_readings: WeakKeyDictionary[nn.Module, _Reading] = WeakKeyDictionary()
+
+
+def _traced_layers(network: nn.Module, shapes: Shapes, rows: FloatArray, out: FloatArray, only_exact: bool) -> list[Dense]:
+    """Trace the layers of a module, which give ``out`` of ``rows``; they are kept as long as nothing is seen to have changed."""
+    own, state = network.layer if isinstance(network, _Sequences) else network, _state(network, shapes)
+    size = np.abs(out).max(initial=0.0) + 1e-6
+    before = _readings.get(own) if state is not None else None
+    if before is not None and before.state == state:
+        if before.layers is None and only_exact:
+            raise TypeError("network has more than one nonlinear layer, or one that is not known; its closed form is not exact")
+        if before.layers is not None:
+            found = forward(before.layers, rows.astype(float))
+            if np.abs(found - out).max(initial=0.0) <= (10.0 * before.difference + 1e-7) * size:
+                return before.layers
+    try:
+        with _eager(network):
+            layers = trace_layers(network, shapes, only_exact)
+    except Exception:
+        if state is not None and only_exact:
+            _readings[own] = _Reading(state, None, 0.0)
+        raise
+    found = forward(layers, rows.astype(float))
+    if not _agree(found, out, network):
+        if not np.isfinite(out).all():
+            raise ValueError(f"network must give finite numbers for x, got {out[~np.isfinite(out)][0]}")
+        raise TypeError(
+            "network does other things than were traced, with other numbers: it leaves torch, as by .numpy(), or has a branch; "
+            "register what it does (pesn.propagate.register), or use closure='sobol'"
+        )
+    if state is not None:
+        _readings[own] = _Reading(state, layers, float(np.abs(found - out).max(initial=0.0) / size))
+    return layers
+
+
+def _state(network: nn.Module, shapes: Shapes) -> object:
+    """What changes with its numbers, as far as torch counts that; None where it does not, or where they are many."""
+    tensors = [*network.parameters(), *network.buffers()]
+    if sum(tensor.numel() for tensor in tensors) > _MANY or any(tensor.is_inference() for tensor in tensors):
+        return None
+    return shapes, snapshot(), [(id(tensor), tensor.data_ptr(), tensor._version) for tensor in tensors]
+
+
+def _clearer(chain: Exception | None, trace: Exception) -> Exception:
+    """Return the more telling of two errors."""
+    if isinstance(chain, ValueError):
+        return chain
+    if isinstance(trace, TypeError | ValueError):
+        return trace
+    told = TypeError(f"network cannot be traced: {_first_line(trace)}; use closure='sobol'")
+    told.__cause__ = trace
+    return told
+
+
+def _check_parameters(network: nn.Module) -> None:
+    for name, value in (*network.named_parameters(), *network.named_buffers()):
+        if nn.parameter.is_lazy(value):
+            raise ValueError(f"{name} of network has not been initialised; run the network once first")
+        if value.is_meta:
+            raise ValueError(f"{name} of network has no numbers: it lies on the meta device")
+        if value.is_floating_point() and not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():
+            raise ValueError(f"{name} of network must be finite, got {value[~torch.isfinite(value)][0].item()}")
+
+
+class _Sequences(nn.Module):
+    """A recurrent layer alone: its outputs at all steps, of rows (n, steps, features)."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, *state: Any) -> Tensor:
+        first = self.layer.batch_first
+        out: Tensor = self.layer(x if first else x.transpose(0, 1), *state)[0]
+        return out if first else out.transpose(0, 1)
+
+
+def _sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
+    if not isinstance(network, nn.RNNBase):
+        return network, shapes
+    (first, *others), size = shapes, network.input_size
+    if len(first) == 1 and first[0] % size == 0:
+        first = (first[0] // size, size)
+    return _Sequences(network).eval(), (first, *others)
+
+
+def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
+    """What a module makes of rows (n, d): (n, m), all the tensors that it gives side by side."""
+    first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
+
+    def function(rows: FloatArray) -> FloatArray:
+        given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
+        with torch.no_grad():  # a copy: a network may change its input in place
+            out = tensors_of(network(*(part.to(first.device, first.dtype, copy=True) for part in given)))
+        for tensor in out:
+            if tensor.is_complex():
+                raise OutputError(f"network must give real numbers, got dtype {tensor.dtype}")
+            if not tensor.ndim or len(tensor) != len(rows):
+                raise OutputError(
+                    f"network must give tensors with a row for each of {len(rows)}, got one of shape {tuple(tensor.shape)}"
+                )
+        if not any(tensor.numel() for tensor in out):
+            raise OutputError("network must give a tensor with numbers in it, got none")
+        return np.concatenate([t.reshape(len(rows), -1).double().cpu().numpy() for t in out], axis=1)
+
+    return function
+
+
+def _is_narrow(x: Gaussian, network: nn.Module) -> bool:
+    """Whether a number of x is so sharp beside its size that rounding it to the network's kind of numbers is seen."""
+    rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
+    return bool(np.any((x.std > 0.0) & (rounding * np.abs(x.mean) > _SEEN * x.std)))
+
+
+def _in_double(
+    network: nn.Module, shapes: Shapes, rows: FloatArray, function: Callable[[FloatArray], FloatArray]
+) -> Callable[[FloatArray], FloatArray]:
+    """The same in numbers of float64, by a copy; ``function`` itself where there can be none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            finer = _rows_of(copy.deepcopy(network).double(), shapes)
+            if _agree(finer(rows), function(rows), network):
+                return finer
+    except Exception as error:  # as of a network with numbers of its kind in its code
+        _log.debug("no copy in float64: %s", error)
+    _log.warning("x is about as sharp as the rounding of the network's numbers, in which points go through it")
+    return function
+
+
+def _probe(x: Gaussian) -> FloatArray:
+    """Two points of the input, near its mean."""
+    mean = x.mean.reshape(-1, x.dim)[0]
+    std = np.broadcast_to(x.std, x.mean.shape).reshape(-1, x.dim)[0]
+    rows: FloatArray = (mean + (0.1 + std) * np.random.default_rng(0).uniform(-1.0, 1.0, (2, x.dim))).astype(x.mean.dtype)
+    return rows
+
+
+def _agree(one: FloatArray, other: FloatArray, network: nn.Module) -> bool:
+    """Whether two runs gave the same, but for the rounding of the network's own numbers."""
+    if one.shape != other.shape:
+        return False
+    rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
+    size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+    return bool(np.allclose(one, other, rtol=0.0, atol=max(1e-3, 8.0 * rounding) * (size + 1e-6), equal_nan=True))
+
+
+@contextmanager
+def _eager(network: nn.Module) -> Iterator[None]:
+    """Without compilation of parts of it."""
+    compiled = any(
+        getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod") for module in network.modules()
+    )
+    with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        yield
+
+
+def _described(shapes: Shapes) -> str:
+    return " and ".join(f"a batch of shape (n, {', '.join(map(str, shape))})" for shape in shapes)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

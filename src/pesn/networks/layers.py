@@ -1,0 +1,360 @@
+"""Networks as a list of layers: dense ones, and dense ones beside numbers that a later sum needs.
+
+A residual sum x + g(x) is a chain as well, if each layer of g hands x on beside its own units. So one list of layers is all
+that the closures have to know, and the covariance between branch and skip connection is that of two parts of one layer.
+
+>>> import numpy as np
+>>> tape = Tape(2)                                                     # x + tanh(x), as an adapter reads it
+>>> x = tape.input()
+>>> h = tape.add_stage(x, get("tanh"))
+>>> (a, b), blocks = tape.align([x, h])
+>>> layers = tape.layers([AffineRows(a + b, blocks)])
+>>> layers
+[SkipDense(2 -> 2 + 2 carried, 'tanh'), Dense(4 -> 2, 'identity')]
+>>> forward(layers, np.array([[0.5, -1.0]])).round(3)
+array([[ 0.962, -1.762]])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.arguments import as_real
+from pesn._support.types import AnyArray, Array, FloatArray
+from pesn.activations import Activation, custom, get
+from pesn.gaussian import Gaussian
+
+__all__ = [
+    "LARGEST",
+    "SQUARE",
+    "AffineRows",
+    "Dense",
+    "SkipDense",
+    "Stage",
+    "Tape",
+    "TooLargeError",
+    "check_sizes",
+    "forward",
+    "is_linear",
+    "nonlinear_depth",
+    "stack_stages",
+]
+
+LARGEST = 8192  # numbers before and after a layer of a network that was read: a covariance of them has 512 MB
+_LARGEST_MAP = 2**26  # numbers of an affine map as a matrix: 512 MB
+
+# A parabola has no length over which it changes: at any scale it is the same.
+SQUARE = custom(np.square, derivative=lambda z: 2.0 * z, left=None, right=None, scale=1e12, name="square")
+
+
+class TooLargeError(ValueError):
+    """A network with more numbers in a layer than a covariance is kept of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """One layer, f(W x + b): W of shape (outputs, inputs), b (outputs,), f elementwise.
+
+    Parameters
+    ----------
+    W : array-like of shape (outputs, inputs)
+        Weights.
+    b : array-like of shape (outputs,), default=None
+        Bias; None is 0.
+    activation : str or Activation, default="identity"
+        f, elementwise: a name (``pesn.activations.names()``) or a :class:`pesn.Activation`.
+
+    Examples
+    --------
+    >>> Dense([[1.0, 2.0]], [0.5], "relu")
+    Dense(2 -> 1, 'relu')
+    """
+
+    W: FloatArray
+    b: FloatArray
+    activation: Activation
+
+    def __init__(self, W: npt.ArrayLike, b: npt.ArrayLike | None = None, activation: str | Activation = "identity") -> None:
+        weights = as_real("W", W)
+        if weights.ndim != 2 or 0 in weights.shape:
+            raise ValueError(f"W must have shape (outputs, inputs), got {weights.shape}")
+        bias = as_real("b", np.zeros(len(weights), weights.dtype) if b is None else b)
+        if bias.shape != weights.shape[:1]:
+            raise ValueError(f"b must have shape {weights.shape[:1]}, one entry for each row of W, got {bias.shape}")
+        for name, value in (("W", _read_only_copy(weights)), ("b", _read_only_copy(bias)), ("activation", get(activation))):
+            object.__setattr__(self, name, value)
+
+    @property
+    def units(self) -> int:
+        """Number of outputs that the activation acts on, the first ones."""
+        return len(self.b)
+
+    def __repr__(self) -> str:
+        return f"Dense({self.W.shape[1]} -> {self.W.shape[0]}, {self.activation.name!r})"
+
+
+class SkipDense(Dense):
+    """A layer whose last ``carried`` outputs have no activation: numbers that skip the layer on their way to a later sum.
+
+    Parameters
+    ----------
+    W : array-like of shape (outputs, inputs)
+        Weights of the units, and below them those of the carried numbers.
+    b : array-like of shape (outputs,)
+        Bias.
+    activation : str or Activation
+        Of the units.
+    carried : int
+        Number of outputs without activation, the last ones.
+    """
+
+    carried: int
+
+    def __init__(self, W: npt.ArrayLike, b: npt.ArrayLike, activation: str | Activation, carried: int) -> None:
+        super().__init__(W, b, activation)
+        object.__setattr__(self, "carried", carried)
+
+    @property
+    def units(self) -> int:  # noqa: D102
+        return len(self.b) - self.carried
+
+    def __repr__(self) -> str:
+        return f"SkipDense({self.W.shape[1]} -> {self.units} + {self.carried} carried, {self.activation.name!r})"
+
+
+def _read_only_copy(array: FloatArray) -> FloatArray:
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def is_linear(layer: Dense) -> bool:
+    """Return whether a layer has no activation."""
+    return layer.activation.slopes == (1.0,)
+
+
+def nonlinear_depth(layers: Sequence[Dense]) -> int:
+    """Count the layers with an activation."""
+    return sum(not is_linear(layer) for layer in layers)
+
+
+def forward(layers: Sequence[Dense], rows: FloatArray) -> FloatArray:
+    """Compute the outputs (n, m) of certain inputs (n, d)."""
+    for layer in layers:
+        rows = rows @ layer.W.T + layer.b
+        if not is_linear(layer):
+            active = layer.activation(rows[:, : layer.units])
+            rows = active if layer.units == len(layer.b) else np.hstack([active, rows[:, layer.units :]])
+    return rows
+
+
+def check_sizes(layers: Sequence[Dense], x: Gaussian) -> None:
+    """Check that each layer takes what the one before gives."""
+    size = x.dim
+    for place, layer in enumerate(layers):
+        if layer.W.shape[1] != size:
+            got = f"the input has {size}" if place == 0 else f"layer {place - 1} gives {size}"
+            raise ValueError(f"layer {place}, {layer!r}, takes {layer.W.shape[1]} numbers, but {got}")
+        size = len(layer.W)
+
+
+# ---------------------------------------------------------------- from sums of branches to layers
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Units f(Σ_k W_k u_k + b), of the units u_k of earlier stages.
+
+    Parameters
+    ----------
+    weights : mapping of int to array of shape (units, units of stage k)
+        W_k, by the number k of the stage; 0 is the network's input, 1 the first stage.
+    b : array of shape (units,)
+        Bias.
+    activation : Activation, default=None
+        f; None is linear.
+    """
+
+    weights: Mapping[int, AnyArray]
+    b: AnyArray
+    activation: Activation | None = None
+
+
+def stack_stages(stages: Sequence[Stage], inputs: int) -> list[Dense]:
+    """Write stages, of which the last is the output, as layers that carry what later stages need.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        In order: each of earlier ones.
+    inputs : int
+        Size of the input.
+
+    Returns
+    -------
+    list of Dense
+        A chain of plain layers where each stage needs the one before alone. Stages that nothing needs are left out, linear
+        ones that one stage needs are multiplied into it.
+    """
+    kept = _fold_linear(stages)
+    sizes = {0: inputs, **{number: len(stage.b) for number, stage in kept.items()}}
+    last_use = {k: number for number, stage in kept.items() for k in stage.weights}
+    layers: list[Dense] = []
+    state = [0]  # the stages whose units the last layer gives, in order
+    for number, stage in kept.items():
+        carried = [k for k in state if last_use.get(k, 0) > number]
+        layers.append(_layer(stage, state, carried, sizes))
+        state = [number, *carried]
+    if len(layers) > 1 and _is_copy(layers[-1]):
+        layers.pop()
+    return layers
+
+
+def _fold_linear(stages: Sequence[Stage]) -> dict[int, Stage]:
+    """Return the stages that the last one needs, by number, without linear ones that are needed once."""
+    uses: Counter[int] = Counter()
+    for number in range(len(stages), 0, -1):
+        if number == len(stages) or uses[number]:
+            uses.update(list(stages[number - 1].weights))
+    kept: dict[int, Stage] = {}
+    for number, stage in enumerate(stages, 1):
+        if number != len(stages) and not uses[number]:
+            continue
+        weights, b = dict(stage.weights), stage.b
+        for k in [k for k in weights if k in kept and kept[k].activation is None and uses[k] == 1]:
+            W, inner = weights.pop(k), kept.pop(k)
+            b = b + W @ inner.b
+            for j, V in inner.weights.items():
+                uses[j] -= j in weights
+                weights[j] = weights[j] + W @ V if j in weights else W @ V
+        kept[number] = Stage(weights, b, stage.activation)
+    return kept
+
+
+def _layer(stage: Stage, state: Sequence[int], carried: Sequence[int], sizes: Mapping[int, int]) -> Dense:
+    """Write one stage as a layer on the units of ``state``, which hands on those of ``carried``."""
+    count, activation = len(stage.b), stage.activation or "identity"
+    W = np.hstack([stage.weights.get(k, np.zeros((count, sizes[k]), np.int8)) for k in state])
+    if not carried:
+        return Dense(W, stage.b, activation)
+    hand_on = [np.hstack([np.eye(sizes[k], sizes[j], dtype=np.int8) * (j == k) for j in state]) for k in carried]
+    extra = sum(sizes[k] for k in carried)
+    return SkipDense(np.vstack([W, *hand_on]), np.concatenate([stage.b, np.zeros(extra, np.int8)]), activation, extra)
+
+
+def _is_copy(layer: Dense) -> bool:
+    return is_linear(layer) and not layer.b.any() and np.array_equal(layer.W, np.eye(len(layer.W)))
+
+
+@dataclass(frozen=True, eq=False)
+class AffineRows:
+    """A tensor that is affine in the units of some stages, by its values.
+
+    Parameters
+    ----------
+    values : array of shape (1 + units, ...)
+        The tensor where all units are 0, and where one of them is 1 after the other.
+    blocks : tuple of int
+        The stages, ascending; 0 is the input.
+    """
+
+    values: Array
+    blocks: tuple[int, ...]
+
+
+class Tape:
+    """Record the stages of a network while its operations are applied to :class:`AffineRows`.
+
+    An operation that is affine and acts on each row of a batch by itself acts on the values of an affine tensor as on any
+    batch. An activation adds a stage, and its output is a new tensor of units.
+
+    Parameters
+    ----------
+    inputs : int
+        Size of the network's input, flattened.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        self.sizes = [inputs]
+        self.stages: list[Stage] = []
+        self._check_layer(inputs)
+
+    def input(self) -> AffineRows:
+        """Return the input as an affine tensor of itself."""
+        return self._units(0)
+
+    def align(self, tensors: Sequence[AffineRows]) -> tuple[list[Array], tuple[int, ...]]:
+        """Return the values of several tensors with respect to the same stages, and these."""
+        blocks = tuple(sorted({block for tensor in tensors for block in tensor.blocks}))
+        return [self._spread(tensor, blocks) for tensor in tensors], blocks
+
+    def check_map(self, tensors: Sequence[AffineRows], size: int) -> None:
+        """Raise a TooLargeError where an affine map of tensors to ``size`` numbers is too large a matrix."""
+        count = sum(self.sizes[block] for block in {block for tensor in tensors for block in tensor.blocks})
+        if (1 + count) * size > _LARGEST_MAP:
+            self._check_layer(count + size)
+
+    def add_stage(self, tensor: AffineRows, activation: Activation | None) -> AffineRows:
+        """Apply an activation to each number of a tensor; None makes its numbers linear units."""
+        flat = tensor.values.reshape(len(tensor.values), -1)
+        before, size = len(flat) - 1, flat.shape[1]
+        self._check_layer(before + size if activation is None else max(before, size) + size)
+        weights, start = {}, 1
+        for block in tensor.blocks:
+            weights[block] = (flat[start : start + self.sizes[block]] - flat[0]).T
+            start += self.sizes[block]
+        self.stages.append(Stage({k: W for k, W in weights.items() if W.any()}, flat[0], activation))
+        self.sizes.append(size)
+        return self._units(len(self.stages), tensor.values.shape[1:])
+
+    def add_sum(self, values: Array, blocks: tuple[int, ...], parts: Sequence[AffineRows]) -> AffineRows:
+        """Return what an affine operation made of several tensors; where they are of different stages, as units of its own.
+
+        So a deep residual network carries the sum of its branches, and not each of them.
+        """
+        made = AffineRows(values, blocks)
+        return made if all(part.blocks == blocks for part in parts) else self.add_stage(made, None)
+
+    def multiply(self, a: AffineRows, b: AffineRows) -> AffineRows | None:
+        """Multiply two tensors number by number, ((a + b)² − (a − b)²)/4; None unless both are affine in the input alone."""
+        if {*a.blocks, *b.blocks} != {0}:
+            return None
+        (one, other), _ = self.align([a, b])
+        squares = self.add_stage(AffineRows(np.stack([one + other, one - other], axis=-1), (0,)), SQUARE)
+        return AffineRows(0.25 * (squares.values[..., 0] - squares.values[..., 1]), squares.blocks)
+
+    def layers(self, outputs: Sequence[AffineRows]) -> list[Dense]:
+        """Return the layers that give these tensors, flattened, side by side."""
+        values, blocks = self.align(outputs)
+        self.add_stage(AffineRows(np.concatenate([part.reshape(len(part), -1) for part in values], axis=1), blocks), None)
+        return stack_stages(self.stages, self.sizes[0])
+
+    def _units(self, block: int, shape: tuple[int, ...] | None = None) -> AffineRows:
+        size = self.sizes[block]
+        return AffineRows(np.eye(1 + size, size, -1).reshape(1 + size, *((size,) if shape is None else shape)), (block,))
+
+    def _spread(self, tensor: AffineRows, blocks: tuple[int, ...]) -> Array:
+        if tensor.blocks == blocks:
+            return tensor.values
+        first = tensor.values[:1]
+        parts, start = [first], 1
+        for block in blocks:
+            size = self.sizes[block]
+            if block in tensor.blocks:
+                parts.append(tensor.values[start : start + size])
+                start += size
+            else:
+                parts.append(np.repeat(first, size, axis=0))
+        return np.concatenate(parts)
+
+    @staticmethod
+    def _check_layer(count: int) -> None:
+        if count > LARGEST:
+            raise TooLargeError(
+                f"network would bring {count} numbers into one covariance, which is kept of {LARGEST}; use closure='sobol'"
+            )

@@ -1,0 +1,458 @@
+"""Propagate an uncertain input through a network: a Gaussian in, a Gaussian with an error estimate out.
+
+>>> import numpy as np, pesn
+>>> rng = np.random.default_rng(0)
+>>> network = [pesn.Dense(rng.normal(size=(50, 2)), np.zeros(50), "tanh"), pesn.Dense(rng.normal(size=(1, 50)) / 7, [0.0])]
+>>> y = pesn.propagate(network, pesn.Gaussian(mean=[0.5, -1.0], cov=[[0.2, 0.1], [0.1, 0.3]]))
+>>> y, y.closure                                        # with one layer of units the Gaussian closure is exact
+(Gaussian(mean=[0.187], std=[0.356], covariance='full'), 'gaussian')
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike, fspath
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from pesn._support.checks import flag, whole_number
+from pesn._support.types import AnyArray, FloatArray, NetworkCovariance, Rng
+from pesn.gaussian import Gaussian, unchecked
+from pesn.moments import UnitMethod
+from pesn.networks.gaussian_closure import through_layers
+from pesn.networks.layers import Dense, check_sizes, forward
+from pesn.networks.low_rank import through_layers_low_rank
+from pesn.networks.points import rows_of, sampled
+from pesn.networks.program import (
+    Closure,
+    Network,
+    Program,
+    Shape,
+    Shapes,
+    TorchDistribution,
+    joined,
+    register,
+    registered,
+)
+from pesn.networks.third_order import third_order
+
+__all__ = ["Closure", "Propagated", "propagate"]
+
+_CLOSURES = ("auto", "gaussian", "third-order", "sobol")
+_ADAPTERS = {"torch": "torch", "sklearn": "sklearn", "onnx": "onnx", "onnxruntime": "onnx"}  # by the package of the network
+_POINTS, _POINTS_OF_AUTO, _POINTS_OF_CHECK = 1024, 2048, 1024
+_TRUSTED = 0.02  # beyond, a warning goes to the log
+_NUMBERS = 2**19  # of a matrix for each of some rows of a batch, 4 MB
+_SHAPED = ("torch", "onnx")  # adapters that take inputs which are not rows of numbers
+_SHAPED_ONLY = "shape and several inputs go with a torch module, an ONNX file or a function"
+
+_log = logging.getLogger("pesn.networks")
+
+
+class Propagated(Gaussian):
+    """A :class:`pesn.Gaussian` with the closure that it was found by; what is made of it is a plain Gaussian.
+
+    Attributes
+    ----------
+    closure : str
+        "gaussian", "third-order" or "sobol".
+    reliability : float or array
+        The largest relative error to expect in a standard deviation, of each row of a batch: how far the Gaussian and the
+        third-order closure of a chain disagree, or that of a residual network and Sobol's points; of points, twice the
+        standard error by independent scrambles. NaN where it was not asked for.
+    samples : array or None
+        Outputs (n_samples, m), or (n, n_samples, m) of a batch, that mean and covariance are of; None where there are none.
+    """
+
+    closure: str
+    reliability: FloatArray
+    samples: FloatArray | None
+
+    @classmethod
+    def by(cls, found: Gaussian, closure: str, reliability: FloatArray, samples: FloatArray | None = None) -> Propagated:
+        """Return ``found`` as the result of a closure."""
+        result = object.__new__(cls)
+        result.__dict__.update(found.__dict__, closure=closure, reliability=reliability, samples=samples)
+        return result
+
+    @classmethod
+    def _of(cls, *parts: Any, **named: Any) -> Gaussian:
+        return Gaussian._of(*parts, **named)  # noqa: SLF001  # of its own class
+
+    def __getnewargs__(self) -> tuple[AnyArray]:
+        return (self._mean,)
+
+
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
+    *,
+    shape: Shape | Sequence[Shape] | None = None,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    rank: int = 40,
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: Literal[False] = False,
+) -> Propagated: ...
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
+    *,
+    shape: Shape | Sequence[Shape] | None = None,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    rank: int = 40,
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: Literal[True],
+) -> list[Gaussian]: ...
+@overload
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
+    *,
+    shape: Shape | Sequence[Shape] | None = None,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    rank: int = 40,
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: bool,
+) -> Gaussian | list[Gaussian]: ...
+
+
+def propagate(
+    network: Network,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
+    *,
+    shape: Shape | Sequence[Shape] | None = None,
+    closure: Closure = "auto",
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    rank: int = 40,
+    n_samples: int | None = None,
+    rng: Rng = 0,
+    check: bool = True,
+    return_samples: bool = False,
+    return_layers: bool = False,
+) -> Gaussian | list[Gaussian]:
+    """Compute the Gaussian of a network's output for a Gaussian input.
+
+    Parameters
+    ----------
+    network
+        A list of :class:`Dense`, a torch module in eval mode, a fitted scikit-learn estimator, a path to an ONNX file, or any
+        function of rows (n, d); what is no network of known parts goes by Sobol's points.
+    x
+        The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``. Tensors in it go through a chain of torch
+        layers as tensors, differentiable by autograd, by the Gaussian closure. A tuple for a network of several inputs: a
+        Gaussian for each, independent of each other.
+    shape
+        The shape of one input without its batch, where the network takes more than rows of numbers: ``(channels, height,
+        width)``, ``(steps, features)``; a list of shapes for several inputs, of which one Gaussian may hold all the numbers.
+    closure
+        What is carried from layer to layer of a chain or a residual network. ``"gaussian"``: mean and covariance, as if each
+        layer's output were Gaussian; exact for one layer of units. ``"third-order"``: third cumulants as well. ``"sobol"``:
+        nothing, points go through the network itself, whatever it is. ``"auto"``: the first where it is exact, or where one of
+        the options below asks for it; else 2,048 points, which are within 2 % of a deviation nearly always, and cheaper.
+    method
+        How each unit's mean and variance are found: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
+        than "surface" go with the Gaussian closure.
+    covariance
+        ``"full"``: between all units (Mehler's series). By the Gaussian closure also ``"low-rank"``: a factor of few columns and
+        each unit's own variance, for layers of a thousand units, of which no matrix over all pairs is formed; ``"diagonal"``:
+        none, as in the paper.
+    rank
+        Columns of the factor of ``covariance="low-rank"``, 2 or more.
+    n_samples
+        Sobol's points, a power of 2, 8 or more; None: 1,024, of "auto" 2,048.
+    rng
+        Scrambles them: a seed, which gives the same result each time, or a Generator.
+    check
+        Whether the Gaussian and the third-order closure are compared, or that of a residual network or of low rank and 1,024
+        points, which takes the time of both; without, ``reliability`` is NaN.
+    return_samples
+        Keep the outputs of all points in ``samples``.
+    return_layers
+        Return the list of every layer's Gaussian, the output last, by the Gaussian closure.
+
+    Returns
+    -------
+    Propagated
+        The Gaussian of the output, (outputs,) or (n, outputs), with ``closure`` and ``reliability``, the largest relative error
+        to expect in a deviation: beyond 0.02 a warning goes to the log ``pesn.networks``. With ``return_layers`` a list with
+        one for each layer; of tensors, a Gaussian of tensors.
+
+    Examples
+    --------
+    >>> import pesn
+    >>> pesn.propagate([pesn.Dense([[1.0, -1.0]], activation="tanh")], pesn.Gaussian([0.5, 0.0], var=0.1))
+    Gaussian(mean=[0.404], std=[0.332], covariance='full')
+    >>> y = pesn.propagate(lambda rows: rows[:, :1] * rows[:, 1:], pesn.Gaussian([1.0, 2.0], var=0.01))
+    >>> y.closure, y.std.round(2)                        # √(1·0.01 + 4·0.01 + 0.0001)
+    ('sobol', array([0.22]))
+    """
+    options = _Options(closure, method, covariance, rank, n_samples, rng, check, return_samples, return_layers)
+    options.validate()
+    if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
+        x = Gaussian(x)  # type: ignore[arg-type]  # a TensorGaussian
+    maker = registered(network)
+    network = network if maker is None else maker(network)
+    adapter = _find_adapter(network)
+    if adapter == "torch" and _has_tensors(x):
+        joined(x, shape)  # whose numbers it must hold; a chain takes them as rows
+        return _propagate_tensors(network, x, options)
+    given, shapes = joined(x, shape)
+    if not given.mean.size and covariance != "diagonal":
+        raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")
+    program = _read(network, adapter, given, shapes, "gaussian" if options.gaussian_only else closure)
+    chosen = options.choose(program, given)
+    if chosen == "sobol":
+        if program.refusal is not None and closure == "auto":
+            _log.info("closure 'sobol': %s", program.refusal)
+        return _warn_unreliable(_propagate_points(program, given, options.point_count(), rng, return_samples))
+    layers = _require_layers(program, options)
+    if chosen == "third-order":
+        return _warn_unreliable(_propagate_third_order(program, layers, given, options))
+    states = _gaussian_states(program, layers, given, options)
+    return states if return_layers else _warn_unreliable(_check_gaussian(program, given, states[-1], options))
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What :func:`propagate` was asked for, beside network and input."""
+
+    closure: Closure
+    method: UnitMethod
+    covariance: NetworkCovariance
+    rank: int
+    n_samples: int | None
+    rng: Rng
+    check: bool
+    return_samples: bool
+    return_layers: bool
+
+    @property
+    def gaussian_only(self) -> str:
+        """The option that only the Gaussian closure of a chain has, as it was given; empty where there is none."""
+        if self.method != "surface":
+            return f"method={self.method!r}"
+        return "return_layers=True" if self.return_layers else self._covariance_option
+
+    @property
+    def _covariance_option(self) -> str:
+        return f"covariance={self.covariance!r}" if self.covariance != "full" else ""
+
+    @property
+    def points_only(self) -> str:
+        """The name of the option that only points have; empty where there is none."""
+        return "n_samples" if self.n_samples is not None else "return_samples" if self.return_samples else ""
+
+    def validate(self) -> None:
+        """Raise an error that names an option which is wrong, or does not go with another."""
+        if self.closure not in _CLOSURES:
+            raise ValueError(f"closure must be one of {', '.join(map(repr, _CLOSURES))}, got {self.closure!r}")
+        if self.covariance not in ("full", "low-rank", "diagonal"):
+            raise ValueError(f"covariance must be 'full', 'low-rank' or 'diagonal', got {self.covariance!r}")
+        whole_number("rank", self.rank, 2)
+        if self.covariance == "low-rank" and self.method != "surface":
+            raise ValueError(f"covariance='low-rank' goes with method='surface', got method={self.method!r}")
+        for name in ("check", "return_samples", "return_layers"):
+            flag(name, getattr(self, name))
+        if self.gaussian_only and self.closure in ("third-order", "sobol"):
+            raise ValueError(f"{self.gaussian_only} goes with closure='gaussian', got closure={self.closure!r}")
+
+    def choose(self, program: Program, x: Gaussian) -> str:
+        """Return the closure: the one asked for, of "auto" the Gaussian where it is exact or asked for by another option."""
+        chosen = self.closure
+        self.point_count()  # refuses an n_samples that is wrong
+        if chosen == "auto":
+            exact = program.is_exact(x) and not self.points_only
+            chosen = "gaussian" if self.gaussian_only or exact else "sobol"
+        if chosen != "sobol" and self.points_only:
+            got = self.gaussian_only or f"closure={self.closure!r}"
+            raise ValueError(f"{self.points_only} goes with closure='sobol', got {got}")
+        return chosen
+
+    def point_count(self) -> int:
+        """Return the number of Sobol's points."""
+        if self.n_samples is None:
+            return _POINTS if self.closure == "sobol" else _POINTS_OF_AUTO
+        whole_number("n_samples", self.n_samples, 8)
+        if self.n_samples & (self.n_samples - 1):
+            raise ValueError(f"n_samples must be a power of 2, got {self.n_samples!r}")
+        return int(self.n_samples)
+
+
+# ---------------------------------------------------------------- reading a network
+
+
+def _find_adapter(network: object) -> str | None:
+    """Return the adapter by all ancestors: a user's own subclass goes to it too, which serves it or refuses it by name."""
+    if isinstance(network, str | PathLike):
+        if not str(fspath(network)).lower().endswith(".onnx"):
+            raise ValueError(f"network must be a path that ends in .onnx, or what was read from a file, got the path {network!r}")
+        return "onnx"
+    ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
+    return next((name for package, name in _ADAPTERS.items() if package in ancestry), None)
+
+
+def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, closure: Closure) -> Program:
+    plain = shapes == ((x.dim,),)
+    if not plain and adapter not in _SHAPED and (adapter is not None or not callable(network)):
+        raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")
+    if adapter is not None:
+        program: Program = import_module(f"pesn.adapters.{adapter}").read(network, x, shapes, closure)
+        return program
+    if isinstance(network, Dense):
+        network = [network]
+    if isinstance(network, Sequence) and not isinstance(network, str | bytes) and network:
+        for place, layer in enumerate(network):
+            if not isinstance(layer, Dense):
+                raise TypeError(f"layer {place} of network must be a pesn.Dense, got {type(layer).__name__}")
+        layers: Sequence[Dense] = network
+        return Program(lambda rows: forward(layers, rows), layers)
+    if callable(network):
+        refusal = TypeError(
+            f"network must be a list of layers for a closed form, got the function {network!r}; use closure='sobol'"
+        )
+        return Program(rows_of(network, shapes), None, refusal)
+    got = "an empty list" if isinstance(network, Sequence) and not len(network) else type(network).__name__
+    raise TypeError(
+        "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn, a path to an ONNX file or a "
+        f"function of rows, got {got}"
+    )
+
+
+def _require_layers(program: Program, options: _Options) -> Sequence[Dense]:
+    """Return the layers of a network, or raise why it has none."""
+    asked = options.gaussian_only
+    if program.layers is None:
+        assert program.refusal is not None
+        if asked:
+            raise TypeError(f"{asked} goes with a chain of layers, which network is not") from program.refusal
+        told = str(program.refusal)
+        if "closure='sobol'" in told or not (isinstance(program.refusal, TypeError) or "closed form" in told):
+            raise program.refusal
+        raise type(program.refusal)(f"{told}; use closure='sobol'") from program.refusal
+    if asked and not program.is_chain:
+        raise ValueError(f"{asked} goes with a chain of layers, but network is a sum of branches; use closure='sobol'")
+    return program.layers
+
+
+# ---------------------------------------------------------------- the closures
+
+
+def _has_tensors(x: object) -> bool:
+    if isinstance(x, tuple | list) and any(hasattr(part, "numpy") for part in x):
+        raise TypeError("x must hold Gaussians of arrays for a network of several inputs, got tensors; give x[i].numpy() of each")
+    return isinstance(x, Gaussian) and hasattr(x, "numpy")
+
+
+def _propagate_tensors(network: object, x: object, options: _Options) -> Gaussian | list[Gaussian]:
+    """Propagate tensors through a chain of torch layers, differentiable by autograd."""
+    if options.closure in ("third-order", "sobol") or options.points_only:
+        got = options.closure
+        raise ValueError(f"closure must be 'gaussian' for tensors, got {got!r}; for points and the others give x.numpy()")
+    if options.covariance == "low-rank":
+        raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
+    states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, options.method, options.covariance)
+    return states if options.return_layers else states[-1]
+
+
+def _propagate_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) -> Propagated:
+    """Propagate Sobol's points through the network itself; ``keep``: with their outputs."""
+    told = program.refusal if isinstance(program.refusal, ValueError) else None  # what is wrong with it was found before
+    try:
+        found = sampled(program.function, x, count, rng, keep)
+    except Exception as error:
+        if told is not None:
+            raise told from error
+        raise
+    if not (np.isfinite(found.mean).all() and np.isfinite(found.cov).all()):
+        raise told or ValueError("network must give finite numbers for every point, got NaN or infinity")
+    dtype, batch, size = x.mean.dtype, x.batch_shape, found.mean.shape[-1]
+    mean, cov = found.mean.reshape(*batch, size).astype(dtype), found.cov.reshape(*batch, size, size).astype(dtype)
+    samples = None if found.outputs is None else found.outputs.reshape(*batch, count, size)
+    return Propagated.by(unchecked(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples)
+
+
+def _gaussian_states(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> list[Gaussian]:
+    """Compute the Gaussian after each layer by the Gaussian closure."""
+    if options.covariance == "low-rank":
+        check_sizes(layers, x)
+        return through_layers_low_rank(layers, x, options.rank)
+    if program.is_chain:
+        return through_layers(layers, x, options.method, options.covariance) or [x]
+    return [_cast(y, x) for y in through_layers(layers, _cast(x, None), options.method, options.covariance)]
+
+
+def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
+    """Return x with the floating point numbers of another Gaussian; None: in double precision."""
+    dtype = np.dtype(np.float64) if like is None else like.mean.dtype
+    return x if x.mean.dtype == dtype else unchecked(x.mean.astype(dtype), x.cov.astype(dtype))
+
+
+def _check_gaussian(program: Program, x: Gaussian, found: Gaussian, options: _Options) -> Propagated:
+    """Estimate the error of the Gaussian closure: against the third-order closure of a chain, or against points."""
+    reliability: FloatArray = np.full(x.batch_shape, np.nan)
+    if options.covariance == "full" and program.is_exact(x) and (options.check or not program.is_chain):
+        reliability = np.zeros(x.batch_shape)
+    elif options.check and options.covariance == "full" and program.is_chain:
+        assert program.layers is not None
+        reliability = _relative_difference(_third_order_gaussian(program.layers, x), found)
+    elif options.check and options.covariance != "diagonal":  # of a diagonal nothing is known to compare with
+        reliability = _relative_difference(found, _propagate_points(program, x, _POINTS_OF_CHECK, options.rng, keep=False))
+    return Propagated.by(found, "gaussian", reliability)
+
+
+def _propagate_third_order(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> Propagated:
+    found = _third_order_gaussian(layers, x)
+    reliability: FloatArray = np.full(x.batch_shape, np.nan)
+    if options.check:
+        reliability = _relative_difference(found, _gaussian_states(program, layers, x, options)[-1])
+    return Propagated.by(found, "third-order", reliability)
+
+
+def _third_order_gaussian(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
+    means, covs = x.mean.reshape(-1, x.dim), np.broadcast_to(x.cov, (*x.batch_shape, x.dim, x.dim)).reshape(-1, x.dim, x.dim)
+    step = max(1, _NUMBERS // max(layer.W.size for layer in layers))  # rows of a batch at a time
+    parts = [third_order(layers, means[k : k + step], covs[k : k + step])[-1] for k in range(0, max(len(means), 1), step)]
+    size = len(layers[-1].b)
+    mean = np.concatenate([part.mean for part in parts]).reshape(*x.batch_shape, size)
+    cov = np.concatenate([part.cov for part in parts]).reshape(*x.batch_shape, size, size)
+    return unchecked(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
+
+
+def _relative_difference(one: Gaussian, other: Gaussian) -> FloatArray:
+    """Compute the largest relative difference of two standard deviations of an output, (...)."""
+    a, b = one.std.astype(float), other.std.astype(float)
+    ratio = np.divide(a, b, out=np.where(a > 0.0, np.inf, 1.0), where=b > 0.0)
+    return np.asarray(np.abs(ratio - 1.0).max(axis=-1))
+
+
+def _warn_unreliable(result: Propagated) -> Propagated:
+    """Log a warning where the error estimate is large."""
+    worst = float(np.max(result.reliability, initial=0.0))
+    if worst > _TRUSTED:
+        _log.warning("a deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
+    return result
+
+
+propagate.register = register  # type: ignore[attr-defined]  # as functools.singledispatch has it
