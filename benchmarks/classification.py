@@ -311,8 +311,8 @@ def _corrupt(task: Task, test: list[Array], rng: np.random.Generator) -> dict[st
     coefficient = np.clip(1.0 - 0.5 * steps / var, 0.0, 0.999)  # coefficient of an AR(1) with this variance and these steps
     both = test, task.sequences
 
-    def each(believe: Callable[[Array], Gaussian], sides: tuple[list[Array], ...]) -> Any:
-        return tuple([believe(one) for one in side] for side in sides)
+    def each(believe: Callable[[Array], Gaussian], calls: tuple[list[Array], ...]) -> Any:
+        return tuple([believe(one) for one in side] for side in calls)
 
     found = {"5 of 6 steps missing, linear interpolation": each(lambda z: _interpolate(z, steps, rng), both)}
     for size in (0.5, 1.0, 2.0):

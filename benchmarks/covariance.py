@@ -81,12 +81,12 @@ def time_layer(kind: str, inputs: int, rounds: int, var: float = 1.0) -> Times:
     rng = np.random.default_rng(0)
     layer = [pesn.Dense(rng.normal(size=(UNITS, inputs)) / np.sqrt(inputs / 3), 0.2 * rng.normal(size=UNITS), kind)]
     x = pesn.Gaussian(np.zeros(inputs), cov=var * np.eye(inputs))
-    sides: dict[str, Call] = {
+    calls: dict[str, Call] = {
         "layer": partial(pesn.propagate, layer, x),
         "products": products(UNITS),
         "own products": products(inputs),
     }
-    return time_in_turns(sides, rounds)
+    return time_in_turns(calls, rounds)
 
 
 def layers(rounds: int = 9) -> list[str]:
@@ -112,21 +112,21 @@ def batches(rounds: int = 5, count: int = 1000, size: int = 20) -> list[str]:
     cov, mean = root @ root.transpose(0, 2, 1), 0.2 * rng.normal(size=(count, size))
     rows = []
     for kind in KINDS:
-        sides: dict[str, Call] = {
+        calls: dict[str, Call] = {
             "batch": lambda kind=kind: covariance(kind, mean, cov),  # type: ignore[misc]
             "loop": lambda kind=kind: [covariance(kind, m, c) for m, c in zip(mean, cov, strict=True)],  # type: ignore[misc]
         }
         rows.append(
-            [f"covariances of {size} {kind} units with 3 inputs", str(ratio(time_in_turns(sides, rounds), "loop", "batch"))]
+            [f"covariances of {size} {kind} units with 3 inputs", str(ratio(time_in_turns(calls, rounds), "loop", "batch"))]
         )
     chain = random_network([5, size, size, 2], "tanh")
     x = pesn.Gaussian(rng.normal(size=(count, 5)), var=0.1)
     ones = [pesn.Gaussian(m, var=0.1) for m in x.mean]
     for closure, options in (("gaussian", {"check": False}), ("third-order", {"check": False}), ("sobol", {"n_samples": 256})):
         run = partial(pesn.propagate, chain, closure=closure, **options)
-        sides = {"batch": partial(run, x), "loop": lambda run=run: [run(one) for one in ones]}  # type: ignore[misc]
+        calls = {"batch": partial(run, x), "loop": lambda run=run: [run(one) for one in ones]}  # type: ignore[misc]
         name = f"propagate, {closure}" + (", 256 points" if closure == "sobol" else "")
-        rows.append([name, str(ratio(time_in_turns(sides, rounds), "loop", "batch"))])
+        rows.append([name, str(ratio(time_in_turns(calls, rounds), "loop", "batch"))])
     return [
         f"{count:,} inputs one by one ÷ in one call (median of the ratios, minimum–maximum); network: 5 → {size} → {size} → 2.",
         "",
@@ -143,8 +143,8 @@ def low_rank(rounds: int = 5, rank: int = 40) -> list[str]:
             chain = random_network([inputs, units, units, units, 5], "tanh")
             x = pesn.Gaussian(np.random.default_rng(1).normal(size=inputs), var=0.25)
             run = partial(pesn.propagate, chain, x, closure="gaussian", check=False)
-            sides: dict[str, Call] = {"full": run, "low": partial(run, covariance="low-rank", rank=rank)}
-            times = time_in_turns(sides, rounds)
+            calls: dict[str, Call] = {"full": run, "low": partial(run, covariance="low-rank", rank=rank)}
+            times = time_in_turns(calls, rounds)
             full, low, diagonal = run(), run(covariance="low-rank", rank=rank), run(covariance="diagonal")
             differences = [f"{100 * np.max(np.abs(y.std / full.std - 1.0)):.2g} %" for y in (low, diagonal)]
             means = f"{np.max(np.abs(low.mean - full.mean) / full.std):.2g}"
@@ -256,7 +256,7 @@ class Case(NamedTuple):
     y: Array
     std: float
 
-    def closed(self, form: str) -> tuple[Array, Array]:
+    def closed_form(self, form: str) -> tuple[Array, Array]:
         """Return mean and standard deviation (d,) at the last step in closed form."""
         loop = replace(self.loop, form=form)
         path = rollout(loop.model, self._start(loop), np.zeros((HORIZON, 0)))
@@ -299,7 +299,7 @@ def ensemble_methods(sizes: tuple[int, ...]) -> dict[str, Method]:
 
 
 def _closed(form: str) -> Method:
-    return lambda case, turn: case.closed(form)
+    return lambda case, turn: case.closed_form(form)
 
 
 def _members(size: int, sobol: bool) -> Method:

@@ -126,11 +126,11 @@ def compare_methods(rounds: int = 9, share: float = 1.0) -> list[Comparison]:
         )
         assert gap <= pair.within, f"{pair.slow} and {pair.fast} differ by {gap:.2g}"
         n, m = (max(10, int(share * count)) for count in (pair.n_slow, pair.n_fast))
-        sides = {"slow": partial(slow, mean[:n], var[:n]), "fast": partial(fast, mean[:m], var[:m])}
+        calls = {"slow": partial(slow, mean[:n], var[:n]), "fast": partial(fast, mean[:m], var[:m])}
         one, other = (LABELS.get(name, name) for name in (pair.slow, pair.fast))
         found.append(
             Comparison(
-                one, other, ratio(time_in_turns(sides, rounds), "slow", "fast", m / n), gap if np.isfinite(pair.within) else None
+                one, other, ratio(time_in_turns(calls, rounds), "slow", "fast", m / n), gap if np.isfinite(pair.within) else None
             )
         )
     return found
@@ -159,7 +159,7 @@ def time_activations(rounds: int = 9, n: int = 10**6, names: Sequence[str] = ())
     found = [ActivationTimes("np.tanh", {"surface": each["double"], "float32": each["single"]})]
     for name in names or [name for name in pesn.activations.names() if name not in SYNONYMS]:
         log(f"… {name}")
-        sides: dict[str, Callable[[], Any]] = {
+        calls: dict[str, Callable[[], Any]] = {
             "surface": partial(pesn.moments, name, mean, var),
             "surface-fast": partial(pesn.moments, name, mean, var, method="surface-fast"),
             "float32": partial(pesn.moments, name, mean32, var32),
@@ -168,7 +168,7 @@ def time_activations(rounds: int = 9, n: int = 10**6, names: Sequence[str] = ())
         }
         found.append(
             ActivationTimes(
-                name, {side: 1e9 * statistics.median(taken) / n for side, taken in time_in_turns(sides, rounds).items()}
+                name, {side: 1e9 * statistics.median(taken) / n for side, taken in time_in_turns(calls, rounds).items()}
             )
         )
     return found

@@ -259,10 +259,10 @@ def relative_error(std: npt.NDArray[np.floating], true: Array) -> float:
 def measure_case(case: Case, rounds: int) -> CaseResult:
     true = sobol_std(case)
     alone = partial(pesn.propagate, case.layers, case.x, check=False)
-    sides: dict[str, Call] = {name: partial(alone, closure=name) for name in CLOSURES[:3]}
-    sides["auto"] = partial(pesn.propagate, case.layers, case.x)  # with its check
+    calls: dict[str, Call] = {name: partial(alone, closure=name) for name in CLOSURES[:3]}
+    calls["auto"] = partial(pesn.propagate, case.layers, case.x)  # with its check
     for sampler in SAMPLERS:
-        sides |= {f"{sampler} {n}": partial(sampled, case, sampler, n, 0) for n in COUNTS}
+        calls |= {f"{sampler} {n}": partial(sampled, case, sampler, n, 0) for n in COUNTS}
     results = {name: pesn.propagate(case.layers, case.x, closure=name) for name in CLOSURES}
     others = [relative_error(pesn.propagate(case.layers, case.x, rng=seed).std, true) for seed in range(1, SEEDS)]
     errors: dict[str, list[float]] = {}
@@ -270,7 +270,7 @@ def measure_case(case: Case, rounds: int) -> CaseResult:
         for n in COUNTS:
             found = [relative_error(np.sqrt(np.diag(sampled(case, sampler, n, seed)[1])), true) for seed in range(SEEDS)]
             errors.setdefault(sampler, []).append(statistics.median(found))
-    taken = {name: min(times) for name, times in time_in_turns(sides, rounds).items()}
+    taken = {name: min(times) for name, times in time_in_turns(calls, rounds).items()}
     return CaseResult(
         case,
         {name: relative_error(result.std, true) for name, result in results.items()},
@@ -387,7 +387,7 @@ class Moments(NamedTuple):
     correlation: Array
 
     @classmethod
-    def of(cls, mean: Array, cov: Array) -> "Moments":
+    def from_covariance(cls, mean: Array, cov: Array) -> "Moments":
         std = np.sqrt(np.diag(cov))
         return cls(mean, std, cov / np.outer(std, std))
 
@@ -437,14 +437,14 @@ def measure_speeds(rounds: int = 15, samples: int = 400_000, d: int = 100) -> li
         runs[PEER] = lambda: peer(tensor[None].clone())
     blocks = [sampled(samples // 20, False, 100 + k) for k in range(20)]
     true_mean = np.mean([m for m, _ in blocks], axis=0)
-    truth = Moments.of(true_mean, np.mean([c + np.outer(m - true_mean, m - true_mean) for m, c in blocks], axis=0))
+    truth = Moments.from_covariance(true_mean, np.mean([c + np.outer(m - true_mean, m - true_mean) for m, c in blocks], axis=0))
     _, largest, rms, _ = truth.errors(_moments(runs[OURS]()))
     for name, use_sobol in SPEED_SAMPLERS.items():
         for what, place, limit in (("largest", 1, largest), ("mean square", 2, rms)):
             n = 64
             while (
                 n < MOST_SAMPLES
-                and np.median([truth.errors(Moments.of(*sampled(n, use_sobol, k)))[place] for k in range(5)]) > limit
+                and np.median([truth.errors(Moments.from_covariance(*sampled(n, use_sobol, k)))[place] for k in range(5)]) > limit
             ):
                 n *= 2
             runs[f"{n:,} {name}: equal {what} error"] = partial(sampled, n, use_sobol)
@@ -461,7 +461,7 @@ def _moments(result: Any) -> Moments:
     """Convert a Gaussian or (mean, covariance), arrays or tensors."""
     parts = (result.mean, result.cov) if isinstance(result, pesn.Gaussian) else result
     mean, cov = (np.asarray(part.detach() if isinstance(part, torch.Tensor) else part).squeeze() for part in parts)
-    return Moments.of(mean, cov)
+    return Moments.from_covariance(mean, cov)
 
 
 def speed_report(found: list[Speed], samples: int) -> list[str]:
@@ -505,8 +505,8 @@ def variances(rounds: int = 9) -> list[str]:
         rng = np.random.default_rng(0)
         layer = [pesn.Dense(rng.normal(size=(100, inputs)), 0.2 * rng.normal(size=100), kind)]
         inputs_at = {f"{v:g}": pesn.Gaussian(np.zeros(inputs), var=v) for v in VARIANCES}
-        sides: dict[str, Call] = {name: partial(pesn.propagate, layer, x, check=False) for name, x in inputs_at.items()}
-        times = time_in_turns(sides, rounds)
+        calls: dict[str, Call] = {name: partial(pesn.propagate, layer, x, check=False) for name, x in inputs_at.items()}
+        times = time_in_turns(calls, rounds)
         rows.append(
             [f"{inputs} → 100 {kind}", *(f"{ratio(times, f'{v:g}', f'{REFERENCE_VARIANCE:g}').median:.2g}" for v in VARIANCES)]
         )
@@ -577,8 +577,8 @@ def estimator_row(name: str, rows: int, truth: int, rounds: int) -> list[str]:
         plain_errors.append(float(np.abs(predict(x.sample(PLAIN_SAMPLES, rng=k)).std() / true_std - 1.0).max()))
     model, x = next(uncertain_inputs(ESTIMATORS[name], 1))
     draws = np.random.default_rng(0)
-    sides = {"pesn": lambda: pesn.propagate(model, x), "plain": lambda: model.predict(x.sample(PLAIN_SAMPLES, rng=draws)).std()}
-    relative_time = ratio(time_in_turns(sides, rounds), "pesn", "plain").median
+    calls = {"pesn": lambda: pesn.propagate(model, x), "plain": lambda: model.predict(x.sample(PLAIN_SAMPLES, rng=draws)).std()}
+    relative_time = ratio(time_in_turns(calls, rounds), "pesn", "plain").median
     return [
         name,
         " ".join(sorted(closures)),

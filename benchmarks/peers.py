@@ -103,9 +103,9 @@ class Comparison:
         """Time all of ``ours`` and every available peer in turns; ``pairs``: by kind of work, the call of ours for a peer."""
         ready, out = peer_libraries.prepare_peers(makers)
         times = time_in_turns({**ours, **ready}, rounds, memory)
-        for what, side_for in pairs.items():
+        for what, call_for in pairs.items():
             for name in makers:
-                self.put(what, name, n, ratio(times, name, side_for(name)) if name in ready else out[name])
+                self.put(what, name, n, ratio(times, name, call_for(name)) if name in ready else out[name])
         return ready
 
     def verify(self, whats: tuple[str, ...], name: str, n: int, theirs: Any, ours: Any, within: float) -> None:
@@ -313,8 +313,8 @@ def compare_rls(comparison: Comparison, sizes: Mapping[int, int], series: Array)
             "ReservoirPy": lambda r=reservoir, rows=rows: peer_libraries.reservoirpy_online(r, *rows),  # type: ignore[misc]
             "rclib": lambda r=reservoir, rows=rows: peer_libraries.rclib_online(r, DENSITY, *rows),  # type: ignore[misc]
         }
-        sides: dict[str, Callable[[str], str]] = {ONLINE: lambda peer: "stepper", ONLINE_CHECKED: lambda peer: "partial_fit"}
-        comparison.compare(n, rounds, {"stepper": online, "partial_fit": checked}, makers, sides)
+        calls: dict[str, Callable[[str], str]] = {ONLINE: lambda peer: "stepper", ONLINE_CHECKED: lambda peer: "partial_fit"}
+        comparison.compare(n, rounds, {"stepper": online, "partial_fit": checked}, makers, calls)
         for what in (RLS, ONLINE, ONLINE_CHECKED):
             for name in ("ORC", "PyRCN"):
                 comparison.put(what, name, n, NO_RLS)
@@ -487,7 +487,7 @@ def shortfalls(results: Results) -> str:
             scores = {baseline: np.mean([one["crps"][baseline][j] for one in some]) for baseline in some[0]["crps"]}
             better = ", ".join(f"{baseline} has {value:.2g}" for baseline, value in scores.items() if value < scores["ours"])
             if better:
-                lines.append(f"{name}, CRPS at {lead} steps: {better}, pesn {scores['ours']:.2g} (systems without noise).")
+                lines.append(f"{name}, CRPS at lead {lead}: {better}, pesn {scores['ours']:.2g} (systems without noise).")
     return "\n".join(f"- {line}" for line in lines) or "Nowhere in the figures below."
 
 
@@ -526,8 +526,8 @@ def readme_tables(results: Results) -> str:
     return "\n\n".join([*parts, f"{describe_machine()}; one thread."])
 
 
-def _cell(board: Comparison, what: str, name: str, n: int) -> str:
-    row = board.rows.get((what, name))
+def _cell(comparison: Comparison, what: str, name: str, n: int) -> str:
+    row = comparison.rows.get((what, name))
     value = row.ratios.get(n, "–") if row else "–"
     if isinstance(value, str):
         return value.split(":")[0]

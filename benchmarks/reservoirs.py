@@ -96,7 +96,7 @@ RADII, LEAKS = (0.6, 0.9, 1.1), (0.01, 0.03, 0.1, 0.3, 1.0)
 Task = Callable[[np.random.Generator], tuple[Array, Array]]
 
 
-def _filtered(u: Array, rate: float) -> Array:
+def _low_pass(u: Array, rate: float) -> Array:
     out = np.empty_like(u)
     last = 0.0
     for k, value in enumerate(u):
@@ -107,7 +107,7 @@ def _filtered(u: Array, rate: float) -> Array:
 def two_scales(rng: np.random.Generator) -> tuple[Array, Array]:
     """Multiply a filter over 3 steps by the tanh of one over 100."""
     u = rng.uniform(-1.0, 1.0, DEPTH_STEPS)
-    return u, _filtered(u, 0.3) * np.tanh(_filtered(u, 0.01))
+    return u, _low_pass(u, 0.3) * np.tanh(_low_pass(u, 0.01))
 
 
 def delayed_sine(rng: np.random.Generator) -> tuple[Array, Array]:
@@ -169,13 +169,14 @@ def architecture_error(kind: Callable[[float], dict[str, Any]], task: Task, seed
 
 def depth(seeds: int) -> str:
     """Compare architectures with 200 units in total."""
-    warnings.simplefilter("ignore")
     lines = []
     for name, task in DEPTH_TASKS.items():
-        errors = {
-            kind: np.array([architecture_error(make, task, seed) for seed in range(seeds)])
-            for kind, make in ARCHITECTURES.items()
-        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of ill-conditioned readouts
+            errors = {
+                kind: np.array([architecture_error(make, task, seed) for seed in range(seeds)])
+                for kind, make in ARCHITECTURES.items()
+            }
         for kind, found in errors.items():
             ratio = found / errors["one layer"]
             shown = f"{found.mean():.4f} ± {found.std(ddof=1):.4f}"
@@ -455,12 +456,8 @@ def climate(seeds: int, n_train: int, steps: int) -> str:
 # ---------------------------------------------------------------- fields
 
 
-FIELD_TRAIN, FIELD_CONTEXT, FIELD_WASHOUT, SELECTION_SEED = (
-    4000,
-    200,
-    100,
-    1000,
-)  # time steps; seed of the data that settings are selected on
+FIELD_TRAIN, FIELD_CONTEXT, FIELD_WASHOUT = 4000, 200, 100  # time steps
+SELECTION_SEED = 1000  # of the data that settings are selected on
 FieldForecasts = Callable[[list[Array], int], list[Array]]
 FitField = Callable[["Field", Array, int], FieldForecasts]
 
@@ -633,7 +630,7 @@ def select_setting(model: str, make: Callable[..., FitField], grid: Iterable[tup
     """Select the best setting of a small grid on other data."""
     y, settings = standardize(field.series(SELECTION_SEED)), list(grid)
     scores = [valid_time(field, y, make(*one)(field, y[:FIELD_TRAIN], 0), 3) for one in settings]
-    print(f"   {model}: {settings[int(np.argmax(scores))]}", flush=True)
+    log(f"   {model}: {settings[int(np.argmax(scores))]}")
     return make(*settings[int(np.argmax(scores))])
 
 

@@ -66,7 +66,7 @@ def _runs(trajectories: Trajectories) -> list[tuple[Array, Array]]:
 
 
 def integrate_velocities(columns: int, dt: float) -> tuple[Array, Array, Array]:
-    """Integrate the first half of the variables with the mean of the old and new values of the second half."""
+    """Return kinematics: the first half of the variables moves by the mean of the old and new values of the second half."""
     half = columns // 2
     A = np.hstack([np.eye(half), 0.5 * dt * np.eye(half)])
     return A, 0.5 * dt * np.eye(half), np.zeros(half)
