@@ -436,13 +436,13 @@ def measure(plan: Plan) -> Results:
     report_progress("networks")
     speeds = networks.measure_speeds(plan.rounds, plan.samples)
     report_progress("reservoirs")
-    board = compare_reservoirs(plan.drive, plan.rounds, plan.units, plan.steps, plan.forecast)
+    comparison = compare_reservoirs(plan.drive, plan.rounds, plan.units, plan.steps, plan.forecast)
     report_progress("coverage")
-    inside = uncertainty.measure_coverages(plan.systems, plan.seeds, plan.origins)
+    coverage = uncertainty.measure_coverages(plan.systems, plan.seeds, plan.origins)
     report_progress("cold starts")
     cold = uncertainty.measure_cold_starts(plan.cold, plan.seeds, plan.origins, plan.most)
     report_progress("done")
-    return Results(found, speeds, board, inside, cold)
+    return Results(found, speeds, comparison, coverage, cold)
 
 
 # ---------------------------------------------------------------- pages
@@ -454,7 +454,7 @@ def results_page(results: Results, plan: Plan) -> str:
         "Where pesn is slower or less accurate": shortfalls(results),
         "Moments of tanh": moments.method_table(results.moments),
         "Networks": "\n".join(networks.speed_report(results.networks, plan.samples)),
-        "Reservoirs": f"{reservoir_report(results.reservoirs)}\n\nDrives and fits: {plan.steps:,} steps; forecasts: "
+        "Reservoirs": f"{reservoir_report(results.reservoirs)}\n\nStates and fits: {plan.steps:,} steps; forecasts: "
         f"{plan.forecast:,}.",
         "Coverage": "Coverage of the 95 % prediction interval, and CRPS of simple baselines on the same data (ARX: linear in "
         "five observations; GP: a Gaussian process from the last observation to the change; their standard deviations are those "

@@ -303,7 +303,7 @@ def summary(tasks: Sequence[Task], scores: Sequence[Scores | None]) -> Array:
 
 # ---------------------------------------------------------------- printed
 
-HEAD = "| | OWA | scaled CRPS | MSIS 95 | inside 80 / 95 % | CPU s | refused |\n|---|---|---|---|---|---|---|"
+HEAD = "| | OWA | scaled CRPS | MSIS 95 | coverage of 80 / 95 % | CPU s | failed |\n|---|---|---|---|---|---|---|"
 
 
 def format_row(name: str, values: Array, spread: Array | None = None) -> str:

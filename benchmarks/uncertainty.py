@@ -238,7 +238,7 @@ def measure_coverage(name: str, seed: int, data: Path | None, n_origins: int = 6
     forecaster = found.fit(select_network(found, seed))
     horizon = max(LEADS)
     baselines = {"persistence": _persistence, "ARX": _arx(found, forecaster), "GP": _gp(found, forecaster, seed)}
-    ours, inside = zip(*_evaluate(forecaster, found.test, n_origins, context, np.random.default_rng(seed)), strict=True)
+    ours, covered = zip(*_evaluate(forecaster, found.test, n_origins, context, np.random.default_rng(seed)), strict=True)
     scores: dict[str, Any] = {"ours": ours}
     for baseline, step in baselines.items():
         residuals = {}
@@ -253,7 +253,7 @@ def measure_coverage(name: str, seed: int, data: Path | None, n_origins: int = 6
             residuals["test"], np.zeros_like(residuals["test"]), np.broadcast_to(width, residuals["test"].shape)
         )
     at = np.array(LEADS) - 1
-    share = np.mean(inside, axis=(0, 2))[at]
+    share = np.mean(covered, axis=(0, 2))[at]
     return {"coverage": share, "crps": {method: np.mean(values, axis=(0, 2))[at] for method, values in scores.items()}}
 
 
@@ -472,12 +472,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--units", type=int, default=20, help="of bounds")
     parser.add_argument("--n-steps", type=int, default=300, help="length of the training series of bounds")
     options = parse_parts(parser, arguments, ("cold-start", "coverage", "stability", "bounds"))
-    horizon = min(options.horizon, 100) if options.quick else options.horizon
+    bounds = (options.ridge, options.units, options.n_steps, options.horizon)
+    if options.quick:
+        bounds = (options.ridge[:1], 10, 150, 20)
     reports: dict[str, Callable[[], str]] = {
         "cold-start": lambda: report_cold_start(options.seeds, options.quick),
         "coverage": lambda: report_coverage(options.seeds, options.quick, options.data),
         "stability": lambda: report_stability(options.quick),
-        "bounds": lambda: report_bounds(options.ridge, options.units, options.n_steps, horizon),
+        "bounds": lambda: report_bounds(*bounds),
     }
     for name in options.parts:
         begin = time.perf_counter()
