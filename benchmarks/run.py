@@ -1,6 +1,6 @@
 """Run a benchmark: python benchmarks/run.py NAME [options]
 
-python benchmarks/run.py --list        name, what it measures, how long it takes
+python benchmarks/run.py --list        name, what it measures, how long it takes on two idle cores (estimate)
 python benchmarks/run.py NAME --help   options of one benchmark
 """
 
@@ -33,7 +33,7 @@ BENCHMARKS = {
     "networks": Benchmark("networks", "accuracy and speed of propagate: 52 networks, trained networks, estimators", "1 h"),
     "reservoirs": Benchmark("reservoirs", "topologies, depth, plasticity, FORCE, climate, fields", "hours"),
     "classification": Benchmark("classification", "sequence classification, class probabilities of uncertain inputs", "1 h"),
-    "uncertainty": Benchmark("uncertainty", "cold starts, coverage and CRPS, stability, bounds of forecasts", "1 h"),
+    "uncertainty": Benchmark("uncertainty", "cold starts, coverage and CRPS, stability, bounds of forecasts", "hours"),
     "sharp": Benchmark("sharp", "valid times, CRPS and coverage on chaotic systems and robots, with baselines", "hours"),
     "planning": Benchmark("planning", "roll-outs, planners, gradients, angles, coverage of plans", "1 h"),
     "series": Benchmark(
