@@ -45,10 +45,10 @@ lint: .venv/dev ## style, types and the direction of imports
 	@touch $@
 
 bench: .venv/bench ## beside the peers, about ten minutes: benchmarks/RESULTS.md and the table in README.md
-	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/run.py peers
 
 bench-quick: .venv/bench ## the same in two minutes, printed only
-	@$(BIN)/python benchmarks/run.py --quick
+	@$(BIN)/python benchmarks/run.py peers --quick
 
 # In an environment of its own: statsforecast needs a pandas older than the tests do.
 .venv-series/ready: pyproject.toml
@@ -58,7 +58,7 @@ bench-quick: .venv/bench ## the same in two minutes, printed only
 	@touch $@
 
 bench-series: .venv-series/ready ## series beside statsforecast's models, about half an hour
-	@.venv-series/bin/python benchmarks/series.py --set m3 --seed 2 3 4 --n 400
+	@.venv-series/bin/python benchmarks/run.py series --set m3 --seed 2 3 4 --n 400
 
 .venv/docs: .venv/dev
 	@echo "installing what the pages need"

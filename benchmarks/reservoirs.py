@@ -1,408 +1,725 @@
-"""How fast reservoirs are beside other libraries: ratios inside one run, all sides taken in turn. Prints the tables.
+"""Variants of reservoirs: topology, depth, plasticity, FORCE, long-run statistics, spatial fields.
 
-python benchmarks/reservoirs.py [--quick] [--memory] [--write]
---quick: N = 100 and 1000, three rounds; --memory: the memory of a long fit too; --write: the tables into docs/reservoirs.md
+topologies  memory capacity (at most 100; inputs uniform on ±1, input_scaling=0.1) and NRMSE of NARMA-10 (2,000 training and 1,000
+            test steps, cross-validated ridge) of 100 units without leak, spectral radius 0.9; 10 seeds
+depth       200 units in layers, groups, with leak rates by unit, and ES²N, on three tasks: a fast times a slow filter of the
+            input, a delayed sine, NARMA-10; radius and leak rate selected on a validation set; 8 seeds
+plasticity  intrinsic plasticity (rate 1e-3, ten passes over the training data) and synaptic rules (one pass), against
+            ReservoirPy's IPReservoir and LocalPlasticityReservoir (whose fit, 0.4.2, leaves the state at zero: Hebbian rules
+            change nothing), from the same 100 units at three input scalings; recall: of the input 8 steps ago; 10 seeds
+force       ten periods of a pattern without input after fifty periods of training: FORCE and teacher forcing; 6 seeds
+climate     free runs of Lorenz over 10,000 steps after 4,000 clean observations: errors of standard deviations and of the
+            histogram of z (40 bins, 400,000 true steps; "true system": sampling error), Lyapunov exponents; ReservoirPy: the best
+            of three settings by these exponents; 5 seeds
+fields      Kuramoto-Sivashinsky (64 points) and Lorenz-96 (40): 4,000 training steps, forecasts from 200 steps of context, valid
+            until the RMS of error ÷ standard deviation exceeds 0.4. Local reservoirs of pesn and ORC (its defaults), one large
+            reservoir of pesn and of ReservoirPy, autoregressions, Gaussian process; settings selected on other data; 3 seeds
+
+ReservoirPy and ORC are needed for plasticity, climate and fields: pip install 'pesn[bench]'.
 """
 
-from timing import Ratio, Side, machine, race, ratio  # isort: skip  (before NumPy: one thread)
+from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import product
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
-from sklearn.base import clone
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
 
-import peers
-from pages import table, write_block
-from peers import Array, same
-from pesn import EchoStateNetwork, ProbabilisticESN
-from pesn.readout.rls import rls_start, rls_update
-from pesn.reservoir.drive import run, run_gaussian
-from pesn.reservoir.weights import Reservoir, draw
+import pesn
+from harness import describe_machine, installed_version, log, make_parser, parse_parts, seconds, table
+from pesn import EchoStateNetwork, Forecaster, Layer
+from pesn._support.types import Array
+from pesn.diagnostics import lyapunov_exponents, memory_capacity
+from pesn.forecasting.design import Candidate, Design
+from pesn.metrics import nrmse
+from pesn.reservoir import Plasticity, Reservoir, SynapticPlasticity, draw
+from pesn.reservoir.drive import State
+from pesn.reservoir.plasticity import adapt
+from pesn.reservoir.sequences import Rows
+from pesn.reservoir.synaptic_plasticity import adapt_weights
+from pesn.reservoir.topology import NAMES, CycleJumps, SmallWorld
+from pesn.systems import chaotic
+from pesn.systems.chaotic import LYAPUNOV_EXPONENT, narma10
+from sharp import RESERVOIRPY as SHARP_SETTINGS
 
-STEPS, DENSITY, LEAK, RIDGE = 10_000, 0.1, 0.3, 1e-6
-SIZES = {100: 15, 500: 9, 1000: 6, 2000: 4}  # units: rounds
-NOISE = 0.01  # variance of the uncertain input, whose own is 0.05
-SAMPLES, SAMPLE_STEPS = 50, 1000
-FORECAST, FORGETTING, DELTA = 2000, 0.999, 1e4
-RLS_WORK = 20_000_000  # steps times squared units
-PAGE = Path(__file__).parents[1] / "docs" / "reservoirs.md"
-DRIVE, DRIVE_GAUSSIAN = "drive", "drive with mean and variance, theirs without"
-PREDICT = "predict with deviations (variances alone), theirs: drive"
-BATCH, BATCH_GAUSSIAN = "predict many sequences of 50 rows", "the same with deviations"
-BATCH_STATES = "states of the same"
-SEQUENCE = 50  # rows
-FIT, FIT_DRAWING = "fit: states and ridge", "fit with the drawing of W"
-LOOP, LOOP_GAUSSIAN = "closed-loop forecast", "closed-loop forecast with mean and variance, theirs without"
-RLS, ONLINE = "RLS, all rows in one call", "RLS and drive, a row a call"
-ONLINE_CHECKED = "RLS and drive, a row a call, by partial_fit"
-NO_RLS = "has no RLS"
+# ---------------------------------------------------------------- topologies
 
 
-class Row(NamedTuple):
-    """How many times as long a rival took as pesn, by number of units, or why it took no part."""
-
-    what: str
-    rival: str
-    ratios: dict[int, Ratio | str]
-
-
-class Accuracy(NamedTuple):
-    """What each side reached in the same task, so that none is fast by doing less."""
-
-    what: str
-    units: int
-    errors: dict[str, float]
+UNITS, TRAIN, TEST = 100, 2000, 1000
+TOPOLOGIES: dict[str, Any] = {
+    **{f'"{name}"': name for name in NAMES},
+    "CycleJumps(jump=3)": CycleJumps(jump=3),
+    "CycleJumps(jump=10)": CycleJumps(jump=10),
+    "CycleJumps(weight=0.1)": CycleJumps(weight=0.1),
+    "SmallWorld(rewiring=0.5)": SmallWorld(rewiring=0.5),
+}
 
 
-def mackey_glass(n: int, tau: float = 17.0, step: float = 0.1) -> Array:
-    """tanh(x − 1), once a unit of time: (n, 1)."""
-    lag = round(tau / step)
-    past, x, k = [1.2] * lag, 1.2, 0
-    series = np.empty((n, 1))
-    skip = 500
-    for i in range(n + skip):
-        for _ in range(round(1.0 / step)):
-            delayed, past[k] = past[k], x
-            x += step * (0.2 * delayed / (1.0 + delayed**10) - 0.1 * x)
-            k = (k + 1) % lag
-        if i >= skip:
-            series[i - skip] = x - 1.0
-    return np.tanh(series)
+def narma_series(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return NARMA-10: inputs (n, 1) and the next outputs (n, 1)."""
+    run = narma10(steps=TRAIN + TEST + 1, rng=seed)
+    return np.asarray(run.inputs[:-1], float), np.asarray(run.states[1:], float)
 
 
-# ---------------------------------------------------------------- figures
+def evaluate_topology(topology: Any, seed: int) -> tuple[float, float]:
+    """Return memory capacity and the NRMSE of NARMA-10."""
+    common = {"leak_rate": 1.0, "topology": topology, "random_state": seed}
+    small_inputs = pesn.EchoStateNetwork(UNITS, input_scaling=0.1, **common)
+    memory = memory_capacity(small_inputs, n_steps=5000, rng=seed).total
+    X, y = narma_series(seed)
+    esn = pesn.EchoStateNetwork(UNITS, ridge="auto", washout=50, **common).fit(X[:TRAIN], y[:TRAIN])
+    return float(memory), float(np.mean(nrmse(y[TRAIN:], esn.predict(X[TRAIN:], state=esn.state_))))
 
 
-class Board:
-    """Collects rows: one for each kind of work and each peer, filled size by size."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[str, str], Row] = {}
-        self.accuracies: list[Accuracy] = []
-
-    def put(self, what: str, rival: str, n: int, value: Ratio | str) -> None:
-        self.rows.setdefault((what, rival), Row(what, rival, {})).ratios[n] = value
-
-    def race(
-        self,
-        n: int,
-        rounds: int,
-        ours: Mapping[str, Side],
-        makers: Mapping[str, Callable[[], Side]],
-        pairs: Mapping[str, Callable[[str], str]],
-        memory: int = 0,
-    ) -> dict[str, Side]:
-        """All of ``ours`` and every peer that is ready in one race; ``pairs``: by kind of work, which of ours a peer meets."""
-        ready, out = peers.enter(makers)
-        times = race({**ours, **ready}, rounds, memory)
-        for what, side_for in pairs.items():
-            for name in makers:
-                self.put(what, name, n, ratio(times, name, side_for(name)) if name in ready else out[name])
-        return ready
-
-    def verify(self, whats: tuple[str, ...], name: str, n: int, theirs: Any, ours: Any, within: float) -> None:
-        """A peer whose results are not ours has not done the same work: that is said in place of its time."""
-        try:
-            same(name, theirs, ours, within)
-        except AssertionError as error:
-            for what in whats:
-                self.put(what, name, n, f"failed: {error}")
+def topologies(seeds: int) -> str:
+    """Compare topologies."""
+    rows = []
+    for name, topology in TOPOLOGIES.items():
+        found = np.array([evaluate_topology(topology, seed) for seed in range(seeds)])
+        mean, std = found.mean(axis=0), found.std(axis=0)
+        rows.append([name, f"{mean[0]:.1f} ± {std[0]:.1f}", f"{mean[1]:.3f} ± {std[1]:.3f}"])
+    return f"{seeds} seeds, mean ± standard deviation\n\n" + table(["topology", "memory", "NARMA-10"], rows)
 
 
-def driving(board: Board, sizes: Mapping[int, int], series: Array) -> None:
-    """Deterministic, and with mean and variance against their runs without; and against our own samples."""
-    inputs = series[:-1]
-    var = np.full_like(inputs, NOISE)
-    for n, rounds in sizes.items():
-        print(f"… drive, N = {n}", file=sys.stderr)
-        reservoir, readout = network(n), np.full((1, 2 + n), 1.0 / n)
-        ours: dict[str, Side] = {
-            "ours": lambda r=reservoir: run(r, inputs),  # type: ignore[misc]
-            "ours, reading out": lambda r=reservoir, w=readout: run(r, inputs, readout=w),  # type: ignore[misc]
-            "mean and variance": lambda r=reservoir: run_gaussian(r, inputs, var),  # type: ignore[misc]
-            "mean and variance, reading out": lambda r=reservoir, w=readout: run_gaussian(r, inputs, var, readout=w),  # type: ignore[misc]
+# ---------------------------------------------------------------- depth
+
+
+DEPTH_UNITS, DEPTH_TRAIN, VALIDATION, DEPTH_WASHOUT = 200, 3000, 1000, 200
+DEPTH_STEPS = DEPTH_TRAIN + 2 * VALIDATION
+RADII, LEAKS = (0.6, 0.9, 1.1), (0.01, 0.03, 0.1, 0.3, 1.0)
+Task = Callable[[np.random.Generator], tuple[Array, Array]]
+
+
+def _low_pass(u: Array, rate: float) -> Array:
+    out = np.empty_like(u)
+    last = 0.0
+    for k, value in enumerate(u):
+        out[k] = last = (1.0 - rate) * last + rate * value
+    return out / out.std()
+
+
+def two_scales(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Multiply a filter over 3 steps by the tanh of one over 100."""
+    u = rng.uniform(-1.0, 1.0, DEPTH_STEPS)
+    return u, _low_pass(u, 0.3) * np.tanh(_low_pass(u, 0.01))
+
+
+def delayed_sine(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return sin(2 u) with a delay of 10."""
+    u = rng.uniform(-1.0, 1.0, DEPTH_STEPS)
+    return u, np.sin(2.0 * np.roll(u, 10))
+
+
+def narma_task(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return inputs and next outputs of NARMA-10."""
+    data = narma10(steps=DEPTH_STEPS + 1, rng=rng)
+    u = data.inputs[:-1, 0]
+    return 4.0 * u - 1.0, data.states[1:, 0]
+
+
+DEPTH_TASKS: Mapping[str, Task] = {"two time scales": two_scales, "sin(2 u), delay 10": delayed_sine, "NARMA-10": narma_task}
+
+
+def layered(count: int) -> Callable[[float], dict[str, Any]]:
+    """Return the options of ``count`` layers with 200 units in total."""
+    return lambda leak: {"n_units": DEPTH_UNITS // count, "layers": count, "leak_rate": leak}
+
+
+# by leak rate; that of the slowest units if there are several
+ARCHITECTURES: Mapping[str, Callable[[float], dict[str, Any]]] = {
+    "one layer": lambda leak: {"leak_rate": leak},
+    "two layers": layered(2),
+    "four layers": layered(4),
+    "four groups, leak rates from L to 1": lambda leak: {
+        "layers": [[Layer(DEPTH_UNITS // 4, leak_rate=float(rate)) for rate in np.geomspace(leak, 1.0, 4)]]
+    },
+    "leak rates by unit, from L to 1": lambda leak: {"leak_rate": np.geomspace(leak, 1.0, DEPTH_UNITS)},
+    "ES²N": lambda leak: {"memory": "orthogonal", "leak_rate": leak},
+}
+
+
+def architecture_error(kind: Callable[[float], dict[str, Any]], task: Task, seed: int) -> float:
+    """Return the test RMSE in standard deviations of y; spectral radius and leak rate are selected on the validation set."""
+    u, y = task(np.random.default_rng(seed))
+    X, Y = u[:, None], ((y - y[:DEPTH_TRAIN].mean()) / y[:DEPTH_TRAIN].std())[:, None]
+    best, test_error = np.inf, np.nan
+    for radius in RADII:
+        for leak in LEAKS:
+            parameters = {
+                "n_units": DEPTH_UNITS,
+                "spectral_radius": radius,
+                "ridge": 1e-7,
+                "washout": DEPTH_WASHOUT,
+                "random_state": seed,
+            }
+            esn = EchoStateNetwork(**{**parameters, **kind(leak)})
+            esn.fit(X[:DEPTH_TRAIN], Y[:DEPTH_TRAIN])
+            off = np.square(esn.predict(X[DEPTH_TRAIN:], state=esn.state_) - Y[DEPTH_TRAIN:])
+            validation, test = (float(np.sqrt(part.mean())) for part in (off[:VALIDATION], off[VALIDATION:]))
+            if validation < best:
+                best, test_error = validation, test
+    return test_error
+
+
+def depth(seeds: int) -> str:
+    """Compare architectures with 200 units in total."""
+    lines = []
+    for name, task in DEPTH_TASKS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of ill-conditioned readouts
+            errors = {
+                kind: np.array([architecture_error(make, task, seed) for seed in range(seeds)])
+                for kind, make in ARCHITECTURES.items()
+            }
+        for kind, found in errors.items():
+            ratio = found / errors["one layer"]
+            shown = f"{found.mean():.4f} ± {found.std(ddof=1):.4f}"
+            lines.append([name, kind, shown, f"{np.median(ratio):.2f} ({ratio.min():.2f}–{ratio.max():.2f})"])
+    return table(["task", f"{DEPTH_UNITS} units in", f"error, {seeds} seeds", "÷ that of one layer"], lines)
+
+
+# ---------------------------------------------------------------- plasticity
+
+
+INPUT_SCALINGS, TARGET_STDS = (0.02, 0.3, 5.0), (0.1, 0.3)
+RATE, EPOCHS = 1e-3, 10
+RULES = {
+    **{rule: SynapticPlasticity(rule) for rule in ("hebbian", "anti-hebbian", "oja", "anti-oja", "bcm")},
+    "hebbian, normalize": SynapticPlasticity("hebbian", normalize=True),
+}
+
+
+def adapt_by_reservoirpy(drawn: Reservoir, z: np.ndarray, std: float) -> tuple[Reservoir, float]:
+    """Return the reservoir that ReservoirPy adapts from the same weights, and the seconds."""
+    node = import_module("reservoirpy.nodes").IPReservoir(
+        UNITS, lr=1.0, mu=0.0, sigma=std, learning_rate=RATE, epochs=EPOCHS,
+        W=drawn.W.toarray(), Win=drawn.W_in.copy(), bias=drawn.bias.copy(),
+    )  # fmt: skip
+    took = seconds(lambda: node.fit(z))
+    gains, shifts = np.ravel(node.a), np.ravel(node.b)
+    each = np.repeat(gains, np.diff(drawn.indptr.astype(int)))
+    bias = gains * drawn.bias + shifts
+    return drawn._replace(data=each * drawn.data, W_in=gains[:, None] * drawn.W_in, bias=bias), took
+
+
+def adapt_by_pesn(drawn: Reservoir, z: np.ndarray, std: float) -> tuple[Reservoir, float]:
+    """Return the reservoir that pesn adapts, and the seconds."""
+    found: list[Reservoir] = []
+    plasticity, rows = Plasticity(std=std, rate=RATE, epochs=EPOCHS), np.zeros((len(z), 1))
+    took = seconds(lambda: found.append(adapt(drawn, plasticity, Rows(z), rows, [slice(0, len(z))])))
+    return found[0], took
+
+
+def reservoir_error(reservoir: Reservoir, X: np.ndarray, y: np.ndarray) -> float:
+    """Return the test NRMSE of a readout of this reservoir; NaN if weights are not finite."""
+    return readout_error(reservoir.W.toarray(), reservoir, X, y)
+
+
+def readout_error(W: np.ndarray, reservoir: Reservoir, X: np.ndarray, y: np.ndarray) -> float:
+    """Return the test NRMSE with another W."""
+    W_in, bias = reservoir.W_in, reservoir.bias
+    if not (np.isfinite(W).all() and np.isfinite(bias).all()):
+        return float("nan")
+    esn = pesn.EchoStateNetwork(
+        UNITS, leak_rate=1.0, topology=W, input_scaling=W_in, bias_scaling=bias, ridge="auto", washout=50, random_state=0
+    ).fit(X[:TRAIN], y[:TRAIN])
+    return float(np.mean(nrmse(y[TRAIN:], esn.predict(X[TRAIN:], state=esn.state_))))
+
+
+def intrinsic_errors(seed: int, scaling: float, std: float) -> dict[str, float]:
+    """Return errors of both libraries on both tasks, and the ratio of times."""
+    u, narma = narma_series(seed)
+    X = (u - u[:TRAIN].mean()) / u[:TRAIN].std()
+    recall = np.roll(X, 8, axis=0)
+    drawn = draw(UNITS, 1, 1, input_scaling=scaling, leak_rate=1.0, rng=seed)
+    ours, took = adapt_by_pesn(drawn, X[:TRAIN], std)
+    theirs, peer_took = adapt_by_reservoirpy(drawn, X[:TRAIN], std)
+    found = {"time": peer_took / took}
+    for library, reservoir in (("drawn", drawn), ("pesn", ours), ("ReservoirPy", theirs)):
+        found |= {
+            f"{library}, NARMA-10": reservoir_error(reservoir, X, narma),
+            f"{library}, recall": reservoir_error(reservoir, X, recall),
         }
-        makers: dict[str, Callable[[], Side]] = {
-            "ReservoirPy": lambda r=reservoir: peers.reservoirpy_drive(r, inputs),  # type: ignore[misc]
-            "rclib": lambda r=reservoir: peers.rclib_drive(r, DENSITY, inputs),  # type: ignore[misc]
-            "ORC": lambda r=reservoir: peers.orc_drive(r, DENSITY, inputs),  # type: ignore[misc]
-            "PyRCN": lambda r=reservoir: peers.pyrcn_drive(r, inputs),  # type: ignore[misc]
-        }
-        pairs: dict[str, Callable[[str], str]] = {
-            DRIVE: lambda peer: "ours, reading out" if peer == "rclib" else "ours",
-            DRIVE_GAUSSIAN: lambda peer: "mean and variance, reading out" if peer == "rclib" else "mean and variance",
-        }
-        board.race(n, rounds, ours, makers, pairs, 2 * len(inputs) * n)
-        against_samples(board, n, reservoir, inputs[:SAMPLE_STEPS], min(rounds, 5))
+    return found
 
 
-def against_samples(board: Board, n: int, reservoir: Reservoir, inputs: Array, rounds: int) -> None:
-    """Shorter than the rest, as 50 runs take their time; nothing is charged for averaging the samples."""
-    draws = inputs + np.sqrt(NOISE) * np.random.default_rng(0).standard_normal((SAMPLES, *inputs.shape))
-    var = np.full_like(inputs, NOISE)
-
-    def samples() -> None:
-        for z in draws:
-            run(reservoir, z)
-
-    times = race({"samples": samples, "ours": lambda: run_gaussian(reservoir, inputs, var)}, rounds)
-    board.put("drive with mean and variance", f"{SAMPLES} samples, one after another", n, ratio(times, "samples", "ours"))
-
-
-def predicting(board: Board, sizes: Mapping[int, int], series: Array) -> None:
-    """The user's own call, with checks, readout, and the variances of state, noise and weights, against a bare drive."""
-    inputs, targets = series[:-1], series[1:]
-    for n, rounds in sizes.items():
-        print(f"… predict, N = {n}", file=sys.stderr)
-        options: dict[str, Any] = {"leak_rate": LEAK, "density": DENSITY, "ridge": RIDGE, "random_state": 0}
-        esn = ProbabilisticESN(n, covariance="diagonal", **options).fit(inputs, targets)
-        ours: dict[str, Side] = {"ours": lambda e=esn: e.predict(inputs, return_std=True)}  # type: ignore[misc]
-        makers: dict[str, Callable[[], Side]] = {
-            "ReservoirPy": lambda e=esn: peers.reservoirpy_drive(e.reservoir_, inputs),  # type: ignore[misc]
-        }
-        board.race(n, min(rounds, 9), ours, makers, {PREDICT: lambda peer: "ours"}, len(inputs) * n)
+def synaptic_errors(seed: int, scaling: float, plasticity: SynapticPlasticity) -> dict[str, float]:
+    """Return errors with recurrent weights adapted by both libraries, the spectral radius of pesn, and the ratio of times."""
+    u, narma = narma_series(seed)
+    X = (u - u[:TRAIN].mean()) / u[:TRAIN].std()
+    recall = np.roll(X, 8, axis=0)
+    drawn = draw(UNITS, 1, 1, input_scaling=scaling, leak_rate=1.0, rng=seed)
+    found: list[Reservoir] = []
+    rows = Rows(X[:TRAIN]), np.zeros((TRAIN, 1)), [slice(0, TRAIN)]
+    took = seconds(lambda: found.append(adapt_weights(drawn, plasticity, *rows)))
+    node = import_module("reservoirpy.nodes").LocalPlasticityReservoir(
+        UNITS, lr=1.0, local_rule=plasticity.rule, eta=plasticity.rate, synapse_normalization=plasticity.normalize,
+        W=drawn.W.toarray(), Win=drawn.W_in.copy(), bias=drawn.bias.copy(),
+    )  # fmt: skip
+    peer_took = seconds(lambda: node.fit(X[:TRAIN]))
+    W = found[0].W.toarray()
+    errors = {"time": peer_took / took, "radius": float(np.abs(np.linalg.eigvals(W)).max())}
+    for library, weights in (("drawn", drawn.W.toarray()), ("pesn", W), ("ReservoirPy", node.W)):
+        for task, y in (("NARMA-10", narma), ("recall", recall)):
+            errors[f"{library}, {task}"] = readout_error(weights, drawn, X, y)
+    return errors
 
 
-def batching(board: Board, counts: Mapping[int, int], series: Array, rounds: int) -> None:
-    """Short sequences in one call, by number of units so many; against a list of them, and against one as long as all."""
-    for n, count in counts.items():
-        print(f"… {count} sequences, N = {n}", file=sys.stderr)
-        inputs, lengths = np.resize(series, (count * SEQUENCE, 1)), [SEQUENCE] * count
-        options: dict[str, Any] = {"leak_rate": LEAK, "density": DENSITY, "ridge": RIDGE, "random_state": 0}
-        plain = EchoStateNetwork(n, **options).fit(series[:-1], series[1:])
-        gaussian = ProbabilisticESN(n, covariance="diagonal", **options).fit(series[:-1], series[1:])
-        ours: dict[str, Side] = {
-            "ours": lambda e=plain, z=inputs, s=lengths: e.predict(z, lengths=s),  # type: ignore[misc]
-            "states": lambda e=plain, z=inputs, s=lengths: e.transform(z, lengths=s),  # type: ignore[misc]
-            "deviations": lambda e=gaussian, z=inputs, s=lengths: e.predict(z, lengths=s, return_std=True),  # type: ignore[misc]
-            "one": lambda e=plain, z=inputs: e.predict(z),  # type: ignore[misc]
-        }
-        makers: dict[str, Callable[[], Side]] = {
-            "ReservoirPy": lambda r=plain.reservoir_, z=inputs: peers.reservoirpy_batch(r, z, SEQUENCE),  # type: ignore[misc]
-        }
-        ready, out = peers.enter(makers)
-        times = race({**ours, **ready}, rounds, len(inputs) * n)
-        for what, side in ((BATCH, "ours"), (BATCH_STATES, "states"), (BATCH_GAUSSIAN, "deviations")):
-            for name in makers:
-                board.put(what, name, n, ratio(times, name, side) if name in ready else out[name])
-        board.put(BATCH, "one sequence as long, pesn", n, ratio(times, "one", "ours"))
+def plasticity(seeds: int) -> str:
+    """Compare reservoirs as drawn, adapted by pesn and adapted by ReservoirPy."""
+    adapt_by_pesn(draw(UNITS, 1, 1, rng=0), narma_series(0)[0][:50], 0.2)  # compile
+    libraries = [f"{library}, {task}" for task in ("NARMA-10", "recall") for library in ("drawn", "pesn", "ReservoirPy")]
+    head = [name.replace("drawn", "as drawn") for name in libraries]
 
+    def row(every: list[Any], names: list[str]) -> list[str]:
+        values = [np.array([found[name] for found in every]) for name in names]
+        cells = [f"{value.mean():.3f} ± {value.std():.3f}" for value in values]
+        return [*cells, f"{np.median([found['time'] for found in every]):.0f}"]
 
-def fitting(board: Board, series: Array, rounds: int, n: int = 500) -> None:
-    """The whole of fit, checks included: on given weights, and with the drawing of W."""
-    print(f"… fit, N = {n}", file=sys.stderr)
-    inputs, targets, reservoir = series[:-1], series[1:], network(n)
-    penalty = RIDGE * len(inputs)
-
-    options: dict[str, Any] = {"leak_rate": LEAK, "density": DENSITY, "ridge": RIDGE, "random_state": 0}
-    drawn = {"units": n, "lr": LEAK, "sr": 0.9, "rc_connectivity": DENSITY, "seed": 1}
-
-    def on_given_weights() -> EchoStateNetwork:
-        with patch("pesn.esn.network.draw_reservoir", return_value=reservoir):
-            return EchoStateNetwork(n, **options).fit(inputs, targets)
-
-    ours: dict[str, Side] = {
-        "ours": on_given_weights,
-        "ours, drawing": lambda: EchoStateNetwork(n, **options).fit(inputs, targets),
-    }
-    makers: dict[str, Callable[[], Side]] = {
-        "ReservoirPy": lambda: peers.reservoirpy_fit(reservoir, inputs, targets, penalty),
-        "rclib": lambda: peers.rclib_fit(reservoir, DENSITY, inputs, targets, penalty),
-        "ORC": lambda: peers.orc_fit(reservoir, DENSITY, inputs, targets, penalty),
-        "PyRCN": lambda: peers.pyrcn_fit(reservoir, inputs, targets, penalty),
-    }
-    ready = board.race(n, rounds, ours, makers, {FIT: lambda peer: "ours"})
-    errors = {"pesn": ours["ours"]().predict(inputs) - targets}
-    for name, side in ready.items():
-        if name == "ReservoirPy":
-            model, mine = side(), ours["ours"]().readout_.weights[0]
-            theirs = [*model.readout.bias, model.readout.Wout[-1, 0], *model.readout.Wout[:-1, 0]]  # it puts z last
-            board.verify((FIT,), name, n, theirs, mine, 1e-5 * np.abs(mine).max())
-            model.reset()
-            errors[name] = model.run(inputs) - targets
-        else:
-            errors[name] = side()(inputs) - targets
-    board.accuracies.append(Accuracy("fit: error one step ahead, training rows", n, _rms(errors)))
-    makers = {"ReservoirPy": lambda: peers.reservoirpy_fit(None, inputs, targets, penalty, **drawn)}
-    board.race(n, rounds, {"ours, drawing": ours["ours, drawing"]}, makers, {FIT_DRAWING: lambda peer: "ours, drawing"})
-
-
-def forecasting(board: Board, series: Array, rounds: int, sizes: tuple[int, ...] = (100, 500), steps: int = FORECAST) -> None:
-    """Free-running, own outputs fed back, 100 rows before the end. Ours multiplies a column of zeros beside."""
-    past, future = series[: len(series) - 100], series[len(series) - 100 :]
-    for n in sizes:
-        print(f"… forecast, N = {n}", file=sys.stderr)
-        esn = EchoStateNetwork(n, leak_rate=LEAK, density=DENSITY, ridge=RIDGE, feedback_scaling=0.5, random_state=0)
-        esn.fit(np.zeros((len(past), 1)), past)
-        nothing, r, weights = np.zeros((steps, 1)), esn.reservoir_, esn.readout_.weights
-        penalty = RIDGE * len(past)
-        ours: dict[str, Side] = {
-            "ours": lambda e=esn, z=nothing: e.predict(z, state=e.state_),  # type: ignore[misc]
-            "mean and variance": lambda e=esn, z=nothing: run_gaussian(  # type: ignore[misc]
-                e.reservoir_, z, None, e.state_, readout=e.readout_.weights, noise=1e-3
-            ),
-        }
-        makers: dict[str, Callable[[], Side]] = {
-            "ReservoirPy": lambda e=esn, w=weights: peers.reservoirpy_forecast(e.reservoir_, w, e.state_, steps),  # type: ignore[misc]
-            "rclib": lambda r=r, p=penalty: peers.rclib_forecast(r, DENSITY, past, p, steps),  # type: ignore[misc]
-            "ORC": lambda r=r, p=penalty: peers.orc_forecast(r, DENSITY, past, p, steps),  # type: ignore[misc]
-            "PyRCN": lambda r=r, p=penalty: peers.pyrcn_forecast(r._replace(W_in=r.W_fb), past, p, steps),  # type: ignore[misc]
-        }
-        pairs: dict[str, Callable[[str], str]] = {LOOP: lambda peer: "ours", LOOP_GAUSSIAN: lambda peer: "mean and variance"}
-        ready = board.race(n, rounds, ours, makers, pairs)
-        mine = ours["ours"]()
-        if "ReservoirPy" in ready:
-            first = ready["ReservoirPy"]()[:50]  # later on chaos parts them
-            board.verify((LOOP, LOOP_GAUSSIAN), "ReservoirPy", n, first, mine[:50], 1e-6)
-        errors = {name: np.asarray(side())[:20] - future[:20] for name, side in ready.items()}
-        board.accuracies.append(Accuracy("forecast: error over 20 steps", n, _rms({"pesn": mine[:20] - future[:20], **errors})))
-
-
-def learning(board: Board, sizes: Mapping[int, int], series: Array) -> None:
-    """RLS alone, on N given features (ours guards P against wind-up besides); and drive and RLS, called row by row."""
-    for n, rounds in sizes.items():
-        print(f"… RLS, N = {n}", file=sys.stderr)
-        reservoir, steps = network(n), max(100, RLS_WORK // n**2)
-        inputs, targets = series[: 1000 + steps], series[1001 : 1001 + steps]
-        states = np.ascontiguousarray(run(reservoir, inputs)[0][1000:])
-        start = rls_start((n, 1, DELTA))
-        esn = EchoStateNetwork(n, leak_rate=LEAK, density=DENSITY, forgetting=FORGETTING, rls_delta=DELTA, random_state=0)
-        esn.partial_fit(inputs[:2], inputs[1:3])
-        few, after = inputs[:100], inputs[1:101]
-
-        stepper, other = esn.online(), clone(esn).partial_fit(inputs[:2], inputs[1:3])
-        other.partial_fit(few, after)
-        same("pesn's stepper", walk(stepper, few, after), other.online_predictions_, 1e-8)
-
-        def checked(esn: Any = esn, few: Array = few, after: Array = after) -> None:
-            for k in range(len(few)):
-                esn.partial_fit(few[k : k + 1], after[k : k + 1])
-
-        def online(stepper: Any = stepper, few: Array = few, after: Array = after) -> None:
-            for k in range(len(few)):
-                stepper.step(few[k])
-                stepper.learn(after[k])
-
-        def ours(start: Any = start, states: Array = states, targets: Array = targets) -> Any:
-            return rls_update(start, states, targets, FORGETTING)[1].weights
-
-        given = (states, targets, FORGETTING, DELTA)
-        makers: dict[str, Callable[[], Side]] = {
-            "ReservoirPy": lambda given=given: peers.reservoirpy_rls(*given),  # type: ignore[misc]
-            "rclib": lambda given=given: peers.rclib_rls(*given),  # type: ignore[misc]
-        }
-        ready = board.race(n, rounds, {"ours": ours}, makers, {RLS: lambda peer: "ours"})
-        last, mine = states[-200:], states[-200:] @ ours().T
-        for name, side in ready.items():
-            learnt = side()
-            board.verify((RLS,), name, n, learnt(last) if callable(learnt) else last @ learnt.T, mine, 1e-2)
-        rows = (few, after, FORGETTING, DELTA)
-        makers = {
-            "ReservoirPy": lambda r=reservoir, rows=rows: peers.reservoirpy_online(r, *rows),  # type: ignore[misc]
-            "rclib": lambda r=reservoir, rows=rows: peers.rclib_online(r, DENSITY, *rows),  # type: ignore[misc]
-        }
-        sides: dict[str, Callable[[str], str]] = {ONLINE: lambda peer: "stepper", ONLINE_CHECKED: lambda peer: "partial_fit"}
-        board.race(n, rounds, {"stepper": online, "partial_fit": checked}, makers, sides)
-        for what in (RLS, ONLINE, ONLINE_CHECKED):
-            for name in ("ORC", "PyRCN"):
-                board.put(what, name, n, NO_RLS)
-
-
-def walk(stepper: Any, inputs: Array, targets: Array) -> Array:
-    """What a stepper predicts for each row before it learns it."""
-    predictions = []
-    for x, y in zip(inputs, targets, strict=True):
-        predictions.append(stepper.step(x).copy())
-        stepper.learn(y)
-    return np.array(predictions)
-
-
-def network(n: int) -> Reservoir:
-    return draw(n, 1, 1, leak_rate=LEAK, density=DENSITY, rng=0)
-
-
-def _rms(errors: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(np.sqrt(np.mean(np.square(error)))) for name, error in errors.items()}
-
-
-def gigabytes_of_long_fit() -> float:
-    """The peak of a process that fits 1,000,000 steps at N = 200, with Python, NumPy, numba and the series. Linux only."""
-    code = (
-        "import reservoirs; series = reservoirs.mackey_glass(1_000_001); "
-        "reservoirs.EchoStateNetwork(200, leak_rate=0.3, random_state=0).fit(series[:-1], series[1:]); "
-        "print(open('/proc/self/status').read())"  # getrusage would give the parent's peak, where that is larger
-    )
-    print("… 1,000,000 steps", file=sys.stderr)
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True, capture_output=True, text=True)
-    return int(done.stdout.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
-
-
-# ---------------------------------------------------------------- tables
-
-
-def everything(sizes: Mapping[int, int], rounds: int, n: int = 500, steps: int = STEPS, forecast: int = FORECAST) -> Board:
-    """The whole suite: ``sizes`` are driven (units: rounds); fit, forecast and RLS have n units, the last two 100, RLS 200."""
-    board, series = Board(), mackey_glass(steps + 1)
-    both = tuple(sorted({100, n}))
-    driving(board, sizes, series)
-    predicting(board, sizes, series)
-    batching(board, {units: 100 * steps // units for units in both}, series, min(rounds, 3))
-    fitting(board, series, rounds, n)
-    forecasting(board, series, rounds, both, forecast)
-    learning(board, dict.fromkeys(sorted({200, *both}), rounds), series)
-    return board
-
-
-def report(board: Board) -> str:
-    """What was measured, how many times faster pesn is, and what each side reached."""
-    groups: dict[str, list[Row]] = {}
-    for row in board.rows.values():
-        groups.setdefault(row.what, []).append(row)
-    sizes = sorted({n for row in board.rows.values() for n in row.ratios})
-    cells = [
-        ["" if i else what, row.rival, *(str(row.ratios.get(n, "")) for n in sizes)]
-        for what, rows in groups.items()
-        for i, row in enumerate(rows)
-    ]
-    numbers = ", ".join(f"{name} {number or '(not installed)'}" for name, number in peers.versions().items())
-    names = ["pesn", *peers.PACKAGES]
-    reached = [
-        [f"{one.what}, N = {one.units}", *(f"{one.errors[name]:.1e}" if name in one.errors else "" for name in names)]
-        for one in board.accuracies
-    ]
-    return "\n".join(
+    intrinsic, synaptic = [], []
+    for scaling in INPUT_SCALINGS:
+        for std in TARGET_STDS:
+            every = [intrinsic_errors(seed, scaling, std) for seed in range(seeds)]
+            intrinsic.append([f"{scaling:g}", f"{std:g}", *row(every, libraries)])
+        for name, rule in RULES.items():
+            every = [synaptic_errors(seed, scaling, rule) for seed in range(seeds)]
+            synaptic.append([f"{scaling:g}", name, *row(every, ["radius", *libraries])])
+    return "\n\n".join(
         [
-            "How many times faster pesn is than each rival, by number of units N: median over the rounds (least–largest); below "
-            f"1 the rival is faster. Mackey-Glass, one input, density {DENSITY}, leak {LEAK}, one thread. {numbers} (ORC: "
-            "OpenReservoirComputing). ReservoirPy and PyRCN run the very same weights, and their states agree with pesn's to "
-            "1e-10; rclib and ORC draw their own, and obey the same equation (checked). PyRCN has no closed loop: its predict is "
-            "called row by row. pesn's RLS bounds P besides.",
-            "",
-            table(["work", "rival", *(f"N = {n}" for n in sizes)], cells),
-            "",
-            "What each reached in the same task, root mean square (the readouts of rclib, ORC and PyRCN see the states alone, "
-            "ORC's without an intercept; the series has a deviation of 0.22):",
-            "",
-            table(["", *names], reached),
+            f"reservoirpy {installed_version('reservoirpy')}; {TRAIN} + {TEST} time steps, {seeds} seeds, mean ± std",
+            table(["input_scaling", "std", *head, "speed-up"], intrinsic),
+            table(["input_scaling", "rule", "spectral radius", *head, "speed-up"], synaptic),
         ]
     )
 
 
-def main() -> None:
-    quick, memory, write = (flag in sys.argv[1:] for flag in ("--quick", "--memory", "--write"))
-    board = everything({100: 3, 1000: 3}, 3) if quick else everything(SIZES, SIZES[500])
-    text = f"{report(board)}\n\n{machine()}"
-    if memory:
-        text += f"\n\nMemory of a process that fits 1,000,000 steps at N = 200: {gigabytes_of_long_fit():.2g} GB."
-    print(text)
-    if write:
-        write_block(PAGE, "reservoirs", text)
+# ---------------------------------------------------------------- FORCE
+
+PERIOD, LEARNED, GENERATED = 100, 5000, 1000  # time steps
+FEEDBACKS: dict[str, dict[str, object]] = {
+    "own outputs (FORCE)": {"feedback": "own"},
+    "teacher": {},
+    "teacher, noise 0.001": {"noise": 1e-3},
+    "teacher, noise 0.01": {"noise": 1e-2},
+}
 
 
-if __name__ == "__main__":
-    main()
+def generation_error(seed: int, radius: float, **options: object) -> float:
+    """Return the NRMSE of the generated periods."""
+    t = 2.0 * np.pi * np.arange(LEARNED + GENERATED) / PERIOD
+    pattern, nothing = 0.6 * np.sin(t) + 0.4 * np.sin(2.0 * t + 1.0), np.zeros((LEARNED, 1))
+    esn = EchoStateNetwork(200, spectral_radius=radius, feedback_scaling=1.0, random_state=seed, **options)  # type: ignore[arg-type]
+    residuals = esn.fit(nothing, pattern[:LEARNED]).generate(GENERATED) - pattern[LEARNED:]
+    return float(np.sqrt(np.mean(np.square(residuals))) / pattern.std())
+
+
+def force(seeds: int) -> str:
+    """Compare FORCE with teacher forcing."""
+    rows = [
+        [f"{radius}", name, *(f"{generation_error(seed, radius, **options):.2g}" for seed in range(seeds))]
+        for radius in (1.5, 0.9)
+        for name, options in FEEDBACKS.items()
+    ]
+    return table(["spectral radius", "feedback in training", *(f"seed {seed}" for seed in range(seeds))], rows)
+
+
+# ---------------------------------------------------------------- climate
+
+DT, CLIMATE_UNITS, CLIMATE_WASHOUT = 0.02, 300, 100
+FIRST_EXPONENT = LYAPUNOV_EXPONENT["lorenz"]
+RESERVOIRPY_SETTINGS = (
+    SHARP_SETTINGS[1],
+    {"lr": 1.0, "sr": 0.9, "input_scaling": 0.1, "ridge": 1e-8},
+    {"lr": 1.0, "sr": 0.4, "input_scaling": 0.3, "ridge": 1e-9},
+)
+EXPONENTS = np.array([FIRST_EXPONENT, 0.0, -(10.0 + 1.0 + 8.0 / 3.0) - FIRST_EXPONENT])  # their sum is the divergence of the flow
+
+
+class Climate(NamedTuple):
+    """A free run (T, 3) and the Lyapunov exponents of the loop, NaN if there are none."""
+
+    run: Array
+    exponents: Array
+
+
+def forecaster_climate(y: Array, steps: int, seed: int, design: Design | None = None) -> Climate:
+    """Fit a forecaster, automatic or with a given design, and run it freely."""
+    forecaster = Forecaster(design=design).fit(y)
+    run = forecaster.sample_paths(1, steps, noise=False, rng=seed)[0]
+    return Climate(run, _exponents(forecaster, steps))
+
+
+def reservoirpy_climate(y: Array, steps: int, seed: int) -> Climate:
+    """Return the best of ReservoirPy's settings, in the loop of its tutorials."""
+    found = [_run_reservoirpy(y, steps, seed, **setting) for setting in RESERVOIRPY_SETTINGS]
+    return min(found, key=lambda one: np.nan_to_num(np.abs(one.exponents - EXPONENTS).max(), nan=np.inf))
+
+
+def _run_reservoirpy(y: Array, steps: int, seed: int, lr: float, sr: float, input_scaling: float, ridge: float) -> Climate:
+    library, nodes = import_module("reservoirpy"), import_module("reservoirpy.nodes")
+    mean, std = y.mean(axis=0), y.std(axis=0)
+    rows = (y - mean) / std
+    node = nodes.Reservoir(CLIMATE_UNITS, lr=lr, sr=sr, input_scaling=input_scaling, input_connectivity=1.0, bias=0.2, seed=seed)
+    readout = nodes.Ridge(ridge)
+    model = library.ESN(reservoir=node, readout=readout, input_to_readout=True)
+    model.fit(rows[:-1], rows[1:], warmup=CLIMATE_WASHOUT)
+    model.reset()
+    outputs, run = model.run(rows), np.empty((steps, 3))
+    row = outputs[-1]
+    for k in range(steps):
+        run[k] = row = np.clip(model(row) if k else row, -10.0, 10.0)
+    return Climate(run * std + mean, _exponents(_convert_to_pesn(rows, outputs, node, readout, lr), steps))
+
+
+def _convert_to_pesn(rows: Array, expected: Array, node: Any, readout: Any, lr: float) -> EchoStateNetwork:
+    """Convert a ReservoirPy network to pesn, with equal outputs."""
+    W = np.asarray(node.W.todense() if hasattr(node.W, "todense") else node.W)
+    esn = EchoStateNetwork(CLIMATE_UNITS, topology=W, leak_rate=lr, washout=CLIMATE_WASHOUT, random_state=0).fit(
+        rows[:-1], rows[1:]
+    )
+    W_in = np.asarray(node.Win.todense() if hasattr(node.Win, "todense") else node.Win)
+    bias = np.ravel(node.bias.todense() if hasattr(node.bias, "todense") else node.bias) * np.ones(CLIMATE_UNITS)
+    esn.reservoir_ = esn.reservoir_._replace(W_in=W_in, bias=bias)
+    weights, intercept = np.asarray(readout.Wout).T, np.reshape(readout.bias, (-1, 1))
+    for z, h in ((weights[:, :3], weights[:, 3:]), (weights[:, -3:], weights[:, :-3])):  # inputs first or last
+        esn.readout_ = esn.readout_._replace(weights=np.hstack([intercept, z, h]))
+        outputs, end = esn.predict(rows, return_state=True)
+        if np.abs(outputs - expected).max() < 1e-6:
+            assert isinstance(end, State)
+            esn.state_ = end
+            return esn
+    raise AssertionError("the converted weights give other outputs")
+
+
+def _exponents(network: Any, steps: int) -> Array:
+    try:
+        return lyapunov_exponents(network, n_steps=steps, dt=DT, n_exponents=3, rng=0).exponents
+    except ValueError:  # the run has left the training range
+        return np.full(3, np.nan)
+
+
+def histogram_distance(run: Array, truth: Array) -> float:
+    """Return half the sum of absolute differences between the histograms of z, 0 to 1."""
+    edges = np.concatenate([[-np.inf], np.linspace(truth[:, 2].min(), truth[:, 2].max(), 39), [np.inf]])
+    one, other = (np.histogram(rows[:, 2], edges)[0] / len(rows) for rows in (run, truth))
+    return float(0.5 * np.abs(one - other).sum())
+
+
+CLIMATE_MODELS: dict[str, Callable[[Array, int, int], Climate]] = {
+    "pesn, Forecaster()": forecaster_climate,
+    "NVAR": lambda y, steps, seed: forecaster_climate(y, steps, seed, Design(Candidate("none", 1, 2, ridge=(1e-9, 1e-9)))),
+    "ReservoirPy": reservoirpy_climate,
+    "true system": lambda _, steps, seed: Climate(chaotic.lorenz(steps=steps, dt=DT, rng=1000 + seed).states, EXPONENTS),
+}
+
+
+def measure_climate(seeds: int, n_train: int, steps: int) -> list[list[str]]:
+    """Return one row per model: median and worst over the seeds."""
+    truth = chaotic.lorenz(steps=400_000, dt=DT, rng=10_000).states
+    found: dict[str, list[Array]] = {name: [] for name in CLIMATE_MODELS}
+    for seed in range(seeds):
+        y = chaotic.lorenz(steps=n_train, dt=DT, rng=seed).states
+        for name, model in CLIMATE_MODELS.items():
+            climate = model(y, steps, seed)
+            std_error = np.abs(climate.run.std(axis=0) / truth.std(axis=0) - 1.0).max()
+            found[name].append(np.array([std_error, histogram_distance(climate.run, truth), *climate.exponents]))
+            print(seed, name, np.array2string(found[name][-1], precision=3), flush=True)
+    lines = []
+    for name, each in found.items():
+        std_error, shares, *exponents = np.array(each).T
+        line = [
+            name,
+            f"{100.0 * np.median(std_error):.1f} % ({100.0 * std_error.max():.1f} %)",
+            f"{np.median(shares):.3f} ({shares.max():.3f})",
+        ]
+        for value, true in zip(exponents, EXPONENTS, strict=True):
+            relative = np.abs(value - true) / (abs(true) or FIRST_EXPONENT)
+            line.append(f"{np.median(value):.3f} ({100.0 * np.max(relative):.1f} %)")
+        lines.append(line)
+    return lines
+
+
+def climate(seeds: int, n_train: int, steps: int) -> str:
+    """Compare long free runs with the true system."""
+    titles = ["", "error of std: median (worst)", "histogram of z", *(f"λ{k + 1} (worst error)" for k in range(3))]
+    exponents = ", ".join(f"{value:.3f}" for value in EXPONENTS)
+    note = f"true exponents: {exponents}; the error of the second is relative to the first"
+    return f"{table(titles, measure_climate(seeds, n_train, steps))}\n\n{note}"
+
+
+# ---------------------------------------------------------------- fields
+
+
+FIELD_TRAIN, FIELD_CONTEXT, FIELD_WASHOUT = 4000, 200, 100  # time steps
+SELECTION_SEED = 1000  # of the data that settings are selected on
+FieldForecasts = Callable[[list[Array], int], list[Array]]
+FitField = Callable[["Field", Array, int], FieldForecasts]
+
+
+class Field(NamedTuple):
+    """Data by seed, largest Lyapunov exponent per time step, patches, units per patch, horizon, and options."""
+
+    series: Callable[[int], Array]
+    exponent: float
+    patches: pesn.Patches
+    n_units: int
+    horizon: int
+    options: dict[str, Any]
+
+    def all_units(self, y: Array) -> int:
+        """Return the total number of units of all patches."""
+        return self.n_units * self.patches.count(y.shape[1])
+
+
+FIELDS = {
+    "Kuramoto-Sivashinsky, 64": Field(
+        lambda seed: chaotic.kuramoto_sivashinsky(steps=2 * FIELD_TRAIN, n=64, length=22.0, dt=0.25, rng=seed).states,
+        0.048 * 0.25, pesn.Patches(8, 8), 400, 900,
+        {"input_scaling": 0.4, "bias_scaling": 1.6, "leak_rate": 1.0, "spectral_radius": 0.4, "density": 0.05,
+         "ridge": (1.0, 1e-9)},
+    ),
+    "Lorenz-96, 40": Field(
+        lambda seed: chaotic.lorenz96(steps=2 * FIELD_TRAIN, n=40, dt=0.05, rng=seed).states,
+        1.69 * 0.05, pesn.Patches(2, 4), 100, 200,
+        {"input_scaling": 0.4, "bias_scaling": 1.0, "leak_rate": 0.8, "spectral_radius": 0.6, "ridge": 1e-7,
+         "features": pesn.Features(products=1)},
+    ),
+}  # fmt: skip
+
+
+def fit_local(field: Field, y: Array, seed: int) -> FieldForecasts:
+    """Fit a local network and return its free runs."""
+    return _fit_free_runs(field.n_units, y, seed, local=field.patches, **field.options)
+
+
+def fit_one_reservoir(input_scaling: float) -> FitField:
+    """Fit one reservoir with the same total number of units that sees the whole field."""
+
+    def fit(field: Field, y: Array, seed: int) -> FieldForecasts:
+        units = field.all_units(y)
+        return _fit_free_runs(units, y, seed, **(field.options | {"input_scaling": input_scaling, "density": 10.0 / units}))
+
+    return fit
+
+
+def fit_autoregression(products: int, lags: int, ridge: float) -> FitField:
+    """Fit local autoregressions without units: linear, or with products of the last observation."""
+
+    def fit(field: Field, y: Array, seed: int) -> FieldForecasts:
+        features = pesn.Features(lags=lags, products=products, states=False)
+        return _fit_free_runs(1, y, seed, local=field.patches, features=features, ridge=ridge)
+
+    return fit
+
+
+def _fit_free_runs(n_units: int, y: Array, seed: int, **options: Any) -> FieldForecasts:
+    esn = pesn.EchoStateNetwork(n_units, washout=FIELD_WASHOUT, random_state=seed, **options).fit(y[:-1], y[1:])
+
+    def forecast(contexts: list[Array], horizon: int) -> list[Array]:
+        return [np.asarray(esn.generate(horizon, state=_state_after(esn, context))) for context in contexts]
+
+    return forecast
+
+
+def fit_gaussian_process(size: int, overlap: int, length: float, noise: float, n_samples: int = 3900) -> FitField:
+    """Fit a Gaussian process to the next change of ``size`` variables from these and ``overlap`` on each side (0: all)."""
+
+    def fit(field: Field, y: Array, seed: int) -> FieldForecasts:
+        d = y.shape[1]
+        owned = np.arange(d).reshape(-1, size or d)
+        sees = (owned[:, :1] + np.arange(-overlap, (size or d) + overlap)) % d
+        step, patch = np.divmod(np.random.default_rng(seed).permutation((len(y) - 1) * len(owned))[:n_samples], len(owned))
+        X, change = y[step[:, None], sees[patch]], np.diff(y, axis=0)[step[:, None], owned[patch]]
+
+        def kernel(Z: Array) -> Array:
+            return np.asarray(np.exp(-0.5 * cdist(Z, X, "sqeuclidean") / (length**2 * sees.shape[1])))
+
+        weights = cho_solve(cho_factor(kernel(X) + noise * np.eye(len(X)), lower=True), change)
+
+        def forecast(contexts: list[Array], horizon: int) -> list[Array]:
+            now, found = np.array([context[-1] for context in contexts]), []
+            for _ in range(horizon):
+                step = kernel(now[:, sees].reshape(-1, sees.shape[1])) @ weights
+                now = np.clip(now + step.reshape(now.shape), -1e3, 1e3)
+                found.append(now)
+            return list(np.stack(found, axis=1))
+
+        return forecast
+
+    return fit
+
+
+def _state_after(esn: Any, context: Array) -> Any:
+    return esn.predict(context, return_state=True)[1]
+
+
+def fit_orc(quadratic: bool) -> FitField:
+    """Fit the parallel reservoirs of ORC."""
+
+    def fit(field: Field, y: Array, seed: int) -> FieldForecasts:
+        jax = import_module("jax")
+        jax.config.update("jax_enable_x64", True)
+        orc = import_module("orc.forecaster")
+        network = orc.ESNForecaster(
+            y.shape[1], field.n_units, seed=seed, chunks=y.shape[1] // field.patches.size, locality=field.patches.overlap,
+            quadratic=quadratic,
+        )  # fmt: skip
+        network, _ = orc.train_ESNForecaster(network, jax.numpy.asarray(y), spinup=FIELD_WASHOUT)
+
+        def forecast(contexts: list[Array], horizon: int) -> list[Array]:
+            return [np.asarray(network.forecast_from_IC(horizon, jax.numpy.asarray(context))) for context in contexts]
+
+        return forecast
+
+    return fit
+
+
+def fit_reservoirpy(input_scaling: float, ridge: float) -> FitField:
+    """Fit one ReservoirPy reservoir with the same total number of units; it needs a bias, as the fields are not odd."""
+
+    def fit(field: Field, y: Array, seed: int) -> FieldForecasts:
+        nodes, uniform = import_module("reservoirpy.nodes"), import_module("reservoirpy.mat_gen").uniform
+        units, bias = field.all_units(y), field.options["bias_scaling"]
+        reservoir = nodes.Reservoir(
+            units, lr=field.options["leak_rate"], sr=field.options["spectral_radius"], input_scaling=input_scaling,
+            bias=uniform(low=-bias, high=bias), rc_connectivity=10.0 / units, seed=seed,
+        )  # fmt: skip
+        network = reservoir >> nodes.Ridge(ridge=ridge)
+        network.fit(y[:-1], y[1:], warmup=FIELD_WASHOUT)
+
+        def forecast(contexts: list[Array], horizon: int) -> list[Array]:
+            return [np.array(list(_free_run(network, context, horizon))) for context in contexts]
+
+        return forecast
+
+    return fit
+
+
+def _free_run(network: Any, context: Array, horizon: int) -> Iterator[Array]:
+    network.reset()
+    step = network.run(context)[-1]
+    for _ in range(horizon):
+        yield step
+        step = np.clip(network(step), -1e3, 1e3)
+
+
+def valid_time(field: Field, y: Array, forecast: FieldForecasts, origins: int, first: int = FIELD_TRAIN) -> float:
+    """Return the mean valid time over the forecast origins, in Lyapunov times."""
+    origins_at = np.linspace(first + FIELD_CONTEXT, len(y) - field.horizon, origins).astype(int)
+    std, times = y[:first].std(axis=0), []
+    for place, found in zip(origins_at, forecast([y[k - FIELD_CONTEXT : k] for k in origins_at], field.horizon), strict=True):
+        with np.errstate(all="ignore"):
+            error = np.sqrt(np.mean(np.square((found - y[place : place + field.horizon]) / std), axis=1))
+        failures = np.flatnonzero(~(error <= 0.4))
+        times.append((failures[0] if len(failures) else field.horizon) * field.exponent)
+    return float(np.mean(times))
+
+
+def standardize(y: Array) -> Array:
+    """Standardize with one mean and standard deviation for all variables."""
+    return np.asarray((y - y[:FIELD_TRAIN].mean()) / y[:FIELD_TRAIN].std())
+
+
+def select_setting(model: str, make: Callable[..., FitField], grid: Iterable[tuple[Any, ...]], field: Field) -> FitField:
+    """Select the best setting of a small grid on other data."""
+    y, settings = standardize(field.series(SELECTION_SEED)), list(grid)
+    scores = [valid_time(field, y, make(*one)(field, y[:FIELD_TRAIN], 0), 3) for one in settings]
+    log(f"   {model}: {settings[int(np.argmax(scores))]}")
+    return make(*settings[int(np.argmax(scores))])
+
+
+def gaussian_process_grid(field: Field) -> list[tuple[Any, ...]]:
+    """Return the grid of Gaussian processes: of the whole field and of patches."""
+    return [
+        (*seen, length, noise)
+        for seen in ((0, 0), (field.patches.size, field.patches.overlap))
+        for length, noise in product((2.0, 4.0), (1e-10, 1e-8))
+    ]
+
+
+FIELD_MODELS: dict[str, Callable[[Field], FitField]] = {
+    "pesn, local": lambda field: fit_local,
+    "ORC": lambda field: fit_orc(quadratic=False),
+    "ORC, quadratic": lambda field: fit_orc(quadratic=True),
+    "pesn, one reservoir": lambda field: select_setting("one reservoir", fit_one_reservoir, [(0.2,), (0.4,)], field),
+    "ReservoirPy": lambda field: select_setting("ReservoirPy", fit_reservoirpy, product((0.2, 0.5), (1e-8, 1e-6)), field),
+    "local linear, no units": lambda field: select_setting(
+        "linear", fit_autoregression, product((0,), (0, 1, 3), (1e-8, 1e-6, 1e-4)), field
+    ),
+    "local NVAR, no units": lambda field: select_setting(
+        "NVAR", fit_autoregression, product((1,), (0, 1), (1e-8, 1e-6, 1e-4)), field
+    ),
+    "Gaussian process": lambda field: select_setting(
+        "Gaussian process", fit_gaussian_process, gaussian_process_grid(field), field
+    ),
+}
+
+
+def field_coverage(field: Field, y: Array, seed: int) -> tuple[float, float, float]:
+    """Return coverage of 95 % intervals 10 and 40 steps ahead, and CPU seconds of fit and backtest."""
+    before = time.process_time()
+    esn = pesn.ProbabilisticESN(
+        max(field.n_units // 4, 1), local=field.patches, washout=FIELD_WASHOUT, random_state=seed, covariance="low-rank", rank=20,
+        process_noise=0.0, **field.options,
+    )  # fmt: skip
+    forecaster = pesn.Forecaster(esn, target="level", calibrate=False).fit(y[:FIELD_TRAIN])
+    found = forecaster.backtest(y[FIELD_TRAIN:], horizon=40, origins=10)
+    within = np.abs(found.errors) <= 1.96 * found.std
+    return float(within[:, 9].mean()), float(within[:, 39].mean()), time.process_time() - before
+
+
+def fields(seeds: int, origins: int, names: Sequence[str], models: Sequence[str], intervals: bool) -> str:
+    """Compare local reservoirs with other models of fields."""
+    rows = []
+    for name in names:
+        field = FIELDS[name]
+        fits = {model: FIELD_MODELS[model](field) for model in models}
+        times: dict[str, list[float]] = {model: [] for model in fits}
+        spent = dict.fromkeys(fits, 0.0)
+        for seed in range(seeds):
+            y = standardize(field.series(seed))
+            for model, fit in fits.items():
+                before = time.process_time()
+                times[model].append(valid_time(field, y, fit(field, y[:FIELD_TRAIN], seed), origins))
+                spent[model] += (time.process_time() - before) / seeds
+                log(f"   {name}, seed {seed}: {model} {times[model][-1]:.2f}")
+        coverage = "{:.1%} {:.1%} ({:.0f} s)".format(*field_coverage(field, standardize(field.series(0)), 0)) if intervals else ""
+        for model, found in times.items():
+            own = coverage if model == "pesn, local" else ""
+            rows.append([name, model, f"{np.mean(found):.2f} ± {np.std(found):.2f}", f"{spent[model]:.0f}", own])
+    return table(["field", "model", "valid (Lyapunov times)", "CPU (s) per seed", "coverage of 95 % at 10, 40"], rows)
+
+
+# ---------------------------------------------------------------- command
+
+SEEDS = {"topologies": 10, "depth": 8, "plasticity": 10, "force": 6, "climate": 5, "fields": 3}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the selected tables."""
+    parser = make_parser("reservoirs", __doc__)
+    parser.add_argument("--seeds", type=int, help="default: by part")
+    parser.add_argument("--n-train", type=int, default=4000, help="training observations of climate")
+    parser.add_argument("--steps", type=int, default=10_000, help="of free runs in climate")
+    parser.add_argument("--origins", type=int, default=8, help="forecast origins of fields")
+    parser.add_argument("--fields", nargs="+", choices=list(FIELDS), default=list(FIELDS))
+    parser.add_argument("--models", nargs="+", choices=list(FIELD_MODELS), default=list(FIELD_MODELS), help="of fields")
+    parser.add_argument("--without-intervals", action="store_true", help="no coverage of fields")
+    options = parse_parts(parser, arguments, SEEDS)
+    reports: dict[str, Callable[[int], str]] = {
+        "topologies": topologies,
+        "depth": depth,
+        "plasticity": plasticity,
+        "force": force,
+        "climate": lambda seeds: climate(seeds, options.n_train, options.steps),
+        "fields": lambda seeds: fields(seeds, options.origins, options.fields, options.models, not options.without_intervals),
+    }
+    print(describe_machine())
+    for name in options.parts:
+        print(f"\n## {name}\n\n{reports[name](options.seeds or SEEDS[name])}", flush=True)

@@ -1,95 +1,112 @@
-"""How much faster or slower this version is than another checkout of it: ratios of CPU time, both sides in turn.
+"""Runtime against another version of pesn (speed), and the cost of the first call (first-call).
 
-python benchmarks/speed.py --against PATH_TO_OTHER_CHECKOUT [--rounds 7] [--only fit ...] [--data FOLDER]
+speed: each version runs in its own process, on one thread, after every task has run once (compiled, imported). The processes take
+turns within a round, so that other load affects both. A ratio below 1: this version is faster. Printed are the ratio of the
+smallest times, the median of the ratios of the rounds with minimum and maximum, and both times.
 
-``--data`` names the folder with ardrone_gazebo_90k.npz, which ``--only drone`` fits all 90,000 rows of.
-
-Each side is a process of its own, on one thread, that has done every task once before (compiled, imported). They take turns
-within a round, so that what else happens on the machine meets both. A ratio below 1: this version is faster. Printed are the
-ratio of the least times, the median of the ratios of the rounds with the least and the largest, and both times.
+first-call: CPU seconds of a process with an empty cache and of the next one, imports included; the smallest of the rounds.
 """
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parents[1]
+import numpy as np
+
+from harness import ONE_THREAD, ROOT, RUN, make_parser
+
+# ---------------------------------------------------------------- speed
+
+_POSITIONS, _VELOCITIES = [0, 1, 2, 6, 7, 8], [3, 4, 5, 9, 10, 11]
 
 
-def tasks(wanted: list[str], data: Path | None) -> dict[str, tuple[Callable[[], Any], int]]:
-    """By name, what is timed, through the public interface alone, and how often in a round."""
+def _drone_kinematics(dt: float = 0.01) -> tuple[Any, Any, Any]:
+    A = np.zeros((6, 12))
+    A[np.arange(6), _POSITIONS], A[np.arange(6), _VELOCITIES] = 1.0, 0.5 * dt
+    return A, 0.5 * dt * np.eye(6), np.zeros(6)
+
+
+ARDRONE: dict[str, Any] = {"learn": _VELOCITIES, "kinematics": _drone_kinematics()}
+
+
+def make_tasks(names: list[str], data: Path | None) -> dict[str, tuple[Callable[[], Any], int]]:
+    """Return by name the call to time, through the public interface only, and its repetitions per round."""
     import pesn
     from pesn.systems.flows import lorenz
 
     y = lorenz(steps=3300, rng=0).states
     known, later = y[:3000], y[3000:]
-    small = pesn.ProbabilisticESN(washout="auto", random_state=0)  # what older versions take by default
+    small = pesn.ProbabilisticESN(washout="auto", random_state=0)  # the default of older versions
     forecaster = pesn.Forecaster(small).fit(known)
     found: dict[str, tuple[Callable[[], Any], int]] = {
         "fit": (lambda: pesn.Forecaster(small).fit(known), 1),
         "forecast": (lambda: forecaster.forecast(20, later[:1]), 10),
         "context": (lambda: forecaster.forecast(20, later[:200]), 5),
     }
-    if "default" in wanted:
+    if "default" in names:
         found["default"] = (lambda: pesn.Forecaster().fit(known), 1)
-    if "drone" in wanted:
-        found["drone"] = (drone(data), 1)
-    if "update" in wanted:
+    if "drone" in names:
+        found["drone"] = (make_drone_fit(data), 1)
+    if "update" in names:
         follower = pesn.Forecaster(small, calibrate=False).fit(known)
         found["update"] = (lambda: follower.update(later[:20]), 1)
-    if "low-rank" in wanted:
+    if "low-rank" in names:
         network = pesn.ProbabilisticESN(1000, covariance="low-rank", rank=40, washout=100, process_noise=0.0, random_state=0)
         large = pesn.Forecaster(network, calibrate=False).fit(known)
         found["low-rank"] = (lambda: large.forecast(50, later[:1]), 1)
-    if "predict" in wanted:
+    if "predict" in names:
         open_loop = pesn.ProbabilisticESN(100, washout=100, random_state=0).fit(known[:-1], known[1:])
         found["predict"] = (lambda: open_loop.predict(later, return_std=True), 2)
-    if "diagonal" in wanted:
+    if "diagonal" in names:
         network = pesn.ProbabilisticESN(100, covariance="diagonal", washout=100, random_state=0)
         plain = pesn.Forecaster(network).fit(known)
         found["diagonal"] = (lambda: plain.forecast(20, later[:1]), 10)
-    return {name: found[name] for name in wanted}
+    return {name: found[name] for name in names}
 
 
-def drone(data: Path | None) -> Callable[[], Any]:
-    """The default design of the AR.Drone: 12 states and 4 controls."""
+def make_drone_fit(data: Path | None) -> Callable[[], Any]:
+    """Return the automatic fit of the AR.Drone: 12 states and 4 controls."""
     import numpy as np
 
     import pesn
-    from sharp_sets import ARDRONE
 
     if data is None:
         raise SystemExit("--data must name the folder with ardrone_gazebo_90k.npz for the task drone")
     with np.load(data / "ardrone_gazebo_90k.npz") as file:
         y, u = np.asarray(file["X"], float), np.asarray(file["U_applied"], float)
-    pesn.Forecaster(**ARDRONE).fit(y[:3000], u[:3000])  # compiles what the other fits do not
+    pesn.Forecaster(**ARDRONE).fit(y[:3000], u[:3000])  # compile what the other fits do not
     return lambda: pesn.Forecaster(**ARDRONE).fit(y, u)
 
 
-WHAT = {
-    "fit": "Forecaster(esn).fit, 3,000 x 3 rows",
-    "default": "Forecaster().fit, 3,000 x 3 rows",
-    "drone": "Forecaster().fit, 90,000 x 16 rows",
-    "forecast": "20 steps from one row, 100 units, full",
-    "context": "20 steps from 200 rows, 100 units, full",
-    "update": "update by 20 rows, 100 units, full",
-    "low-rank": "50 steps, 1,000 units, 40 columns",
-    "predict": "predict 300 rows, 100 units",
-    "diagonal": "20 steps, 100 units, variances alone",
+TASKS = {
+    "fit": "Forecaster(esn).fit, 3,000 x 3",
+    "default": "Forecaster().fit, 3,000 x 3",
+    "drone": "Forecaster().fit, 90,000 x 16",
+    "forecast": "20 steps from 1 observation, 100 units",
+    "context": "20 steps from 200 observations, 100 units",
+    "update": "update by 20 observations, 100 units",
+    "low-rank": "50 steps, 1,000 units, rank 40",
+    "predict": "predict 300 steps, 100 units",
+    "diagonal": "20 steps, 100 units, diagonal",
 }
 
 
-def work(wanted: list[str], data: Path | None) -> None:
-    """A side: for each name that comes in, the CPU seconds of one call go out."""
-    found = tasks(wanted, data)
+def run_worker(names: list[str], data: Path | None) -> None:
+    """Worker: for each task name on standard input, print the CPU seconds of one call."""
+    found = make_tasks(names, data)
     for name, (call, _) in found.items():
-        if name != "drone":  # has compiled all by itself
+        if name != "drone":  # it has compiled already
             call()
     print("ready", flush=True)
     for line in sys.stdin:
@@ -102,17 +119,16 @@ def work(wanted: list[str], data: Path | None) -> None:
         print(best, flush=True)
 
 
-def side(checkout: Path, wanted: list[str], data: Path | None) -> subprocess.Popen[str]:
-    """A process that works with the package of a checkout."""
-    threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
-    environment = {**os.environ, **threads, "PYTHONPATH": str(checkout / "src")}
-    command = [sys.executable, str(Path(__file__).resolve()), "--work", "--only", *wanted]
+def start_worker(checkout: Path, names: list[str], data: Path | None) -> subprocess.Popen[str]:
+    """Start a worker that imports the package of a checkout."""
+    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(checkout / "src")}
+    command = [sys.executable, str(RUN), "speed", "--work", "--only", *names]
     command += [] if data is None else ["--data", str(data)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def ask(process: subprocess.Popen[str], line: str = "") -> str:
-    """What a side answers."""
+    """Return the answer of a worker."""
     assert process.stdin is not None
     assert process.stdout is not None
     if line:
@@ -120,44 +136,102 @@ def ask(process: subprocess.Popen[str], line: str = "") -> str:
         process.stdin.flush()
     answer = process.stdout.readline().strip()
     if not answer:
-        raise SystemExit("a side has ended early: see above")
+        raise SystemExit("a worker has ended early: see above")
     return answer
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", type=Path, help="a checkout of another version")
+def find_checkout(name: str, folder: Path) -> Path:
+    """Return the path of a checkout, or extract src of a git revision into the folder."""
+    if (Path(name) / "src" / "pesn").is_dir():
+        return Path(name).resolve()
+    archive = subprocess.run(["git", "archive", name, "src"], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode:
+        raise SystemExit(f"--against must name a folder with src/pesn or a git revision, got {name}")
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as file:
+        file.extractall(folder, filter="data")
+    return folder
+
+
+def speed(arguments: Sequence[str]) -> None:
+    """Compare this version with another one."""
+    parser = make_parser("speed", __doc__)
+    parser.add_argument("--against", metavar="PATH_OR_REV", help="checkout or git revision of the other version")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", nargs="+", choices=list(WHAT), default=[name for name in WHAT if name != "drone"])
-    parser.add_argument("--data", type=Path, help="a folder with data, for the task drone")
+    parser.add_argument("--only", nargs="+", choices=list(TASKS), default=[name for name in TASKS if name != "drone"])
+    parser.add_argument("--data", type=Path, help="folder with ardrone_gazebo_90k.npz, for the task drone")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.work:
-        work(args.only, args.data)
+    options = parser.parse_args(arguments)
+    if options.work:
+        run_worker(options.only, options.data)
         return
-    if args.against is None or not (args.against / "src" / "pesn").is_dir():
-        parser.error(f"--against must name a checkout with src/pesn in it, got {args.against}")
-    sides = [side(checkout, args.only, args.data) for checkout in (HERE, args.against.resolve())]
-    try:
-        for process in sides:
+    if options.against is None:
+        parser.error("--against must name a folder with src/pesn or a git revision")
+    with ExitStack() as stack:
+        other = find_checkout(options.against, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        workers = [stack.enter_context(start_worker(checkout, options.only, options.data)) for checkout in (ROOT, other)]
+        for process in workers:
             ask(process)
         print(f"{'':42}{'ratio':>8}{'rounds':>20}{'ms, this':>10}{'other':>8}")
-        for name in args.only:
+        for name in options.only:
             rounds = []
-            for turn in range(args.rounds):
+            for turn in range(options.rounds):
                 order = (0, 1) if turn % 2 else (1, 0)
-                taken = {k: float(ask(sides[k], name)) for k in order}
+                taken = {k: float(ask(workers[k], name)) for k in order}
                 rounds.append((taken[0], taken[1]))
-            ratios = [this / other for this, other in rounds]
-            this, other = (min(times) for times in zip(*rounds, strict=True))
+            ratios = [this / that for this, that in rounds]
+            this, that = (min(times) for times in zip(*rounds, strict=True))
             spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-            print(f"{WHAT[name]:42}{this / other:8.2f}{spread:>20}{1e3 * this:10.1f}{1e3 * other:8.1f}", flush=True)
-    finally:
-        for process in sides:
-            if process.stdin is not None:
-                process.stdin.close()
-            process.wait()
+            print(f"{TASKS[name]:42}{this / that:8.2f}{spread:>20}{1e3 * this:10.1f}{1e3 * that:8.1f}", flush=True)
 
 
-if __name__ == "__main__":
-    main()
+# ---------------------------------------------------------------- first call
+
+
+FIT_CODE = "import pesn; from pesn.systems.flows import lorenz; pesn.Forecaster().fit(lorenz(steps=3000, rng=0).states)"
+
+
+def write_sunspots(folder: Path) -> Path:
+    """Write the sunspots of 309 years, or a noisy cycle of that length without statsmodels, to a CSV file."""
+    path = folder / "sunspots.csv"
+    try:
+        import statsmodels.api as sm
+
+        sm.datasets.sunspots.load_pandas().data.to_csv(path, index=False)
+    except ImportError:
+        years = np.arange(1700, 2009)
+        noise = np.random.default_rng(0).normal(size=len(years))
+        values = 50.0 - 45.0 * np.cos(2.0 * np.pi * (years - 1700) / 11.0) + 10.0 * noise
+        lines = [f"{year},{value:.1f}" for year, value in zip(years, np.maximum(values, 0.0), strict=True)]
+        path.write_text("\n".join(["YEAR,SUNACTIVITY", *lines]) + "\n")
+    return path
+
+
+def process_seconds(command: list[str], folder: Path, cache: Path) -> float:
+    """Return the CPU seconds of a process on one thread."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, **ONE_THREAD, "NUMBA_CACHE_DIR": str(cache)}
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def first_call(arguments: Sequence[str]) -> None:
+    """Compare the first with the second call."""
+    parser = make_parser("first-call", __doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sunspots = str(write_sunspots(folder))
+        calls = {
+            "pesn forecast sunspots.csv": [sys.executable, "-m", "pesn", "forecast", sunspots, "--horizon", "11"],
+            "Forecaster().fit, 3,000 x 3": [sys.executable, "-c", FIT_CODE],
+        }
+        print(f"{'CPU seconds':32}{'first':>8}{'second':>8}{'more':>8}")
+        for what, command in calls.items():
+            pairs = []
+            for turn in range(options.rounds):
+                cache = folder / f"{len(what)}-{turn}"
+                pairs.append((process_seconds(command, folder, cache), process_seconds(command, folder, cache)))
+            first, second = (min(times) for times in zip(*pairs, strict=True))
+            print(f"{what:32}{first:8.1f}{second:8.1f}{first - second:8.1f}", flush=True)

@@ -109,7 +109,7 @@ def stays_or_returns(forecast, y, last):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_design_runs_away_however_small_its_ridge(kind, caplog):
-    """From rows 30 deviations away, or a last one at 10,000: benchmarks/bounds.py has all features, two thousand steps."""
+    """From rows 30 deviations away, or a last one at 10,000: `benchmarks/run.py uncertainty bounds` has all features."""
     y = noisy(lorenz, share=0.05, steps=200)
     far = y[150:190] + 30.0 * y.std(axis=0)
     jump = np.vstack([y[150:189], 1e4 * y[189:190]])

@@ -235,12 +235,12 @@ def test_a_bag_on_a_cluster(expected):
 
 
 def test_costs_are_measured(monkeypatch):
-    """As benchmarks/scale.py does, on few rows."""
+    """As benchmarks/run.py scale does, on few rows."""
     pytest.importorskip("resource")
     import scale
 
     monkeypatch.setattr(scale, "COLUMNS", 4)
-    monkeypatch.setattr(scale, "RUN", 100)
+    monkeypatch.setattr(scale, "RUN_STEPS", 100)
     found = scale.fit_rows(500, "10")
     assert found["passes"] == 5
     assert found["seconds"] == pytest.approx(found["once"] + found["rows over all passes"])

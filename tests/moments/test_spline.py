@@ -14,7 +14,7 @@ from scipy.interpolate import CubicSpline
 from pesn import activations
 from pesn.moments import exact, spline
 from pesn.moments.spline import Mesh
-from plain import plain_spline
+from pesn.paper.items.error_time import plain_spline
 
 MESH = Mesh(-10.0, 10.0, 101)
 BUMP = activations.custom(lambda z: np.exp(-z * z), left=0, right=0, name="bump")  # no derivative: not-a-knot

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import plans
+import planning
 from pesn.forecasting.rollout import Rollout
 
 
@@ -13,7 +13,7 @@ def test_samples_cost_as_the_gaussian_that_they_come_from():
     controls = rng.normal(size=(2, 4, 1))
     paths = mean[:, None] + rng.standard_normal((2, 40_000, 4, 2)) @ root.T
     gaussian = Rollout(mean, controls, np.broadcast_to(root @ root.T, (2, 4, 2, 2)), names=("x", "theta"))
-    sampled = plans.SampledRollout(paths, controls, ("x", "theta"))
+    sampled = planning.SampledRollout(paths, controls, ("x", "theta"))
     for judged in (
         lambda r: r.expected_cost({"x": 1.0, "theta": 0.5}, {"x": 0.3}, R=0.1),
         lambda r: r.angle_cost("theta", 0.2),
@@ -25,7 +25,7 @@ def test_samples_cost_as_the_gaussian_that_they_come_from():
 
 @pytest.mark.parametrize("kind", ["mean", "Gaussian", "50 samples"])
 def test_every_kind_drives_the_cart(kind, monkeypatch):
-    monkeypatch.setattr(plans, "DRIVEN", 0.1)
-    found = plans.beside_the_end(kind, 0, 1.5)
-    assert found["ran into the end"] == 0.0  # after 0.1 s it is not there
-    assert 0.0 < found["m from the goal, last s, of the others"] < plans.GOAL + 0.3
+    monkeypatch.setattr(planning, "DRIVE_SECONDS", 0.1)
+    found = planning.drive_to_rail_end(kind, 0, 1.5)
+    assert found["hit the end"] == 0.0  # after 0.1 s it is not there
+    assert 0.0 < found["m from the goal in the last s, of the others"] < planning.GOAL + 0.3

@@ -3,7 +3,7 @@
 Ridge regression on indicators of the classes, whose penalty and whose scale as logits are those that fit what each tenth of the
 samples is given by a regression on the others. Beside multinomial logistic regression with a penalty found by cross-validation
 it was the better one on reservoir states, by accuracy and by log loss
-(``python benchmarks/classification.py --readouts``).
+(``python benchmarks/run.py classification readouts``).
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)

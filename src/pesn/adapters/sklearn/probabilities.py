@@ -50,8 +50,8 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
 
     The mean of ``predict_proba`` over scrambled points of Sobol's sequence, spread as the input is. The logits of a network that
     was fitted closely are far from Gaussian: what :func:`pesn.propagate` gives of them is not used. Measured against 200,000
-    samples (``python benchmarks/classifiers.py``): within 0.008 on networks of 10 tanh units fitted by L-BFGS, almost without a
-    penalty (1,024 points: 0.012), within 0.001 on default classifiers.
+    samples (``python benchmarks/run.py classification probabilities``): within 0.008 on networks of 10 tanh units fitted by
+    L-BFGS, almost without a penalty (1,024 points: 0.012), within 0.001 on default classifiers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Draw the picture of README.md: python benchmarks/picture.py [FILE], docs/readme.png unless told otherwise."""
+"""Draw the figure of docs/tour.md: python scripts/readme_figure.py [FILE] (default: docs/readme.png)."""
 
 import sys
 from pathlib import Path
@@ -11,13 +11,13 @@ import pesn
 from pesn.systems import chaotic
 
 BLUE, LIGHT, TRUTH = "#1f5fa8", "#a9c8ea", "#d1442b"
-LYAPUNOV = 0.906 * 0.02  # Lyapunov times a row
-TIMES, SHOWN = 16, 40  # Lyapunov times ahead, rows of the context in sight
+LYAPUNOV = 0.906 * 0.02  # Lyapunov times per step
+TIMES, SHOWN = 16, 40  # Lyapunov times of the forecast, steps of the context that are shown
 HORIZON = round(TIMES / LYAPUNOV)
 
 
-def forecast(path: Axes, wrong: Axes) -> None:
-    """The Lorenz system over 16 Lyapunov times, with nothing chosen but by ``fit``; below it, the error beside its band."""
+def plot_forecast(path: Axes, error: Axes) -> None:
+    """Plot an automatic forecast of the Lorenz system over 16 Lyapunov times, and its error with the interval below."""
     series = chaotic.lorenz(runs=1, steps=5000, rng=0)[0].states
     forecaster = pesn.Forecaster().fit(series[:3000])
     print(forecaster.design_)
@@ -27,21 +27,21 @@ def forecast(path: Axes, wrong: Axes) -> None:
     for level, alpha in ((0.95, 0.55), (0.5, 0.9)):
         lower, upper = ahead.interval(level)
         path.fill_between(times, lower[:, 0], upper[:, 0], color=LIGHT, alpha=alpha, lw=0)
-        wrong.fill_between(times, 1e-10, (upper - lower)[:, 0] / 2.0, color=LIGHT, alpha=alpha, lw=0)
+        error.fill_between(times, 1e-10, (upper - lower)[:, 0] / 2.0, color=LIGHT, alpha=alpha, lw=0)
     path.plot(LYAPUNOV * np.arange(1 - SHOWN, HORIZON + 1), truth, color=TRUTH, lw=2.2)
     path.plot(times, ahead.mean[:, 0], color=BLUE, lw=2.2, ls=(0, (2.2, 1.1)))
     path.axvline(0.5 * LYAPUNOV, color="0.6", lw=1)
     path.set(yticks=[], title="Lorenz, learnt from 3,000 rows", ylim=(-27, 22))
-    wrong.plot(times, np.abs(ahead.mean[:, 0] - truth[SHOWN:]), color=TRUTH, lw=1.2)
-    wrong.set(yscale="log", ylim=(1e-8, 1e3), yticks=[1e-6, 1e-3, 1.0], xlabel="Lyapunov times ahead")
-    wrong.set(xlim=(-SHOWN * LYAPUNOV, TIMES), xticks=range(0, TIMES + 1, 2))
-    for text, colour, at in (("truth", TRUTH, 0.05), ("forecast", BLUE, 0.2), ("50 and 95 %", "#5b8fcf", 0.43)):
-        path.text(at, 0.0, text, color=colour, transform=path.transAxes, weight="bold", va="bottom")
-    wrong.text(0.05, 0.95, "error", color=TRUTH, transform=wrong.transAxes, weight="bold", va="top")
+    error.plot(times, np.abs(ahead.mean[:, 0] - truth[SHOWN:]), color=TRUTH, lw=1.2)
+    error.set(yscale="log", ylim=(1e-8, 1e3), yticks=[1e-6, 1e-3, 1.0], xlabel="Lyapunov times ahead")
+    error.set(xlim=(-SHOWN * LYAPUNOV, TIMES), xticks=range(0, TIMES + 1, 2))
+    for text, color, at in (("truth", TRUTH, 0.05), ("forecast", BLUE, 0.2), ("50 and 95 %", "#5b8fcf", 0.43)):
+        path.text(at, 0.0, text, color=color, transform=path.transAxes, weight="bold", va="bottom")
+    error.text(0.05, 0.95, "error", color=TRUTH, transform=error.transAxes, weight="bold", va="top")
 
 
-def through_tanh(ax: Axes, m: float = 0.6, v: float = 0.5) -> None:
-    """Samples of tanh(z), and the mean and deviation that were not sampled."""
+def plot_tanh(ax: Axes, m: float = 0.6, v: float = 0.5) -> None:
+    """Plot samples of tanh(z), and its mean and standard deviation in closed form."""
     mean, var = map(float, pesn.moments("tanh", m, v)[:2])
     samples = np.tanh(np.random.default_rng(0).normal(m, np.sqrt(v), 400_000))
     ax.hist(samples, np.linspace(-1, 1, 61).tolist(), density=True, color="0.82")
@@ -52,23 +52,24 @@ def through_tanh(ax: Axes, m: float = 0.6, v: float = 0.5) -> None:
 
 
 def main() -> None:
+    """Draw and save the figure."""
     path = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parents[1] / "docs" / "readme.png"
     plt.rcParams.update({"font.size": 15, "axes.titlesize": 15, "axes.spines.top": False, "axes.spines.right": False})
     figure, axes = plt.subplot_mosaic(
-        [["path", "tanh"], ["wrong", "tanh"]],
+        [["path", "tanh"], ["error", "tanh"]],
         figsize=(10, 4.6),
         width_ratios=[2.3, 1],
         height_ratios=[1.5, 1],
         layout="constrained",
     )
-    axes["path"].sharex(axes["wrong"])
+    axes["path"].sharex(axes["error"])
     axes["path"].tick_params(bottom=False, labelbottom=False)
     for name in ("path", "tanh"):
         axes[name].spines["left"].set_visible(False)
     axes["path"].spines["bottom"].set_visible(False)
-    forecast(axes["path"], axes["wrong"])
-    through_tanh(axes["tanh"])
-    figure.savefig(path, dpi=120, metadata={"Software": None})  # the same bytes whichever version drew it
+    plot_forecast(axes["path"], axes["error"])
+    plot_tanh(axes["tanh"])
+    figure.savefig(path, dpi=120, metadata={"Software": None})  # the same bytes with every version
     print(f"written to {path}")
 
 
