@@ -138,7 +138,7 @@ def test_a_file_of_the_second_format(tmp_path):
 def test_a_file_of_the_third_format():
     """A file that such a version has written: where its labels go on was of another class then."""
     t = np.arange(120.0)
-    days = pd.date_range("2024-01-01", periods=123, freq="B", name="day")
+    days = pd.date_range("2024-01-01", periods=123, freq="B", name="day", unit="us")  # as in the file
     rows = pd.DataFrame({"a": np.sin(0.2 * t), "b": np.cos(0.31 * t)}, index=days[:120])
     model = load(DATA / "forecaster-format-3.pesn")
     pd.testing.assert_index_equal(model.forecast(3).index, days[120:])
