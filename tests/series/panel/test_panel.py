@@ -235,6 +235,7 @@ def test_inputs_that_do_not_match(frame):
     assert len(model.forecast(2, X=pd.concat([later, series("other", 2).drop(columns="y")]))) == 6
 
 
+@pytest.mark.filterwarnings("ignore:'tuesdays' is deprecated:FutureWarning")  # of pandas 2, before it refuses
 def test_steps_that_are_given():
     sparse = series("a").iloc[[0, 1, 2, 30, 31, 39]]
     assert panel_of(sparse, Columns(), "MS").lengths.tolist() == [40]
