@@ -35,7 +35,16 @@ from pesn._support.reading import one_line
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series import saving
-from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of, without_later_rows
+from pesn.series.arguments import (
+    check_one_level,
+    column_names,
+    inputs_ahead,
+    places_of,
+    rows_after,
+    rows_of,
+    steps_of,
+    without_later_rows,
+)
 from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.panel import long_frame
@@ -186,16 +195,17 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
                 )
                 self._facts = None
                 return self
+            check_one_level(y, X)
             y, X, notes = read_frame(y, X, time=time, target=targets, inputs=covariates)
             y, X = place_rows("y", y, self.freq, self.duplicates), place_rows("X", X, None, self.duplicates)
-            rows, x, time = rows_of(y, X, None)
+            rows, x, rule = rows_of(y, X, None)
             rows, x, later = without_later_rows(rows, x)
             if self.horizon is not None:
                 check_horizon("horizon", self.horizon, len(rows))
-            names, inputs = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
+            names, known = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
             known_ahead = 0 if later is None or np.isnan(later).all() else len(later)
             fitted = fit_columns(
-                rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon or known_ahead or None
+                rows, x, names=names, inputs=known, time=rule, seasons=self.season, horizon=self.horizon or known_ahead or None
             )  # fmt: skip
             self.fitted_, self.notes_ = replace(fitted, later=later), notes
         for note in notes:

@@ -13,13 +13,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pesn._support.checks import pandas_index
+from pesn._support.checks import check_real, pandas_index
 from pesn.forecasting.alignment import index_of
 from pesn.forecasting.dataset import as_matrix
 from pesn.forecasting.labels import is_count, is_default
@@ -78,8 +78,9 @@ def read_frame(
     _check_named(y.columns)
     names = column_names(y, y.shape[1])
     check_columns(names, named, "y")
-    if not y.size or y.index.nlevels > 1:
+    if not y.size:
         return FrameRows(y, X, [])  # refused later
+    check_real("y", y.loc[:, [getattr(dtype, "kind", "") not in ("m", "M") for dtype in y.dtypes]])
     try:
         return _decide(y, X, names, time, target, inputs)
     except DataError as error:
@@ -99,7 +100,7 @@ def select_columns(frame: Any, names: Sequence[str]) -> Any:
 
 def list_of_names(argument: str, given: Any) -> tuple[str, ...]:
     """Return a name or several as a tuple; a TypeError where they are none."""
-    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    names = () if given is None else tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"{argument} must be a name of a column, or a list of such, got {name!r}")
@@ -145,7 +146,9 @@ def _decide(y: Any, X: Any, names: list[str], time: str | None, target: Sequence
         rows = rows.set_axis(times.rename(roles.time))
         if not times.is_monotonic_increasing:
             first = int(np.argmax(times[1:] < times[:-1])) + 1
-            notes.append(f"rows were not in order of {roles.time!r} (first {shown(times[first])} in row {first}); they were sorted")
+            notes.append(
+                f"rows were not in order of {roles.time!r} (first {shown(times[first])} in row {first}); they were sorted"
+            )
             order = np.argsort(times, kind="stable")
             rows, X = rows.iloc[order], X.iloc[order] if pandas_index(X) is not None and X.index.equals(times) else X
     elif times is not None and not times.equals(y.index):
@@ -160,16 +163,16 @@ def _labels(y: Any, cells: pd.DataFrame, taken: set[str], options: dict[str, Any
         if is_default(y.index):
             return None
         try:
-            _, times = find_time(cells, time=None, taken=taken, **options)
+            _, found = find_time(cells, time=None, taken=taken, **options)
         except DataError:
-            times = None
-        return None if hasattr(times, "year") else index_of(y, "y")
+            found = None
+        return None if hasattr(found, "year") else index_of(y, "y")
     try:
         return index_of(y, "y")
     except ValueError:
         pd: Any = import_module("pandas")
         text = pd.Series(y.index, name=y.index.name)
-        times = to_times(_to_cells(text.to_frame("time"))["time"].rename(text.name)) if text.notna().all() else None
+        times: Any = to_times(_to_cells(text.to_frame("time"))["time"].rename(text.name)) if text.notna().all() else None
         if not hasattr(times, "year"):
             raise
         return times.rename(text.name)
@@ -198,10 +201,15 @@ def _to_cells(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _object_cells(column: pd.Series) -> pd.Series:
-    """Return texts as objects; objects that are dates, numbers or booleans as such."""
+    """Return texts and other objects as texts, empty where missing; objects that are all dates, numbers or booleans as such."""
+    pd: Any = import_module("pandas")
     objects = column.astype(object)
     found = objects.infer_objects()
-    return found if found.dtype != object else objects.where(objects.notna(), "")
+    if found.dtype != object and not pd.api.types.is_string_dtype(found.dtype):
+        return found
+    return pd.Series(
+        [str(cell) if there else "" for cell, there in zip(objects, objects.notna(), strict=True)], column.index, object
+    )
 
 
 def _numbers(y: Any, cells: pd.DataFrame, names: list[str], chosen: Sequence[str], decimal: str | None) -> pd.DataFrame:
@@ -239,6 +247,6 @@ def _match(X: Any, y: Any, times: pd.Index, columns: Sequence[str]) -> Any:
 
 def _check_named(columns: Any) -> None:
     """Raise a ValueError where a column has no name."""
-    missing = np.flatnonzero(columns.isna()) if columns.nlevels == 1 else ()
-    if len(missing):
-        raise ValueError(f"y must have a name for each column, got {columns[int(missing[0])]} for column {int(missing[0])}; rename it")
+    if columns.nlevels == 1 and columns.hasnans:
+        place = int(np.argmax(columns.isna()))
+        raise ValueError(f"y must have a name for each column, got {columns[place]} for column {place}; rename it")
