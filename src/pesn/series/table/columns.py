@@ -245,7 +245,7 @@ def _has_days(column: pd.Series) -> bool:
     """Return whether numbers are days such as 20241231, several and all of them."""
     import pandas as pd
 
-    cells = column.astype(str).drop_duplicates()
+    cells = column.dropna().astype(str).drop_duplicates()
     if len(cells) < _DAYS or not all(len(cell) == 8 and cell.isdigit() for cell in cells):
         return False
     return bool(pd.to_datetime(cells, format="%Y%m%d", errors="coerce").dt.year.between(1800, 2200).all())

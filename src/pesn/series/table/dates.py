@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.checks import pandas_index
 from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of
 from pesn.forecasting.calendar_steps import CalendarStep
@@ -154,8 +153,6 @@ def place_rows(name: str, values: Any, freq: str | float | None, duplicates: str
     duplicates : {"error", "mean", "last"}
         What becomes of rows with the same label.
     """
-    if getattr(pandas_index(values), "nlevels", 1) > 1:
-        return values  # refused where its rows are read
     labels = index_of(values, name)
     if labels is None or kind_of(labels) is None or is_default(labels):
         if freq is not None:
