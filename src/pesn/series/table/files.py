@@ -133,6 +133,7 @@ def read_cells(path: Path, least: int, argument: str = "FILE") -> Cells:
         table, lines = table[above:], lines[above:]
     head = [str(name).strip() for name in table[0]]
     if _has_no_header(table):
+        notes.append("no names: the first line holds values, columns are counted")
         head = [f"column {i}" if (table[:, i - 1] != "").any() else "" for i in range(1, len(head) + 1)]
     else:
         table, lines = table[1:], lines[1:]
