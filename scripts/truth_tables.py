@@ -153,6 +153,7 @@ def _make_wide(rng: np.random.Generator, seed: int) -> Case:
     header = None if headless else list(places)
     if headless:
         case.features.append("no header")
+        rows[0][0] = rows[0][0] or "NA"  # an empty cell would be that of an index's name
         case.words.append(("the first line holds values",))
         case.truth.columns = [f"column {places[name] + 1}" for name in case.truth.columns]
         case.apart = [f"column {places[name] + 1}" for name in case.apart]

@@ -391,6 +391,7 @@ def test_points_of_a_single_column_may_be_thousands(file):
         ("1,5\t$295\n1,7\t$300\n", [[1.5, 295.0], [1.7, 300.0]]),
         ("1.5,12 %\n1.7,13 %\n", [[1.5, 12.0], [1.7, 13.0]]),
         ("1.5,NA\n1.7,3\n1.8,4\n", [[1.5, np.nan], [1.7, 3.0], [1.8, 4.0]]),
+        ("NA;1,5\n3;1,7\n4;1,8\n", [[np.nan, 1.5], [3.0, 1.7], [4.0, 1.8]]),
         ("2024-01-01,north,1.5\n2024-01-02,south,1.7\n", [[1.5], [1.7]]),
     ],
 )
@@ -402,3 +403,14 @@ def test_names_that_are_numbers_are_reported(file):
     table = read(file("place,0.1,0.9\nnorth,1.5,2\nnorth,1.7,3\n"))
     assert table.targets == ["0.1", "0.9"]
     assert "the first line is taken as names, although '0.1' may be a value" in table.notes
+
+
+def test_decimal_commas_below_title_lines_separate_nothing(file):
+    table = read(file("Report\nTable 1\n\na\tb\tc\n" + "".join(f"2,{i}\t3,{i % 4}\t-4,{i % 3}\n" for i in range(9))))
+    assert table.targets == ["a", "b", "c"]
+    assert table.y[:2].tolist() == [[2.0, 3.0, -4.0], [2.1, 3.1, -4.1]]
+
+
+def test_a_date_that_is_missing_is_refused_whatever_the_name_of_its_column(file):
+    with pytest.raises(DataError, match="column 'Datum' has '' in line 3, which is not a time"):
+        read(file("Datum,x\n31.12.2000,1\n,2\n31.10.2000,3\n30.09.2000,5\n"))

@@ -198,12 +198,12 @@ def find_time(
         days = numeric and _has_days(frame[name])
         if is_boolean(frame[name]) or (numeric and not days and name != leading and name not in named):
             continue  # numbers that might be dates, under a name that says nothing of the kind
-        empty = _is_missing(frame[name]) if numeric else np.zeros(len(frame), bool)
+        empty = _is_missing(frame[name])
         times = _times(frame[name][~empty], bool(name == leading), decimal)
         sure = not numeric or days or id_col is not None or _DATED.fullmatch(str(name))
         dated = hasattr(times, "year") and (sure or _is_run(times))
-        if empty.any() and times is not None:
-            if dated or (name in named and _is_run(times)):
+        if empty.any():
+            if 2 * empty.sum() < len(empty) and (dated or (numeric and name in named and times is not None and _is_run(times))):
                 broken.append(name)
         elif dated:
             dates.append(((_repeats(times, frame, id_col), name not in named, 2 if numeric else 0), [name], times))

@@ -268,7 +268,7 @@ def _separator(text: str) -> tuple[str, int]:
         if full > 1 and 0 < narrow <= _MOST_TITLES and len(widths) - narrow >= max(3, narrow) and {*widths[narrow:]} == {full}:
             below.setdefault(separator, (full, narrow))
     if most == 1 and below:
-        best = max(below, key=lambda one: below[one][0])
+        best = min(below, key=lambda one: (below[one][1], -below[one][0]))  # a decimal comma is in no header
         most, titles = below[best]
     if most > 1:
         return best, titles
@@ -303,7 +303,7 @@ def _has_no_header(table: Any) -> bool:
     first, second = ([str(cell).strip() for cell in row] for row in (table[0], table[min(1, len(table) - 1)]))
     if any(map(_DATE.match, first)) and len(table) > 1:
         return any(_DATE.match(one) and _DATE.match(other) for one, other in zip(first, second, strict=True))
-    return _is_value(first[0]) and all(_is_value(cell) or cell.lower() in MISSING for cell in first)
+    return first[0] != "" and any(map(_is_value, first)) and all(_is_value(cell) or cell.lower() in MISSING for cell in first)
 
 
 def _check_not_empty(frame: pd.DataFrame, path: Path, least: int) -> None:
