@@ -134,6 +134,8 @@ def _make_wide(rng: np.random.Generator, seed: int) -> Case:
     taken = {name.lower() for name in times.cells}
     names = [str(name) for name in rng.permutation([name for name in NAMES if name.lower() not in taken])[: rng.integers(1, 5)]]
     names = ["x"] if len(names) == 1 and not times.cells else names  # without a mark that may be a separator
+    if not {*times.cells} - {""} and all(name in ("2019", "0.1") for name in names):
+        names[0] = "x"  # names that are all numbers may be values
     headless = times.kind in ("none", "ISO days", "ISO clock", "yyyy/mm/dd") and len(names) > 1 and rng.random() < 0.12
     numbers = _make_numbers(rng, case, names, n, separator)
     if times.kind == "decimal years":
@@ -157,8 +159,6 @@ def _make_wide(rng: np.random.Generator, seed: int) -> Case:
         case.words.append(("the first line holds values",))
         case.truth.columns = [f"column {places[name] + 1}" for name in case.truth.columns]
         case.apart = [f"column {places[name] + 1}" for name in case.apart]
-    elif all(re.fullmatch(r"[\d.]+", name) for name in places):
-        case.reason, case.hint = "names may be values", "the first line holds values"
     if len(columns) == 1:
         case.reason = "in a file of one column, a comma may be a separator, and a title a header"
     if rng.random() < 0.06:

@@ -414,3 +414,22 @@ def test_decimal_commas_below_title_lines_separate_nothing(file):
 def test_a_date_that_is_missing_is_refused_whatever_the_name_of_its_column(file):
     with pytest.raises(DataError, match="column 'Datum' has '' in line 3, which is not a time"):
         read(file("Datum,x\n31.12.2000,1\n,2\n31.10.2000,3\n30.09.2000,5\n"))
+
+
+def test_decimal_commas_without_a_header_separate_nothing(file):
+    assert read(file("0,420\t-11,26\n-0,286\t-6,07\n0,103\t0,79\n")).y.tolist() == [
+        [0.42, -11.26],
+        [-0.286, -6.07],
+        [0.103, 0.79],
+    ]
+
+
+@pytest.mark.parametrize("head", ["CO2,2019", "day,0.1"])
+def test_a_title_above_names_that_are_numbers_is_no_name(file, head):
+    table = read(file(f"Table 1\n{head}\n" + "".join(f"{i * i % 7},{i % 3}\n" for i in range(9))))
+    assert table.targets == head.split(",")
+
+
+def test_infinity_is_refused(file):
+    with pytest.raises(DataError, match="column 'x' has '-Infinity' in line 4, which is not a number"):
+        read(file("x,y\n1,2\n3,4\n-Infinity,5\n6,7\n"))

@@ -165,8 +165,8 @@ def _without_titles(text: str, separator: str, titles: int, notes: list[str]) ->
         return text, 0
     lines = io.StringIO(text, newline=None).readlines()
     filled = [place for place, line in enumerate(lines) if line.strip()]
-    last, first = lines[filled[titles - 1]], lines[filled[titles]]
-    if last.count(separator) + 1 == first.count(separator) and any(_is_value(_bare(cell)) for cell in first.split(separator)):
+    last, first, second = ([*map(_bare, lines[place].split(separator))] for place in filled[titles - 1 : titles + 2])
+    if len(last) + 1 == len(first) and any(map(_is_value, first)) and not any(map(_is_name, first, second)):
         titles -= 1
         notes.append("the first column has no name, as the first line has one cell less than the others")
         lines[filled[titles]] = separator + lines[filled[titles]]
@@ -244,35 +244,31 @@ def _text(path: Path) -> str:
 def _separator(text: str) -> tuple[str, int]:
     """Find the separator, and the number of lines above the header.
 
-    It is the one that splits the first lines into equally many cells, the most; else the one that does so but for narrower lines
-    above; a comma where there is none. A file of one column has none, a tab is returned.
+    It is the first of ``_SEPARATORS`` that splits the first lines into equally many cells; where a comma does so too, it is the
+    decimals'. Else it is the one that does so but for the fewest narrower lines above; a comma where there is none. A file of one
+    column has none, a tab is returned.
     """
     lines = [*islice((line for line in io.StringIO(text, newline=None) if line.strip()), 50)]
     above = _single_column(lines)
     if above is not None:
         return "\t", above
     first = "".join(lines).removesuffix("\n")
-    best, most, titles = ",", 1, 0
     below: dict[str, tuple[int, int]] = {}
     for separator in _SEPARATORS:
         # Not by the csv module, which refuses cells of more than 131,072 characters: a line is one cell by a wrong separator.
         quotes = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
         outside = re.sub(quotes, r"\1", first, flags=re.MULTILINE)
         widths = [line.count(separator) + 1 for line in outside.split("\n")]
-        if len(set(widths)) == 1 and widths[0] > most:
-            best, most = separator, widths[0]
-            if separator == ";":
-                break  # commas are then the decimals'
         full = max(widths)
-        narrow = next(place for place, width in enumerate(widths) if width == full)
+        if full > 1 and min(widths) == full:
+            return separator, 0
+        narrow = widths.index(full)
         if full > 1 and 0 < narrow <= _MOST_TITLES and len(widths) - narrow >= max(3, narrow) and {*widths[narrow:]} == {full}:
-            below.setdefault(separator, (full, narrow))
-    if most == 1 and below:
-        best = min(below, key=lambda one: (below[one][1], -below[one][0]))  # a decimal comma is in no header
-        most, titles = below[best]
-    if most > 1:
-        return best, titles
-    return next((one for one in (";", "\t") if one in first.split("\n")[0]), ","), 0
+            below[separator] = narrow, -full
+    if below:
+        best = min(below, key=below.__getitem__)  # decimal commas are in no header
+        return best, below[best][0]
+    return next((one for one in (";", "\t") if one in lines[0]), ","), 0
 
 
 def _single_column(lines: Sequence[str]) -> int | None:
@@ -296,6 +292,11 @@ def _single_column(lines: Sequence[str]) -> int | None:
 def _is_value(text: str) -> bool:
     """Return whether a cell of the first line is a number or a date."""
     return is_number(text) or bool(re.fullmatch(r"\d[\d.,:+\-/ T]*Z?", text.strip()))
+
+
+def _is_name(cell: str, below: str) -> bool:
+    """Return whether a cell is the name of a column by the cell below it, which is a value or has digits when it has not."""
+    return _is_value(cell) < _is_value(below) or bool(re.search(r"\d", cell)) < bool(re.search(r"\d", below))
 
 
 def _has_no_header(table: Any) -> bool:
