@@ -75,7 +75,7 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
     if text.str.len().max() > LONGEST or not any(sign.isdigit() for sign in text.iloc[0]) or text.str.lower().isin(MISSING).any():
         return None
     numbers = pd.to_numeric(text, errors="coerce")
-    if numbers.notna().all():
+    if np.isfinite(numbers).all():
         if text.str.fullmatch(r"(0[1-9]|1[0-2])\.\d{4}").all() and text.str.startswith("0").any():
             return _parsed(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
