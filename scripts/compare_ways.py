@@ -72,10 +72,11 @@ def forecast_long_file(file: Path, folder: Path, columns: tuple[str, str, str], 
 
 def forecast_long_frame(frame: pd.DataFrame, columns: tuple[str, str, str], duplicates: str = "error") -> Forecasts:
     """Forecast a long frame by :class:`pesn.SeriesForecaster`, without covariates."""
-    names = dict(zip(("id_col", "time_col", "target_col"), columns, strict=True))
+    id_col, time_col, target_col = columns
+    model = pesn.SeriesForecaster(duplicates=duplicates, id_col=id_col, time_col=time_col, target_col=target_col)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of rows after the last number of a series
-        found = pesn.SeriesForecaster(duplicates=duplicates, **names).fit(frame, inputs=[]).forecast()
+        found = model.fit(frame, inputs=[]).forecast()
     return _by_series(found, columns[0], columns[1])
 
 

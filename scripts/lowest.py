@@ -41,7 +41,7 @@ OPTIONS = ("-W", "ignore::DeprecationWarning", "-W", "ignore::PendingDeprecation
 def lowest_versions() -> dict[str, str]:
     """Return the lowest version of each dependency in pyproject.toml, optional ones included, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
     bounds = {Requirement(line).name: list(Requirement(line).specifier) for line in lines}
     return {name: found[0].version for name, found in bounds.items() if [one.operator for one in found] == [">="]}
 

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from pesn._support.records import check_type
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series.arguments import (
@@ -362,6 +363,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def check_stored(self) -> None:
         """Raise an error where a parameter or a field is damaged: asked of a forecaster that came from a file."""
         check_parameters(self)
+        check_type("notes_", self.notes_, list, str)
         self.fitted_.check_stored()
 
     # ---------------------------------------------------------------- inside
