@@ -358,7 +358,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             check_parameters(found)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {one_line(error)}; save the model again") from None
-        found.fitted_ = fitted
+        found.fitted_, found.notes_ = fitted, []
         return found
 
     # ---------------------------------------------------------------- inside
