@@ -136,6 +136,8 @@ def _decide(y: Any, X: Any, names: list[str], time: str | None, target: Sequence
         notes += [f"column {name!r} has no numbers at all; it is left out" for name in empty]
         roles.targets[:] = [name for name in roles.targets if name not in empty]
     times = roles.times if labels is None else labels
+    if times is None:
+        _check_dates_complete(cells, roles.left_out)
     rows = _numbers(y, cells, names, roles.targets, decimal)
     if inputs:
         X = _numbers(y, cells, names, roles.inputs, decimal)
@@ -243,6 +245,15 @@ def _match(X: Any, y: Any, times: pd.Index, columns: Sequence[str]) -> Any:
         return X.set_axis(times)
     values = as_matrix("X", X, len(times))
     return pd.DataFrame(values, index=times, columns=column_names(X, values.shape[1], "X"))
+
+
+def _check_dates_complete(cells: pd.DataFrame, names: Iterable[str]) -> None:
+    """Raise a DataError where dates would be the time, but for some that are missing."""
+    for name in names:
+        missing = cells[name].isna()
+        if getattr(cells[name].dtype, "kind", "") == "M" and missing.any() and not missing.all():
+            row = int(np.argmax(missing))
+            raise DataError(f"column {name!r} has no date in row {row}; give each row one, or leave the row or the column out")
 
 
 def _check_named(columns: Any) -> None:
