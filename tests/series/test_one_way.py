@@ -203,7 +203,7 @@ def test_covariates_are_sorted_with_the_rows():
         (columns(), {"time": "sales", "target": "sales"}, ValueError, "must be different columns, got 'sales' twice"),
         (SALES, {"target": "sales"}, ValueError, "target must come with a DataFrame, whose columns have names, got a ndarray"),
         (columns(date="soon"), {}, ValueError, "column 'date' has 'soon' in row 0, which is not a time"),
-        (columns(when=[None, *DAYS[1:]]), {}, ValueError, "column 'when' has no date in row 0; give each row one"),
+        (columns(when=[None, *DAYS[1:]]), {}, ValueError, "column 'when' has no time in row 0; give each row one"),
         (columns(day=["2024-01-01"] * 2 + [*DAYS.strftime("%Y-%m-%d")][2:]), {}, ValueError, "y must have each label once"),
     ],
     ids=["twice", "no name", "mixed", "objects", "absent", "no text", "roles", "time", "array", "no time", "no date", "two rows"],

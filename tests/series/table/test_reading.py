@@ -412,7 +412,7 @@ def test_decimal_commas_below_title_lines_separate_nothing(file):
 
 
 def test_a_date_that_is_missing_is_refused_whatever_the_name_of_its_column(file):
-    with pytest.raises(DataError, match="column 'Datum' has '' in line 3, which is not a time"):
+    with pytest.raises(DataError, match="column 'Datum' has no time in line 3; give each row one"):
         read(file("Datum,x\n31.12.2000,1\n,2\n31.10.2000,3\n30.09.2000,5\n"))
 
 

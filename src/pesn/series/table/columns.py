@@ -290,6 +290,8 @@ def _not_a_time(frame: pd.DataFrame, name: str, id_col: str | None, lines: Seque
     place = frame.index.get_loc(row)
     there = "" if lines is None else f" in line {lines[place]}"
     series = "" if id_col is None else f", series {quoted(frame[id_col].iloc[place])}"
+    if _is_missing(frame[name].iloc[[place]]).all():
+        return DataError(f"column {name!r} has no time{there}{series}; give each row one{remedy}")
     return DataError(f"column {name!r} has {quoted(cells[row])}{there}{series}, {what}; write dates as 2020-12-31{remedy}")
 
 
