@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: setup demo test test-portable test-pythons lint bench bench-quick bench-series docs clean
+.PHONY: setup demo test test-portable test-pythons test-lowest lint bench bench-quick bench-series docs clean
 .DELETE_ON_ERROR:
 
 .venv/core: pyproject.toml
@@ -23,7 +23,7 @@ demo: .venv/core ## every table and figure of the paper from small samples, on a
 	@$(BIN)/pesn reproduce --quick
 
 # Bytecode is written, whatever the environment says: pytest's own rewriting of every test file is a third of what it takes to start.
-test test-portable: export PYTHONDONTWRITEBYTECODE =
+test test-portable test-lowest: export PYTHONDONTWRITEBYTECODE =
 test: .venv/dev ## every test, doctest and README example
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
@@ -32,6 +32,19 @@ test-portable: .venv/dev ## the numerical tests with the arithmetic of an older 
 
 test-pythons: .venv/dev ## a part of the tests, and one forecast, under each later Python at hand
 	@$(BIN)/python scripts/pythons.py
+
+# Made anew after each change: uv keeps what is installed. Without torch, which uv does not find.
+.venv-lowest/ready: pyproject.toml
+	@rm -rf .venv-lowest
+	@$(PYTHON) -m venv .venv-lowest
+	@echo "installing the lowest versions that pyproject.toml allows"
+	@.venv-lowest/bin/python -m pip --disable-pip-version-check install -qq uv
+	@.venv-lowest/bin/uv pip install -q --python .venv-lowest/bin/python --resolution lowest-direct \
+		-e '.[test-core,mujoco,onnx,parquet,dask,optuna,sktime]'
+	@touch $@
+
+test-lowest: .venv-lowest/ready ## the tests that touch dependencies, with their lowest versions, five minutes
+	@.venv-lowest/bin/python scripts/lowest.py
 
 lint: .venv/dev ## style, types and the direction of imports
 	@$(BIN)/ruff check .
@@ -70,4 +83,4 @@ docs: .venv/docs ## the pages, in docs/build; a warning is an error
 	@echo "the pages are in docs/build/index.html"
 
 clean:
-	rm -rf .venv .venv-series reproduction forecast docs/build docs/auto_examples docs/generated
+	rm -rf .venv .venv-lowest .venv-series reproduction forecast docs/build docs/auto_examples docs/generated

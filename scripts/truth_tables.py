@@ -25,6 +25,7 @@ __all__ = ["Case", "Result", "check_case", "make_case"]
 NAMES = (
     "x", "sales", "Größe", "price ($)", "a b", "Temp. °C", "y", "load_MW", "GDP", "count", "é", "open", "close", "Volume",
     "value", "demand", "x1", "x2", "CO2", "say \"hi\"", "wind, gusts", "a;b", "total", "Q", "rate %",
+    "2019", "0.1",
 )  # fmt: skip
 MARKERS = ("", "NA", "NaN", "n/a", "null", "-", "?", "#N/A", "None", ".")
 TITLES = ("Monthly report", "Source: national statistics", "Sales by region (thousands)", "# exported on request", "Table 1")
@@ -125,7 +126,7 @@ def make_case(seed: int) -> Case:
 
 
 def _make_wide(rng: np.random.Generator, seed: int) -> Case:
-    times = _make_times(rng, int(rng.integers(16, 48)))
+    times = _make_times(rng, int(rng.integers(16, 48) if rng.random() < 0.95 else rng.integers(60, 150)))
     n = len(times.labels)
     dated = isinstance(times.labels, pd.DatetimeIndex)
     separator = str(rng.choice([",", ";", "\t", "|"], p=[0.45, 0.3, 0.15, 0.1]))
@@ -133,23 +134,35 @@ def _make_wide(rng: np.random.Generator, seed: int) -> Case:
     taken = {name.lower() for name in times.cells}
     names = [str(name) for name in rng.permutation([name for name in NAMES if name.lower() not in taken])[: rng.integers(1, 5)]]
     names = ["x"] if len(names) == 1 and not times.cells else names  # without a mark that may be a separator
+    if not {*times.cells} - {""} and all(name in ("2019", "0.1") for name in names):
+        names[0] = "x"  # names that are all numbers may be values
     headless = times.kind in ("none", "ISO days", "ISO clock", "yyyy/mm/dd") and len(names) > 1 and rng.random() < 0.12
     numbers = _make_numbers(rng, case, names, n, separator)
     if times.kind == "decimal years":
         times.cells["time"] = [text.replace(".", case.features[-1][-2]) for text in times.cells["time"]]
     _leave_gaps(rng, case, numbers, times, headless)
     columns = {**times.cells, **numbers}
+    if headless and times.cells and rng.random() < 0.3:
+        case.features.append("a text")
+        case.apart.append("text")
+        columns["text"] = ["\0" if numbers[names[0]][row] == "\0" else "north" for row in range(n)]
     if not headless:
         columns = _add_columns(rng, case, columns, times, n)
     rows = _arrange_rows(rng, case, columns, times, dated)
-    header = None if headless else list(columns)
+    order = rng.permutation(len(columns)) if rng.random() < 0.1 else np.arange(len(columns))
+    places = {list(columns)[old]: new for new, old in enumerate(order)}
+    rows = [[row[old] for old in order] for row in rows]
+    header = None if headless else list(places)
     if headless:
         case.features.append("no header")
-        case.truth.columns = [f"column {i + 1 + len(times.cells)}" for i in range(case.truth.shape[1])]
+        rows[0][0] = rows[0][0] or "NA"  # an empty cell would be that of an index's name
+        case.words.append(("the first line holds values",))
+        case.truth.columns = [f"column {places[name] + 1}" for name in case.truth.columns]
+        case.apart = [f"column {places[name] + 1}" for name in case.apart]
     if len(columns) == 1:
         case.reason = "in a file of one column, a comma may be a separator, and a title a header"
     if rng.random() < 0.06:
-        _make_dirty(rng, case, rows, list(columns), next(iter(numbers)), next(iter(times.cells), None))
+        _make_dirty(rng, case, rows, list(places), next(iter(numbers)), next(iter(times.cells), None))
     _write(rng, case, header, rows, separator, quiet=times.kind == "none")
     return case
 
@@ -259,6 +272,8 @@ def _leave_gaps(rng: np.random.Generator, case: Case, cells: dict[str, list[str]
         case.features.append(f"missing {marker!r}")
         for name in names:
             blank(name, 2 + rng.permutation(n - 4)[: rng.integers(1, max(n // 6, 2))])
+        if headless:
+            blank(names[-1], 0)
     if len(names) > 1 and not headless and rng.random() < 0.25:
         case.features.append("ragged")
         for name in names[1:]:
@@ -437,6 +452,8 @@ def _make_long(rng: np.random.Generator, seed: int) -> Case:
     part = Case(seed, b"", pd.DataFrame(index=times.labels), [])
     frames, rows = [], []
     cells = _make_numbers(rng, part, ids, n, separator)
+    if rng.random() < 0.3:
+        _leave_gaps(rng, part, cells, Times("none", times.labels, {}), headless=True)
     ((time, texts),) = times.cells.items()
     for name in ids:
         first = int(rng.integers(0, 3))

@@ -35,7 +35,7 @@ def run(tmp_path):
     return run
 
 
-CHECKS = ["make lint test", "make test-portable"]
+CHECKS = ["make lint test", "make test-portable", "make test-lowest"]
 
 
 def test_root_installs_the_browser_that_is_missing(run, tmp_path):

@@ -35,6 +35,7 @@ def in_mujoco(parameters, state, force):
     model = mujoco.MjModel.from_xml_string(engine.cart_pole_mjcf(parameters))
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:], data.ctrl[:] = state[:2], state[2:], force
+    model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_ENERGY  # MuJoCo before 3.3 computes no energy without it
     mujoco.mj_forward(model, data)
     mujoco.mj_energyPos(model, data)
     mujoco.mj_energyVel(model, data)

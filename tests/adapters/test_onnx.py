@@ -200,6 +200,8 @@ OPERATORS |= {
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_an_operator_in_closed_form_is_onnxruntime(kind):
+    if kind == "Resize" and tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 22):
+        pytest.skip("onnx before 1.22 does not evaluate Resize with an empty region")
     program = OPERATORS[kind]
     x = uncertain(program)
     function = itself(program, x) if kind != "fixed batch" else None

@@ -11,11 +11,15 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from scipy import integrate
-from torch import distributions, nn
 
 import pesn
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+from torch import distributions, nn
+
 from pesn.adapters.torch import TanhNormal, TensorGaussian, as_layers
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")

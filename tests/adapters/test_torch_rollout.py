@@ -4,14 +4,18 @@ is refused by name."""
 
 import numpy as np
 import pytest
-import torch
 
 import pesn
 from pesn import activations
-from pesn.adapters.torch import rollout
-from pesn.adapters.torch.loop import CompiledCell, expectations_of
 from pesn.statespace import ActivationMoments, SineMoments, SquareMoments
 from pesn.systems import cart_pole
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+
+from pesn.adapters.torch import rollout
+from pesn.adapters.torch.loop import CompiledCell, expectations_of
 
 F64 = torch.float64
 RUNS = cart_pole.simulate(runs=3, steps=200, rng=0)

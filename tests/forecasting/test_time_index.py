@@ -158,10 +158,13 @@ def test_there_is_an_end_of_time():
     assert time_index(pd.DatetimeIndex(years, freq=None)).step == "YS-JAN"  # three times as many would be beyond it
 
 
+@pytest.mark.skipif(
+    pd.date_range("2024", periods=1).unit == "ns", reason="dates of pandas 2 are in nanoseconds, from 1677 to 2262"
+)
 @pytest.mark.parametrize("step", ["s", "250ms", "h", "D", "B", "MS", "M-15", "M", "W-MON"])
 def test_a_label_far_away_costs_nothing(step):
     time = TimeIndex("dates", "2001-01-01T00:00:00", step, unit="us")
-    far = pd.DatetimeIndex(["2001-01-01", "9000-01-01"]).as_unit("us")
+    far = pd.DatetimeIndex(np.array(["2001-01-01", "9000-01-01"], "datetime64[us]"))
     tracemalloc.start()
     found = time.positions(far, 150)
     peak = tracemalloc.get_traced_memory()[1]

@@ -133,6 +133,17 @@ def test_a_feature_that_is_always_zero():
     np.testing.assert_allclose(readout.weights[:, others], fit(b[:, others], y).weights, rtol=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e-12, 1e-60, 1e-140])
+def test_a_feature_that_is_all_but_zero_at_first_has_no_huge_weight(size):
+    b, y, _ = data(300, 5)
+    ridge, n_small = 1e-2, 20
+    b[:n_small, 2] *= size  # a unit of ReLU that wakes later, or never
+    for rows in (n_small, len(b)):
+        penalty = np.diag([0.0] + [ridge * rows] * 4)
+        expected = np.linalg.solve(b[:rows].T @ b[:rows] + penalty, b[:rows].T @ y[:rows]).T
+        np.testing.assert_allclose(fit(b[:rows], y[:rows], ridge, 10).weights, expected, rtol=1e-8, atol=1e-5 * (rows == n_small))
+
+
 def test_units_do_not_matter():
     b, y, _ = data(500, 6)
     units = np.array([1.0, 1e-9, 1e9, 1e-3, 1e5, 1.0])

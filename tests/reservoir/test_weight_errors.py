@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pesn.readout.ridge import least_squares, solve
-from pesn.reservoir.weight_errors import posterior_root
+from pesn.reservoir.weight_errors import _floored, posterior_root
 
 P, M, NOISE = 40, 30, 0.01
 
@@ -52,3 +52,12 @@ def test_it_is_a_ridge_made_smaller_and_never_a_larger_one():
     np.testing.assert_allclose(found, b.T @ b + np.diag(f * penalty), rtol=1e-4, atol=1e-4 * np.abs(b.T @ b).max())
     loud = np.full(M, 1e6)  # errors beside which the weights are small
     np.testing.assert_array_equal(posterior_root(readout, penalty, loud), readout.covariance_root)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e20, 1e60])
+def test_the_floored_covariance_is_bounded_by_its_floor(size):
+    n, rng = 100, np.random.default_rng(0)
+    root = rng.normal(size=(8, 8)) * np.r_[np.full(4, 1e4), np.full(4, 1e4 * size)][:, None]  # features that are all but dead
+    found = np.linalg.eigvalsh(covariance(_floored(root, n))) * 1e-6 * n
+    assert found.max() <= 1.0 + 1e-6
+    assert found.min() > 0.5

@@ -300,10 +300,11 @@ def test_targets_may_be_called_as_columns_of_others_forecasts(sales, tmp_path):
 
 
 @pytest.mark.parametrize("dates", [MONTHS, MONTHS.strftime("%Y-%m-%d")], ids=["dates", "texts"])
-def test_dates_in_a_column_are_sent_to_the_index(sales, dates):
+def test_dates_in_a_column_are_those_of_the_rows(sales, dates):
     frame = pd.DataFrame({"sales": sales.to_numpy(), "month": dates})
-    with pytest.raises(TypeError, match=r"got others in 'month': of dates, set_index\('month'\)"):
-        pesn.SeriesForecaster().fit(frame)
+    forecast = pesn.SeriesForecaster().fit(frame).forecast(3)
+    np.testing.assert_array_equal(forecast.mean, pesn.SeriesForecaster().fit(sales).forecast(3).mean)
+    assert forecast.index[0] == MONTHS[-1] + pd.DateOffset(months=1)
 
 
 def test_a_picture_takes_flat_truth_and_levels_in_per_cent(sales, fitted):

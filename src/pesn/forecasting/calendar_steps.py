@@ -73,7 +73,7 @@ class CalendarStep:
         if self.absolute:
             return clock.tz_localize("UTC").tz_convert(zone)
         labels = clock.tz_localize(zone, nonexistent="shift_forward", ambiguous=np.ones(len(clock), bool))
-        with suppress(ValueError):
+        with suppress(Exception):  # no frequency with an hour that is left out or comes twice; pandas 2 raises errors of pytz
             labels.freq = clock.freq
         return labels
 

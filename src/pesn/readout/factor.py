@@ -23,8 +23,9 @@ from scipy.linalg import lapack, solve_triangular
 from pesn._support.arguments import as_rows
 from pesn._support.types import FloatArray
 
-__all__ = ["Factor", "Solution", "leave_out", "ridge_path", "triangular"]
+__all__ = ["DEAD", "Factor", "Solution", "leave_out", "ridge_path", "triangular"]
 
+DEAD = 1e-60  # the norm below which a feature counts as zero
 _BLOCK = 256  # rows that a factorisation takes in at least
 
 
@@ -138,7 +139,7 @@ class Factor:
         R, p = self.triangle(), self.n_features
         T = _with_penalty(R, penalty)
         size = np.linalg.norm(T[:p, :p], axis=0)
-        scale = 1.0 / np.where(size > 0.0, size, 1.0)
+        scale = 1.0 / np.where(size > DEAD, size, 1.0)
         A, right, rank = T[:p, :p] * scale, T[:p, p:], p
         smallest = p * np.finfo(float).eps
         inverse, failed = lapack.dtrtri(A)

@@ -10,13 +10,14 @@ from scipy.linalg.blas import dsyrk
 from pesn._support.arguments import as_rows
 from pesn._support.types import FloatArray
 from pesn.linalg import symmetric
-from pesn.readout.factor import Solution
+from pesn.readout.factor import DEAD, Solution
 
 __all__ = ["Gram"]
 
 _CHUNK = 4096  # rows at a time: dsyrk is at its full speed, temporaries stay small
 _WORST = 1e-13  # the reciprocal condition below which a Cholesky factor is not trusted
 _PILOT = 1e-10  # the pilot's ridge, as a share of each feature's own square sum
+_FAINT = 1e-20  # the same, as a share of the largest square sum: features 1e-10 times smaller than others have no pilot
 
 
 class Gram:
@@ -105,8 +106,9 @@ class Gram:
         """Choose the pilot from the rows held back, and add them."""
         b, y = self._held_features[: self.n_samples], self._held_targets[: self.n_samples]
         square = b.T @ b
-        square[np.diag_indices_from(square)] *= 1.0 + _PILOT
-        self.pilot = _Inverse(square).apply(b.T @ y).T
+        own = np.diagonal(square)
+        # Units that are all but dead in these samples would get huge pilot weights, which no later sum could cancel.
+        self.pilot = _Inverse(square + np.diag(_PILOT * own + _FAINT * own.max())).apply(b.T @ y).T
         self._accumulate(b, y)
         self._let_go()
 
@@ -146,7 +148,7 @@ class _Inverse:
 
     def __init__(self, a: FloatArray) -> None:
         diagonal = np.diagonal(a)
-        self.scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+        self.scale = 1.0 / np.sqrt(np.where(diagonal > DEAD**2, diagonal, 1.0))
         scaled = a * self.scale[:, None] * self.scale
         self.rank, p = len(a), len(a)
         self.vectors = None

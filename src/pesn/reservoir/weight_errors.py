@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import qr, solve_triangular
 
 from pesn._support.types import Array
 from pesn.linalg import root_of
@@ -169,12 +169,16 @@ def _floored(S: Array, n: int) -> Array:
     """
     if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # it bounds the norm below, and costs no product of matrices
         return S
-    M = S.T @ S
-    if np.linalg.norm(M) * _SMALL * n <= 1.0:
+    if np.linalg.norm(S.T @ S) * _SMALL * n <= 1.0:
         return S
-    M *= _FLOOR * n
-    M[np.diag_indices_from(M)] += 1.0
-    return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
+    # QR of [√c S; I] is Q R with RᵀR = I + c Sᵀ S, and the root S R⁻¹ is the upper part of Q by √c: bounded, whatever the sizes
+    # of the rows of S. They differ much where units are all but dead; large rows first, nothing of the small ones is lost.
+    root_floor = np.sqrt(_FLOOR * n)
+    rows = np.vstack([root_floor * S, np.eye(S.shape[1])])
+    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    Q = np.empty_like(rows)
+    Q[order] = qr(rows[order], mode="economic", pivoting=True)[0]
+    return Q[: len(S)] / root_floor
 
 
 def _root_by_groups(cov: Array, groups: Groups) -> Array:

@@ -17,6 +17,7 @@ from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
 
 __all__ = [
+    "check_one_level",
     "check_season",
     "column_names",
     "inputs_ahead",
@@ -42,16 +43,21 @@ def check_season(season: Any) -> None:
             whole_number("season", one, 1)
 
 
-def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple[Array, Array, TimeIndex | None]:
-    """y (n, d) and X (n, u) where their labels say, NaN where a step is missing, and the rule at the first row.
-
-    ``after`` is the rule at the last row before them, where they go on from other rows: it is theirs then, and None is returned.
-    """
+def check_one_level(y: TableLike, X: TableLike | None) -> None:
+    """Raise a ValueError where rows have a MultiIndex."""
     for name, given in {"y": y, "X": X}.items():
         if getattr(pandas_index(given), "nlevels", 1) > 1:
             raise ValueError(
                 f"{name} must have a row a step, got an index of several levels; of many series, reset_index() makes a long frame"
             )
+
+
+def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple[Array, Array, TimeIndex | None]:
+    """y (n, d) and X (n, u) where their labels say, NaN where a step is missing, and the rule at the first row.
+
+    ``after`` is the rule at the last row before them, where they go on from other rows: it is theirs then, and None is returned.
+    """
+    check_one_level(y, X)
     rows = _numbers(y)
     if np.isnan(rows).all(axis=0).any():
         name = column_names(y, rows.shape[1])[int(np.argmax(np.isnan(rows).all(axis=0)))]

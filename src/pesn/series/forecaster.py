@@ -31,9 +31,19 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from pesn._support.records import check_type
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
-from pesn.series.arguments import column_names, inputs_ahead, places_of, rows_after, rows_of, steps_of, without_later_rows
+from pesn.series.arguments import (
+    check_one_level,
+    column_names,
+    inputs_ahead,
+    places_of,
+    rows_after,
+    rows_of,
+    steps_of,
+    without_later_rows,
+)
 from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
 from pesn.series.panel import long_frame
@@ -44,6 +54,7 @@ from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesForecast
 from pesn.series.scoring import scaled_score
 from pesn.series.table.dates import place_rows
+from pesn.series.wide_frame import list_of_names, read_frame, select_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,10 +102,13 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Of a long frame, its series; they are fitted when they are forecast.
     failures_
         Of a long frame: the ids of series that failed, in the frame itself or in the last call, and the reason of each.
+    notes_ : list of str
+        Of a wide frame: columns that were left out and why, and other decisions, in the words of ``pesn forecast``.
     """
 
     stored_at_times: ClassVar[dict[str, type]] = {}
     fitted_: FittedSeries
+    notes_: list[str]
 
     def __init__(
         self,
@@ -125,7 +139,15 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- learning
 
-    def fit(self, y: TableLike, X: TableLike | None = None) -> Self:
+    def fit(
+        self,
+        y: TableLike,
+        X: TableLike | None = None,
+        *,
+        time: str | None = None,
+        target: str | Sequence[str] | None = None,
+        inputs: str | Sequence[str] | None = None,
+    ) -> Self:
         """Learn from y (n,) or (n, d), each column by itself, and from known inputs X (n, u); or from a long frame.
 
         Parameters
@@ -141,6 +163,14 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         X
             What is known of each row beside y, also ahead: prices, holidays as columns of 0 and 1. Where it has an index, its
             rows are taken by it. Not beside a long frame, which has them as columns.
+        time : str, optional
+            The column of y that has the times. Without it they are the index or, where the index counts rows, the column of
+            dates, as in ``pesn forecast``.
+        target : str or list of str, optional
+            The columns of y to forecast. Without it they are all columns of numbers but row numbers, ids and columns that follow
+            from the calendar, such as the weekday; a warning names those that are left out.
+        inputs : str or list of str, optional
+            Columns of y that are covariates, in the place of X. Of a long frame, None is all other columns, ``[]`` none.
 
         Returns
         -------
@@ -150,25 +180,35 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         """
         with rollback_on_error(self):
             check_parameters(self)
-            for name in {"fitted_", "panel_", "failures_", "_facts"} & {*vars(self)}:
+            for name in {"fitted_", "panel_", "failures_", "notes_", "_facts"} & {*vars(self)}:
                 delattr(self, name)
+            targets, covariates = list_of_names("target", target), list_of_names("inputs", inputs)
             if is_long(y, columns_of(self)):
+                for name, given in {"time": time, "target": target}.items():
+                    if given is not None:
+                        raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
                 self.panel_: Panel | DaskPanel
                 self.failures_: Any
-                self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq, self.duplicates)
+                self.panel_, self.failures_ = long_frame.fit(
+                    y, X, columns_of(self), self.freq, self.duplicates, None if inputs is None else covariates
+                )
                 self._facts: Blocks | None = None
                 return self
+            check_one_level(y, X)
+            y, X, notes = read_frame(y, X, time=time, target=targets, inputs=covariates)
             y, X = place_rows("y", y, self.freq, self.duplicates), place_rows("X", X, None, self.duplicates)
-            rows, x, time = rows_of(y, X, None)
+            rows, x, rule = rows_of(y, X, None)
             rows, x, later = without_later_rows(rows, x)
             if self.horizon is not None:
                 check_horizon("horizon", self.horizon, len(rows))
-            names, inputs = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
+            names, known = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
             known_ahead = 0 if later is None or np.isnan(later).all() else len(later)
             fitted = fit_columns(
-                rows, x, names=names, inputs=inputs, time=time, seasons=self.season, horizon=self.horizon or known_ahead or None
+                rows, x, names=names, inputs=known, time=rule, seasons=self.season, horizon=self.horizon or known_ahead or None
             )  # fmt: skip
-            self.fitted_ = replace(fitted, later=later)
+            self.fitted_, self.notes_ = replace(fitted, later=later), notes
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
         if later is not None:
             self._warn_of_later_rows(later)
         return self
@@ -210,7 +250,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
         steps = steps_of(self.fitted_, horizon)
-        return self.fitted_.forecast(steps, inputs_ahead(self.fitted_, X, steps))
+        return self.fitted_.forecast(steps, inputs_ahead(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
 
     def cross_validation(self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None) -> Any:
         """Forecasts of the past of each series of a long frame, each by a model fitted to the rows before it.
@@ -291,7 +331,10 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             0 for forecasts that are certain and right, else negative: the larger, the better.
         """
         self._check_columns("score", "cross_validation gives forecasts and what came, to be scored by utilsforecast or by hand")
-        return scaled_score(self.fitted_, *rows_after(self.fitted_, y, X))
+        names, inputs = self.fitted_.names, self.fitted_.inputs
+        if X is None and inputs and {*inputs} <= {*map(str, getattr(y, "columns", ()))}:
+            X = select_columns(y, inputs)
+        return scaled_score(self.fitted_, *rows_after(self.fitted_, select_columns(y, names), select_columns(X, inputs)))
 
     def summary(self) -> str:
         """Which members each column's forecast is made of, with their weights, and why; of a long frame, counts of its series."""
@@ -320,6 +363,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def check_stored(self) -> None:
         """Raise an error where a parameter or a field is damaged: asked of a forecaster that came from a file."""
         check_parameters(self)
+        check_type("notes_", self.notes_, list, str)
         self.fitted_.check_stored()
 
     # ---------------------------------------------------------------- inside

@@ -70,7 +70,7 @@ class Outcome:
         from pesn.series.forecaster import SeriesForecaster
 
         model = SeriesForecaster(self.forecast.horizon, list(self.request.season) or "auto", self.levels)
-        model.fitted_ = self.fitted
+        model.fitted_, model.notes_ = self.fitted, list(self.table.notes)
         model.save(path)
 
 

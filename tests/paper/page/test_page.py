@@ -129,11 +129,24 @@ def test_items_show_figures_tables_notes_errata_time_and_command(results, page, 
             assert f'href="{result["name"]}/{figure["svg"]}"' in section
         for number in result["errata"]:
             assert powers(ERRATA[number - 1].right) in text
-        assert "Took" in text
+        assert "Took 30 s on 2 cores (50 s of CPU time)" in text
         assert "obtained.csv" in text
     assert all(powers(erratum.printed) in read.text for erratum in ERRATA)
     assert "Gandhi" in read.text
     assert "numpy 2.2.1" in read.text
+
+
+def test_the_page_says_clock_time_cpu_time_and_cores_where_the_results_have_them(tmp_path, make_result):
+    make_result(tmp_path, "moments")
+    make_result(tmp_path, "entropy", cores=1)
+    assert "computed in 1 min 00 s on 1 or 2 cores (1 min 40 s of CPU time)" in Reader(write_page(tmp_path).read_text()).text
+    place = tmp_path / "entropy" / "result.json"
+    record = json.loads(place.read_text())
+    del record["cores"], record["cpu_seconds"]  # of an older version
+    place.write_text(json.dumps(record))
+    text = Reader(write_page(tmp_path).read_text()).text
+    assert "computed in 1 min 00 s" in text
+    assert "computed in 1 min 00 s on" not in text
 
 
 def test_the_better_cell_is_marked_in_words_and_symbol(tmp_path, make_result):
@@ -272,6 +285,8 @@ def test_bad_results_are_refused_by_name_and_the_old_page_stays(tmp_path, make_r
     for changes, message in (
         ({"claims": [verdict]}, "a verdict is one of holds, corrected, does not hold, depends, got 'maybe'"),
         ({"seconds": "long"}, "'seconds' must be a number, got 'long'"),
+        ({"cpu_seconds": "long"}, "'cpu_seconds' must be a number, got 'long'"),
+        ({"cores": 1.5}, "'cores' must be int, got 1.5"),
         ({"obtained": {"T": {"columns": ["a"], "rows": [[1, 2]]}}}, "table 'T' has 1 columns, got a row of 2"),
     ):
         make_result(tmp_path, "entropy", **changes)

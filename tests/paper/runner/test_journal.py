@@ -94,33 +94,33 @@ class Text(str):
 )
 def test_what_would_not_come_back_is_refused(value, tmp_path):
     units = Journal(tmp_path / "journal", 3)
-    units.add(0, 1.5, 0.1)
+    units.add(0, 1.5, 0.1, 0.2)
     for inside in (value, [value], {"a": (1, value)}):
         with pytest.raises(TypeError, match=r"a unit's result must be made of .*, got " + re.escape(type(value).__module__)):
-            units.add(1, inside, 0.2)
+            units.add(1, inside, 0.2, 0.3)
     units.close()
     units = Journal(tmp_path / "journal", 3)
-    assert units.found == {0: (1.5, 0.1)}
+    assert units.found == {0: (1.5, 0.1, 0.2)}
     units.close()
 
 
 def test_a_broken_record_gives_what_stands_before_it(tmp_path):
     path = tmp_path / "a" / "journal"
     units = Journal(path, 9)
-    units.add(4, "x", 1.0)
-    units.add(2, [1.5], 2.0)
+    units.add(4, "x", 1.0, 1.5)
+    units.add(2, [1.5], 2.0, 3.5)
     units.close()
     whole = path.read_bytes()
-    first, both = {4: ("x", 1.0)}, {4: ("x", 1.0), 2: ([1.5], 2.0)}
+    first, both = {4: ("x", 1.0, 1.5)}, {4: ("x", 1.0, 1.5), 2: ([1.5], 2.0, 3.5)}
     for broken, left in [(whole[:-1], first), (whole[:-1] + b"?", first), (whole[:30], {}), (whole + b"\xff" * 40, both)]:
         path.write_bytes(broken)
         units = Journal(path, 9)
         assert units.found == left
-        units.add(7, "y", 3.0)
+        units.add(7, "y", 3.0, 4.5)
         units.close()
         again = Journal(path, 9)
         again.close()
-        assert again.found == {**left, 7: ("y", 3.0)}
+        assert again.found == {**left, 7: ("y", 3.0, 4.5)}
 
 
 def packed(text, compression=zipfile.ZIP_STORED):
@@ -137,14 +137,15 @@ def packed(text, compression=zipfile.ZIP_STORED):
     [
         b"",
         packed(b"null"),
-        packed(b'[0, 1.5, "x"]'),
-        packed(b"[-1, 1.5, 0.5]"),
-        packed(b"[0, 1.5, 0.5]", zipfile.ZIP_DEFLATED),
-        packed(b'[0, {"array": 7}, 0.5]'),
-        packed(b'[0, {"eval": 1}, 0.5]'),
-        packed(b'[0, {"tuple": [], "dict": []}, 0.5]'),
+        packed(b'[0, 1.5, "x", 0.5]'),
+        packed(b"[0, 1.5, 0.5]"),  # of a version that kept no CPU time
+        packed(b"[-1, 1.5, 0.5, 0.5]"),
+        packed(b"[0, 1.5, 0.5, 0.5]", zipfile.ZIP_DEFLATED),
+        packed(b'[0, {"array": 7}, 0.5, 0.5]'),
+        packed(b'[0, {"eval": 1}, 0.5, 0.5]'),
+        packed(b'[0, {"tuple": [], "dict": []}, 0.5, 0.5]'),
         packed(b"[" * 200_000),
-        packed(b"[0, 1.5, 0.5]") + b"more",
+        packed(b"[0, 1.5, 0.5, 0.5]") + b"more",
     ],
 )
 def test_what_is_not_ours_is_dropped(record, tmp_path):

@@ -13,19 +13,21 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 import pesn
 from pesn import paper
 from pesn._support import cluster as dask_cluster
 from pesn.paper.claims import CLAIMS
-from pesn.paper.runner import journal, store
+from pesn.paper.runner import backends, journal, store
 from pesn.paper.runner import run as runner
 
 FAKE = '''
@@ -154,6 +156,8 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     assert table["columns"] == ["state", "published mean", "obtained mean"]
     assert table["rows"] == [["x", 1.0, numbers(out)[0]]]
     assert record["seconds"] > 0.0
+    assert record["cpu_seconds"] > 0.0
+    assert record["cores"] == 1
     assert "A made-up item" in (out / "index.html").read_text()
 
 
@@ -534,6 +538,17 @@ def test_in_this_process_and_in_two_others(fakes, tmp_path):
     assert os.getpid() not in processes[6:]
     a, b = ((tmp_path / f"out{jobs}" / "one" / "values.svg").read_bytes() for jobs in (1, 2))
     assert a == b
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_cpu_time_is_that_of_all_processes(jobs, tmp_path):
+    busy = partial(exec, "import time\nend = time.thread_time() + 0.5\nwhile time.thread_time() < end:\n    pass")
+    with backends.connected(jobs) as cores:
+        assert cores == min(jobs, cpu_count())
+        for _ in range(2):  # the second time, of units that are kept
+            tasks = backends.JoblibTasks(tmp_path)
+            assert tasks.map(busy, [({},)] * 4) == [None] * 4
+            assert 2.0 <= tasks.cpu_seconds < 3.8  # 4 if a unit were counted twice
 
 
 @pytest.fixture

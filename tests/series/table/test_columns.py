@@ -180,3 +180,28 @@ def test_nothing_to_forecast_says_what_may_be_asked_for(cells):
 def test_the_cell_that_is_no_time_is_named(cells, message):
     with pytest.raises(DataError, match=message):
         assign_roles(pd.DataFrame({"day": cells, "x": ["1", "2", "3"]}, dtype=object), lines=[2, 3, 4])
+
+
+@pytest.mark.parametrize("name", ["row", "instant", "id", "t"])
+@pytest.mark.parametrize("order", ["down", "shuffled", "twice"])
+def test_row_numbers_are_no_target_in_any_order(cells, name, order):
+    rows = {"down": np.arange(60)[::-1], "shuffled": np.random.default_rng(0).permutation(60), "twice": [0, *range(60)]}[order]
+    roles = assign_roles(cells(months(Date=MONTHS, **{name: range(1, 61)}).iloc[rows]))
+    assert (roles.time, roles.targets, roles.left_out) == ("Date", ["x"], {name: "counter"})
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [("time", np.arange(60.0)), ("year", np.arange(1950.0, 2010.0)), ("time", (1950 + np.arange(60) / 12).round(3))],
+)
+def test_a_time_of_numbers_with_an_empty_cell_is_refused(cells, name, times):
+    frame = cells(months(**{name: times}))
+    frame.loc[5, name] = "" if frame[name].dtype == object else np.nan
+    with pytest.raises(DataError, match=rf"column '{name}' has no time in line 7; give each row one"):
+        assign_roles(frame, lines=range(2, 62))
+
+
+def test_a_calendar_column_with_an_empty_cell_is_no_target(cells):
+    frame = cells(months(Date=MONTHS, month=MONTHS.month.astype(float)))
+    frame.loc[5, "month"] = "" if frame["month"].dtype == object else np.nan
+    assert assign_roles(frame).left_out == {"month": "calendar"}

@@ -10,6 +10,10 @@ from pesn.forecasting.time_index import time_index
 from pesn.series.table.dates import check_freq, merge_duplicates, regular, steps_between, time_of, to_times, year_note
 from pesn.series.table.errors import DataError
 
+FAR_DATES = pytest.mark.skipif(
+    pd.date_range("2024", periods=1).unit == "ns", reason="dates of pandas 2 are in nanoseconds, from 1677 to 2262"
+)
+
 
 @pytest.mark.parametrize(
     ("cells", "first", "last"),
@@ -104,6 +108,7 @@ def test_without_a_step_the_place_is_named():
         regular(pd.DataFrame({"x": range(4)}, index=index))
 
 
+@FAR_DATES
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("freq", ["s", "15min", "h", "D", "B", "W-SAT", "MS", "ME", "QE-DEC", "YS-JAN"])
@@ -130,13 +135,14 @@ def test_one_wrong_number_is_named():
 @pytest.mark.parametrize("freq", ["s", "15min", "h", "D", "2D", "B", "W-SAT", "MS", "3MS", "BME", "QE-DEC", "YS-JAN", "WOM-3FRI"])
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_steps_between_are_those_of_a_grid(freq, zone):
-    grid = pd.date_range("2023-11-02", periods=700, freq=freq, tz=zone)
-    for k in (0, 1, 2, 9, 150, 699):
+    grid = pd.date_range("2023-11-02", periods=200, freq=freq, tz=zone)
+    for k in (0, 1, 2, 9, 150, 199):
         assert steps_between(grid[0], grid[k], freq, 1.0) == k
         assert steps_between(grid[k], grid[0], freq, 1.0) == -k
     assert steps_between(grid[0], grid[9] + pd.Timedelta("1ms"), freq, 1.0) is None
 
 
+@FAR_DATES
 def test_steps_over_centuries_are_counted_by_division():
     first, later = pd.Timestamp("1000-01-01"), pd.Timestamp("9000-01-01")
     tracemalloc.start()

@@ -359,3 +359,77 @@ def test_binary_files_are_refused(tmp_path, seed):
     with pytest.raises(DataError) as caught:
         read(tmp_path / "a.csv")
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("title", ["", "Report\n"])
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [(["0,5", "1,6", "2,7", "3,5"], [0.5, 1.6, 2.7, 3.5]), (["9,597.25", "597.5", "1,000,000.5"], [9597.25, 597.5, 1000000.5])],
+)
+def test_commas_of_a_single_column_separate_nothing(file, title, quote, cells, numbers):
+    table = read(file(title + "".join(f"{quote}{cell}{quote}\n" for cell in ["x", *cells])))
+    assert (table.targets, table.y.ravel().tolist()) == (["x"], numbers)
+    assert any("decimal" in note for note in table.notes)
+
+
+def test_a_single_column_may_have_row_names(file):
+    table = read(file("x\n1,5\n2,7\n3,6\n"))
+    assert table.y.ravel().tolist() == [5.0, 7.0, 6.0]
+    assert table.notes == ["the first column has no name, as the first line has one cell less than the others"]
+
+
+def test_points_of_a_single_column_may_be_thousands(file):
+    with pytest.raises(DataError, match=r"'13\.072' in line 2, which may be a thousand or a fraction"):
+        read(file("x\n13.072\n471\n5.661\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("-76315,0|2|\n1,5|3|\n1,7|4|\n", [[-76315.0, 2.0], [1.5, 3.0], [1.7, 4.0]]),
+        ("1,5\t$295\n1,7\t$300\n", [[1.5, 295.0], [1.7, 300.0]]),
+        ("1.5,12 %\n1.7,13 %\n", [[1.5, 12.0], [1.7, 13.0]]),
+        ("1.5,NA\n1.7,3\n1.8,4\n", [[1.5, np.nan], [1.7, 3.0], [1.8, 4.0]]),
+        ("NA;1,5\n3;1,7\n4;1,8\n", [[np.nan, 1.5], [3.0, 1.7], [4.0, 1.8]]),
+        ("2024-01-01,north,1.5\n2024-01-02,south,1.7\n", [[1.5], [1.7]]),
+    ],
+)
+def test_a_first_row_of_values_is_no_header(file, text, numbers):
+    np.testing.assert_array_equal(read(file(text)).y, numbers)
+
+
+def test_names_that_are_numbers_are_reported(file):
+    table = read(file("place,0.1,0.9\nnorth,1.5,2\nnorth,1.7,3\n"))
+    assert table.targets == ["0.1", "0.9"]
+    assert "the first line is taken as names, although '0.1' may be a value" in table.notes
+
+
+def test_decimal_commas_below_title_lines_separate_nothing(file):
+    table = read(file("Report\nTable 1\n\na\tb\tc\n" + "".join(f"2,{i}\t3,{i % 4}\t-4,{i % 3}\n" for i in range(9))))
+    assert table.targets == ["a", "b", "c"]
+    assert table.y[:2].tolist() == [[2.0, 3.0, -4.0], [2.1, 3.1, -4.1]]
+
+
+def test_a_date_that_is_missing_is_refused_whatever_the_name_of_its_column(file):
+    with pytest.raises(DataError, match="column 'Datum' has no time in line 3; give each row one"):
+        read(file("Datum,x\n31.12.2000,1\n,2\n31.10.2000,3\n30.09.2000,5\n"))
+
+
+def test_decimal_commas_without_a_header_separate_nothing(file):
+    assert read(file("0,420\t-11,26\n-0,286\t-6,07\n0,103\t0,79\n")).y.tolist() == [
+        [0.42, -11.26],
+        [-0.286, -6.07],
+        [0.103, 0.79],
+    ]
+
+
+@pytest.mark.parametrize("head", ["CO2,2019", "day,0.1"])
+def test_a_title_above_names_that_are_numbers_is_no_name(file, head):
+    table = read(file(f"Table 1\n{head}\n" + "".join(f"{i * i % 7},{i % 3}\n" for i in range(9))))
+    assert table.targets == head.split(",")
+
+
+def test_infinity_is_refused(file):
+    with pytest.raises(DataError, match="column 'x' has '-Infinity' in line 4, which is not a number"):
+        read(file("x,y\n1,2\n3,4\n-Infinity,5\n6,7\n"))

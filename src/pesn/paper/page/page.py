@@ -41,6 +41,7 @@ _NEEDED = {
     "meanings": dict, "obtained": dict, "claims": list,
     "errata": list, "notes": list, "figures": list, "seconds": int | float, "versions": dict, "command": str, "digest": str,
 }  # fmt: skip
+_OPTIONAL = {"cpu_seconds": int | float, "cores": int}  # results of older versions have neither
 _LARGEST = 3_000_000  # bytes of SVG in the page; a larger figure is shown as its PNG, which phones can draw
 _LARGEST_FILE = 2**28  # bytes of a figure
 _OPEN = "not judged in this run"
@@ -96,7 +97,7 @@ def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
         errata=[(erratum, [item for item in items if erratum.number in item["errata"]]) for erratum in ERRATA],
         quick=[item for item in items if item["quick"]],
         changed=[item for item in items if item["changed"]],
-        seconds=sum(item["seconds"] for item in items),
+        effort=_effort(results),
         seeds=sorted({item["seed"] for item in items}),
         versions=_versions(results),
     )
@@ -114,10 +115,10 @@ def _read(path: Path) -> Record:
         raise ValueError(f"{path} must be JSON: {error}") from None
     if not isinstance(result, dict):
         raise ValueError(f"{path} must hold an object, got {type(result).__name__}")
-    for key, kind in _NEEDED.items():
-        if key not in result:
+    for key, kind in (_NEEDED | _OPTIONAL).items():
+        if key not in result and key in _NEEDED:
             raise ValueError(f"{path} must hold {key!r}, which is missing")
-        if not isinstance(result[key], kind):
+        if key in result and not isinstance(result[key], kind):
             raise ValueError(f"{path}: {key!r} must be {getattr(kind, '__name__', 'a number')}, got {result[key]!r}")
     for claim in result["claims"]:
         if claim["verdict"] not in _VERDICTS or claim["verdict"] == _OPEN:
@@ -137,6 +138,7 @@ def _item(result: Record) -> Record:
     return {
         **result,
         "anchor": anchor,
+        "effort": _effort([result]),
         "figures": [_figure(place, f"{anchor}-figure-{i}", figure) for i, figure in enumerate(result["figures"], 1)],
         "tables": [table(title, content["columns"], content["rows"]) for title, content in result["obtained"].items()],
         "tally": [(verdict, n) for verdict in _VERDICTS if (n := sum(c["verdict"] == verdict for c in result["claims"]))],
@@ -212,7 +214,7 @@ def _versions(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def _template() -> Any:
     """The page's template; whatever is put into it is escaped, and a name it does not know is an error."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"prose": _prose, "duration": _duration}
+    environment.filters |= {"prose": _prose}
     environment.globals |= {"verdicts": _VERDICTS, "unjudged": _OPEN, "strip": strip}
     return environment.from_string((resources.files("pesn.paper.page") / "page.html.j2").read_text(encoding="utf-8"))
 
@@ -222,6 +224,20 @@ def _prose(text: object) -> Markup:
     parts = re.split(r"`([^`\n]+)`", str(text))  # odd ones stood in backquotes
     parts[::2] = [powers(re.sub(r"(?<![\w-])-(?=\d)", "−", part)) for part in parts[::2]]
     return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
+
+
+def _effort(results: Sequence[Record]) -> str:
+    """Return the time that results took, with CPU time and number of cores; results of older versions have the time only.
+
+    >>> _effort([{"seconds": 60, "cpu_seconds": 100, "cores": 2}, {"seconds": 79, "cpu_seconds": 110, "cores": 2}])
+    '2 min 19 s on 2 cores (3 min 30 s of CPU time)'
+    """
+    total = _duration(sum(result["seconds"] for result in results))
+    if not all("cpu_seconds" in result and "cores" in result for result in results):
+        return total
+    cores = sorted({result["cores"] for result in results})
+    counted = f"{' or '.join(map(str, cores))} core{'' if cores == [1] else 's'}"
+    return f"{total} on {counted} ({_duration(sum(result['cpu_seconds'] for result in results))} of CPU time)"
 
 
 def _duration(seconds: float) -> str:

@@ -37,12 +37,12 @@ class KeepingError(OSError):
 class Journal:
     """Results of ``count`` units as they come, one record after the other in a file.
 
-    ``found`` has those that are there: index of the unit -> its result, seconds of work until then. A record cut short by a
-    kill, and all that is no record, is dropped at the opening.
+    ``found`` has those that are there: index of the unit -> its result, and the time and the CPU time of the work until then, in
+    seconds. A record cut short by a kill, and all that is no record, is dropped at the opening.
     """
 
     def __init__(self, path: Path | None, count: int) -> None:
-        self.found: dict[int, tuple[Any, float]] = {}
+        self.found: dict[int, tuple[Any, float, float]] = {}
         self._count = count
         self._file: io.FileIO | None = None
         if path is None:
@@ -67,20 +67,20 @@ class Journal:
             if len(record) != length or _checksum(record) != checksum:
                 break
             try:
-                index, result, seconds = decoded(record)
+                index, result, *seconds = decoded(record)
             except Exception:  # whatever a file does to zipfile, NumPy and json: it is none of ours
                 break
-            if type(index) is not int or not 0 <= index < self._count or type(seconds) is not float:
+            if type(index) is not int or not 0 <= index < self._count or [*map(type, seconds)] != [float, float]:
                 break
-            self.found[index] = result, seconds
+            self.found[index] = result, seconds[0], seconds[1]
             end = self._file.tell()
         return end
 
-    def add(self, index: int, result: object, seconds: float) -> None:
+    def add(self, index: int, result: object, seconds: float, cpu_seconds: float) -> None:
         """Keep the result of a unit; a TypeError where it could not be read back."""
         if self._file is None:
             return
-        record = encoded((index, result, seconds))
+        record = encoded((index, result, seconds, cpu_seconds))
         left = memoryview(_HEAD.pack(len(record), _checksum(record)) + record)
         with _keeping():
             while left:

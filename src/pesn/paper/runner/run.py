@@ -128,14 +128,13 @@ def reproduce(
         records = [finished(folder / item.NAME, digest) for item, digest in zip(items, digests, strict=True)]
         all_there = None not in records
         with contextlib.ExitStack() as stack:
-            if not all_there:
-                stack.enter_context(connected(jobs, scheduler))
+            cores = stack.enter_context(connected(jobs, scheduler)) if not all_there else 0
             for i, (item, own, digest) in enumerate(zip(items, taken, digests, strict=True)):
                 record = records[i]
                 reused = record is not None
                 if record is None:
                     watch.started(item.NAME, i + 1, len(items))
-                    record = records[i] = _make(item, own, digest, folder, watch)
+                    record = records[i] = _make(item, own, digest, folder, cores, watch)
                     _gather(folder)
                 watch.finished(record, reused)
         if all_there:
@@ -162,7 +161,7 @@ def _parameters(items: Sequence[ModuleType], quick: bool, given: Mapping[str, An
     ]
 
 
-def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch: Watch) -> Record:
+def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, cores: int, watch: Watch) -> Record:
     """Run an item, write its folder, put it in its place."""
     cache = folder / ".cache" / item.NAME
     tasks = JoblibTasks(cache / digest, watch.units)
@@ -178,7 +177,7 @@ def _make(item: ModuleType, settings: Settings, digest: str, folder: Path, watch
     temporary = beside(folder / item.NAME)
     try:
         temporary.mkdir()
-        record = write(item, settings, digest, result, tasks, temporary)
+        record = write(item, settings, digest, result, tasks, cores, temporary)
         sync(*temporary.iterdir())
         put_folder(temporary, folder / item.NAME)
     except BaseException:

@@ -31,7 +31,9 @@ __all__ = ["finished", "plain", "to_json", "write"]
 _LARGEST = 2**28  # bytes of a figure or a frame
 
 
-def write(item: ModuleType, settings: Settings, digest: str, result: Result, tasks: JoblibTasks, folder: Path) -> Record:
+def write(
+    item: ModuleType, settings: Settings, digest: str, result: Result, tasks: JoblibTasks, cores: int, folder: Path
+) -> Record:
     """All files of an item, the record of them last; ``tasks`` know how long the work has taken, drawing included."""
     import matplotlib as mpl
 
@@ -75,6 +77,8 @@ def write(item: ModuleType, settings: Settings, digest: str, result: Result, tas
             "figures": figures,
             "files": {file: _checksum((folder / file).read_bytes()) for file in files},
             "seconds": round(tasks.seconds, 3),
+            "cpu_seconds": round(tasks.cpu_seconds, 3),
+            "cores": cores,
             "versions": versions(),
             "command": shlex.join(command),
             "digest": digest,

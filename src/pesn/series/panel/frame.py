@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.checks import pandas_index
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex, count_steps, most_steps, one_step, shown
 from pesn.series.panel.dates import as_labels, common_step, days_to_sunday, farthest, move_days, other_step, shown_id, step_of
@@ -154,7 +155,7 @@ def is_long(frame: Any, columns: Columns) -> bool:
     here = [*names, *([columns.id] if index == columns.id else [])]
     missing = [name for name in columns if name not in here]
     if columns.id not in here:
-        if not missing[1:]:
+        if not missing[1:] and (columns != Columns() or pandas_index(frame) is None):  # ds and y alone are one series
             raise ValueError(
                 f"y must have a column {columns.id!r} of names of series beside {columns.time!r} and {columns.target!r}, got "
                 f"none; one series needs none with its dates as index, set_index({columns.time!r})"

@@ -25,8 +25,11 @@ from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inp
 from pesn.series.panel.run import failures_frame, run
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Blocks, Task
+from pesn.series.table.columns import find_time
 from pesn.series.table.dates import merge_note
+from pesn.series.table.errors import DataError
 from pesn.series.table.files import counted
+from pesn.series.table.reading import check_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,18 +57,31 @@ class Outcome:
 
 
 def fit(
-    frame: Any, X: Any, columns: Columns, freq: str | float | None, duplicates: str = "error"
+    frame: Any,
+    X: Any,
+    columns: Columns,
+    freq: str | float | None,
+    duplicates: str = "error",
+    inputs: Sequence[str] | None = None,
 ) -> tuple[Panel | DaskPanel, pd.DataFrame | None]:
-    """The series of a long frame, and those that fail; a Dask frame is taken as it is."""
+    """Lay out the series of a long frame, and return those that fail; a Dask frame is taken as it is.
+
+    ``inputs`` are the covariates; None: all other columns. Texts of times are read as those of a file, but for a Dask frame.
+    """
     if X is not None:
         raise ValueError("X must not be given beside a long frame: its other columns are the inputs")
+    if inputs is not None:
+        check_columns(frame.columns, {"inputs": inputs}, "y")
+        if {*inputs} & {*columns}:
+            raise ValueError(f"inputs must be other columns than {', '.join(map(repr, columns))}, got {[*inputs]}")
+        frame = frame[[name for name in (*columns, *inputs) if name in frame.columns]]
     if distributed.is_dask(frame):
         return DaskPanel(frame, columns, freq, duplicates), None
     if not hasattr(frame, "index"):
         raise TypeError(
             f"y must be a long frame of pandas or Dask, got one of {type(frame).__module__.partition('.')[0]}: to_pandas()"
         )
-    panel = panel_of(frame, columns, freq, duplicates=duplicates)
+    panel = panel_of(_with_times(frame, columns), columns, freq, duplicates=duplicates)
     _check_some_left(panel)
     failures = failures_frame(panel)
     if panel.merged[0]:
@@ -101,7 +117,7 @@ def forecast(panel: Panel | DaskPanel, settings: Settings, horizon: int | None, 
         return Outcome(*distributed.forecast(panel, settings, horizon, X, level))
     task = task_of(panel, settings, horizon, level)
     _check_within_reason(panel, task.steps)
-    blocks = _run(panel, task, inputs_ahead(panel, X, task.steps), settings)
+    blocks = _run(panel, task, inputs_ahead(panel, _with_times(X, panel.columns), task.steps), settings)
     return Outcome(forecast_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
 
 
@@ -154,6 +170,20 @@ def mean_shares(facts: Blocks) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------- inside
+
+
+def _with_times(frame: Any, columns: Columns) -> Any:
+    """Return the frame with texts of times as times, in the ways that files have them; as it is where they are none."""
+    if not hasattr(frame, "index") or not frame.columns.is_unique or columns.time not in frame.columns:
+        return frame
+    texts = frame[[columns.time]].astype(object)
+    if getattr(frame.dtypes[columns.time], "kind", "O") != "O" or not all(isinstance(one, str) for one in texts[columns.time]):
+        return frame
+    try:
+        _, times = find_time(texts, time=columns.time)
+    except DataError:
+        return frame  # refused later, with the series' name
+    return frame.assign(**{columns.time: times})
 
 
 def _run(panel: Panel, task: Task, ahead: Any, settings: Settings) -> Blocks:

@@ -80,7 +80,7 @@ def read_long(
     cells = read_cells(Path(path), 1)
     raw = cells.frame
     named = {"--id": [id_col], "--time": [time] if time else [], "--target": [target] if target else [], "--inputs": inputs}
-    check_columns(raw, named)
+    check_columns(raw.columns, named)
     roles = assign_roles(
         raw, id_col=id_col, time=time, targets=named["--target"], inputs=inputs, decimal=cells.decimal, lines=cells.lines
     )  # fmt: skip

@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.series.table.dates import LONGEST, NAMES, to_times, whole_times, year_note
 from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.numerals import is_boolean, is_numeric, to_numbers
+from pesn.series.table.numerals import MISSING, is_boolean, is_numeric, to_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,22 +191,28 @@ def find_time(
     if whole is not None and not {*whole[0]} & {*taken}:
         dates.append(((_repeats(whole[1], frame, id_col), False, 1), *whole))
     numbers: dict[str, Any] = {}
+    broken: list[str] = []
     leading = next((name for name in free if not _UNNAMED.fullmatch(str(name)) and not _COUNTERS.fullmatch(str(name))), None)
     for name in free:
         numeric = is_numeric(frame[name])
         days = numeric and _has_days(frame[name])
         if is_boolean(frame[name]) or (numeric and not days and name != leading and name not in named):
             continue  # numbers that might be dates, under a name that says nothing of the kind
-        times = _times(frame[name], bool(name == leading), decimal)
+        empty = _is_missing(frame[name])
+        times = _times(frame[name][~empty], bool(name == leading), decimal)
         sure = not numeric or days or id_col is not None or _DATED.fullmatch(str(name))
-        if hasattr(times, "year") and (sure or _is_run(times)):
+        dated = hasattr(times, "year") and (sure or _is_run(times))
+        if empty.any():
+            if 2 * empty.sum() < len(empty) and (dated or (numeric and name in named and times is not None and _is_run(times))):
+                broken.append(name)
+        elif dated:
             dates.append(((_repeats(times, frame, id_col), name not in named, 2 if numeric else 0), [name], times))
         elif times is not None and numeric:
             numbers[name] = times
     if dates:
         return min(dates, key=lambda one: one[0])[1:]
-    for name in named:
-        if name not in numbers and name and not is_numeric(frame[name]):
+    for name in (*named, *broken):
+        if name in broken or (name not in numbers and name and not is_numeric(frame[name])):
             raise _not_a_time(frame, name, id_col, lines, ", or name another column with --time")
     for name, times in numbers.items():
         if name in named and (id_col is not None or _is_run(times)):
@@ -241,11 +248,16 @@ def _times(column: pd.Series, first: bool, decimal: str | None) -> Any:
     return None if found is None else pd.Index(found).take(codes)
 
 
+def _is_missing(column: pd.Series) -> npt.NDArray[np.bool_]:
+    """Return which cells are missing."""
+    return np.asarray(column.isna() | column.astype(str).str.strip().str.lower().isin(MISSING))
+
+
 def _has_days(column: pd.Series) -> bool:
     """Return whether numbers are days such as 20241231, several and all of them."""
     import pandas as pd
 
-    cells = column.astype(str).drop_duplicates()
+    cells = column.dropna().astype(str).drop_duplicates()
     if len(cells) < _DAYS or not all(len(cell) == 8 and cell.isdigit() for cell in cells):
         return False
     return bool(pd.to_datetime(cells, format="%Y%m%d", errors="coerce").dt.year.between(1800, 2200).all())
@@ -278,6 +290,8 @@ def _not_a_time(frame: pd.DataFrame, name: str, id_col: str | None, lines: Seque
     place = frame.index.get_loc(row)
     there = "" if lines is None else f" in line {lines[place]}"
     series = "" if id_col is None else f", series {quoted(frame[id_col].iloc[place])}"
+    if _is_missing(frame[name].iloc[[place]]).all():
+        return DataError(f"column {name!r} has no time{there}{series}; give each row one{remedy}")
     return DataError(f"column {name!r} has {quoted(cells[row])}{there}{series}, {what}; write dates as 2020-12-31{remedy}")
 
 
@@ -295,16 +309,27 @@ def _kind(frame: pd.DataFrame, name: Any, times: Any, id_col: str | None, decima
         return "static"
     if not any(pattern.fullmatch(word) for pattern in (_UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR)):
         return None
-    values = _values(column, decimal)
-    whole = bool(np.isfinite(values).all() and (values == np.rint(values)).all())
-    steps = whole and len(values) > 1 and bool((np.diff(values) == 1).all())
+    values = _values(column, decimal).to_numpy()
+    known = np.isfinite(values)
+    whole = bool((values == np.rint(values))[known].all())
+    steps = whole and (_counts(values) or (times is not None and id_col is None and _counts(_in_order(values, times))))
     if _UNNAMED.fullmatch(word):
         return "counter" if steps else "unnamed"
     if steps and (_COUNTERS.fullmatch(word) or NAMES.fullmatch(word)):
         return "counter"
     if whole and _IDS.fullmatch(word):
         return "id"
-    return "calendar" if hasattr(times, "year") and np.isfinite(values).all() and _is_calendar(word, values, times) else None
+    return "calendar" if hasattr(times, "year") and known.any() and _is_calendar(word, values[known], times[known]) else None
+
+
+def _counts(values: Array) -> bool:
+    """Return whether numbers count up or down by 1."""
+    return len(values) > 1 and {*np.diff(values)} in ({1.0}, {-1.0})
+
+
+def _in_order(values: Array, times: pd.Index) -> Array:
+    """Return values in the order of their times, one for each time."""
+    return values[np.unique(times.to_numpy(), return_index=True)[1]]
 
 
 def _is_static(column: pd.Series, ids: pd.Series) -> bool:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.checks import pandas_index
 from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of
 from pesn.forecasting.calendar_steps import CalendarStep
@@ -76,7 +75,7 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
     if text.str.len().max() > LONGEST or not any(sign.isdigit() for sign in text.iloc[0]) or text.str.lower().isin(MISSING).any():
         return None
     numbers = pd.to_numeric(text, errors="coerce")
-    if numbers.notna().all():
+    if np.isfinite(numbers).all():
         if text.str.fullmatch(r"(0[1-9]|1[0-2])\.\d{4}").all() and text.str.startswith("0").any():
             return _parsed(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
@@ -154,8 +153,6 @@ def place_rows(name: str, values: Any, freq: str | float | None, duplicates: str
     duplicates : {"error", "mean", "last"}
         What becomes of rows with the same label.
     """
-    if getattr(pandas_index(values), "nlevels", 1) > 1:
-        return values  # refused where its rows are read
     labels = index_of(values, name)
     if labels is None or kind_of(labels) is None or is_default(labels):
         if freq is not None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from pesn._support.reading import contents
 from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.numerals import find_decimal, to_numbers
+from pesn.series.table.numerals import MISSING, find_decimal, is_number, to_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +37,8 @@ _PARQUET = (".parquet", ".pq")
 _MOST_BYTES = 10**9  # of a .csv file: its cells take ten times as much memory
 _LONGEST = 200  # characters of a column's name: what is longer is no name
 _MOST_TITLES = 10
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b")
+_SEPARATORS = (";", "\t", "|", ",")
 _TOTAL = r"(?i)(grand[ -]?)?(total|sum|average|mean)s?:?|(source|note)s?\b.*"  # of a row below the table
 
 
@@ -130,10 +132,14 @@ def read_cells(path: Path, least: int, argument: str = "FILE") -> Cells:
         notes.append(_say_titles(table[:above, 0]))
         table, lines = table[above:], lines[above:]
     head = [str(name).strip() for name in table[0]]
-    if all(_is_value(name) for name in head):
-        head = [f"column {i}" for i in range(1, len(head) + 1)]
+    if _has_no_header(table):
+        notes.append("no names: the first line holds values, columns are counted")
+        head = [f"column {i}" if (table[:, i - 1] != "").any() else "" for i in range(1, len(head) + 1)]
     else:
         table, lines = table[1:], lines[1:]
+        values = [name for name in head if _is_value(name)]
+        if values:
+            notes.append(f"the first line is taken as names, although {quoted(values[0])} may be a value")
     _check_names_distinct(head, path)
     named = [place for place, name in enumerate(head) if name or (table[:, place] != "").any()]
     head, table = [head[place] for place in named], table[:, named]  # without a separator at the end of each line
@@ -159,9 +165,10 @@ def _without_titles(text: str, separator: str, titles: int, notes: list[str]) ->
         return text, 0
     lines = io.StringIO(text, newline=None).readlines()
     filled = [place for place, line in enumerate(lines) if line.strip()]
-    last, first = lines[filled[titles - 1]], lines[filled[titles]]
-    if last.count(separator) + 1 == first.count(separator) and any(_is_value(_bare(cell)) for cell in first.split(separator)):
+    last, first, second = ([*map(_bare, lines[place].split(separator))] for place in filled[titles - 1 : titles + 2])
+    if len(last) + 1 == len(first) and any(map(_is_value, first)) and not any(map(_is_name, first, second)):
         titles -= 1
+        notes.append("the first column has no name, as the first line has one cell less than the others")
         lines[filled[titles]] = separator + lines[filled[titles]]
     if titles:
         notes.append(_say_titles([lines[place] for place in filled[:titles]]))
@@ -237,37 +244,67 @@ def _text(path: Path) -> str:
 def _separator(text: str) -> tuple[str, int]:
     """Find the separator, and the number of lines above the header.
 
-    It is the one that splits the first lines into equally many cells, the most; else the one that does so but for narrower lines
-    above; a comma where there is none.
+    It is the first of ``_SEPARATORS`` that splits the first lines into equally many cells; where a comma does so too, it is the
+    decimals'. Else it is the one that does so but for the fewest narrower lines above; a comma where there is none. A file of one
+    column has none, a tab is returned.
     """
-    lines = (line for line in io.StringIO(text, newline=None) if line.strip())
-    first = "".join(islice(lines, 50)).removesuffix("\n")
-    best, most, titles = ",", 1, 0
+    lines = [*islice((line for line in io.StringIO(text, newline=None) if line.strip()), 50)]
+    above = _single_column(lines)
+    if above is not None:
+        return "\t", above
+    first = "".join(lines).removesuffix("\n")
     below: dict[str, tuple[int, int]] = {}
-    for separator in (";", "\t", "|", ","):
+    for separator in _SEPARATORS:
         # Not by the csv module, which refuses cells of more than 131,072 characters: a line is one cell by a wrong separator.
         quotes = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
         outside = re.sub(quotes, r"\1", first, flags=re.MULTILINE)
         widths = [line.count(separator) + 1 for line in outside.split("\n")]
-        if len(set(widths)) == 1 and widths[0] > most:
-            best, most = separator, widths[0]
-            if separator == ";":
-                break  # commas are then the decimals'
         full = max(widths)
-        narrow = next(place for place, width in enumerate(widths) if width == full)
+        if full > 1 and min(widths) == full:
+            return separator, 0
+        narrow = widths.index(full)
         if full > 1 and 0 < narrow <= _MOST_TITLES and len(widths) - narrow >= max(3, narrow) and {*widths[narrow:]} == {full}:
-            below.setdefault(separator, (full, narrow))
-    if most == 1 and below:
-        best = max(below, key=lambda one: below[one][0])
-        most, titles = below[best]
-    if most > 1:
-        return best, titles
-    return next((one for one in (";", "\t") if one in first.split("\n")[0]), ","), 0
+            below[separator] = narrow, -full
+    if below:
+        best = min(below, key=below.__getitem__)  # decimal commas are in no header
+        return best, below[best][0]
+    return next((one for one in (";", "\t") if one in lines[0]), ","), 0
+
+
+def _single_column(lines: Sequence[str]) -> int | None:
+    """Count the lines above the header of a file of one column; None where it has several.
+
+    It has one where every line below its first ones, which have no separator, is a number, with decimal comma for example. But
+    1,5 and 2,7 and 3,6 are two columns, the first of which counts from 1; and quotes around some cells show commas to separate.
+    """
+    cells = [*map(_bare, lines)]
+    numbers = [is_number(cell) or cell.lower() in MISSING for cell in cells]
+    names = numbers.index(True) if True in numbers else 0
+    if not 0 < names <= _MOST_TITLES or not all(numbers[names:]) or any(map("".join(lines[:names]).count, _SEPARATORS)):
+        return None
+    if '"' in "".join(lines[names:]) and '"' not in lines[names - 1]:
+        return None
+    first = [re.match(r"(\d+),", cell) for cell in cells[names:]]
+    counts = all(first) and [int(one[1]) for one in first if one] == [*range(1, len(first) + 1)]
+    return None if counts else names - 1
 
 
 def _is_value(text: str) -> bool:
-    """Whether a cell of the first line is a number or a date, and so no name."""
-    return bool(re.fullmatch(r"[+-]?\d[\d.,:eE+\-/ T]*Z?", text))
+    """Return whether a cell of the first line is a number or a date."""
+    return is_number(text) or bool(re.fullmatch(r"\d[\d.,:+\-/ T]*Z?", text.strip()))
+
+
+def _is_name(cell: str, below: str) -> bool:
+    """Return whether a cell is the name of a column by the cell below it, which is a value or has digits when it has not."""
+    return _is_value(cell) < _is_value(below) or bool(re.search(r"\d", cell)) < bool(re.search(r"\d", below))
+
+
+def _has_no_header(table: Any) -> bool:
+    """Return whether the first row holds values: nothing else, or a date above a date."""
+    first, second = ([str(cell).strip() for cell in row] for row in (table[0], table[min(1, len(table) - 1)]))
+    if any(map(_DATE.match, first)) and len(table) > 1:
+        return any(_DATE.match(one) and _DATE.match(other) for one, other in zip(first, second, strict=True))
+    return first[0] != "" and any(map(_is_value, first)) and all(_is_value(cell) or cell.lower() in MISSING for cell in first)
 
 
 def _check_not_empty(frame: pd.DataFrame, path: Path, least: int) -> None:

@@ -23,7 +23,7 @@ from pesn.series.table.errors import DataError, quoted
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING", "find_decimal", "is_boolean", "is_numeric", "to_numbers"]
+__all__ = ["MISSING", "find_decimal", "is_boolean", "is_number", "is_numeric", "to_numbers"]
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".", "?", "nil", "<na>"))
 _SAMPLE = 10_000  # cells by which a column is told to be of numbers
@@ -151,6 +151,16 @@ def is_boolean(column: pd.Series) -> bool:
     return first.lower() in _BOOLEANS and all(text.lower() in _BOOLEANS for text in given)
 
 
+def is_number(cell: object) -> bool:
+    """Return whether a cell is a number with either decimal mark; a missing one is none.
+
+    >>> [is_number(cell) for cell in ("$1,250.5", "-0,5", "12 %", "NA", "x1")]
+    [True, True, True, False, False]
+    """
+    text = _clean(cell)
+    return any(pattern.fullmatch(text) for pattern in _PATTERNS.values())
+
+
 def is_numeric(column: pd.Series) -> bool:
     """Return whether most cells of a column are numbers; a few texts among them are then an error, not another kind of column.
 
@@ -169,7 +179,7 @@ def is_numeric(column: pd.Series) -> bool:
     if any(_plain_floats(column, mark) is not None for mark in _PATTERNS):  # a hundred times faster
         return True
     given = [*islice(filter(None, map(_clean, column.to_numpy(object))), _SAMPLE)]
-    fit = sum(any(pattern.fullmatch(text) for pattern in _PATTERNS.values()) for text in given)
+    fit = sum(map(is_number, given))
     return 2 * fit > len(given) or not given
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,7 +117,7 @@ def read(
         A wrong name is a ValueError, a file that cannot be used a :class:`DataError`.
     """
     cells = read_cells(Path(path), 2 if learn else 1)
-    check_columns(cells.frame, {"--time": [] if time is None else [time], "--target": targets, "--inputs": inputs})
+    check_columns(cells.frame.columns, {"--time": [] if time is None else [time], "--target": targets, "--inputs": inputs})
     roles = assign_roles(
         cells.frame, time=time, targets=targets, inputs=inputs, decimal=cells.decimal, lines=cells.lines
     )  # fmt: skip
@@ -197,15 +197,15 @@ def shown(label: Any, freq: str | None) -> str:
     return str(label.strftime("%Y-%m-%d" if re.fullmatch(r"\d*[DBWM](-\w+)?", freq) else exact))
 
 
-def check_columns(frame: pd.DataFrame, named: Mapping[str, Sequence[str]]) -> None:
+def check_columns(columns: Iterable[object], named: Mapping[str, Sequence[str]], table: str = "the file") -> None:
     """Raise a ValueError where an option names a column that is not there, or two options the same one."""
-    there = [str(name) for name in frame.columns]
+    there = [str(name) for name in columns]
     owner: dict[str, str] = {}
     for option, names in named.items():
         for name in names:
             if name not in there:
                 listed = ", ".join(map(repr, there[:12])) + (", …" if there[12:] else "")
-                raise ValueError(f"{option} must be a column of the file, one of {listed}; got {name!r}")
+                raise ValueError(f"{option} must be a column of {table}, one of {listed}; got {name!r}")
             if owner.setdefault(name, option) != option:
                 options = " and ".join([", ".join([*named][:-1]), [*named][-1]])
                 raise ValueError(f"{options} must be different columns, got {name!r} twice")
