@@ -192,7 +192,7 @@ def reservoirpy_classifier(states: str) -> Callable[[Task, int], tuple[float, fl
 
     def run(task: Task, seed: int) -> tuple[float, float]:
         nodes = import_module("reservoirpy.nodes")
-        reservoir, readout = nodes.Reservoir(UNITS, sr=0.9, lr=0.1, seed=seed), nodes.Ridge(make_ridge=1e-6)
+        reservoir, readout = nodes.Reservoir(UNITS, sr=0.9, lr=0.1, seed=seed), nodes.Ridge(ridge=1e-6)
 
         scaler = StandardScaler().fit(np.concatenate(task.sequences))
         reservoir.run(task.sequences[0][:1])  # there is no state to reset before the first run
