@@ -51,7 +51,7 @@ from harness import (
 )
 from pesn import Gaussian, ReservoirClassifier
 from pesn.adapters.sklearn import class_probabilities
-from pesn.systems.sequences import spoken_digits
+from pesn.systems.digits import spoken_digits
 
 Array = npt.NDArray[np.float64]
 

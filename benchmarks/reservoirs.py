@@ -40,9 +40,8 @@ from pesn.forecasting.design import Candidate, Design
 from pesn.metrics import nrmse
 from pesn.reservoir import Plasticity, Reservoir, SynapticPlasticity, draw
 from pesn.reservoir.drive import State
-from pesn.reservoir.plasticity import adapt
+from pesn.reservoir.plasticity import adapt, adapt_weights
 from pesn.reservoir.sequences import Rows
-from pesn.reservoir.synaptic_plasticity import adapt_weights
 from pesn.reservoir.topology import NAMES, CycleJumps, SmallWorld
 from pesn.systems import chaotic
 from pesn.systems.chaotic import LYAPUNOV_EXPONENT, narma10

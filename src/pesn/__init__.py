@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pesn.networks.propagate import propagate
     from pesn.persistence import load
     from pesn.readout.features import Features
-    from pesn.readout.patches import Patches
-    from pesn.reservoir.layers import Layer
+    from pesn.readout.groups import Patches
+    from pesn.reservoir.weights import Layer
     from pesn.series.forecaster import SeriesForecaster
 
 __version__ = "0.1.0"
@@ -59,8 +59,8 @@ _LATER = {
     "Features": "readout.features",
     "Forecast": "forecasting.forecast",
     "Forecaster": "forecasting.forecaster",
-    "Layer": "reservoir.layers",
-    "Patches": "readout.patches",
+    "Layer": "reservoir.weights",
+    "Patches": "readout.groups",
     "ProbabilisticESN": "esn.probabilistic",
     "ReservoirClassifier": "esn.classifier",
     "SeriesForecaster": "series.forecaster",

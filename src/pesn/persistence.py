@@ -43,19 +43,16 @@ from pesn.forecasting.time_index import TimeIndex
 from pesn.moments.spline import Mesh
 from pesn.readout.classification import LogitReadout
 from pesn.readout.features import Features
-from pesn.readout.groups import Groups
-from pesn.readout.patches import Patches
+from pesn.readout.groups import Groups, Patches
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.reservoir.drive import State
-from pesn.reservoir.generators import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.initial_state import Start
-from pesn.reservoir.layers import Layer
 from pesn.reservoir.local import LocalStart
-from pesn.reservoir.plasticity import Plasticity
-from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
-from pesn.reservoir.weights import Reservoir
+from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
+from pesn.reservoir.topology import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
+from pesn.reservoir.weights import Layer, Reservoir
 from pesn.series.fitted import FittedSeries
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.joint import Joint

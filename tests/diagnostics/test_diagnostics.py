@@ -85,7 +85,7 @@ def test_degree_one_is_the_memory_capacity():
 
 def test_products_that_units_compute_are_found():
     """Squares and products of a delay line: Legendre's P₂(u_t) and u_t u_{t−1} are each a linear function of the states."""
-    from pesn.diagnostics.projection import Projection
+    from pesn.diagnostics.capacity import Projection
 
     u = np.random.default_rng(0).uniform(-1.0, 1.0, 5001)
     states = np.column_stack([u[1:] ** 2, u[1:] * u[:-1], u[1:]])

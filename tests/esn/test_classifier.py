@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import pesn
 from pesn import EchoStateNetwork, Features, Gaussian, ReservoirClassifier
 from pesn.reservoir import Plasticity
-from pesn.systems.sequences import spoken_digits
+from pesn.systems.digits import spoken_digits
 
 
 def waves(n=60, rows=30, seed=0, ragged=False):
@@ -180,7 +180,7 @@ def test_a_long_sequence_is_pooled_in_pieces_as_in_one(monkeypatch):
     classifier = ReservoirClassifier(10, washout=12, random_state=0).fit(X, y)
     whole = classifier.transform(X)
     monkeypatch.setattr(
-        "pesn.esn.classification.blocks", lambda rows: [slice(k, min(k + 7, rows.stop)) for k in range(rows.start, rows.stop, 7)]
+        "pesn.esn.classifier.blocks", lambda rows: [slice(k, min(k + 7, rows.stop)) for k in range(rows.start, rows.stop, 7)]
     )
     np.testing.assert_allclose(classifier.transform(X), whole, rtol=1e-12)
 
@@ -195,7 +195,7 @@ def test_sequences_that_move_together_leave_what_each_leaves_alone(labels, monke
     blurred = np.zeros(rows.shape)
     blurred[: lengths[0]] = 0.1
     mixed = classifier.predict_proba(Gaussian(rows, var=blurred), lengths)
-    monkeypatch.setattr("pesn.esn.classification.in_lockstep", lambda *_: False)
+    monkeypatch.setattr("pesn.esn.classifier.in_lockstep", lambda *_: False)
     np.testing.assert_allclose(classifier.transform(rows, lengths), together, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(classifier.predict_proba(Gaussian(rows, var=blurred), lengths), mixed, rtol=1e-9)
 

@@ -7,7 +7,7 @@ import pytest
 
 from pesn import Features, Gaussian, ReservoirClassifier
 from pesn.reservoir.pooling import pooled_outputs, pooled_readout
-from pesn.systems.sequences import spoken_digits
+from pesn.systems.digits import spoken_digits
 
 
 def waves(n=60, seed=0, rows=(12, 25)):

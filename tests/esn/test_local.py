@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pesn
-from pesn.readout.patches import Patches
+from pesn.readout.groups import Patches
 from pesn.reservoir import Plasticity
 from pesn.reservoir.local import LocalStart, learn_start, repeat
 from pesn.reservoir.weights import draw

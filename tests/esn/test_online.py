@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import pesn
 from pesn import EchoStateNetwork, Features, ProbabilisticESN
-from pesn.esn.row_by_row import Online, learn_online
+from pesn.esn.online import Online, learn_online
 from pesn.esn.training import deterministic
 from pesn.esn.validation import training_rows
 

@@ -10,7 +10,7 @@ from pesn import Features, Forecaster, ProbabilisticESN
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.design.candidates import KINDS, MAPS
 from pesn.statespace import Certain, Compression, Ensemble, MirroredDraws, init, rollout
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz, lorenz96, roessler
 

@@ -10,7 +10,7 @@ from pesn.forecasting.design.candidates import KINDS, MAPS, finalists, maps_for,
 from pesn.forecasting.design.network import Network
 from pesn.forecasting.design.problem import FOLDS, Place, Problem
 from pesn.forecasting.training import with_noise
-from pesn.readout.factor import Factor
+from pesn.readout.least_squares import Factor
 from pesn.systems import chaotic
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pesn
-from pesn.readout.patches import Patches
+from pesn.readout.groups import Patches
 from pesn.systems.chaotic import lorenz96
 
 P = 8

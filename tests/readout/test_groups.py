@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from pesn.readout.features import Features
-from pesn.readout.groups import Groups
-from pesn.readout.online import start_empty, start_from_batch, update
-from pesn.readout.patches import Patches
+from pesn.readout.groups import Groups, Patches
 from pesn.readout.ridge import choose_ridge, least_squares, parameters_used, predictive_variance, solve, weights_cov
+from pesn.readout.rls import start_empty, start_from_batch, update
 
 P, N = 6, 9  # columns of the field, units
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from pesn.readout.gram import Gram
+from pesn.readout.least_squares import Gram
 from pesn.readout.ridge import leverages, predict, predictive_variance, solve
 
 

@@ -15,7 +15,7 @@ from pesn.reservoir.closed_loop import PARTS, ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import draw
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.statespace import ActivationMoments, Noise, rollout
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 
 KINDS = {
     "change": {},

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from pesn import Layer
-from pesn.reservoir.layers import draw_layers
 from pesn.reservoir.topology import Ring
-from pesn.reservoir.weights import draw
+from pesn.reservoir.weights import draw, draw_layers
 
 OWN = {"n_units": 30, "leak_rate": 0.4, "density": 0.2, "spectral_radius": 0.8}
 

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 import pesn
 from pesn.activations import get
 from pesn.moments import tables
-from pesn.reservoir import moments_kernel
+from pesn.reservoir import kernels
 from pesn.reservoir.drive import Reservoir, State, draw, run, run_batch, run_gaussian
 
 T, D, M = 200, 2, 3
@@ -346,7 +346,7 @@ def test_strided_read_only_and_float32_arrays_give_the_same(reservoir, data):
 
 def in_kernel(mean, var):
     m, v = np.array(mean, float), np.array(var, float)
-    moments_kernel.fill_moments(tables.load(get("tanh"), None), moments_kernel.rules(), m, v)
+    kernels.fill_moments(tables.load(get("tanh"), None), kernels.rules(), m, v)
     return m, v
 
 

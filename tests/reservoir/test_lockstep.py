@@ -13,7 +13,7 @@ from scipy.stats import ortho_group
 
 import pesn
 from pesn.reservoir.drive import State, draw, run, run_gaussian
-from pesn.reservoir.lockstep import chunks, in_lockstep, run_gaussian_stacked, run_stacked
+from pesn.reservoir.open_loop import chunks, in_lockstep, run_gaussian_stacked, run_stacked
 
 LENGTHS = [7, 1, 12, 5, 9, 9, 3, 12, 11, 2, 8, 6, 10, 4, 12, 7, 9, 1, 12, 10]
 N, D, M = 22, 2, 2
@@ -155,7 +155,7 @@ def test_gaussian_lengths_do_move_together(monkeypatch):
     def alone(*given):
         raise AssertionError("a sequence was predicted alone")
 
-    monkeypatch.setattr("pesn.esn.propagation.predict_rows", alone)
+    monkeypatch.setattr("pesn.esn.probabilistic.predict_rows", alone)
     esn.predict(X[TAKEN], lengths=LENGTHS, return_std=True)
     with pytest.raises(AssertionError, match="alone"):
         esn.predict(X[TAKEN], return_std=True)

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from pesn.activations import get
+from pesn.evaluation.process_noise import process_noise
 from pesn.gaussian import Gaussian
-from pesn.learning.process_noise import process_noise
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State, draw, run
-from pesn.reservoir.initial_state import learn
-from pesn.reservoir.kept_states import state_of, state_shapes
+from pesn.reservoir.initial_state import learn, state_of, state_shapes
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.statespace import ActivationMoments, Noise, rollout
 

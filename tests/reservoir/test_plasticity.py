@@ -11,9 +11,9 @@ from sklearn.base import clone
 
 import pesn
 from pesn.reservoir import Plasticity, Reservoir, draw, run
-from pesn.reservoir.generators import orthogonal
 from pesn.reservoir.plasticity import adapt
 from pesn.reservoir.sequences import Rows
+from pesn.reservoir.topology import orthogonal
 
 Z = np.random.default_rng(0).uniform(-1.0, 1.0, (3000, 2))
 Y = np.sin(0.1 * np.arange(3000.0))[:, None]

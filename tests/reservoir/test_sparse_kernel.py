@@ -15,7 +15,7 @@ import pytest
 from scipy import sparse
 
 from pesn.reservoir.drive import Reservoir, State, run, run_gaussian
-from pesn.reservoir.sparse_kernel import pack
+from pesn.reservoir.kernels import pack
 
 T = 80  # rows: enough for W to be packed
 

@@ -10,9 +10,9 @@ from sklearn.base import clone
 
 import pesn
 from pesn.reservoir import Plasticity, SynapticPlasticity, draw, run
-from pesn.reservoir.generators import orthogonal
+from pesn.reservoir.plasticity import adapt_weights
 from pesn.reservoir.sequences import Rows
-from pesn.reservoir.synaptic_plasticity import adapt_weights
+from pesn.reservoir.topology import orthogonal
 
 RULES = ("oja", "anti-oja", "hebbian", "anti-hebbian", "bcm")
 Z = np.random.default_rng(0).uniform(-1.0, 1.0, (3000, 2))

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from pesn.activations import get
 from pesn.statespace import ActivationMoments, Cell, CertainPath, SquareMoments, StateSpaceModel, init, rollout
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 
 
 def _model(rng, readouts=(), guard=None, size=0.3, activation="tanh"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.statespace import Draws, Ensemble
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 
 CENTER, WIDTH = np.array([0.5, -1.0]), np.array([1.0, 2.0])
 LOW, HIGH = CENTER - 1.5 * WIDTH, CENTER + 1.5 * WIDTH  # so that a mean has left beyond 4.5 widths

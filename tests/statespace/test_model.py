@@ -6,7 +6,7 @@ from scipy import sparse
 
 from pesn.linalg import orthonormal
 from pesn.statespace import Cell, Compression, Draws, Emission, Ensemble, Layout, Noise, StateSpaceModel, init, rollout
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 
 LAYOUT = Layout.of(y=2, u=1, units=5)
 

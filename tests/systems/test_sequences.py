@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from pesn.systems.sequences import spoken_digits
+from pesn.systems.digits import spoken_digits
 
 
 def summary(digits):

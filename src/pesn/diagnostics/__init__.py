@@ -6,11 +6,16 @@
 1
 """
 
+from pesn.diagnostics.capacity import (
+    EffectiveRank,
+    MemoryCapacity,
+    ProcessingCapacity,
+    effective_rank,
+    information_processing_capacity,
+    memory_capacity,
+)
 from pesn.diagnostics.echo_states import EchoStateIndex, echo_state_index
 from pesn.diagnostics.lyapunov import LyapunovExponents, lyapunov_exponents
-from pesn.diagnostics.memory import MemoryCapacity, memory_capacity
-from pesn.diagnostics.processing import ProcessingCapacity, information_processing_capacity
-from pesn.diagnostics.rank import EffectiveRank, effective_rank
 
 __all__ = [
     "EchoStateIndex",

@@ -1,22 +1,34 @@
-"""The reservoir of what a user hands in, and its states under inputs."""
+"""Reservoir states under given inputs, and shared plot axes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pesn._support.arguments import as_real
 from pesn._support.types import Array, Scaling
+from pesn.esn.base import ReservoirEstimator, check_network, check_probabilistic, draw_reservoir, generator
 from pesn.esn.classifier import ReservoirClassifier
-from pesn.esn.estimator import ReservoirEstimator
-from pesn.esn.parameters import check_network, check_probabilistic, draw_reservoir, generator
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.forecaster import Forecaster
+from pesn.plotting import COLOURS, new_axes
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.weights import Reservoir
 
-__all__ = ["check_inputs", "driven_by", "network_of", "noise", "reservoir_of", "states_of"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["COLOURS", "check_inputs", "driven_by", "labelled", "network_of", "noise", "reservoir_of", "states_of"]
+
+
+def labelled(ax: Axes | None, x: str, y: str) -> Axes:
+    """These axes, or new ones, with labels and without a frame."""
+    ax = new_axes() if ax is None else ax
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
 
 
 def network_of(network: Any) -> Any:

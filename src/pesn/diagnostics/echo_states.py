@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from pesn._support.checks import generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.axes import COLOURS, labelled
-from pesn.diagnostics.driven import driven_by, noise, reservoir_of, states_of
+from pesn.diagnostics.driven import COLOURS, driven_by, labelled, noise, reservoir_of, states_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

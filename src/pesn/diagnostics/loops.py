@@ -12,18 +12,17 @@ from pesn._support.arguments import as_real
 from pesn._support.types import Array
 from pesn.activations import get
 from pesn.diagnostics.driven import driven_by, network_of, reservoir_of
-from pesn.esn.estimator import ReservoirEstimator
+from pesn.esn.base import ReservoirEstimator
 from pesn.esn.generation import feeds_back, free_loop, loop_state, own_inputs
 from pesn.esn.validation import check_fitted
 from pesn.forecasting.batched import in_form
 from pesn.forecasting.forecaster import Forecaster
-from pesn.reservoir.cells import with_units
-from pesn.reservoir.closed_loop import ClosedLoop
+from pesn.reservoir.closed_loop import ClosedLoop, with_units
 from pesn.reservoir.drive import State
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, Cell
-from pesn.statespace.layout import Layout
+from pesn.statespace.state import Layout
 
 __all__ = ["Loop", "loop_of"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pesn._support.checks import generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.axes import COLOURS, labelled
+from pesn.diagnostics.driven import COLOURS, labelled
 from pesn.diagnostics.loops import Loop, loop_of
 from pesn.statespace import tangent
 

@@ -1,6 +1,6 @@
-"""A reservoir that tells sequences apart, or rows, as a scikit-learn classifier; the mathematics is in the modules below.
+"""Reservoir classifier for sequences or single time steps, with class probabilities for uncertain inputs.
 
->>> from pesn.systems.sequences import spoken_digits
+>>> from pesn.systems.digits import spoken_digits
 >>> train, test = spoken_digits(300, rng=0).split(2 / 3)
 >>> classifier = ReservoirClassifier(random_state=0).fit(*train)
 >>> classifier.score(*test) > 0.9
@@ -10,38 +10,267 @@ True
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Literal, Self, final
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
 from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, FloatArray, LeakRate, Lengths, Memory, NetworkCovariance, RandomState, Scaling, TableLike
 from pesn.activations import Activation
-from pesn.esn.classification import on_standardised_rows, pooled_features, row_features, row_logits, sequence_logits
-from pesn.esn.labels import labelled_rows, rows_after, sequence_rows
-from pesn.esn.parameters import check_classifier, draw_reservoir, generator
-from pesn.esn.propagation import Propagation
-from pesn.esn.stored import check_classes_learnt
-from pesn.esn.training import adapted
-from pesn.esn.validation import TrainingRows, UncertainRows
+from pesn.esn.base import check_classes_learnt, check_classifier, draw_reservoir, generator, in_threads
+from pesn.esn.probabilistic import Propagation, gaussian
+from pesn.esn.training import adapted, deterministic
+from pesn.esn.validation import FLOATS, TrainingRows, UncertainRows, as_rows, check_same_order, with_variance
 from pesn.moments import UnitMethod
-from pesn.readout.classification import LogitReadout, expected_softmax, fit_logits
+from pesn.readout.classification import LogitReadout, expected_softmax, fit_logits, means_and_deviations
 from pesn.readout.features import Features
-from pesn.reservoir.layers import Layers
-from pesn.reservoir.plasticity import Plasticity
-from pesn.reservoir.pooling import Pooling, n_pooled
-from pesn.reservoir.sequences import Rows, check_longer_than_washout
-from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
+from pesn.reservoir.drive import State
+from pesn.reservoir.open_loop import chunks, in_lockstep, predict_rows, run_stacked
+from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
+from pesn.reservoir.pooling import Pooling, n_pooled, pool, pooled_outputs, pooled_readout
+from pesn.reservoir.sequences import (
+    BLOCK,
+    Rows,
+    blocks,
+    check_kind,
+    check_longer_than_washout,
+    check_no_gaps,
+    mean_of,
+    split,
+    stack_sequences,
+)
 from pesn.reservoir.topology import Topology
-from pesn.reservoir.weights import Reservoir
+from pesn.reservoir.weights import Layers, Reservoir
 
-__all__ = ["ReservoirClassifier"]
+__all__ = [
+    "LabelledRows",
+    "ReservoirClassifier",
+    "labelled_rows",
+    "on_standardised_rows",
+    "pooled_features",
+    "row_features",
+    "row_logits",
+    "rows_after",
+    "sequence_logits",
+    "sequence_rows",
+]
+
+
+class LabelledRows(NamedTuple):
+    """Rows to learn from: the sequences that they are split into, the classes, and the class of each sequence or each row."""
+
+    inputs: Rows
+    sequences: list[slice]
+    classes: npt.NDArray[Any]
+    codes: npt.NDArray[np.intp]
+    by_row: bool
+
+
+def labelled_rows(classifier: ReservoirClassifier, X: UncertainRows, y: Any, lengths: Lengths) -> LabelledRows:
+    """Rows and labels of ``fit``, checked.
+
+    Without several sequences a label belongs to a row; with them, to a sequence where there are as many labels as sequences, to a
+    row where there are as many as rows. Sequences of one row each have both.
+    """
+    if y is None:
+        raise ValueError(f"This {type(classifier).__name__} requires y to be passed, but the target y is None.")
+    X, lengths = stack_sequences(X, lengths)
+    mean = mean_of(X)
+    check_kind("X", mean)
+    check_kind("y", y)
+    mean = validate_data(classifier, mean, dtype=FLOATS, ensure_all_finite=False)
+    check_no_gaps("X", mean)
+    sequences = split(lengths, len(mean))
+    if isinstance(y, (list, tuple)) and len({isinstance(label, str) for label in y}) == 2:
+        raise ValueError("y must hold texts alone or numbers alone, got both: NumPy would make texts of the numbers")
+    shape = np.asarray(y).shape
+    if len(shape) == 2 and shape[1] > 1:
+        raise ValueError(f"y must have shape (labels,), got {shape}; y.argmax(axis=1) are the labels of one-hot rows")
+    labels = column_or_1d(y, warn=True)
+    if len(labels) == len(sequences) and lengths is not None:
+        by_row = False
+    elif len(labels) == len(mean):
+        by_row = True
+        check_same_order(mean_of(X), y)
+    else:
+        each = f"a row, {len(mean)}" if lengths is None else f"a sequence, {len(sequences)}, or a row, {len(mean)}"
+        more = "; several sequences in X need lengths" if lengths is None else ""
+        raise ValueError(f"y must have one label for each of what it labels: {each}, got {len(labels)}{more}")
+    assert_all_finite(labels, input_name="y", estimator_name=type(classifier).__name__)
+    check_classification_targets(labels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y must have at least two classes, got one class: {classes[0]!r}")
+    if classes.dtype == object and all(isinstance(one, str) for one in classes):
+        classes = np.asarray(classes.tolist())  # texts, which a file can hold
+    return LabelledRows(with_variance(mean, X), sequences, classes, codes.astype(np.intp), by_row)
+
+
+def rows_after(washout: int, given: LabelledRows) -> npt.NDArray[np.intp]:
+    """The places of all rows but the first ``washout`` of each sequence; a ValueError where a class has none of them."""
+    places = np.concatenate([np.arange(rows.start + washout, rows.stop) for rows in given.sequences])
+    missing = np.setdiff1d(np.arange(len(given.classes)), given.codes[places])
+    if len(missing):
+        label = given.classes[missing[0]]
+        raise ValueError(f"washout must leave rows of every class, got washout={washout} and no row of class {label!r} after it")
+    return places
+
+
+def sequence_rows(
+    classifier: ReservoirClassifier, X: UncertainRows, lengths: Lengths, n_seen: int
+) -> tuple[Rows, list[slice]]:  # fmt: skip
+    """Rows and sequences as a fitted classifier takes them, whose readout sees ``n_seen`` numbers by today's parameters."""
+    learnt = classifier.readout_.weights.shape[1] - 1
+    if learnt != n_seen:
+        raise ValueError(f"features must be those of fit, {learnt} numbers, got {n_seen} by {classifier.features!r}; fit again")
+    X, lengths = stack_sequences(X, lengths)
+    rows = as_rows(classifier, X, uncertain=True)
+    sequences = split(lengths, len(rows.mean))
+    if classifier.labels_ == "sequence":
+        check_longer_than_washout(sequences, classifier.washout_, classifier.features.lags)
+    return rows, sequences
+
+
+def on_standardised_rows(reservoir: Reservoir, rows: Array) -> Reservoir:
+    """The reservoir that takes rows as they are for what this one would take standardised: mean 0, deviation 1 in each column."""
+    mean, std = means_and_deviations(rows)
+    W_in = reservoir.W_in / np.where(std > 0.0, std, 1.0)
+    return reservoir._replace(W_in=W_in, bias=reservoir.bias - W_in @ mean)
+
+
+def row_features(reservoir: Reservoir, propagation: Propagation, rows: Rows, sequences: list[slice]) -> Array:
+    """[row, earlier rows, products, units] of each row, (n, p); of uncertain rows the means."""
+    result = np.empty((len(rows.mean), propagation.features.size(reservoir.n_inputs, reservoir.n_units) - 1))
+    if _moves_together(reservoir, propagation, rows, sequences):
+        for place, b in _driven_together(reservoir, propagation.features, rows, sequences):
+            result[sequences[place]] = b
+        return result
+    drive = _driven(reservoir, propagation, rows)
+
+    def fill(sequence: slice, state: State) -> State:
+        for block in blocks(sequence):
+            result[block], state = drive(block, state)
+        return state
+
+    in_threads(fill, [(sequence, _zero(reservoir)) for sequence in sequences], parallel=propagation.rng is None)
+    return result
+
+
+def pooled_features(
+    reservoir: Reservoir, propagation: Propagation, rows: Rows, sequences: list[slice], pooling: Pooling, washout: int
+) -> Array:  # fmt: skip
+    """What each sequence leaves, (s, q), of the rows after its washout; of uncertain rows the means."""
+    p = propagation.features.size(reservoir.n_inputs, reservoir.n_units) - 1
+    result = np.empty((len(sequences), n_pooled(p, pooling)))
+    if _moves_together(reservoir, propagation, rows, sequences):
+        for place, b in _driven_together(reservoir, propagation.features, rows, sequences):
+            result[place] = pool(b[washout:].mean(axis=0), b[-1], pooling)
+        return result
+    places = {sequence.start: place for place, sequence in enumerate(sequences)}
+    drive = _driven(reservoir, propagation, rows)
+
+    def fill(sequence: slice, state: State) -> State:
+        total, last = np.zeros(p), np.empty(p)
+        for block in blocks(sequence):
+            b, state = drive(block, state)
+            read = b[max(washout - (block.start - sequence.start), 0) :]
+            total += read.sum(axis=0)
+            last = b[-1]
+        result[places[sequence.start]] = pool(total / (sequence.stop - sequence.start - washout), last, pooling)
+        return state
+
+    in_threads(fill, [(sequence, _zero(reservoir)) for sequence in sequences], parallel=propagation.rng is None)
+    return result
+
+
+def row_logits(
+    reservoir: Reservoir, propagation: Propagation, readout: LogitReadout, rows: Rows, sequences: list[slice]
+) -> tuple[Array, Array]:
+    """Mean (n, K) and covariance (n, K, K) of the logits of each row."""
+    loop = propagation.with_weights(reservoir, readout.weights)
+    K = len(readout.weights)
+    mean, cov = np.empty((len(rows.mean), K)), np.empty((len(rows.mean), K, K))
+    for sequence in sequences:
+        state = _zero(loop.reservoir)
+        for block in blocks(sequence):
+            path, state = predict_rows(loop, *rows.take(block), state)
+            mean[block], cov[block] = path.mean, path.probed["cov"]
+    return mean, cov
+
+
+def sequence_logits(
+    reservoir: Reservoir,
+    propagation: Propagation,
+    readout: LogitReadout,
+    rows: Rows,
+    sequences: list[slice],
+    pooling: Pooling,
+    washout: int,
+) -> tuple[Array, Array]:
+    """Mean (s, K) and covariance (s, K, K) of the logits of each sequence; certain ones are driven as certain."""
+    K = len(readout.weights)
+    uncertain = [rows.var is not None and bool(np.any(rows.var[sequence])) for sequence in sequences]
+    mean, cov = np.empty((len(sequences), K)), np.zeros((len(sequences), K, K))
+    if certain := [sequence for sequence, blurred in zip(sequences, uncertain, strict=True) if not blurred]:
+        b = pooled_features(reservoir, propagation, Rows(rows.mean), certain, pooling, washout)
+        mean[np.logical_not(uncertain)] = readout.logits(b)
+    if any(uncertain):
+        loop = propagation.with_weights(reservoir, pooled_readout(readout.weights[:, 1:], pooling))
+        given = [_double(rows, sequence) for sequence, blurred in zip(sequences, uncertain, strict=True) if blurred]
+        mean[uncertain], cov[uncertain] = pooled_outputs(loop, pooling, given, washout)
+        mean[uncertain] += readout.weights[:, 0]
+    return mean, cov
+
+
+def _moves_together(reservoir: Reservoir, propagation: Propagation, rows: Rows, sequences: list[slice]) -> bool:
+    """Whether sequences are certain, and many and short enough to be driven side by side."""
+    certain = rows.var is None or not np.any(rows.var)
+    short = max(sequence.stop - sequence.start for sequence in sequences) <= BLOCK
+    return certain and short and not propagation.features.lags and in_lockstep(reservoir, sequences)
+
+
+def _driven_together(
+    reservoir: Reservoir, features: Features, rows: Rows, sequences: list[slice]
+) -> Iterator[tuple[int, Array]]:  # fmt: skip
+    """The place of each sequence, and the features (T, p) of its rows, without the constant."""
+    for which, block in chunks(sequences, BLOCK):
+        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
+        z, _ = rows.take(block)
+        units, _, _ = run_stacked(reservoir, z, own, [_zero(reservoir)] * len(own))
+        seen = features.rows(z)
+        for place, one in enumerate(own, which.start):
+            yield place, np.hstack([seen[one], units[one]])
+
+
+def _driven(reservoir: Reservoir, propagation: Propagation, rows: Rows) -> Callable[[slice, State], tuple[Array, State]]:
+    """The features (n, p) of a block of rows, without the constant, and the state after it."""
+    certain = rows.var is None or not np.any(rows.var)
+    drive = deterministic(reservoir, propagation.features) if certain else gaussian(propagation.without_readout(reservoir))
+
+    def driven(block: slice, state: State) -> tuple[Array, State]:
+        z, var = rows.take(block)
+        b, state = drive(z, var, state, np.zeros((len(z), reservoir.n_outputs)))
+        return b[:, 1:], state
+
+    return driven
+
+
+def _zero(reservoir: Reservoir) -> State:
+    """Where sequences start."""
+    return State(np.zeros(reservoir.n_units), None, np.zeros(reservoir.n_outputs), None)
+
+
+def _double(rows: Rows, sequence: slice) -> tuple[Array, Array]:
+    z, var = rows.take(sequence)
+    return z, np.zeros_like(z) if var is None else var
 
 
 @final

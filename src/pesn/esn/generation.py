@@ -14,14 +14,13 @@ from pesn.activations import get
 from pesn.esn.validation import as_rows, check_fitted, starts
 from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
-from pesn.reservoir.drive import State, run
-from pesn.reservoir.reading import read
+from pesn.reservoir.drive import State, read, run
 from pesn.reservoir.sequences import Array, blocks, check_no_gaps
 from pesn.statespace import ActivationMoments, Certain, rollout
 from pesn.statespace.state import FARTHEST
 
 if TYPE_CHECKING:
-    from pesn.esn.estimator import ReservoirEstimator
+    from pesn.esn.base import ReservoirEstimator
 
 __all__ = ["feeds_back", "free_loop", "loop_state", "own_inputs", "run_free"]
 

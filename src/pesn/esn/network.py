@@ -20,20 +20,26 @@ from pesn._support.progress import Steps
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Feedback, FloatArray, LeakRate, Lengths, Memory, RandomState, Ridge, Scaling, TableLike, Washout
 from pesn.activations import Activation
-from pesn.esn.estimator import ReservoirEstimator
-from pesn.esn.parameters import check_network, check_no_plasticity, draw_reservoir, generator, groups_of
-from pesn.esn.reading import read_sequences
-from pesn.esn.row_by_row import Online, learn_compiled, learn_with_own_outputs, prepare_online, start_empty
-from pesn.esn.stored import check_learnt, check_prediction
+from pesn.esn.base import (
+    ReservoirEstimator,
+    check_learnt,
+    check_network,
+    check_no_plasticity,
+    check_prediction,
+    draw_reservoir,
+    generator,
+    groups_of,
+    read_sequences,
+)
+from pesn.esn.online import Online, learn_compiled, learn_with_own_outputs, prepare_online, start_empty
 from pesn.esn.training import adapted, deterministic, fit_readout, washout_rows
 from pesn.esn.validation import States, TrainingRows, as_given, as_rows, check_fitted, starts, training_rows
 from pesn.readout.features import Features
-from pesn.readout.patches import Patches
+from pesn.readout.groups import Patches
 from pesn.reservoir.drive import State
-from pesn.reservoir.layers import Layers
-from pesn.reservoir.plasticity import Plasticity
-from pesn.reservoir.synaptic_plasticity import SynapticPlasticity
+from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.topology import Topology
+from pesn.reservoir.weights import Layers
 
 __all__ = ["EchoStateNetwork"]
 

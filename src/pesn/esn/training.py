@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.progress import Advance, Steps
+from pesn._support.progress import Advance, Steps, nothing
 from pesn._support.types import ProcessNoise, Ridge, RidgeValue, Rng, Washout
 from pesn.activations import get
-from pesn.esn.streamed import StreamedRows
 from pesn.esn.validation import SequenceRows, TrainingRows
-from pesn.learning.process_noise import search_open_loop
-from pesn.learning.washout import find_washout
+from pesn.evaluation.process_noise import find_washout, search_open_loop
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve
-from pesn.reservoir.drive import Reservoir, State
+from pesn.reservoir.drive import Reservoir, State, read
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
 from pesn.reservoir.local import LocalStart
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.plasticity import Plasticity, adapt
-from pesn.reservoir.reading import read
+from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity, adapt, adapt_weights
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
-from pesn.reservoir.synaptic_plasticity import SynapticPlasticity, adapt_weights
 from pesn.statespace import ActivationMoments
 
 __all__ = [
     "Drive",
+    "Mapping",
     "RowsForStart",
+    "StreamedRows",
     "adapted",
     "deterministic",
     "fit_readout",
@@ -43,6 +42,68 @@ __all__ = [
     "process_noise_scale",
     "washout_rows",
 ]
+
+
+T = TypeVar("T")
+
+
+class Mapping(Protocol):
+    """What goes over all sequences in parts."""
+
+    def __call__(self, work: Callable[[int, Iterable[SequenceRows], Advance], Any], advance: Advance) -> Iterator[Any]:
+        """``work(first, sequences, advance)`` of each part, in order, ``first`` being the place of its first sequence."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRows:
+    """Sequences that come one by one; :class:`pesn.esn.validation.TrainingRows` are the same in memory.
+
+    Parameters
+    ----------
+    mapping
+        Goes over all of them in parts.
+    reading
+        Goes over all of them in order.
+    sizes
+        The rows of each, (k,).
+    n_inputs, n_outputs
+        d and m.
+    """
+
+    mapping: Mapping
+    reading: Callable[[], Iterator[SequenceRows]]
+    sizes: npt.NDArray[np.intp]
+    n_inputs: int
+    n_outputs: int
+    flat: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """Of all sequences."""
+        return int(self.sizes.sum())
+
+    @property
+    def shortest(self) -> int:
+        """Rows of the shortest of the sequences."""
+        return int(self.sizes.min())
+
+    @property
+    def sequences(self) -> list[slice]:
+        """Where each sequence would be if all were stacked."""
+        ends = np.cumsum(self.sizes).tolist()
+        return [slice(end - size, end) for end, size in zip(ends, self.sizes.tolist(), strict=True)]
+
+    def of_longest(self, most: int | None = None) -> tuple[Array, Array]:
+        """Inputs and targets of the longest of the sequences, of its first ``most`` rows: all before it are read."""
+        wanted = int(np.argmax(self.sizes))
+        rows, targets = next(one for i, one in enumerate(self.reading()) if i == wanted)
+        part = slice(0, len(targets) if most is None else most)
+        return rows.take(part)[0], targets[part]
+
+    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(first, sequences, advance)`` of each part, in order."""
+        return self.mapping(work, advance)
+
 
 Drive = Callable[[Array, Array | None, State, Array], tuple[Array, State]]
 """(inputs (n, d), their variances or None, state, true outputs (n, m)) → (features (n, p), state after them)."""

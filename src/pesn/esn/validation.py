@@ -14,12 +14,12 @@ from pesn._support.progress import Advance, nothing
 from pesn._support.types import FloatArray, Lengths, TableLike
 from pesn.gaussian import Gaussian
 from pesn.reservoir.drive import State
-from pesn.reservoir.kept_states import state_shapes
+from pesn.reservoir.initial_state import state_shapes
 from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, mean_of, split
 
 if TYPE_CHECKING:
+    from pesn.esn.base import ReservoirEstimator
     from pesn.esn.classifier import ReservoirClassifier
-    from pesn.esn.estimator import ReservoirEstimator
 
 __all__ = [
     "FLOATS",
@@ -87,7 +87,7 @@ class TrainingRows(NamedTuple):
         return self.inputs.take(part)[0], self.targets[part]
 
     def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(0, sequences, advance)``: rows in memory are one part; see :class:`pesn.esn.streamed.StreamedRows`."""
+        """``work(0, sequences, advance)``: rows in memory are one part; see :class:`pesn.esn.training.StreamedRows`."""
         yield work(
             0, ((Rows(*(_part(one, rows) for one in self.inputs)), self.targets[rows]) for rows in self.sequences), advance
         )

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from pesn._support.checks import whole_number
 from pesn._support.types import Array
+from pesn.evaluation.backtest import Backtest, observed_after, rolling_origins
 from pesn.forecasting.arguments import Columns, Rows
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.futures import calibration_factors
 from pesn.forecasting.paths import path_ahead
-from pesn.learning.backtest import Backtest, observed_after, rolling_origins
 from pesn.reservoir.closed_loop import ClosedLoop
 
 __all__ = ["Known", "backtest", "forecast_all"]

@@ -15,21 +15,21 @@ from pesn._support.arguments import check_not_negative
 from pesn._support.records import check_arrays, check_counts, check_names
 from pesn._support.types import Array
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.evaluation.calibration import LEADS
+from pesn.evaluation.process_noise import form_of, process_noise
 from pesn.forecasting.arguments import Columns
 from pesn.forecasting.context import ContextFilter
 from pesn.forecasting.dataset import Scale
 from pesn.forecasting.design import Design
 from pesn.forecasting.time_index import TimeIndex
 from pesn.forecasting.training import Trained
-from pesn.learning.calibration import LEADS
-from pesn.learning.process_noise import form_of, process_noise
 from pesn.readout.ridge import PARTS, penalties_of
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.encoding import Encoding
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.local import LocalStart
 from pesn.statespace import GaussianState
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 
 __all__ = ["FittedForecaster"]
 

@@ -25,8 +25,10 @@ from pesn._support.checks import flag, generator
 from pesn._support.progress import Steps, shown
 from pesn._support.rollback import rollback_on_error
 from pesn._support.types import Array, Lengths, TableLike, Target
-from pesn.esn.parameters import check_probabilistic
+from pesn.esn.base import check_probabilistic
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.evaluation.backtest import Backtest
+from pesn.evaluation.calibration import LEADS
 from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align, run_slices
 from pesn.forecasting.arguments import Rows, check_size
@@ -57,9 +59,7 @@ from pesn.forecasting.sources import source_of
 from pesn.forecasting.streamed import stream
 from pesn.forecasting.training import least_steps, output_scale
 from pesn.gaussian import Gaussian
-from pesn.learning.backtest import Backtest
-from pesn.learning.calibration import LEADS
-from pesn.readout.patches import Patches
+from pesn.readout.groups import Patches
 from pesn.readout.ridge import PARTS, check_parts
 from pesn.reservoir.sequences import split
 

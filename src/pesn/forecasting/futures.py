@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pesn._support.types import Array
+from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.arguments import Columns
 from pesn.forecasting.paths import along_the_mean
-from pesn.learning.calibration import by_lead
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import Certain, Draws, Ensemble, GaussianState, rollout

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pesn._support.types import Array
+from pesn.evaluation.error_model import share_of_process, update_errors
 from pesn.forecasting.context import ContextFilter
-from pesn.learning.error_model import share_of_process, update_errors
-from pesn.readout.online import start_from_batch, update
-from pesn.readout.rls import RLSState
+from pesn.readout.rls import RLSState, start_from_batch, update
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import GaussianState
 

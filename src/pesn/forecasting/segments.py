@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from pesn._support.progress import Advance, nothing
 from pesn._support.types import Array
-from pesn.esn.streamed import StreamedRows
+from pesn.esn.training import StreamedRows
 from pesn.esn.validation import SequenceRows
 from pesn.forecasting.dataset import Scale, Segment, rows_of, segments_of, unwrapped
 from pesn.forecasting.runs import Run, Runs

@@ -12,21 +12,21 @@ import numpy.typing as npt
 from pesn._support.progress import Advance, nothing
 from pesn._support.types import Array, FloatArray, RidgeValue, Washout
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.evaluation.backtest import rolling_origins
+from pesn.evaluation.error_model import ErrorSums, errors_from, of_process, weight_inflation
 from pesn.forecasting.dataset import Segment, shortest_kept
 from pesn.forecasting.segments import Segments, map_segments, sizes_of
 from pesn.forecasting.spread import Spread
-from pesn.learning.backtest import rolling_origins
-from pesn.learning.error_model import ErrorSums, errors_from, of_process, weight_inflation
 from pesn.linalg import symmetric
-from pesn.readout.factor import Factor
 from pesn.readout.groups import Groups
+from pesn.readout.least_squares import Factor
 from pesn.readout.ridge import Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start
 from pesn.reservoir.local import LocalStart, learn_start
+from pesn.reservoir.readout_uncertainty import posterior_root
 from pesn.reservoir.sequences import blocks
-from pesn.reservoir.weight_errors import posterior_root
 
 __all__ = [
     "Driven", "Trained", "drive", "least_steps", "noise_aware", "one_step_errors", "output_scale", "train", "with_noise",

@@ -20,7 +20,7 @@ from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import GELU, SINE, TANH
 from pesn.moments import closed, exact, hermite
-from pesn.moments.mehler_sum import correlations, series
+from pesn.moments.hermite import correlations, series
 from pesn.moments.scaled_tanh import as_scaled_tanh
 
 __all__ = ["HIGH", "by_grid", "continued", "gain_of", "grid_of", "is_tanh", "project", "tanh_basis", "tanh_rests"]

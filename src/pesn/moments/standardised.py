@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation
 from pesn.activations.smooth import ERF, SINE, TANH
-from pesn.moments import hermite, mehler, mehler_sum, mixture, pairs, surface
+from pesn.moments import hermite, mehler, mixture, pairs, surface
 from pesn.moments.scaled_tanh import as_scaled_tanh
 
 __all__ = ["MAX_ORDER", "STAGES", "TOLERANCE", "Plan", "Series", "Standardised", "components", "plan"]
@@ -72,7 +72,7 @@ class Standardised:
         self.std = np.sqrt(self.var)
         self.correlation, self.largest = np.empty_like(matrix), np.zeros(len(matrix))
         eps = float(np.finfo(cov.dtype).eps)
-        place, row, column, fault = mehler_sum.correlate(matrix, self.std, eps, self.correlation, self.largest)
+        place, row, column, fault = hermite.correlate(matrix, self.std, eps, self.correlation, self.largest)
         if fault:
             one, std = matrix[place], self.std[place]
             pair = f"cov[{row}, {column}] = {one[row, column]:.6g}"
@@ -101,7 +101,7 @@ class Standardised:
             matrix = np.stack([mixture.covariance(m, v, r, weights, widths) for m, v, r in each])
         # Only the correlations are used. A congruence with a diagonal matrix keeps the result semi-definite and makes its
         # diagonal exact, also in saturation, where the mixture's own variance is far too small.
-        mehler_sum.rescale(matrix, live, out_var)
+        hermite.rescale(matrix, live, out_var)
         return matrix
 
     def series(self, order: int | None, plan: Plan, given: Array | None = None, rest: bool = False) -> Series:
@@ -127,7 +127,7 @@ class Series:
         self.problem, self.order, self.given = problem, order or 0, given
         matrix, vector = np.empty_like(problem.correlation), np.zeros_like(problem.std)
         self.own = vector if mehler.is_tanh(problem.record) else problem.variance()  # tanh's comes with the coefficients
-        self.sums = mehler_sum.Sums(
+        self.sums = hermite.Sums(
             problem.correlation, problem.largest, vector, vector, rest, matrix, np.zeros(len(matrix), np.int64), vector.copy()
         )
 
@@ -176,7 +176,7 @@ class Series:
                     continue
                 c = self._projected(group, grid, count)
                 part = self._part(group)
-                mehler_sum.projected(c, problem.std[group], self.own[group], TOLERANCE, self.order, part)
+                hermite.projected(c, problem.std[group], self.own[group], TOLERANCE, self.order, part)
                 open_ = part.orders == 0
                 rest = self._done(group, part)
                 if not rest.size:
@@ -234,7 +234,7 @@ class Series:
             )  # fmt: skip
         rows = np.array([row])
         part = self._part(rows)
-        mehler_sum.put(part, 0, np.ascontiguousarray(mehler.continued(c).T))
+        hermite.put(part, 0, np.ascontiguousarray(mehler.continued(c).T))
         part.orders[0] = c.shape[1]
         self._done(rows, part)
 
@@ -252,7 +252,7 @@ class Series:
 
     # ---------------------------------------------------------------- some of the rows
 
-    def _part(self, rows: Rows) -> mehler_sum.Sums:
+    def _part(self, rows: Rows) -> hermite.Sums:
         """Of some rows; all of them are not copied."""
         sums, variance = self.sums, (self.own if self.given is None else self.given)[rows]
         sums = sums._replace(deviation=np.sqrt(variance), variance=variance)
@@ -263,7 +263,7 @@ class Series:
             orders=np.zeros(len(rows), np.int64), first=np.zeros_like(variance),
         )  # fmt: skip
 
-    def _done(self, rows: Rows, part: mehler_sum.Sums) -> Rows:
+    def _done(self, rows: Rows, part: hermite.Sums) -> Rows:
         """Keeps what was summed; the rows that were not."""
         done = part.orders > 0
         if part.orders is not self.sums.orders:

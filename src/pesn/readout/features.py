@@ -29,9 +29,8 @@ from scipy import sparse
 from pesn._support.checks import flag, whole_number
 from pesn._support.records import check_remade
 from pesn._support.types import Array, RidgeValue
-from pesn.statespace.cell import Cell
-from pesn.statespace.layout import Layout
-from pesn.statespace.units import SquareMoments
+from pesn.statespace.cell import Cell, SquareMoments
+from pesn.statespace.state import Layout
 
 __all__ = ["Features", "Moves", "pair_places"]
 

@@ -24,9 +24,8 @@ from pesn._support.arguments import as_covariance, as_real, as_rows, check_not_n
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
 from pesn.linalg import outer, symmetric
-from pesn.readout.factor import Factor, Solution, leave_out, ridge_path
-from pesn.readout.gram import Gram
 from pesn.readout.groups import GroupedSums, Groups, Part
+from pesn.readout.least_squares import Factor, Gram, Solution, leave_out, ridge_path
 
 __all__ = [
     "GRID",

@@ -1,4 +1,4 @@
-"""Recursive least squares with forgetting, in square-root form: the weights follow the data row by row.
+"""Recursive least squares with forgetting in square-root form, its compiled kernels, and a readout that is updated online.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
@@ -8,26 +8,210 @@
 >>> predictions, state = rls_update(rls_start((3, 1, 100.0)), features, targets, forgetting=0.98)
 >>> state.weights.round(2)
 array([[ 0.5,  2. , -2. ]])
+
+>>> import numpy as np
+>>> rng = np.random.default_rng(0)
+>>> features = np.column_stack([np.ones(2000), rng.normal(size=2000)])
+>>> targets = features @ [[1.0], [2.0]] + 0.1 * rng.normal(size=(2000, 1))
+>>> predictions, readout, rls = update(*start_empty(2, 1, delta=100.0), features, targets, forgetting=0.99)
+>>> readout.weights.round(1), np.sqrt(readout.residual_cov).round(1)
+(array([[1., 2.]]), array([[0.1]]))
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
 from pesn._support.arguments import as_real, as_rows
-from pesn._support.jit import jit
+from pesn._support.jit import INLINE, jit
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
+from pesn.readout.groups import Groups
 from pesn.readout.ridge import Readout
-from pesn.readout.rls_kernel import learn_row, product, triangle
 
-__all__ = ["RLSState", "Recursion", "recursion", "rls_start", "rls_update", "rotation"]
+__all__ = [
+    "RLSState",
+    "Recursion",
+    "absorb",
+    "effective_rows",
+    "learn_row",
+    "leverage",
+    "product",
+    "recursion",
+    "rls_start",
+    "rls_update",
+    "rotation",
+    "start_empty",
+    "start_from_batch",
+    "triangle",
+    "update",
+]
+
+
+Array = npt.NDArray[Any]
+
+_LANES = 8  # to whose multiples columns are lengthened
+
+# Sums may be taken in any order, as SIMD does. NaN and infinity keep their meaning: they are looked for at the end.
+_LOOSE: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}}
+
+
+@jit()
+def triangle(root: Array, into: Array) -> None:
+    """A copy of ``root``, of the half that is in use, and zeros."""
+    for j in range(root.shape[0]):
+        for q in range(j + 1):
+            into[j, q] = root[j, q]
+        for q in range(j + 1, root.shape[0]):
+            into[j, q] = 0
+
+
+@jit(**_LOOSE, **INLINE)
+def _dots(s0: Array, s1: Array, s2: Array, s3: Array, v: Array) -> tuple[float, float, float, float]:
+    """Four rows times a vector, which is loaded once."""
+    a0 = v.dtype.type(0)
+    a1 = a2 = a3 = a0
+    for q in range(v.size):
+        x = v[q]
+        a0 += s0[q] * x
+        a1 += s1[q] * x
+        a2 += s2[q] * x
+        a3 += s3[q] * x
+    return a0, a1, a2, a3
+
+
+@jit(**_LOOSE, **INLINE)
+def product(w: Array, v: Array) -> float:
+    """Wᵀ v."""
+    total = w.dtype.type(0)
+    for q in range(w.size):
+        total += w[q] * v[q]
+    return total
+
+
+@jit(**_LOOSE, **INLINE)
+def _turn(s: Array, t: Array, g: Array, c: float, x: float, f: float, c2: float, x2: float, f2: float) -> None:
+    """Two columns: s ← c s − x g, g ← g + f s, then t. With more at once LLVM gives up on proving that they do not overlap."""
+    for q in range(g.size):
+        old, total = s[q], g[q]
+        s[q] = c * old - x * total
+        total += f * old
+        old = t[q]
+        t[q] = c2 * old - x2 * total
+        g[q] = total + f2 * old
+
+
+@jit(**_LOOSE, **INLINE)
+def _turn_one(s: Array, g: Array, c: float, x: float, f: float) -> None:
+    """``_turn`` of one column."""
+    for q in range(g.size):
+        old, total = s[q], g[q]
+        s[q] = c * old - x * total
+        g[q] = total + f * old
+
+
+@jit(**_LOOSE, **INLINE)
+def _width(last: int, p: int) -> int:
+    """Entries of columns up to ``last``, and zeros that fill SIMD registers."""
+    return min(last + 1 + -(last + 1) % _LANES, p)
+
+
+@jit(**_LOOSE)
+def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> float:
+    """Fit v: ``root`` moves in place, ``g`` becomes P v of before, α is returned.
+
+    The columns before ``first`` are left as they are: where v has no entry before it, and nothing is forgotten.
+    """
+    number = root.dtype.type  # scalars in the matrix's own precision: a float64 among float32 would halve the speed
+    p = root.shape[0]
+    for q in range(p):
+        g[q] = 0
+    alpha, grown, before = forgetting, 1.0 / math.sqrt(forgetting), math.sqrt(forgetting)
+    for j in range(first - first % 4, p - 3, 4):
+        width = _width(j + 3, p)
+        s0, s1, s2, s3, sums = root[j, :width], root[j + 1, :width], root[j + 2, :width], root[j + 3, :width], g[:width]
+        f0, f1, f2, f3 = _dots(s0, s1, s2, s3, v[:width])
+        a0 = alpha + float(f0) * float(f0)
+        a1 = a0 + float(f1) * float(f1)
+        a2 = a1 + float(f2) * float(f2)
+        a3 = a2 + float(f3) * float(f3)
+        r0, r1, r2, r3 = math.sqrt(a0), math.sqrt(a1), math.sqrt(a2), math.sqrt(a3)
+        c0, c1, c2, c3 = grown * before / r0, grown * r0 / r1, grown * r1 / r2, grown * r2 / r3
+        _turn(s0, s1, sums, number(c0), number(c0 * f0 / alpha), f0, number(c1), number(c1 * f1 / a0), f1)
+        _turn(s2, s3, sums, number(c2), number(c2 * f2 / a1), f2, number(c3), number(c3 * f3 / a2), f3)
+        alpha, before = a3, r3
+    for j in range(p - p % 4, p):  # those that are left
+        f = product(root[j], v)
+        a0 = alpha + float(f) * float(f)
+        r0 = math.sqrt(a0)
+        c0 = grown * before / r0
+        _turn_one(root[j], g[:p], number(c0), number(c0 * f / alpha), f)
+        alpha, before = a0, r0
+    return alpha
+
+
+@jit(**_LOOSE)
+def leverage(root: Array, v: Array) -> float:
+    """Vᵀ P v."""
+    total, p = 0.0, root.shape[0]
+    for j in range(0, p - 3, 4):
+        width = _width(j + 3, p)
+        f0, f1, f2, f3 = _dots(root[j, :width], root[j + 1, :width], root[j + 2, :width], root[j + 3, :width], v[:width])
+        total += float(f0) * float(f0) + float(f1) * float(f1) + float(f2) * float(f2) + float(f3) * float(f3)
+    for j in range(p - p % 4, p):
+        f = product(root[j], v)
+        total += float(f) * float(f)
+    return total
+
+
+@jit(**_LOOSE, **INLINE)
+def _move(weights: Array, error: Array, g: Array, alpha: float) -> bool:
+    """W ← W + e gᵀ/α; whether all is finite."""
+    wrong = alpha * 0.0  # an infinite α learns nothing, and would say nothing
+    for o in range(weights.shape[0]):
+        by, w = weights.dtype.type(error[o] / alpha), weights[o]
+        nothing = zero = weights.dtype.type(0)
+        for q in range(w.size):
+            w[q] += by * g[q]
+            nothing += w[q] * zero  # NaN where it is not finite: no branch
+        wrong += nothing
+    return bool(wrong == 0.0)
+
+
+@jit(**_LOOSE)
+def learn_row(
+    root: Array, weights: Array, prior_weights: Array, prior_root: Array, v: Array, error: Array, work: Array,
+    clock: Array, forgetting: float, scale: float,
+) -> bool:  # fmt: skip
+    """Learn the row v from the ``error`` (m,) of its prediction, and then the prior's rows whose turn it is.
+
+    ``root`` and ``weights`` (m, p) move in place. ``work``: two rows of working memory as long as v; ``error`` is overwritten;
+    ``clock`` is (every, rows, next row of the prior, steps since the last one). False where a number was left that is not finite.
+    """
+    g, line, p = work[0], work[1], weights.shape[1]
+    finite = _move(weights, error, g, absorb(root, v, g, forgetting, 0))
+    clock[3] += 1
+    if clock[0] == 0 or clock[3] < clock[0]:
+        return finite
+    clock[3] = 0
+    for _ in range(clock[1]):
+        first = p
+        for q in range(p - 1, -1, -1):
+            line[q] = prior_root[clock[2], q] * scale
+            if line[q] != 0.0:
+                first = q
+        for o in range(len(weights)):
+            error[o] = product(prior_weights[o], line) - product(weights[o], line)
+        finite = _move(weights, error, g, absorb(root, line, g, 1.0, first)) and finite
+        clock[2] = (clock[2] + 1) % p
+    return finite
+
 
 _FADE = 10.0  # how far the precision may fade between two visits of a regularisation row
 
@@ -216,3 +400,77 @@ def _follow(root, weights, W0, prior, clock, scale, B, Y, forgetting, prediction
         if not learn_row(root, weights, W0, prior, v, error, work, clock, forgetting, scale):
             return False
     return True
+
+
+def start_empty(n_features: int, n_targets: int, delta: float, groups: Groups | None = None) -> tuple[Readout, RLSState]:
+    """A readout that has learnt nothing: no weights, P = ``delta`` · I, and R = I until the first row shows an error."""
+    if groups is None:
+        rls = rls_start((n_features, n_targets, delta))
+        return Readout(rls.weights, np.eye(n_targets), rls.root, 0), rls
+    _check_shared(groups)
+    rls = rls_start((groups.n_features, groups.n_outputs, delta))
+    return Readout(np.zeros((n_targets, n_features)), np.eye(n_targets), rls.root, 0, groups), rls
+
+
+def start_from_batch(readout: Readout, delta: float | None) -> tuple[Readout, RLSState]:
+    """From a batch solution: with its own precision, or with the paper's P = ``delta`` · I."""
+    _check_shared(readout.groups)
+    own = readout.own[0]
+    m, p = own.weights.shape
+    return readout, rls_start(own) if delta is None else rls_start((p, m, delta), weights=own.weights)
+
+
+def _check_shared(groups: Groups | None) -> None:
+    if groups is not None and not groups.shared:
+        raise ValueError("local must have shared=True to learn row by row, got shared=False")
+
+
+def update(
+    readout: Readout, rls: RLSState, features: FloatArray, targets: FloatArray, forgetting: float
+) -> tuple[FloatArray, Readout, RLSState]:
+    """Predict each row, then learn from it: predictions made *before* each update, and what was learnt.
+
+    R becomes the mean square of these predictions' errors under the same forgetting, R ← Σ λ^(n−k) e_k e_kᵀ / Σ λ^(n−k), with
+    the batch's R for the rows of the batch. The errors hold the leverage of their rows too: R errs to the large side.
+    """
+    if readout.groups is not None:
+        return _update_groups(readout, rls, features, targets, forgetting)
+    predictions, rls = rls_update(rls, features, targets, forgetting)
+    R, n = _residual_cov(readout, targets - predictions, forgetting), readout.n_samples + len(features)
+    return predictions, Readout(rls.weights, R, rls.root, n), rls
+
+
+def _update_groups(
+    readout: Readout, rls: RLSState, features: FloatArray, targets: FloatArray, forgetting: float
+) -> tuple[FloatArray, Readout, RLSState]:
+    """The same where groups share their weights: all of a row are predicted before any of it is learnt from.
+
+    What a row forgets is shared out among its groups, λ^(1/G) each.
+    """
+    groups = readout.groups
+    assert groups is not None
+    predictions, each = np.empty(targets.shape), forgetting ** (1.0 / groups.n_groups)
+    for k in range(len(features)):
+        b, y = groups.features(features[k]), groups.targets(targets[k])
+        predictions[k, groups.outputs] = b @ rls.weights.T
+        _, rls = rls_update(rls, b, y, each)
+    wrong = (targets - predictions)[:, groups.outputs].reshape(-1, groups.n_outputs)
+    R = groups.expand_cov(_residual_cov(readout.own[0], wrong, each))
+    weights, n = groups.expand(rls.weights, readout.weights.shape[1]), readout.n_samples + len(wrong)
+    return predictions, Readout(weights, R, rls.root, n, groups), rls
+
+
+def _residual_cov(readout: Readout, errors: FloatArray, forgetting: float) -> FloatArray:
+    """R after rows of these errors (n, m)."""
+    n, rows = len(errors), 1.0
+    if n != 1:  # the newest row is whole
+        fading = forgetting ** np.arange(n - 1, -1, -1, dtype=np.float64)
+        errors, rows = errors * np.sqrt(fading)[:, None], fading.sum()
+    before = forgetting**n * effective_rows(readout.n_samples, forgetting)
+    total = before + rows
+    return (before * readout.residual_cov + errors.T @ errors) / total if total > 0.0 else readout.residual_cov
+
+
+def effective_rows(n_samples: int, forgetting: float) -> float:
+    """Σ λ^k over k < n: what n rows, the newest whole and each older one faded once more, count for."""
+    return float(n_samples) if forgetting == 1.0 else (1.0 - forgetting**n_samples) / (1.0 - forgetting)

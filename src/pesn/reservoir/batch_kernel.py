@@ -15,8 +15,7 @@ from pesn._support.intrinsics import FUSED, add_sparse_row
 from pesn._support.jit import INLINE, jit
 from pesn.moments.special import tanh
 from pesn.moments.tables import Surface
-from pesn.reservoir.kernels import OWN, Weights
-from pesn.reservoir.moments_kernel import Rules, fill_moments
+from pesn.reservoir.kernels import OWN, Rules, Weights, fill_moments
 
 __all__ = ["LANES", "drive_batch", "drive_gaussian_batch"]
 

@@ -1,9 +1,4 @@
-"""Reservoirs over time: driving one over a sequence, with certain or with uncertain inputs.
-
-h_k = (1 − L) h_{k−1} + L tanh(W_in z_k + W_fb y_{k−1} + W h_{k−1} + bias) + M_e w_k;   y_k = W_out [1, z_k, h_k]
-
-Layers move one after the other within a step, and noise is added after the last; units with a rotation O keep (1 − L) O h
-(:class:`Reservoir`). The compiled loops know tanh; other activations go row by row.
+"""Drive a reservoir over a sequence, with certain or uncertain inputs, and evaluate its readout features.
 
 >>> import numpy as np
 >>> reservoir = draw(100, n_inputs=1, n_outputs=1, rng=0)
@@ -30,15 +25,29 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, check_not_negative
 from pesn._support.checks import number
 from pesn._support.records import check_arrays, check_covariance
+from pesn._support.types import AnyArray as Array
 from pesn._support.types import MomentName
 from pesn.activations import get
 from pesn.moments import MomentMethod, UnitMethod, named_method
 from pesn.moments.spline import Mesh
+from pesn.readout.features import Features
 from pesn.reservoir.weights import Reservoir, Seed, draw
 
-__all__ = ["Reservoir", "State", "draw", "frozen", "is_compiled", "kernel_weights", "run", "run_batch", "run_gaussian"]
-
-Array = npt.NDArray[Any]
+__all__ = [
+    "Reservoir",
+    "State",
+    "as_past",
+    "draw",
+    "frozen",
+    "is_compiled",
+    "kernel_weights",
+    "read",
+    "rows_before",
+    "run",
+    "run_batch",
+    "run_gaussian",
+    "widened",
+]
 
 
 class State(NamedTuple):
@@ -285,7 +294,7 @@ class _Job:
         """
         from pesn.moments import tables
         from pesn.reservoir import kernels
-        from pesn.reservoir.moments_kernel import rules
+        from pesn.reservoir.kernels import rules
 
         net, (fed, _, readout, noise) = self._weights(kernels), self._loop(kernels)
         n_rows = len(self.inputs)
@@ -415,3 +424,38 @@ def _vector(argument: str, value: npt.ArrayLike | None, size: int) -> Array:
     if array.shape != (size,):
         raise ValueError(f"{argument} must have shape ({size},), got {array.shape}")
     return np.ascontiguousarray(array, _DOUBLE)
+
+
+def read(
+    features: Features, reservoir: Reservoir, z: Array, state: State | None = None, *, readout: Any = None, **options: Any
+) -> tuple[Array, Array, Array | None, State]:
+    """:func:`pesn.reservoir.drive.run` with ``readout`` (m, p) over all features: those of rows, states, outputs, the last state.
+
+    ``state.past`` are the rows before z (T, d); where it is None, the first row stands for them. The other options are run's.
+    """
+    before = None if state is None or state.past is None else rows_before(features, state.past, z.shape[1])
+    rows = features.rows(z, before)
+    if readout is None:
+        states, _, end = run(reservoir, z, state, **options)
+        return rows, states, None, end._replace(past=as_past(features, z, before))
+    states, outputs, end = run(widened(features, reservoir), rows, state, readout=readout, **options)
+    return rows, states, outputs, end._replace(past=as_past(features, z, before))
+
+
+def widened(features: Features, reservoir: Reservoir) -> Reservoir:
+    """The reservoir that takes all features of rows for inputs, though none but the row itself enters its units."""
+    d = reservoir.n_inputs
+    more = features.size(d, 0) - 1 - d
+    return reservoir._replace(W_in=np.pad(reservoir.W_in, ((0, 0), (0, more)))) if more else reservoir
+
+
+def rows_before(features: Features, past: Array, n_inputs: int) -> Array:
+    """``past`` (E,), the newest row first, as rows (lags, d) in the order of time."""
+    return past.reshape(features.lags, n_inputs)[::-1]
+
+
+def as_past(features: Features, z: Array, before: Array | None) -> Array | None:
+    """What :attr:`State.past` is after rows z (T, d); None where no earlier rows are wanted, or known."""
+    if not features.lags or (before is None and not len(z)):
+        return None
+    return features.after(z, before)[::-1].ravel()

@@ -4,7 +4,7 @@ W of all units is block-diagonal, one block repeated; W_in is 0 outside of each 
 reservoir or carries its covariance serves fields as it is.
 
 >>> import numpy as np
->>> from pesn.readout.patches import Patches
+>>> from pesn.readout.groups import Patches
 >>> from pesn.reservoir.weights import draw
 >>> small = draw(10, 4, 2, rng=0)
 >>> field = repeat(small, Patches(2, overlap=1), n_inputs=6, n_outputs=6)
@@ -26,7 +26,7 @@ from pesn._support.records import check_arrays
 from pesn._support.types import Array
 from pesn.linalg import root_of
 from pesn.readout.features import Features
-from pesn.readout.patches import Patches
+from pesn.readout.groups import Patches
 from pesn.reservoir.initial_state import Start, learn
 from pesn.reservoir.weights import Reservoir
 

@@ -2,7 +2,7 @@
 
 All functions are given a table of arrays (:mod:`pesn._support.arrays`), whose places have names below. FEATURES holds what the
 readout sees of the last row, [1, row, earlier rows, products, units]: the units live there. COUNTS are whole
-numbers: the clock of the recursion (:func:`pesn.readout.rls_kernel.learn_row`), and those named below. NUMBERS: forgetting λ;
+numbers: the clock of the recursion (:func:`pesn.readout.rls.learn_row`), and those named below. NUMBERS: forgetting λ;
 what a row of the prior is multiplied by; Σ λ^k over the rows learnt from.
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pesn._support.arrays import matrix, put, unsigned, vector, whole
 from pesn._support.jit import INLINE, jit
-from pesn.readout.rls_kernel import learn_row, leverage, product
+from pesn.readout.rls import learn_row, leverage, product
 from pesn.reservoir.kernels import OWN, TEACHER, Weights, drive
 
 __all__ = [
@@ -163,7 +163,7 @@ def learn(table: Array) -> int:
         target[o] -= out[o]
     if washed:
         return FINE
-    # R ← Σ λ^(n−k) e_k e_kᵀ / Σ λ^(n−k), as in pesn.readout.online
+    # R ← Σ λ^(n−k) e_k e_kᵀ / Σ λ^(n−k), as in pesn.readout.rls
     before = numbers[0] * numbers[2]
     numbers[2] = before + 1.0
     for i in range(m):

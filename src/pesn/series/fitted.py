@@ -22,8 +22,8 @@ import numpy as np
 from pesn._support.checks import flag, whole_number
 from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
+from pesn.evaluation.backtest import observed_after
 from pesn.forecasting.time_index import TimeIndex, count_steps
-from pesn.learning.backtest import observed_after
 from pesn.series import joint, judging, univariate
 from pesn.series.choice import describe_change
 from pesn.series.joint import Joint

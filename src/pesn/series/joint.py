@@ -14,7 +14,7 @@ import numpy as np
 
 from pesn._support.checks import number
 from pesn._support.types import Array
-from pesn.learning.backtest import observed_after, rolling_origins
+from pesn.evaluation.backtest import observed_after, rolling_origins
 from pesn.series.margins import NORMAL, Margins
 from pesn.series.members.designs import MOST, DesignNumbers, check_design, described, refitted, searched
 from pesn.series.univariate import UnivariateModel

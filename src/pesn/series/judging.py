@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
+from pesn.evaluation.backtest import Places, mean_of_observed, mean_score, observed_after, rolling_origins
 from pesn.forecasting.forecast_views import percent
-from pesn.learning.backtest import Places, mean_of_observed, mean_score, observed_after, rolling_origins
 from pesn.series.margins import NORMAL, Margins, level_of, levels_of
 
 if TYPE_CHECKING:

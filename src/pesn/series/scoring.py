@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.learning.backtest import mean_of_observed
+from pesn.evaluation.backtest import mean_of_observed
 from pesn.series.fitted import FittedSeries
 
 __all__ = ["scaled_score"]

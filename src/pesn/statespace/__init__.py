@@ -18,21 +18,26 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.linalg import outer
-from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.cell import (
+    ActivationMoments,
+    Cell,
+    Compression,
+    Noise,
+    SineMoments,
+    SquareMoments,
+    StackedMoments,
+    UnitMoments,
+    stacked,
+    tangent,
+)
 from pesn.statespace.certain import Certain
-from pesn.statespace.certain_path import CertainPath
 from pesn.statespace.dense import Dense
-from pesn.statespace.derivatives import tangent
 from pesn.statespace.diagonal import Diagonal
 from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
-from pesn.statespace.first_order import FirstOrder, are_many, fewer, kept_entries
-from pesn.statespace.layout import Layout
-from pesn.statespace.low_rank import LowRank, truncate
+from pesn.statespace.low_rank import FirstOrder, LowRank, are_many, fewer, kept_entries, truncate
 from pesn.statespace.model import Emission, StateSpaceModel, StepInfo
-from pesn.statespace.scan import Path, concatenate, rollout
-from pesn.statespace.stacking import StackedMoments, stacked
-from pesn.statespace.state import GaussianState, stack
-from pesn.statespace.units import ActivationMoments, SineMoments, SquareMoments, UnitMoments
+from pesn.statespace.rollout import CertainPath, Path, concatenate, rollout
+from pesn.statespace.state import GaussianState, Layout, stack
 
 __all__ = [
     "CLOSED_FORMS",

@@ -1,22 +1,173 @@
-"""Every nonlinearity of the package is one move: x[rows] ← (1 − L) O x[rows] + L f(A x + b), f entry by entry."""
+"""Nonlinear moves of a state, x[rows] ← (1 − L) O x[rows] + L f(A x + b) with f elementwise, and their derivatives.
+
+Units are activations with their moment method, resolved once. Two cells can be stacked into one move that keeps all
+covariances between their outputs.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.linalg import block_diag
 
-from pesn._support.types import Array
+from pesn._support.types import Array, MomentName, Rng
+from pesn.activations import Activation
 from pesn.activations.smooth import TANH
 from pesn.linalg import outer
-from pesn.statespace.units import ActivationMoments, UnitMoments
+from pesn.moments import MomentMethod
+from pesn.moments.spline import Mesh
 
-__all__ = ["Cell", "Compression", "Noise", "SparseRows"]
+__all__ = [
+    "REACH",
+    "ActivationMoments",
+    "Cell",
+    "Compression",
+    "Noise",
+    "SineMoments",
+    "SparseRows",
+    "SquareMoments",
+    "StackedMoments",
+    "UnitMoments",
+    "stacked",
+    "tangent",
+]
+
+
+class UnitMoments(Protocol):
+    """An elementwise f, and what the moves need of f(a) for Gaussian a."""
+
+    smooth: bool  # whether f′ is continuous: then Cov f(a) − g Cov(a) g is of second order in Cov(a)
+    exact: bool  # whether ``moments`` is; else a method may see another variance than ``linear_and_rest``
+
+    def activation(self, x: Array) -> Array:
+        """f(x)."""
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of f(a), of the shape of ``mean``."""
+
+    def gain(self, mean: Array, var: Array) -> Array:
+        """E[f′(a)]: Cov(x, f(a)) = Cov(x, a) E[f′(a)] for all x jointly Gaussian with a (Stein)."""
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """E[f′(a)] and E[f″(a)]."""
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """E[f′(a)] (…, r) and Cov f(a) − g Cov(a) g (…, r, r), from the mean (…, r) and covariance (…, r, r) of a."""
+
+
+class ActivationMoments:
+    """An activation's moments by one of the methods of :func:`pesn.moments`.
+
+    ``rng`` is a generator for "monte-carlo", which draws anew at every call.
+    """
+
+    def __init__(self, activation: Activation, method: MomentName = "surface", mesh: Mesh | None = None, rng: Rng = None) -> None:
+        self.record = activation
+        self.exact, self.smooth = method in ("surface", "exact"), not activation.kinks
+        self._method = MomentMethod(activation, method, mesh=mesh, rng=rng)
+
+    def activation(self, x: Array) -> Array:  # noqa: D102
+        return np.asarray(self.record(x))
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        if not var.any():
+            return self.activation(mean), var
+        unit, unit_var = self._method(mean.reshape(-1), var.reshape(-1))
+        return unit.reshape(mean.shape), unit_var.reshape(mean.shape)
+
+    def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
+        return np.asarray(self._method.gain(np.ravel(mean), np.ravel(var))).reshape(mean.shape)
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        scale = self.record.scale if self.smooth else 0.0  # a kink is as sharp as a is certain
+        step = 1e-4 * np.sqrt(np.where(var > 0.0, scale**2 + var, 1.0))
+        here, beside = self.gain(np.stack([mean, mean + step]), np.stack([var, var]))  # at once: to enter costs more
+        return here, (beside - here) / step
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+        from pesn.moments.covariance import linear_and_rest  # here, not above: it brings numba
+
+        return linear_and_rest(self.record, mean, cov)
+
+
+REACH = 1e25  # beyond, a square stays where it is: in a loop that diverges its variance, and what is made of it, is a number
+
+
+class SquareMoments:
+    """f(a) = a²: E = m² + v, gain 2m, Cov(a_i², a_j²) = 4 m_i m_j S_ij + 2 S_ij²; Mehler's series ends at the second order."""
+
+    exact = smooth = True
+
+    def activation(self, x: Array) -> Array:  # noqa: D102
+        return np.square(_near(x))
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        square, var = np.square(_near(mean)), np.minimum(var, REACH**2)
+        return square + var, 4.0 * square * var + 2.0 * np.square(var)
+
+    def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
+        return 2.0 * np.broadcast_to(_near(mean), np.broadcast_shapes(np.shape(mean), np.shape(var)))
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        return self.gain(mean, var), np.full(np.shape(mean), 2.0)
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+        return 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(REACH**2), REACH**2))
+
+
+class SineMoments:
+    """f(a) = sin a, of angles: E = e^{−v/2} sin m, gain e^{−v/2} cos m, and with s = (v_i + v_j)/2 and c = S_ij
+
+    Cov(sin a_i, sin a_j) − g_i c g_j = e^{−s} ((cosh c − 1) sin m_i sin m_j + (sinh c − c) cos m_i cos m_j).
+
+    Sine and cosine of one angle are wholly dependent, and as certain as it is: no difference here loses the digits of a small c,
+    which the general closed form of :func:`pesn.moments` does.
+    """
+
+    exact = smooth = True
+
+    def activation(self, x: Array) -> Array:  # noqa: D102
+        return np.sin(x)
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        lost = -np.expm1(-var)  # Var = ½ (1 − e^{−v}) (1 + e^{−v} cos 2m)
+        return np.exp(-0.5 * var) * np.sin(mean), 0.5 * lost * (2.0 * np.exp(-var) * np.square(np.cos(mean)) + lost)
+
+    def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
+        return np.asarray(np.exp(-0.5 * var) * np.cos(mean))
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        return self.gain(mean, var), -np.exp(-0.5 * var) * np.sin(mean)
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+        var = np.diagonal(cov, axis1=-2, axis2=-1)
+        s = 0.5 * (var[..., :, None] + var[..., None, :])
+        c = np.clip(cov, -s, s)
+        above, below, shrunk = np.exp(c - s), np.exp(-c - s), np.exp(-s)
+        near = np.clip(c, -1.0, 1.0)
+        even = np.where(np.abs(c) < 1.0, 2.0 * np.square(np.sinh(0.5 * near)) * shrunk, 0.5 * (above + below) - shrunk)
+        odd = np.where(np.abs(c) < 1.0, _sinh_less(near) * shrunk, 0.5 * (above - below) - c * shrunk)
+        sin, cos = np.sin(mean), np.cos(mean)
+        rest = even * sin[..., :, None] * sin[..., None, :] + odd * cos[..., :, None] * cos[..., None, :]
+        return self.gain(mean, var), rest
+
+
+def _sinh_less(x: Array) -> Array:
+    """sinh x − x for |x| ≤ 1: x³/6 (1 + x²/20 (1 + x²/42 (1 + …)))."""
+    square, series = np.square(x), np.ones_like(x)
+    for k in range(16, 2, -2):
+        series = 1.0 + series * square / (k * (k + 1))
+    return x * square / 6.0 * series
+
+
+def _near(x: Array) -> Array:
+    return np.clip(x, -REACH, REACH)
 
 
 class SparseRows:
@@ -224,3 +375,84 @@ class Noise:
     def _variances(self) -> Array:
         result: Array = np.sum(np.square(self.root), axis=0) + self.diagonal
         return result
+
+
+_MOST = 1e50  # the largest covariance whose square counts: in a loop that diverges all stay numbers
+
+
+def stacked(first: Cell, second: Cell) -> Cell:
+    """The move of both cells at once, from the state before either; the rows of ``second`` follow on those of ``first``.
+
+    ``first`` has no rotation.
+    """
+    if first.rows.stop != second.rows.start:
+        raise ValueError(f"first must have rows before {second.rows}, got {first.rows}")
+    if first.rotation is not None:
+        raise ValueError("first must have no rotation")
+    rows, size = slice(first.rows.start, second.rows.stop), first.rows.stop - first.rows.start
+    matrix = sparse.vstack([sparse.csr_array(first.matrix), sparse.csr_array(second.matrix)], format="csr")
+    units, leaks = StackedMoments(first.units, second.units, size), np.concatenate([first.leaks, second.leaks])
+    rotation = None if second.rotation is None else block_diag(np.eye(size), second.rotation)
+    bias = np.concatenate([first.bias, second.bias])
+    return Cell(rows, matrix, bias, leaks, units, second.compression, rotation=rotation)
+
+
+class StackedMoments:
+    """f of ``first`` for the first ``size`` entries, f of ``second`` for the others."""
+
+    def __init__(self, first: UnitMoments, second: UnitMoments, size: int) -> None:
+        self.first, self.second, self.size = first, second, size
+        self.smooth, self.exact = first.smooth and second.smooth, first.exact and second.exact
+
+    def activation(self, x: Array) -> Array:  # noqa: D102
+        q = self.size
+        return np.concatenate([self.first.activation(x[..., :q]), self.second.activation(x[..., q:])], axis=-1)
+
+    def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        q = self.size
+        (m1, v1), (m2, v2) = self.first.moments(mean[..., :q], var[..., :q]), self.second.moments(mean[..., q:], var[..., q:])
+        return np.concatenate([m1, m2], axis=-1), np.concatenate([v1, v2], axis=-1)
+
+    def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
+        q = self.size
+        parts = self.first.gain(mean[..., :q], var[..., :q]), self.second.gain(mean[..., q:], var[..., q:])
+        return np.concatenate(parts, axis=-1)
+
+    def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        q = self.size
+        (g1, s1), (g2, s2) = self.first.slopes(mean[..., :q], var[..., :q]), self.second.slopes(mean[..., q:], var[..., q:])
+        return np.concatenate([g1, g2], axis=-1), np.concatenate([s1, s2], axis=-1)
+
+    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """With Mehler's second order between the two, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″]: all there is where f₁ is the square."""
+        q, var = self.size, np.diagonal(cov, axis1=-2, axis2=-1)
+        g1, rest1 = self.first.linear_and_rest(mean[..., :q], cov[..., :q, :q])
+        g2, rest2 = self.second.linear_and_rest(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
+        _, s1 = self.first.slopes(mean[..., :q], var[..., :q])
+        _, s2 = self.second.slopes(mean[..., q:], var[..., q:])
+        rest = np.empty(cov.shape)
+        rest[..., :q, :q], rest[..., q:, q:] = rest1, rest2
+        between = (0.5 * s1)[..., :, None] * np.square(np.clip(cov[..., :q, q:], -_MOST, _MOST)) * s2[..., None, :]
+        rest[..., :q, q:], rest[..., q:, :q] = between, np.swapaxes(between, -1, -2)
+        return np.concatenate([g1, g2], axis=-1), rest
+
+
+def tangent(cell: Cell, x: Array, slopes: Array) -> Array:
+    """Directions ``slopes`` (…, n, k) at certain states x (…, n) as they are after the cell has moved, (…, n, k).
+
+    x[rows] ← (1 − L) O x[rows] + L f(A x + b) takes a direction s to (1 − L) O s[rows] + L f′(A x + b) ∘ (A s).
+    """
+    A = sparse.csr_array(cell.matrix)
+    a = (A @ x.T).T + cell.bias
+    by = A @ slopes if slopes.ndim == 2 else np.stack([A @ one for one in slopes])
+    result = slopes.copy()
+    result[..., cell.rows, :] = (1.0 - cell.leaks[:, None]) * cell.turned(slopes[..., cell.rows, :])
+    result[..., cell.rows, :] += (cell.leaks * _slope(cell, a))[..., None] * by
+    return result
+
+
+def _slope(cell: Cell, a: Array) -> Array:
+    """f′(a)."""
+    if isinstance(cell.units, ActivationMoments) and cell.units.record.derivative is not None:
+        return np.asarray(cell.units.record.derivative(a))  # not by a method of moments, which may be an approximation
+    return cell.units.gain(a, np.zeros_like(a))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pesn._support.intrinsics import sparse_row_times
 from pesn._support.jit import INLINE, jit
-from pesn.moments.mehler_sum import mirror
+from pesn.moments.hermite import mirror
 from pesn.moments.special import tanh
 
 __all__ = [

@@ -1,6 +1,10 @@
 """A joint Gaussian over the state x = [c, h] of a model, and the moves that every form of it shares.
 
 c are the first ``carried`` entries, what moves by affine maps; h the entries that cells move.
+
+>>> layout = Layout.of(y=2, inputs=1, units=50)
+>>> layout["inputs"], layout.size
+(slice(2, 3, None), 53)
 """
 
 from __future__ import annotations
@@ -20,7 +24,27 @@ from pesn.gaussian import Gaussian
 from pesn.linalg import QuadraticForm, mapped, outer, root_of, symmetric, times
 from pesn.statespace.cell import Cell, Compression, Noise
 
-__all__ = ["FARTHEST", "GaussianState", "Observation", "flat", "observed", "stack", "with_turned_rows", "within_reach"]
+__all__ = ["FARTHEST", "GaussianState", "Layout", "Observation", "flat", "observed", "stack", "with_turned_rows", "within_reach"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each block of x is; ``size`` entries in all."""
+
+    blocks: dict[str, slice]
+    size: int
+
+    @classmethod
+    def of(cls, **sizes: int) -> Layout:
+        """One block after the other."""
+        blocks, end = {}, 0
+        for name, size in sizes.items():
+            blocks[name], end = slice(end, end + size), end + size
+        return cls(blocks, end)
+
+    def __getitem__(self, name: str) -> slice:
+        return self.blocks[name]
+
 
 FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
 

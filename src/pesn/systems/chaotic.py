@@ -16,13 +16,10 @@ from __future__ import annotations
 import math
 from types import MappingProxyType
 
-from pesn.systems.dysts import from_dysts
-from pesn.systems.flows import lorenz, lorenz96, rabinovich_fabrikant, roessler
+from pesn.systems.flows import from_dysts, lorenz, lorenz96, mso, rabinovich_fabrikant, roessler
 from pesn.systems.kuramoto_sivashinsky import kuramoto_sivashinsky
 from pesn.systems.mackey_glass import mackey_glass
-from pesn.systems.maps import henon, logistic_map
-from pesn.systems.narma import narma10
-from pesn.systems.oscillators import mso
+from pesn.systems.maps import henon, logistic_map, narma10
 from pesn.systems.scrolls import double_scroll, multiscroll
 
 __all__ = [

@@ -1,19 +1,36 @@
-"""Flows by Runge and Kutta's method: Lorenz's of three variables and of many, Rössler's, Rabinovich's."""
+"""Chaotic flows and driven oscillators, integrated with Runge-Kutta, and those of the package dysts where it is installed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.integrate import solve_ivp
 
+from pesn._support.arguments import as_real
 from pesn._support.checks import number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import Progress, Seed, for_each_run, generators, march, rk4, sizes
+from pesn.systems.stepping import Progress, Seed, for_each_run, generators, march, report, rk4, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
-__all__ = ["MOST_ROWS", "checked_time", "flow", "lorenz", "lorenz96", "rabinovich_fabrikant", "roessler", "start"]
+__all__ = [
+    "MOST_ROWS",
+    "checked_time",
+    "flow",
+    "from_dysts",
+    "lorenz",
+    "lorenz96",
+    "mso",
+    "rabinovich_fabrikant",
+    "roessler",
+    "start",
+]
+
 
 MOST_ROWS = 1e9  # rows of a transient: more would take days
 
@@ -279,3 +296,150 @@ def start(initial_state: npt.ArrayLike | None, runs: int, box: tuple[tuple[float
         return np.ascontiguousarray(for_each_run("initial_state", initial_state, runs, (len(box),)).T)
     low, high = np.array(box).T
     return np.stack([generator.uniform(low, high) for generator in generators(rng, runs)], axis=1)
+
+
+def mso(
+    *,
+    runs: int = 1,
+    steps: int = 5000,
+    frequencies: npt.ArrayLike = (0.2, 0.311),
+    phases: npt.ArrayLike | None = None,
+    rng: Seed = None,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Multiple superimposed oscillators (H. Jaeger, 2004): x[k] = Σ_i sin(f_i k + φ_i).
+
+    Parameters
+    ----------
+    runs, steps
+        Runs, and rows of each; dt is 1.
+    frequencies
+        f (q,), in radians a row. The usual tasks have the first 2 to 8 of 0.2, 0.311, 0.42, 0.51, 0.63, 0.74, 0.85, 0.97.
+    phases
+        φ (q,), or (runs, q), one row for each run. Zeros are the task as it is printed; by default they are drawn from
+        [0, 2π), for each run by a generator of its own.
+    rng, progress
+        As in :func:`~pesn.systems.chaotic.lorenz`.
+
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 1) and inputs (runs · steps, 0); not scaled.
+
+    Examples
+    --------
+    >>> mso(steps=4, phases=[0.0, 0.0]).states.ravel().round(3)
+    array([0.   , 0.505, 0.972, 1.368])
+    """
+    f = as_real("frequencies", frequencies)
+    if f.ndim != 1 or not f.size:
+        raise ValueError(f"frequencies must have shape (q,), one for each sine, got {f.shape}")
+    runs, steps = sizes(runs, steps, 1, progress)
+    each = generators(rng, runs)
+    if phases is None:
+        shifts = np.stack([generator.uniform(0.0, 2.0 * math.pi, f.size) for generator in each])
+    else:
+        shifts = for_each_run("phases", phases, runs, (f.size,))
+    k, x = np.arange(steps), np.zeros((runs, steps))
+    for frequency, shift in zip(f, shifts.T, strict=True):
+        x += np.sin(frequency * k + shift[:, None])
+    if progress is not None:
+        progress(steps, steps)
+    return stacked(x[:, :, None], np.empty((runs, steps, 0)), 1.0, ("x",), ("",))
+
+
+_ROWS = 50  # of a period, by default
+_TOLERANCE = 1e-10  # of a step, relative and absolute
+
+
+def from_dysts(
+    name: str,
+    *,
+    runs: int = 1,
+    steps: int = 5000,
+    dt: float | None = None,
+    initial_state: npt.ArrayLike | None = None,
+    transient: float | None = None,
+    rng: Seed = None,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """A flow of dysts by its name there, at the parameters there: ``from_dysts("Thomas", steps=1000, rng=0)``.
+
+    dysts (``pip install dysts``) gives the equations, a start and a period; the eighth-order method of Dormand and Prince goes
+    through them at tolerances of 1e-10. Systems with a delay are not among them.
+
+    Parameters
+    ----------
+    name
+        Of a class in ``dysts.flows``, "Thomas" for example.
+    runs, steps
+        Runs, and rows of each.
+    dt
+        From one row to the next: by default a fiftieth of the period that dysts states.
+    initial_state
+        (d,), or (runs, d), one for each run. By default that of dysts, each entry off by 0.1 %, for each run by a generator of
+        its own.
+    transient
+        Time that passes before row 0, rounded up to whole rows: by default ten periods from a drawn state and 0 from a given one.
+    rng
+        What ``np.random.default_rng`` takes.
+    progress
+        Called with (runs done, runs in all).
+
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, d), called x, y, z where there are three, and inputs (runs · steps, 0).
+
+    Raises
+    ------
+    ImportError
+        Where dysts is not installed.
+    FloatingPointError
+        Where the method cannot go on.
+    """
+    model = _model(name)
+    ic = np.atleast_1d(np.asarray(model.ic, np.float64))
+    d, period = len(ic), float(model.period)
+    runs, steps = sizes(runs, steps, d, progress)
+    settling = 10.0 * period if initial_state is None else 0.0
+    dt, skipped = checked_time(period / _ROWS if dt is None else dt, 1, transient, settling)
+    if initial_state is None:
+        starts = np.stack([ic * (1.0 + 1e-3 * generator.standard_normal(d)) for generator in generators(rng, runs)])
+    else:
+        starts = for_each_run("initial_state", initial_state, runs, (d,))
+    states = np.empty((runs, steps, d))
+    for run, first in enumerate(starts):
+        states[run] = _path(name, run, model, first, dt, skipped + steps)[skipped:]
+        report(progress, run + 1, runs)
+    names = ("x", "y", "z") if d == 3 else tuple(f"x{i}" for i in range(d))
+    return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * d)
+
+
+def _model(name: str) -> Any:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be that of a flow of dysts, got {name!r}")
+    try:
+        flows, base = import_module("dysts.flows"), import_module("dysts.base")
+    except ImportError as error:
+        raise ImportError(f"from_dysts needs the package dysts: pip install dysts ({error})") from error
+    known = [key for key, value in vars(flows).items() if isinstance(value, type) and issubclass(value, base.DynSys)]
+    if name not in known or name == "DynSys":
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"name must be that of a flow of dysts without a delay, got {name!r}{hint}")
+    return getattr(flows, name)()
+
+
+def _path(name: str, run: int, model: Any, first: Array, dt: float, rows: int) -> Array:
+    """(rows, d), from the first state on."""
+    times = dt * np.arange(rows)
+    if rows == 1:
+        return first[None]
+    with np.errstate(all="ignore"):
+        found = solve_ivp(
+            lambda t, x: model.rhs(x, t), (0.0, times[-1]), first, "DOP853", times, rtol=_TOLERANCE, atol=_TOLERANCE
+        )
+    if not found.success or not np.isfinite(found.y).all():
+        raise FloatingPointError(f"{name}, run {run}: could not go on after t = {found.t[-1] if len(found.t) else 0.0:g}")
+    return np.ascontiguousarray(found.y.T)

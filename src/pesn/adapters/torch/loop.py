@@ -30,8 +30,8 @@ from pesn.moments.special import tanh
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments, are_many, kept_entries
 from pesn.statespace.cell import SparseRows
-from pesn.statespace.guard import PACE, Bounds
 from pesn.statespace.kernels import sparse_times
+from pesn.statespace.model import PACE, Bounds
 
 __all__ = ["CompiledCell", "Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tanh_expectations"]
 

@@ -28,12 +28,12 @@ from torch import Tensor
 from pesn._support.checks import whole_number
 from pesn.adapters.torch.loop import TensorLoop
 from pesn.adapters.torch.tensor_gaussian import check_no_vmap
+from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.batched import in_form, loop_for
 from pesn.forecasting.context import Begun, ContextFilter, Uncertainty
 from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.filtered import FilteredContext
 from pesn.forecasting.futures import WIDEST
-from pesn.learning.calibration import by_lead
 from pesn.reservoir.initial_state import Start, factors_of_features
 from pesn.statespace import FirstOrder, GaussianState
 

@@ -9,7 +9,7 @@ from pesn.forecasting.design.candidates import Candidate, Design
 from pesn.forecasting.design.problem import Problem
 from pesn.forecasting.design.search import search
 from pesn.reservoir.closed_loop import Dynamics
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 
 __all__ = ["Candidate", "Design", "choose_design", "designed"]
 

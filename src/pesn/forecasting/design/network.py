@@ -12,8 +12,8 @@ from pesn.activations import get
 from pesn.forecasting.design.candidates import Candidate
 from pesn.forecasting.design.problem import FOLDS, Piece, Place, Problem
 from pesn.forecasting.training import with_noise
-from pesn.readout.factor import Factor, leave_out, ridge_path
 from pesn.readout.features import Features
+from pesn.readout.least_squares import Factor, leave_out, ridge_path
 from pesn.readout.ridge import Readout, penalties_of
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.drive import run

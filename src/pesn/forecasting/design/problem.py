@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn.evaluation.backtest import rolling_origins
+from pesn.evaluation.calibration import LEADS
 from pesn.forecasting.dataset import Segment
 from pesn.forecasting.design.candidates import MANY_ROWS, maps_for
-from pesn.learning.backtest import rolling_origins
-from pesn.learning.calibration import LEADS
 from pesn.reservoir.closed_loop import Dynamics
-from pesn.statespace.guard import Bounds
+from pesn.statespace.model import Bounds
 
 __all__ = ["FOLDS", "Piece", "Place", "Problem"]
 

@@ -1,0 +1,434 @@
+"""Online learning, row by row: ``partial_fit``, FORCE, and a compiled stepper for control loops.
+
+>>> import numpy as np, pesn
+>>> series = np.sin(0.2 * np.arange(1001.0))[:, None]
+>>> esn = pesn.EchoStateNetwork(50, random_state=0).fit(series[:500], series[1:501])
+>>> stepper = esn.online()
+>>> for x, y in zip(series[500:-1], series[501:]):
+...     predicted = stepper.step(x)  # made before y is known
+...     stepper.learn(y)
+>>> esn = stepper.finish()  # the network goes on from here
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.arguments import as_real
+from pesn._support.checks import whole_number
+from pesn._support.progress import Steps
+from pesn._support.types import Array, Ridge, RidgeValue
+from pesn.esn.training import Drive, adapted, deterministic, plain_ridge, washout_rows
+from pesn.esn.validation import TrainingRows, check_fitted
+from pesn.readout import rls as rls_readout
+from pesn.readout.features import Features
+from pesn.readout.groups import Groups
+from pesn.readout.ridge import Readout, predict
+from pesn.readout.rls import RLSState, effective_rows, recursion
+from pesn.reservoir.drive import State, is_compiled, kernel_weights, run
+from pesn.reservoir.sequences import blocks, check_longer_than_washout
+from pesn.reservoir.weights import Reservoir
+
+if TYPE_CHECKING:
+    from pesn.esn.base import ReservoirEstimator
+
+__all__ = [
+    "Learner",
+    "Online",
+    "Stepper",
+    "learn_compiled",
+    "learn_online",
+    "learn_with_own_outputs",
+    "open_stepper",
+    "prepare_online",
+    "resume",
+    "start_empty",
+]
+
+
+class Learner:
+    """Learning row by row in arrays that are made once and move in place; what it began with stays as it was.
+
+    Parameters
+    ----------
+    reservoir, features
+        The units, and what the readout sees.
+    begun
+        Where learning stands.
+    forgetting
+        λ of recursive least squares.
+    own
+        Whether the network's own outputs are fed back while it learns (FORCE), not what it is taught.
+    """
+
+    def __init__(self, reservoir: Reservoir, features: Features, begun: Online, forgetting: float, own: bool) -> None:
+        from pesn.reservoir import online_kernel as kernel  # here, not above: it compiles
+
+        self.kernel, self.reservoir, self.features, self.begun = kernel, reservoir, features, begun
+        n, d, (m, p) = reservoir.n_units, reservoir.n_inputs, begun.readout.weights.shape
+        self.rls = recursion(begun.rls, forgetting)
+        self.x, self.target, self.out, self.std = np.empty(d), np.empty(m), np.empty(m), np.empty(m)
+        self.b, self.y, work = np.empty(p), np.empty(m), np.empty((2, p))
+        self.residual_cov = np.array(begun.readout.residual_cov, float)
+        n_samples = begun.readout.n_samples
+        self.numbers = np.array([forgetting, self.rls.scale, effective_rows(n_samples, forgetting)])
+        fed = kernel.OWN if own else kernel.TEACHER
+        self.compiled = not n or is_compiled(reservoir)
+        self.largest = 1e50 if features.products else 1e100  # of a row: squares must not leave the range
+        counts = n_samples, 0, 0, 0, features.lags, features.products, fed, n if self.compiled else 0
+        self.counts = np.array([*self.rls.clock, *counts])
+        self.go_to(begun.state, begun.to_wash)
+        weights, prior = self.rls.weights, (self.rls.prior_weights, self.rls.prior_root)
+        self._arrays = (  # a table keeps no array alive
+            self.counts, self.numbers, self.x, self.b, self.y, self.out, self.target, self.std, work,
+            weights, self.rls.root, *prior, self.residual_cov, *kernel_weights(reservoir),
+        )  # fmt: skip
+        self.table = np.empty((kernel.SIZE, 3), np.int64)
+        kernel.tabulate(self.table, *self._arrays)
+
+    def go_to(self, state: State, to_wash: int) -> None:
+        """Begin a sequence: at ``state``, of which the means count, with so many rows to be washed out."""
+        n, earlier = self.reservoir.n_units, self.features.n_earlier(self.reservoir.n_inputs)
+        p, b = self.rls.weights.shape[1], self.b
+        b[:] = 0.0
+        b[0], b[p - n : p] = 1.0, state.mean
+        if state.past is not None:
+            b[1 : 1 + earlier] = state.past
+        self.y[:] = 0.0 if state.output is None else state.output
+        kernel = self.kernel
+        self.counts[[kernel.TO_WASH, kernel.BEGUN, kernel.LEARNS]] = to_wash, state.past is not None or not earlier, 0
+
+    @property
+    def state(self) -> State:
+        """Where the sequence is."""
+        n, p, kernel = self.reservoir.n_units, self.rls.weights.shape[1], self.kernel
+        earlier = self.features.n_earlier(self.reservoir.n_inputs)
+        past = self.b[1 : 1 + earlier].copy() if earlier and self.counts[kernel.BEGUN] else None
+        return State(self.b[p - n : p].copy(), None, self.y.copy(), None, past=past)
+
+    def move(self) -> None:
+        """The units that no compiled loop knows, moved by the row in ``x``; ``step`` does the rest."""
+        x, state = self.x[None], self.state
+        if not np.all(np.abs(x) < self.largest):
+            return  # which step refuses
+        h = run(self.reservoir, x, state, feedback=self.y[None])[2].mean
+        p = self.rls.weights.shape[1]
+        self.b[p - len(h) : p] = h
+
+    def step(self) -> int:
+        """Predict ``out`` for the row in ``x``; 0, or what is wrong."""
+        if not self.compiled:
+            self.move()
+        return int(self.kernel.step(self.table))
+
+    def learn(self) -> int:
+        """Learn ``target`` for the row of the last step; 0, or what is wrong."""
+        return int(self.kernel.learn(self.table))
+
+    def deviations(self) -> Array:
+        """Of the last prediction."""
+        self.kernel.deviations(self.table)
+        return self.std
+
+    def follow(self, X: Array, Y: Array, features: bool = False) -> tuple[Array, Array]:
+        """Predictions (T, m) for rows X (T, d), each made before its Y (T, m) is learnt, and what the readout saw, if wanted."""
+        predictions = np.empty(Y.shape)
+        seen = np.empty((len(X), self.rls.weights.shape[1]) if features else (0, 0))
+        if self.compiled:
+            rows = (np.ascontiguousarray(part, np.float64).view() for part in (X, Y))
+            wrong = self.kernel.follow(self.table, *map(_read_only, rows), predictions, seen)
+        else:
+            wrong = self._row_by_row(X, Y, predictions, seen)
+        if wrong:
+            raise ValueError("partial_fit left the range of float64 numbers; scale X and y to about 1")
+        return predictions, seen
+
+    def _row_by_row(self, X: Array, Y: Array, predictions: Array, seen: Array) -> int:
+        for k, (x, y) in enumerate(zip(X, Y, strict=True)):
+            self.x[:] = x
+            wrong = self.step()
+            predictions[k], self.target[:] = self.out, y
+            if seen.size:
+                seen[k] = self.b[: seen.shape[1]]
+            wrong = wrong or self.learn()
+            if wrong:
+                return wrong
+        return 0
+
+    def result(self, last: bool = False) -> Online:
+        """Where learning stands now, in arrays of its own; the ``last`` result takes this learner's, which then is spent."""
+        kernel, readout, now = self.kernel, self.begun.readout, self.rls
+        state, to_wash = self.state, int(self.counts[kernel.TO_WASH])
+        samples = int(self.counts[kernel.SAMPLES])
+        if samples == readout.n_samples:
+            return self.begun._replace(state=state, to_wash=to_wash)
+        now = now._replace(clock=self.counts[:4])
+        if not last:
+            now = now._replace(root=now.root.copy(), weights=now.weights.copy())
+        rls = now.state(self.begun.rls)
+        return type(self.begun)(Readout(rls.weights, self.residual_cov.copy(), rls.root, samples), rls, state, to_wash)
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+class Online(NamedTuple):
+    """Where learning row by row stands: the readout, its recursive least squares, the state, rows still to be washed out."""
+
+    readout: Readout
+    rls: RLSState
+    state: State
+    to_wash: int
+
+
+def prepare_online(esn: ReservoirEstimator, drawn: Reservoir, given: TrainingRows | None) -> tuple[Reservoir, int, RidgeValue]:
+    """Of a network that has learnt nothing: its reservoir, tuned to the rows where it asks for that, its washout and ridge."""
+    reservoir = drawn if given is None else adapted(esn.plasticity, drawn, given, Steps())
+    sizes = reservoir.n_inputs, reservoir.n_outputs, reservoir.n_units
+    groups = None if esn.local is None else esn.local.groups(esn.features, *sizes)
+    washout = washout_rows(esn.washout, reservoir, esn.features, given, esn.ridge, Steps(), groups)
+    return reservoir, washout, plain_ridge(esn.ridge)
+
+
+def start_empty(
+    reservoir: Reservoir, features: Features, start: State, washout: int, rls_delta: float | None, ridge: Ridge,
+    groups: Groups | None = None,
+) -> Online:  # fmt: skip
+    """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``, of a pair the second."""
+    number = float(np.ravel(plain_ridge(ridge))[-1])
+    n_features = features.size(reservoir.n_inputs, reservoir.n_units)
+    readout, rls = rls_readout.start_empty(n_features, reservoir.n_outputs, rls_delta or 1.0 / (number or 1e-6), groups)
+    return Online(readout, rls, start, washout)
+
+
+def resume(readout: Readout, rls: RLSState | None, state: State, to_wash: int, rls_delta: float | None) -> Online:
+    """From a batch solution, or from the ``rls`` that earlier rows have left."""
+    return Online(*((readout, rls) if rls else rls_readout.start_from_batch(readout, rls_delta)), state, to_wash)
+
+
+def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: float) -> tuple[Array, Online]:
+    """What is predicted for each row before it is learnt from (n, m), and what is learnt."""
+    predictions = np.empty(given.targets.shape)
+    readout, rls, state, to_wash = at
+    for block in blocks(slice(0, len(given.targets))):
+        b, state = drive(*given.inputs.take(block), state, given.targets[block])
+        outputs, y, washed = predictions[block], given.targets[block], min(to_wash, len(b))
+        to_wash -= washed
+        if washed:
+            outputs[:washed] = predict(readout, b[:washed])
+        outputs[washed:], readout, rls = rls_readout.update(readout, rls, b[washed:], y[washed:], forgetting)
+    return predictions, Online(readout, rls, state, to_wash)
+
+
+def learn_compiled(
+    reservoir: Reservoir, features: Features, given: TrainingRows, at: Online, forgetting: float, own: bool
+) -> tuple[Array, Online]:
+    """The same for certain rows and states, in one compiled loop; ``own`` outputs are fed back, or the true ones."""
+    if at.readout.groups is not None:
+        return learn_online(deterministic(reservoir, features), given, at, forgetting)
+    learner, predictions = Learner(reservoir, features, at, forgetting, own), np.empty(given.targets.shape)
+    for block in blocks(slice(0, len(given.targets))):
+        predictions[block], _ = learner.follow(given.inputs.take(block)[0], given.targets[block])
+    return predictions, learner.result(last=True)
+
+
+def learn_with_own_outputs(
+    reservoir: Reservoir,
+    features: Features,
+    given: TrainingRows,
+    at: Online,
+    forgetting: float,
+    steps: Steps,
+    watch: Callable[[Array, int], None] | None = None,
+) -> Online:
+    """FORCE (Sussillo and Abbott, 2009): each output, made with the weights so far, is fed back, and then the weights move.
+
+    Each of the sequences begins where learning stands, ``at``; ``watch`` is called
+    with the features of each block, and how many of its rows are washed out.
+    """
+    check_longer_than_washout(given.sequences, at.to_wash, features.lags)
+    learner = Learner(reservoir, features, at, forgetting, own=True)
+    with steps.step("learning with its own outputs", len(given.targets), "rows") as advance:
+        for sequence in given.sequences:
+            learner.go_to(at.state, at.to_wash)
+            for block in blocks(sequence):
+                _, b = learner.follow(given.inputs.take(block)[0], given.targets[block], watch is not None)
+                if watch is not None:
+                    watch(b, max(at.to_wash - (block.start - sequence.start), 0))
+                advance(block.stop - block.start)
+    return learner.result(last=True)
+
+
+_DOUBLE = np.dtype(np.float64)
+
+
+@final
+class Stepper:
+    """A network that predicts and learns a row at a time, each in one compiled call: what ``online()`` of the networks gives.
+
+    It has arrays of its own: the network stays what it was until :meth:`finish` writes into it what was learnt. ``step`` and
+    ``learn`` are what ``partial_fit`` does with a row. A row that is refused, for a NaN for example, leaves all as it was.
+
+    Parameters
+    ----------
+    learner
+        The arrays that move.
+    network
+        What :meth:`finish` writes into.
+    learnt
+        A copy of it, that what is learnt passes through: a network that has learnt nothing is begun here.
+    """
+
+    def __init__(self, learner: Learner, network: ReservoirEstimator, learnt: ReservoirEstimator) -> None:
+        self._learner, self._network, self._learnt, self._begun = learner, network, learnt, _learning(network)
+        self._x_shape, self._y_shape = learner.x.shape, learner.target.shape
+        self._prediction, self._std = learner.out.view(), learner.std.view()
+        self._prediction.flags.writeable = self._std.flags.writeable = False
+        kernel = learner.kernel
+        # bound here, not looked up at every row
+        self._x, self._target, self._own = learner.x, learner.target, not learner.compiled
+        self._step, self._learn, self._table = kernel.step, kernel.learn, learner.table
+
+    @overload
+    def step(self, x: npt.ArrayLike, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def step(self, x: npt.ArrayLike, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    @overload
+    def step(self, x: npt.ArrayLike, return_std: bool) -> Array | tuple[Array, Array]: ...
+
+    def step(self, x: npt.ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Drive the network by a row and predict.
+
+        With feedback the prediction is what the next row is fed, unless ``learn`` is told better and the network learns from a
+        teacher.
+
+        Parameters
+        ----------
+        x
+            One row, (d,); float64 arrays are taken fastest.
+        return_std
+            Whether deviations (m,) come second: √(R (1 + bᵀ P b)), of the residuals so far and of the weights. It takes a third
+            of the time of learning a row.
+
+        Returns
+        -------
+        prediction
+            (m,), read-only, **overwritten by the next step**: copy what you keep.
+        std
+            With ``return_std``, (m,), read-only and overwritten as well.
+        """
+        if type(x) is not np.ndarray or x.dtype is not _DOUBLE or x.shape != self._x_shape:
+            x = _vector("x", x, self._x_shape)
+        self._x[:] = x
+        if self._own:
+            self._learner.move()
+        if self._step(self._table):
+            _refuse("x", self._x, self._learner.largest)
+        return (self._prediction, self._deviations()) if return_std else self._prediction
+
+    def learn(self, y: npt.ArrayLike) -> None:
+        """Learn what should have been put out for the row just stepped, by recursive least squares with ``forgetting``.
+
+        Rows need not be learnt from; in the washout nothing is learnt. With feedback from a teacher y is what is fed back next.
+
+        Parameters
+        ----------
+        y
+            (m,), or a number where there is one output.
+        """
+        if type(y) is not np.ndarray or y.dtype is not _DOUBLE or y.shape != self._y_shape:
+            y = _vector("y", y, self._y_shape)
+        self._target[:] = y
+        wrong = self._learn(self._table)
+        if wrong:
+            self._explain(wrong)
+
+    def finish(self) -> ReservoirEstimator:
+        """Write readout, recursion and state into the network, so that ``partial_fit``, ``predict`` and ``save`` go on from here.
+
+        The stepper can be used further, and finished again.
+
+        Returns
+        -------
+        network
+            The network that ``online()`` was called on.
+
+        Raises
+        ------
+        ValueError
+            Where the network itself has learnt since, which would be undone.
+        """
+        network, learnt = self._network, self._learnt
+        if any(one is not other for one, other in zip(self._begun, _learning(network), strict=True)):
+            raise ValueError("the network has learnt other rows since online() was called; finish would undo that")
+        learnt.adopt(self._learner.result())
+        parameters = network.get_params(deep=False)
+        network.__dict__.update({name: value for name, value in vars(learnt).items() if name not in parameters})
+        self._begun = _learning(network)
+        return network
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        # its table holds addresses, which mean nothing in a copy
+        raise TypeError("a stepper can be neither copied nor pickled; copy or save the network that finish() gives")
+
+    def _deviations(self) -> Array:
+        self._learner.deviations()
+        return self._std
+
+    def _explain(self, wrong: int) -> None:
+        kernel = self._learner.kernel
+        if wrong == kernel.NOT_FINITE:
+            _refuse("y", self._target, 1e100)
+        if wrong == kernel.NOTHING_TO_LEARN:
+            raise ValueError("learn must follow a step: there is no row, or the last one has been learnt from")
+        raise ValueError(
+            "learn left the range of float64 numbers; scale x and y to about 1, and start again from the network, which is "
+            "what it was, by online()"
+        )
+
+
+def _learning(network: ReservoirEstimator) -> tuple[object, object]:
+    """What is replaced whenever a network learns."""
+    return getattr(network, "readout_", None), getattr(network, "state_", None)
+
+
+def open_stepper(esn: ReservoirEstimator, n_inputs: int | None, n_outputs: int | None) -> Stepper:
+    """See ``online`` of the networks."""
+    own = copy.copy(esn)  # the network itself is not changed before finish
+    own.check_online()
+    if esn.local is not None:
+        raise ValueError("a stepper needs a network without local, got a local one; partial_fit learns row by row, too")
+    if esn.__sklearn_is_fitted__():
+        for name, given, known in (("n_inputs", n_inputs, esn.n_features_in_), ("n_outputs", n_outputs, esn.n_outputs_)):
+            if given is not None and given != known:
+                raise ValueError(f"{name} must be {known}, as the network has learnt, or left out, got {given!r}")
+        check_fitted(esn)
+        begun = own.resumed()
+    else:
+        if n_inputs is None or n_outputs is None:
+            raise ValueError("n_inputs and n_outputs must be given for a network that has learnt nothing; or call fit first")
+        whole_number("n_inputs", n_inputs, 1)
+        whole_number("n_outputs", n_outputs, 1)
+        own.n_features_in_ = int(n_inputs)
+        begun = own.begin(int(n_inputs), int(n_outputs))
+    learner = Learner(own.reservoir_, own.features, begun, own.forgetting, own.feedback == "own")
+    return Stepper(learner, esn, own)
+
+
+def _vector(name: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    array = as_real(name, value)
+    if array.shape != shape and not (array.shape == () and shape == (1,)):
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    return np.asarray(array, np.float64)
+
+
+def _refuse(name: str, values: Array, largest: float) -> None:
+    place = int(np.argmax(~(np.abs(values) < largest)))
+    raise ValueError(f"{name} must be finite and below {largest:g}, got {values[place]} at index {place}")

@@ -1,0 +1,290 @@
+"""Readout parameter uncertainty: leverage of a state's features, and weight errors in a closed loop."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from pesn._support.types import Array
+from pesn.linalg import QuadraticForm, outer, root_of
+from pesn.readout.features import Moves
+from pesn.readout.groups import Groups, Part
+from pesn.readout.ridge import Readout
+from pesn.statespace import Emission, Ensemble, GaussianState
+
+if TYPE_CHECKING:
+    from pesn.reservoir.closed_loop import ClosedLoop
+
+__all__ = ["Leverage", "LeverageNoise", "WeightErrors", "posterior_root"]
+
+
+class Leverage:
+    """Of each output of a readout, from states x; ``parts``: outputs, what they see, and a root of A⁻¹ there.
+
+    Where groups of outputs see some features alone, what enters theirs is looked at alone: nothing is ever as large as x × x.
+
+    Parameters
+    ----------
+    moves
+        How features come into x.
+    parts
+        Of :meth:`pesn.readout.ridge.Readout.parts`.
+    n_outputs, n_features
+        m and p.
+    variances_alone
+        Whether states have no covariances: traces then ask for the diagonal of A⁻¹ alone.
+    """
+
+    def __init__(
+        self, moves: Moves, parts: list[Part], n_outputs: int, n_features: int, variances_alone: bool = False
+    ) -> None:  # fmt: skip
+        self._parts = [_PartOfState(moves, part, n_features, variances_alone) for part in parts]
+        self._n_outputs = n_outputs
+
+    def trace(self, state: GaussianState) -> Array:
+        """tr(A⁻¹ Cov b) (…, m)."""
+        found = np.empty((*state.mean.shape[:-1], self._n_outputs))
+        for part in self._parts:
+            here = state if part.places is None else state.only(part.places)
+            found[..., part.outputs] = here.trace(part.form)[..., None]
+        return found
+
+    def of_means(self, x: Array) -> Array:
+        """bᵀ A⁻¹ b (…, m) of x (…, n)."""
+        found = np.empty((*x.shape[:-1], self._n_outputs))
+        for part in self._parts:
+            v = part.constant + (x if part.places is None else x[..., part.places]) @ part.root
+            found[..., part.outputs] = np.vecdot(v, v)[..., None]
+        return found
+
+    def __call__(self, state: GaussianState) -> Array:
+        """All of it (…, m); of each member of an ensemble, its own bᵀ A⁻¹ b (…, M, m)."""
+        if isinstance(state, Ensemble):
+            return self.of_means(state.members)
+        return self.of_means(state.mean) + self.trace(state)
+
+
+class _PartOfState:
+    """Some outputs: the ``places`` in x that they see, None: all; a root (n, r) of A⁻¹ there, and its row of the constant."""
+
+    def __init__(self, moves: Moves, part: Part, n_features: int, variances_alone: bool) -> None:
+        self.outputs, self._diagonal = part.outputs, variances_alone
+        whole = part.root
+        if not isinstance(part.features, slice):
+            whole = np.zeros((n_features, part.root.shape[1]))
+            whole[part.features] = part.root
+        self.constant, self.root = whole[0], moves.weights(whole.T).T
+        self.places = None
+        if not isinstance(part.features, slice):
+            self.places = np.flatnonzero(self.root.any(axis=1))
+            self.root = self.root[self.places]
+
+    @cached_property
+    def form(self) -> QuadraticForm:
+        """A⁻¹ over these places; the constant is certain."""
+        root = self.root  # the product takes as long as thousands of rows
+        return QuadraticForm(np.diag(np.vecdot(root, root)) if self._diagonal else outer(root))
+
+
+_FLOOR, _SMALL = 1e-6, 1e-8  # ridge of the weights' covariance, where the readout's is smaller than the second
+_MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # of the weights that are followed, and times the number of outputs
+_WEAKEST = 1e-8  # of the belief that is left: below, rounding decides
+_NEW = 0.02  # the share of v² beside the directions so far that makes a new one
+
+
+class WeightErrors:
+    """Cov(W) of a loop's readout: how its errors move y, and the directions that features take in it.
+
+    ``output_root`` (d, m): a root of the covariance that they give y where bᵀ A⁻¹ b = 1, c R, brought to the kinematic columns.
+    R is that of all of a one-step error, as it is in the long run, for errors of the weights do not pass through e. c is what
+    rows say that were left out (:class:`ErrorModel`), and (1 + ρ)/(1 − ρ) at least: rows whose errors go on teach less.
+    ``root`` (p, p): S, of a ridge as strong as the weights bear out (:func:`posterior_root`).
+
+    Of a readout by groups that share their weights, an error is the same in all of them: ``output_root`` is (d, s), the rows of
+    each group those of its own R, and features take directions group by group. ``groups`` (m,): the group of each output.
+    """
+
+    def __init__(self, loop: ClosedLoop) -> None:
+        dynamics, errors = loop.dynamics, loop.errors
+        learned, d = dynamics.learned, dynamics.n_columns
+        cov = errors.cov if loop.measurement_cov is None else errors.cov + loop.measurement_cov
+        inflation = inflation_of(errors.persistence[learned])
+        if errors.weights is not None:
+            inflation = np.maximum(inflation, errors.weights[learned])
+        onto = np.zeros((d, len(learned)))
+        onto[learned, np.arange(len(learned))] = 1.0
+        onto[dynamics.kinematic] = dynamics.kinematics[1]
+        cov, groups = cov[np.ix_(learned, learned)], loop.readout.groups
+        root = root_of(cov) if groups is None else _root_by_groups(cov, groups)
+        self.output_root = onto @ (np.sqrt(inflation)[:, None] * root)
+        self.groups = None if groups is None else np.argsort(groups.outputs.ravel()) // groups.n_outputs
+        self._loop, self._var = loop, np.diagonal(cov) / np.square(dynamics.scale)
+
+    @cached_property
+    def root(self) -> Array:
+        """S."""
+        readout, penalty = self._loop.readout, self._loop.penalty
+        return np.asarray(readout.covariance_root, float) if penalty is None else posterior_root(readout, penalty, self._var)
+
+    @cached_property
+    def floored_root(self) -> Array:
+        """S of a ridge that is not too small for features which are uncertain themselves."""
+        S = np.asarray(self._loop.readout.covariance_root, float)
+        return np.stack([_floored(one, self._loop.readout.n_samples) for one in S.reshape(-1, *S.shape[-2:])]).reshape(S.shape)
+
+    @property
+    def directions(self) -> int:
+        """How many are followed at most."""
+        return int(np.clip(_MOST_UNKNOWNS // self.output_root.shape[1], 1, _MOST_DIRECTIONS))
+
+    def along(self, features: Array) -> Array:
+        """By how much each of r directions moves an output at each step, (…, T, r), of features (…, T, p): Σ squares = bᵀ A⁻¹ b.
+
+        Directions come one after the other, so that those of a step do not depend on the steps after it. What a step has beside
+        all of them is shared out among them. Of groups (…, T, G r), those of each after those of the one before it.
+        """
+        groups = self._loop.readout.groups
+        if groups is None:
+            return self.places(features @ self.root)
+        seen = groups.features(features)
+        *batch, T, G, q = seen.shape
+        if groups.shared:
+            v = (seen @ self.root).reshape(*batch, T * G, q)
+            return self.places(v).reshape(*batch, T, G * self.directions)
+        own = [self.places(seen[..., g, :] @ self.root[g]) for g in range(G)]
+        return np.concatenate(own, axis=-1)
+
+    def places(self, v: Array) -> Array:
+        """The same (…, T, r) of v = Sᵀ b (…, T, p): their places along directions that come as they are needed."""
+        from pesn.reservoir.kernels import directions_of  # here, not above: it brings numba
+
+        found = np.zeros((*v.shape[:-1], self.directions))
+        rows = np.ascontiguousarray(v, float)
+        directions_of(rows.reshape(-1, *rows.shape[-2:]), _NEW, found.reshape(-1, *found.shape[-2:]))
+        return found
+
+
+class LeverageNoise:
+    """What is new in a step: the errors' innovation, wider where the training rows say little about the features.
+
+    The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), the leverage inflated
+    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ). ``parts``: of the variance that
+    are wanted, "noise" and "weights".
+
+    Each member of an ensemble has the leverage of its own features, and noise of its own width: their mean is the leverage above.
+    """
+
+    def __init__(self, loop: ClosedLoop, parts: tuple[str, ...]) -> None:
+        learned = loop.dynamics.learned
+        d = loop.dynamics.n_columns
+        self._loop, self._with_noise = loop, "noise" in parts
+        self._root_of_innovation = root_of(loop.errors.innovation)
+        self._widened = loop.errors.innovation if "weights" in parts else None
+        self._J, self._d = loop.step[2], d
+        self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
+        self._inflation = np.zeros(d)
+        self._inflation[learned] = inflation_of(loop.errors.persistence[learned])
+
+    @cached_property
+    def _leverage(self) -> Leverage:
+        loop = self._loop
+        return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.floored_root), *loop.readout.weights.shape)
+
+    def __call__(self, state: GaussianState) -> Emission:
+        """From the state that the outputs are read from."""
+        J = self._J
+        if self._widened is None:
+            return Emission(J @ self._root_of_innovation, self._noise, self._noise)
+        grown = np.sqrt(1.0 + self._inflation * self.leverage(state))
+        if self._with_noise:  # R ∘ g gᵀ
+            root = grown[..., :, None] * self._root_of_innovation
+        else:
+            root = root_of(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
+        new = J @ root
+        both = np.vecdot(new[..., : self._d, :], new[..., : self._d, :])
+        if isinstance(state, Ensemble):
+            both = both.mean(axis=-2)
+        return Emission(new, self._noise, both)
+
+    def leverage(self, state: GaussianState) -> Array:
+        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) of what each column of y (…, d) sees; bᵀ A⁻¹ b of each member (…, M, d)."""
+        found = self._leverage(state)
+        result = np.zeros((*found.shape[:-1], self._d))
+        result[..., self._loop.dynamics.learned] = found
+        return result
+
+
+def inflation_of(persistence: Array) -> Array:
+    """(1 + ρ)/(1 − ρ) of errors that go on, 1 of others."""
+    rho = np.maximum(persistence, 0.0)
+    return np.asarray((1.0 + rho) / (1.0 - rho))
+
+
+def _floored(S: Array, n: int) -> Array:
+    """A root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, where S is one of A⁻¹; S itself where no ridge was that small.
+
+    Where features vary with each other alone, A⁻¹ is large across all that was ever seen. A covariance that is off by a
+    thousandth of its size, as every closure's is, would see nothing but that.
+    """
+    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # it bounds the norm below, and costs no product of matrices
+        return S
+    if np.linalg.norm(S.T @ S) * _SMALL * n <= 1.0:
+        return S
+    # QR of [√c S; I] is Q R with RᵀR = I + c Sᵀ S, and the root S R⁻¹ is the upper part of Q by √c: bounded, whatever the sizes
+    # of the rows of S. They differ much where units are all but dead; large rows first, nothing of the small ones is lost.
+    root_floor = np.sqrt(_FLOOR * n)
+    rows = np.vstack([root_floor * S, np.eye(S.shape[1])])
+    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    Q = np.empty_like(rows)
+    Q[order] = qr(rows[order], mode="economic", pivoting=True)[0]
+    return Q[: len(S)] / root_floor
+
+
+def _root_by_groups(cov: Array, groups: Groups) -> Array:
+    """(m, s), in the rows of each group a root of its own R; (m, m), apart from each other, where they share no weights."""
+    root = np.zeros((len(cov), groups.n_outputs if groups.shared else len(cov)))
+    for own in groups.outputs:
+        root[own[:, None], np.arange(groups.n_outputs) if groups.shared else own] = root_of(cov[np.ix_(own, own)])
+    return root
+
+
+def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
+    """A root of (A − (1 − f) P)⁻¹, A = Σ b bᵀ + P with P = diag(penalty): a belief no stronger than the weights bear out.
+
+    A ridge is the belief that weights have the variance R/P, and where no row has taught them, that is all there is. Weights that
+    k parameters' worth of rows have taught show their own size: f = m k / tr(R⁻¹ W P Wᵀ) makes P the one under which the rows are
+    likeliest, for these W (MacKay 1992). Only a belief that is too strong is weakened: f is 1 at most.
+
+    Parameters
+    ----------
+    readout
+        W (m, p) and a root of A⁻¹.
+    penalty
+        (p,), in units of the sum over the rows.
+    var
+        The diagonal of R (m,).
+
+    Returns
+    -------
+    array
+        (p, p), or as the readout's own root is, where it has one of groups.
+    """
+    if (groups := readout.groups) is not None:
+        local, each = groups.own_penalty(penalty), groups.own_values(var).reshape(-1, groups.n_outputs)
+        found = [posterior_root(one, np.asarray(local), v) for one, v in zip(readout.own, each, strict=True)]
+        return found[0] if groups.shared else np.stack(found)
+    S, W = (np.asarray(part, float) for part in (readout.covariance_root, readout.weights))
+    used, live = len(S) - float(np.sum(penalty[:, None] * np.square(S))), var > 0.0
+    size = float(np.mean(np.square(W[live]) @ penalty / var[live])) if live.any() else 0.0
+    if not 0.0 < used < size:
+        return S
+    M = S.T @ (penalty[:, None] * S)
+    M *= max(used / size, _WEAKEST) - 1.0
+    M[np.diag_indices_from(M)] += 1.0
+    try:
+        return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
+    except np.linalg.LinAlgError:  # rows that were forgotten have taken part of the penalty with them
+        return S

@@ -1,0 +1,63 @@
+"""Claim: origins are spread evenly, without repeats; scores are those of the metrics, without what is missing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pesn.evaluation.backtest import Backtest, observed_after, rolling_origins
+from pesn.metrics import crps_gaussian
+
+
+@pytest.fixture
+def judged():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(60, 2))
+    y[45, 1] = np.nan
+    origins = rolling_origins(30, 52, 5)
+    observed = observed_after(y, origins, 8)
+    return Backtest(origins, rng.normal(size=observed.shape), np.exp(rng.normal(size=observed.shape)), observed)
+
+
+def test_origins_are_spread_from_first_to_last():
+    found = rolling_origins(100, 200, 11)
+    assert (found[0], found[-1]) == (100, 200)
+    np.testing.assert_array_equal(np.diff(found), 10)
+    assert len(rolling_origins(0, 3, 100)) == 4  # no row twice
+
+
+def test_what_was_observed_is_what_comes_from_the_origin_on():
+    y = np.arange(20.0)[:, None]
+    np.testing.assert_array_equal(observed_after(y, [4, 9], 3)[..., 0], [[4.0, 5.0, 6.0], [9.0, 10.0, 11.0]])
+
+
+def test_scores_leave_out_what_is_missing(judged):
+    assert np.isnan(judged.observed).any()
+    crps = crps_gaussian(judged.observed, judged.mean, judged.std)
+    np.testing.assert_allclose(judged.crps(), np.nanmean(crps, axis=(0, 1)))
+    np.testing.assert_allclose(judged.crps_by_step(), np.nanmean(crps, axis=0))
+    np.testing.assert_allclose(judged.mae(), np.nanmean(np.abs(judged.errors), axis=(0, 1)))
+
+
+def test_a_frame_has_a_row_for_each_number(judged):
+    frame = judged.to_frame()
+    assert frame.columns.tolist() == ["origin", "step", "column", "mean", "std", "observed"]
+    assert len(frame) == judged.mean.size
+    one = frame[(frame["origin"] == judged.origins[2]) & (frame["step"] == 3) & (frame["column"] == "y1")]
+    assert one[["mean", "std", "observed"]].to_numpy().tolist() == [
+        [judged.mean[2, 2, 1], judged.std[2, 2, 1], judged.observed[2, 2, 1]]
+    ]
+
+
+def test_what_was_never_observed_has_no_score(judged):
+    observed = judged.observed.copy()
+    observed[..., 0] = np.nan
+    blind = replace(judged, observed=observed)
+    for score in (blind.crps(), blind.mae(), blind.crps_by_step().mean(axis=0)):
+        assert np.isnan(score[0])  # 0 would be the best there is
+        assert score[1] > 0.0
+
+
+def test_it_shows_itself_in_a_line(judged):
+    assert repr(judged) == "Backtest of 5 forecasts, 8 steps ahead, 2 columns"
+    assert repr(replace(judged, names=["a", "b"])).endswith("2 columns (a, b)")
