@@ -26,9 +26,9 @@ import pandas as pd
 
 import pesn
 from harness import ROOT, make_parser, parse_parts, time_in_turns
+from pesn.forecasting.alignment import column_position
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.rollout import Rollout
-from pesn.forecasting.row_labels import column_position
 from pesn.planning import MPPI, ChanceConstraint
 from pesn.systems import cart_pole
 from uncertainty import integrate_velocities

@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 import pesn
-from pesn._support.reading import MANIFEST, digest
+from pesn._support.files import MANIFEST, digest
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.joint import Joint
 from pesn.series.members.dynamics import Dynamics

@@ -20,7 +20,7 @@ import pytest
 from sklearn.base import clone
 
 from pesn import persistence
-from pesn._support.reading import digest
+from pesn._support.files import digest
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.gaussian import Gaussian

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erf, ndtr, ndtri
 
-from pesn._support.arguments import as_covariance, as_real, check_not_negative
-from pesn._support.checks import flag, number, whole_number
+from pesn._support.arguments import as_covariance, as_real, check_not_negative, flag, number, whole_number
 from pesn._support.types import AnyArray, Array, FloatArray
 
 __all__ = ["coverage", "crps_ensemble", "crps_gaussian", "entropy", "log_score", "nrmse", "pit", "pit_histogram", "valid_time"]

@@ -30,8 +30,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from pesn._support.files import replacing
-from pesn._support.reading import LARGEST_JSON, MANIFEST, RefusedError, digest, npy_array, one_line, regular, stored
+from pesn._support.files import LARGEST_JSON, MANIFEST, RefusedError, digest, npy_array, one_line, regular, replacing, stored
 from pesn._support.types import PathLike
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
@@ -60,7 +59,7 @@ from pesn.series.members.closed_loops import Loops
 from pesn.series.members.dynamics import Dynamics
 from pesn.series.members.inputs import Effects
 from pesn.series.members.smoothing import Grid
-from pesn.series.members.widths import Widths
+from pesn.series.members.weights import Widths
 from pesn.series.univariate import Member, UnivariateModel
 from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
 

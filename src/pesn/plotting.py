@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import check_real, whole_number
+from pesn._support.arguments import check_real, whole_number
 from pesn._support.files import replacing
 from pesn._support.types import AnyArray, Array
-from pesn.forecasting.row_labels import column_position
+from pesn.forecasting.alignment import column_position
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pesn._support.pages import ticks
+from pesn._support.pages import drawing
 from pesn._support.pages.drawing import View, limits, plot
 
 POINT = re.compile(r"([ML])(\S+?) (-?[\d.]+)(h0)?")
@@ -88,13 +88,13 @@ def test_bands_do_not_squeeze_what_was_observed():
 def test_marks_are_round_inside_and_told_apart(low, span, most):
     if not (low + span) - low > 1e-9 * abs(low):
         return
-    found = ticks.numbers(low, low + span, most)
+    found = drawing.numbers(low, low + span, most)
     assert len(found) <= most
     assert all(low - 1e-6 * span <= value <= low + span + 1e-6 * span for value in found)
     if len(found) > 1:
         step = found[1] - found[0]
         assert round(step / 10.0 ** np.floor(np.log10(step * 1.0001)), 3) in (1.0, 2.0, 5.0)
-        texts = ticks.texts(found)
+        texts = drawing.texts(found)
         assert len(set(texts)) == len(texts)
 
 
@@ -113,5 +113,5 @@ def test_dates_are_marked_where_a_span_begins(first, step, count, expected):
     unit = step[-1]
     start = np.datetime64(first, {"M": "M", "D": "D", "h": "h", "m": "m", "Y": "Y"}[unit])
     labels = start + np.arange(count) * np.timedelta64(int(step[:-1] or 1), unit)
-    found = ticks.dates(labels.astype("M8[ns]" if first > "1701" else "M8[s]"), 7 if count > 300 else 4)
+    found = drawing.dates(labels.astype("M8[ns]" if first > "1701" else "M8[s]"), 7 if count > 300 else 4)
     assert [text for _, text in found] == expected

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from pesn._support.reading import RefusedFileError, contents, regular, stored
+from pesn._support.files import RefusedFileError, contents, regular, stored
 
 POSIX = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices, pipes and links as POSIX has them")
 

@@ -13,8 +13,7 @@ import sklearn.model_selection
 import pesn
 from pesn import SeriesForecaster
 from pesn.series.judging import SeriesBacktest
-from pesn.series.margins import Margins
-from pesn.series.result import SeriesForecast
+from pesn.series.result import Margins, SeriesForecast
 
 pytest.importorskip("sktime", reason="sktime is an extra")
 pytest.importorskip("skpro", reason="skpro comes with the extra")

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import pesn
 from pesn import cli
-from pesn.cli.words import Several
+from pesn.cli.terminal import Several
 from pesn.series.table.reading import read
 from pesn.series.writing import without_formula
 

@@ -24,9 +24,9 @@ import os
 import time
 import pandas as pd
 from matplotlib.figure import Figure
-from pesn.paper.result import Result
+from pesn.paper.claims import Result
 from pesn.paper.settings import Setting, number, whole
-from pesn.paper.verdict import Verdict
+from pesn.paper.claims import Verdict
 
 NAME, TITLE, PLACE, ABOUT = "NAME_", "Title of NAME_", "Table 9", "About."
 ERRATA, CLAIMS, PUBLISHED = (), ("linear-in-d",), None

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pesn.esn.validation import check_same_order
-from pesn.forecasting.alignment import align, rows_ahead
-from pesn.forecasting.labels import read_labels
+from pesn.forecasting.alignment import align, read_labels, rows_ahead
 from pesn.forecasting.time_index import time_index
 
 DAYS = pd.date_range("2024-01-01", periods=40, name="day")

@@ -6,9 +6,7 @@ import pytest
 import pesn
 from pesn.forecasting.dataset import Segment
 from pesn.forecasting.design import Candidate, Design, designed
-from pesn.forecasting.design.candidates import KINDS, MAPS, finalists, maps_for, shortlist
-from pesn.forecasting.design.network import Network
-from pesn.forecasting.design.problem import FOLDS, Place, Problem
+from pesn.forecasting.design.candidates import FOLDS, KINDS, MAPS, Network, Place, Problem, finalists, maps_for, shortlist
 from pesn.forecasting.training import with_noise
 from pesn.readout.least_squares import Factor
 from pesn.systems import chaotic

@@ -8,7 +8,7 @@ from pesn import Forecaster, Gaussian, ProbabilisticESN, load
 from pesn.evaluation.error_model import of_process, share_of_process
 from pesn.forecasting.dataset import segments_of
 from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.observer import filtered_segments
+from pesn.forecasting.predict import filtered_segments
 from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.systems import chaotic

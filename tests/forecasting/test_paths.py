@@ -5,7 +5,7 @@ import pytest
 
 from pesn import Forecaster
 from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.paths import along_the_mean, path_ahead
+from pesn.forecasting.predict import along_the_mean, path_ahead
 from pesn.statespace import Ensemble, MirroredDraws, rollout
 from pesn.systems import chaotic
 

@@ -5,8 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.forecasting.crossing import Band, bivariate_cdf
-from pesn.forecasting.rollout import Rollout
+from pesn.forecasting.rollout import Band, Rollout, bivariate_cdf
 
 B, H, D = 3, 6, 2
 NAMES = ("x", "theta")

@@ -11,12 +11,10 @@ import pytest
 import pesn
 from pesn._support.progress import shown
 from pesn.evaluation.error_model import ErrorSums, errors_from, learn_errors
-from pesn.forecasting import segments as segments_module
-from pesn.forecasting.runs import ArrayRuns, survey
-from pesn.forecasting.segments import MOST_SAMPLED, sample_of
-from pesn.forecasting.sources import source_of
-from pesn.forecasting.spread import spread_of
-from pesn.forecasting.streams import ParquetRuns
+from pesn.forecasting import training as segments_module
+from pesn.forecasting.dataset import spread_of
+from pesn.forecasting.runs import ArrayRuns, ParquetRuns, source_of, survey
+from pesn.forecasting.training import MOST_SAMPLED, sample_of
 
 NAN = np.nan
 

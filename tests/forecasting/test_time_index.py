@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pesn.forecasting.calendar_steps import CalendarStep
-from pesn.forecasting.time_index import TimeIndex, kind_of, shown, step_name, time_index
+from pesn.forecasting.time_index import CalendarStep, TimeIndex, kind_of, shown, step_name, time_index
 
 FREQUENCIES = [
     "D", "2D", "B", "W-WED", "2W-FRI", "MS", "ME", "2MS", "BME", "QS-JAN", "QE-NOV", "YE-DEC", "YS-MAR", "h", "3h", "15min",

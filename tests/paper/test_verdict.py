@@ -2,7 +2,7 @@
 
 import pytest
 
-from pesn.paper.verdict import AGREE, LABELS, Draw, Verdict, agreed, combined, labels_of, over_draws
+from pesn.paper.claims import AGREE, LABELS, Draw, Verdict, agreed, combined, labels_of, over_draws
 
 
 @pytest.mark.parametrize("n", [1, 8, 20])

@@ -11,7 +11,7 @@ import pytest
 
 import pesn
 from pesn import persistence
-from pesn._support.reading import digest
+from pesn._support.files import digest
 from pesn.series.forecaster import SeriesForecaster
 
 

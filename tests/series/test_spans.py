@@ -11,7 +11,7 @@ import pesn
 from pesn import cli
 from pesn.series import univariate
 from pesn.series.job import Request, run
-from pesn.series.page.sections import sections
+from pesn.series.page.page import sections
 from pesn.series.panel import job as panel_job
 from pesn.series.panel.stream import forecast_parquet
 from pesn.series.summary import lines

@@ -9,8 +9,8 @@ import pytest
 import pesn
 from pesn.series import judging, univariate
 from pesn.series.job import Request, run
-from pesn.series.page.panel_records import records
-from pesn.series.page.sections import sections
+from pesn.series.page.page import sections
+from pesn.series.page.panel_page import records
 from pesn.series.panel import job as panel_job
 from pesn.series.summary import lines, record
 

@@ -1,15 +1,27 @@
-"""What every function of the library is given: numbers, checked once, named when they are wrong."""
+"""What every function of the library is given: numbers, checked once, named when they are wrong.
+
+>>> number("leak_rate", 1.5, 0.0, 1.0, "(]")
+Traceback (most recent call last):
+ValueError: leak_rate must lie in (0, 1], got 1.5
+"""
 
 from __future__ import annotations
 
 import math
 import operator
-from typing import SupportsIndex
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
+from numba import carray
 
-from pesn._support.types import FloatArray
+from pesn._support.intrinsics import pointer
+from pesn._support.jit import INLINE, jit
+from pesn._support.types import FloatArray, Rng
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "as_count",
@@ -18,8 +30,131 @@ __all__ = [
     "as_rows",
     "broadcast_moments",
     "check_not_negative",
+    "check_real",
+    "flag",
+    "generator",
+    "matrix",
+    "number",
+    "pandas_index",
+    "put",
     "result_dtype",
+    "unsigned",
+    "vector",
+    "whole",
+    "whole_number",
 ]
+
+
+Array = npt.NDArray[Any]
+
+
+@jit(**INLINE)
+def put(table: Array, place: int, array: Array) -> None:
+    """Write address, rows and columns of a contiguous array into its place; of one axis, entries and 1."""
+    table[place, 0] = array.ctypes.data
+    table[place, 1] = array.shape[0]
+    table[place, 2] = array.shape[array.ndim - 1] if array.ndim > 1 else 1
+
+
+@jit(**INLINE)
+def vector(table: Array, place: int) -> Array:
+    """The float64 array of one axis at a place in the table."""
+    return carray(pointer(table[place, 0]), table[place, 1], np.float64)
+
+
+@jit(**INLINE)
+def matrix(table: Array, place: int) -> Array:
+    """The float64 array of two axes at a place in the table."""
+    return carray(pointer(table[place, 0]), (table[place, 1], table[place, 2]), np.float64)
+
+
+@jit(**INLINE)
+def whole(table: Array, place: int) -> Array:
+    """The int64 array of one axis at a place in the table."""
+    return carray(pointer(table[place, 0]), table[place, 1], np.int64)
+
+
+@jit(**INLINE)
+def unsigned(table: Array, place: int) -> Array:
+    """The uint32 array of one axis at a place in the table."""
+    return carray(pointer(table[place, 0]), table[place, 1], np.uint32)
+
+
+def check_real(name: str, values: object) -> None:
+    """Raise an error if values would lose their meaning as floats: complex numbers their imaginary parts, times their units.
+
+    The words "Complex data not supported" in a ValueError are what the checks of scikit-learn ask of an estimator.
+
+    >>> check_real("y", [1.0, 2.0 + 1.0j])
+    Traceback (most recent call last):
+    ValueError: y must be real numbers, got complex ones. Complex data not supported: give real and imaginary parts as columns
+    """
+    dtypes = getattr(values, "dtypes", getattr(values, "dtype", None))  # one for each column of a frame
+    if dtypes is None:
+        try:
+            values = np.asarray(values)
+        except ValueError:  # ragged, which is not judged here
+            return
+        dtypes = values.dtype
+    kinds = {getattr(one, "kind", "") for one in np.ravel(np.asarray(dtypes, object))}
+    objects = np.ravel(np.asarray(values, object)) if "O" in kinds else ()
+    if "c" in kinds or any(isinstance(one, (complex, np.complexfloating)) for one in objects):
+        told = "Complex data not supported: give real and imaginary parts as columns"
+        raise ValueError(f"{name} must be real numbers, got complex ones. {told}")
+    if kinds & {"m", "M"}:
+        raise TypeError(f"{name} must be real numbers, got dates or times among them; set them as its index, or count them")
+
+
+def flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False: an argument in the wrong place would pass for True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def generator(rng: Rng) -> np.random.Generator:
+    """``np.random.default_rng(rng)``, whose errors name the argument.
+
+    >>> generator(-1)
+    Traceback (most recent call last):
+    ValueError: rng must be None, a seed (0 or more) or a NumPy generator, got -1
+    """
+    told = f"rng must be None, a seed (0 or more) or a NumPy generator, got {rng!r}"
+    if isinstance(rng, np.random.RandomState):  # which NumPy takes, but it has no children
+        raise TypeError(told)
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(told) from None
+
+
+def number(name: str, value: object, low: float, high: float, ends: str) -> None:
+    """Refuse what is not a number between ``low`` and ``high``; ``ends`` says which of the two belong, as in "(]"."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number in {_interval(low, high, ends)}, got {value!r}")
+    x = float(value)
+    above = x >= low if ends[0] == "[" else x > low
+    below = x <= high if ends[1] == "]" else x < high
+    if not (above and below):  # NaN is neither
+        raise ValueError(f"{name} must lie in {_interval(low, high, ends)}, got {value!r}")
+
+
+def whole_number(name: str, value: object, least: int) -> None:
+    """Refuse what is not an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, {least} or more, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value!r}")
+
+
+def pandas_index(values: object) -> pd.Index | None:
+    """The index of a pandas object; None of all others."""
+    index = getattr(values, "index", None)
+    return index if type(index).__module__.partition(".")[0] == "pandas" else None
+
+
+def _interval(low: float, high: float, ends: str) -> str:
+    return f"{ends[0]}{low:g}, {'∞' if high == float('inf') else f'{high:g}'}{ends[1]}"
+
 
 _FLOATS = np.dtype(np.float64), np.dtype(np.float32)  # as dtypes, which compare ten times as fast as types
 

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import number, whole_number
+from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.types import AnyArray, Array
 from pesn.systems import ardrone as drones
 from pesn.systems import cart_pole as carts

@@ -16,7 +16,7 @@ import typer
 from pesn.cli.forecasting import forecast
 from pesn.cli.reproduction import list_items, reproduce
 from pesn.cli.simulating import simulate
-from pesn.cli.words import Several
+from pesn.cli.terminal import Several
 
 __all__ = ["app", "main"]
 

@@ -13,7 +13,7 @@ import typer
 
 from pesn import paper
 from pesn.cli import terminal
-from pesn.paper.verdict import LABELS, labels_of
+from pesn.paper.claims import LABELS, labels_of
 
 if TYPE_CHECKING:
     from pesn.paper.runner.run import Watch
@@ -50,7 +50,7 @@ def reproduce(
 ) -> None:
     """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
     with terminal.failing_in_one_line():
-        from pesn._support.checks import whole_number
+        from pesn._support.arguments import whole_number
         from pesn.paper.runner import run as reproducing
 
         names = names or list(paper.ITEMS)

@@ -32,7 +32,7 @@ def simulate(
     """Simulate a system: a file with a row for each sample, and a picture if wanted."""
     with terminal.failing_in_one_line():
         from pesn import plotting
-        from pesn._support.checks import whole_number
+        from pesn._support.arguments import whole_number
 
         function = systems.get(system)
         options = {"runs": runs} if steps is None else {"runs": runs, "steps": steps}

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import flag, generator, whole_number
+from pesn._support.arguments import as_real, flag, generator, whole_number
 from pesn._support.types import Array, Rng
 from pesn.diagnostics.driven import COLOURS, driven_by, labelled, noise, reservoir_of, states_of
 

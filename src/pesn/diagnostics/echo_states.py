@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import generator, number, whole_number
+from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.diagnostics.driven import COLOURS, driven_by, labelled, noise, reservoir_of, states_of
 

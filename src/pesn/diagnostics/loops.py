@@ -15,8 +15,8 @@ from pesn.diagnostics.driven import driven_by, network_of, reservoir_of
 from pesn.esn.base import ReservoirEstimator
 from pesn.esn.generation import feeds_back, free_loop, loop_state, own_inputs
 from pesn.esn.validation import check_fitted
-from pesn.forecasting.batched import in_form
 from pesn.forecasting.forecaster import Forecaster
+from pesn.forecasting.predict import in_form
 from pesn.reservoir.closed_loop import ClosedLoop, with_units
 from pesn.reservoir.drive import State
 from pesn.reservoir.open_loop import OpenLoop

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.checks import generator, number, whole_number
+from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.diagnostics.driven import COLOURS, labelled
 from pesn.diagnostics.loops import Loop, loop_of

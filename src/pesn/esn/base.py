@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, MultiOu
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 
-from pesn._support.checks import check_real, flag, number, whole_number
+from pesn._support.arguments import check_real, flag, number, whole_number
 from pesn._support.progress import Steps, shown
 from pesn._support.records import check_names
 from pesn._support.types import (

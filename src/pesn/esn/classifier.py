@@ -22,7 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
 from pesn._support.progress import Steps
-from pesn._support.rollback import rollback_on_error
+from pesn._support.records import rollback_on_error
 from pesn._support.types import Array, FloatArray, LeakRate, Lengths, Memory, NetworkCovariance, RandomState, Scaling, TableLike
 from pesn.activations import Activation
 from pesn.esn.base import check_classes_learnt, check_classifier, draw_reservoir, generator, in_threads

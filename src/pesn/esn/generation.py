@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import whole_number
+from pesn._support.arguments import as_real, whole_number
 from pesn._support.types import TableLike
 from pesn.activations import get
 from pesn.esn.validation import as_rows, check_fitted, starts

@@ -15,9 +15,9 @@ from typing import Literal, Self, final, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.checks import flag
+from pesn._support.arguments import flag
 from pesn._support.progress import Steps
-from pesn._support.rollback import rollback_on_error
+from pesn._support.records import rollback_on_error
 from pesn._support.types import Feedback, FloatArray, LeakRate, Lengths, Memory, RandomState, Ridge, Scaling, TableLike, Washout
 from pesn.activations import Activation
 from pesn.esn.base import (

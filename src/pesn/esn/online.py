@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import whole_number
+from pesn._support.arguments import as_real, whole_number
 from pesn._support.progress import Steps
 from pesn._support.types import Array, Ridge, RidgeValue
 from pesn.esn.training import Drive, adapted, deterministic, plain_ridge, washout_rows

@@ -18,9 +18,9 @@ from typing import Any, Literal, Self, TypeAlias, final, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.checks import flag
+from pesn._support.arguments import flag
 from pesn._support.progress import Steps
-from pesn._support.rollback import rollback_on_error
+from pesn._support.records import rollback_on_error
 from pesn._support.types import (
     CovarianceChoice,
     Feedback,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from pesn._support.checks import pandas_index
+from pesn._support.arguments import pandas_index
 from pesn._support.progress import Advance, nothing
 from pesn._support.types import FloatArray, Lengths, TableLike
 from pesn.gaussian import Gaussian

@@ -1,6 +1,12 @@
-"""Rows by their labels: y in the order of its index, NaN where a step is missing, X and what is known ahead where they belong.
+"""Labels of rows: reading a pandas index as times, and aligning y and X by their labels.
 
-Objects without a pandas index go by position, and so does a frame's own numbering from 0, which nobody chose.
+>>> import pandas as pd
+>>> read_labels(pd.Index(["2024-01-01", "2024-01-03"]), "y").day.tolist()
+[1, 3]
+>>> read_labels(pd.Index(["north", "south"]), "y")
+Traceback (most recent call last):
+ValueError: y must have an index of dates, periods, durations or numbers, got text such as 'north', which is neither a date (ISO
+8601) nor a number; set pd.to_datetime(…) as its index, or y.reset_index(drop=True) to take rows by position
 
 >>> import numpy as np, pandas as pd
 >>> days = pd.DatetimeIndex(["2024-01-01", "2024-01-02", "2024-01-04", "2024-01-05"])
@@ -12,20 +18,221 @@ Objects without a pandas index go by position, and so does a frame's own numberi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import pandas_index
-from pesn._support.types import Array, TableLike
-from pesn.forecasting.labels import check_not_calendar_digits, is_count, is_default, read_labels, read_runs
+from pesn._support.arguments import pandas_index
+from pesn._support.types import AnyArray, Array, TableLike
 from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "align", "index_of", "rows_ahead", "run_slices"]
+__all__ = [
+    "Layout",
+    "align",
+    "check_history",
+    "check_index",
+    "check_names",
+    "check_not_calendar_digits",
+    "column_position",
+    "counted",
+    "index_of",
+    "is_count",
+    "is_default",
+    "read_labels",
+    "read_runs",
+    "rows_ahead",
+    "run_slices",
+]
+
+
+_NUMERAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_DATE = r"\d{4}[-/]\d{1,2}([-/T ].*)?|\d{8}T.*"  # begins with the year; pandas reads the words "now" and "today" too
+_OFFSET = r"[T ]\d[\d:.,]*\s*(Z|[+-]\d{2}:?\d{0,2})$"
+_YEARS = (1700, 2300)  # of integers that are taken for dates such as 20240131
+
+
+def read_labels(index: pd.Index, argument: str) -> pd.Index:
+    """Return ``index`` as a DatetimeIndex, PeriodIndex, TimedeltaIndex or index of numbers.
+
+    Parameters
+    ----------
+    index : pd.Index
+        One label a row.
+    argument : str
+        Name of the argument that has the index, for messages.
+
+    Returns
+    -------
+    pd.Index
+        ``index`` itself if it is of one of these types.
+
+    Raises
+    ------
+    ValueError
+        If the labels are not times, if one is missing, or if the index has several levels.
+    """
+    pd: Any = import_module("pandas")
+    if isinstance(index, pd.MultiIndex):
+        runs = index.droplevel(-1).unique()
+        raise ValueError(
+            f"{argument} must be one run with one level of labels, got a MultiIndex of {len(runs)} runs; "
+            f"{argument}.loc[{runs[0]!r}] are the rows of one of them"
+        )
+    if index.hasnans:
+        k = int(np.argmax(index.isna()))
+        raise ValueError(f"{argument} must have a label for each row, got {index[k]} in row {k}")
+    if kind_of(index) is None:
+        index = _convert_values(index, argument)
+    if isinstance(index, pd.DatetimeIndex):
+        _check_zone(index, argument)
+    elif isinstance(index, pd.TimedeltaIndex):
+        try:
+            index.as_unit("ns")
+        except ValueError:
+            raise ValueError(f"{argument} must have durations within 292 years, got {shown(index.max())}") from None
+    return index
+
+
+def read_runs(index: pd.MultiIndex, argument: str) -> dict[Any, slice]:
+    """Return the rows of each run: all levels but the last name the run, and the last one is the time within it.
+
+    Parameters
+    ----------
+    index : pd.MultiIndex
+        The rows of a run must be next to each other.
+    argument : str
+        Name of the argument that has the index, for messages.
+
+    Returns
+    -------
+    dict of slice
+        In the order of the rows.
+
+    Raises
+    ------
+    ValueError
+        If the rows of a run are not next to each other, or a row has no run.
+    """
+    runs = index.droplevel(-1)
+    codes, names = runs.factorize()
+    missing = codes < 0
+    for level in range(runs.nlevels):
+        missing = missing | np.asarray(runs.get_level_values(level).isna())
+    if missing.any():
+        raise ValueError(f"{argument} must name the run of each row, got none in row {int(np.argmax(missing))}")
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    ends = [*starts[1:].tolist(), len(codes)]
+    if len(starts) > len(names):
+        again = next(k for i, k in enumerate(starts) if codes[k] in codes[starts[:i]])
+        raise ValueError(
+            f"{argument} must have the rows of each run next to each other, got run {runs[again]!r} again in row {again}; "
+            f"{argument}.sort_index() brings them together"
+        )
+    return {name: slice(start, end) for name, start, end in zip(names, starts.tolist(), ends, strict=True)}
+
+
+def check_not_calendar_digits(index: pd.Index, argument: str) -> None:
+    """Raise a ValueError if numbers are dates in digits, such as 20240131 or 202401: their differences are not steps of time."""
+    pd: Any = import_module("pandas")
+    values = index.to_numpy()
+    if isinstance(index, pd.RangeIndex) or len(index) < 2 or not (np.abs(values) < 1e8).all() or (values % 1 != 0).any():
+        return
+    for size, form in ((8, "%Y%m%d"), (6, "%Y%m")):
+        low, high = (year * 10 ** (size - 4) for year in _YEARS)
+        if values.min() < low or values.max() >= high:
+            continue
+        if pd.to_datetime(pd.Series(values.astype(np.int64)).astype(str), format=form, errors="coerce").notna().all():
+            raise ValueError(
+                f"{argument} must have an index of dates, periods, durations or numbers of one step, got numbers that are dates, "
+                f"such as {int(values[0])}; set pd.to_datetime({argument}.index, format={form!r}) as its index"
+            )
+
+
+def is_default(index: pd.Index) -> bool:
+    """Return whether labels are 0, 1, 2, …, which pandas numbers rows by if no index is given."""
+    return is_count(index) and (not len(index) or index[0] == 0)
+
+
+def is_count(index: pd.Index) -> bool:
+    """Return whether labels are integers that increase by 1, as those of a slice of a frame with a default index."""
+    pd: Any = import_module("pandas")
+    if isinstance(index, pd.RangeIndex):
+        return bool(index.step == 1)
+    return bool(index.dtype == np.int64 and len(index) and np.array_equal(index, index[0] + np.arange(len(index))))
+
+
+def _convert_values(index: pd.Index, argument: str) -> pd.Index:
+    """Return an index of the type of its values: dates, periods, durations or numbers."""
+    pd: Any = import_module("pandas")
+    values = index.astype(object).infer_objects()
+    found = kind_of(values)
+    if found is not None:
+        return values
+    kind = pd.api.types.infer_dtype(values)
+    if kind in ("date", "datetime", "datetime64"):
+        try:
+            return pd.DatetimeIndex(values)
+        except (ValueError, TypeError):
+            raise _several_zones(argument) from None
+    if kind == "string":
+        return _parse_text(values, argument)
+    hint = f"set {argument}.index.left as its index" if kind == "interval" else "set pd.to_datetime(…) as its index"
+    raise ValueError(
+        f"{argument} must have an index of dates, periods, durations or numbers, got {type(index).__name__} of {kind} labels, "
+        f"such as {index[0]!r}; {hint}, or {argument}.reset_index(drop=True) to take rows by position"
+    )
+
+
+def _parse_text(index: pd.Index, argument: str) -> pd.Index:
+    """Return text as numbers or dates."""
+    pd: Any = import_module("pandas")
+    text = index.str.strip()
+    if text.str.fullmatch(_NUMERAL).all():
+        return pd.to_numeric(text)
+    dates = np.asarray(text.str.fullmatch(_DATE), bool)
+    wrong = int(np.argmin(dates))
+    if dates.all():
+        if text.str.extract(_OFFSET, expand=False).nunique(dropna=False) > 1:
+            raise _several_zones(argument)
+        found = pd.to_datetime(text, format="ISO8601", errors="coerce")
+        if not found.hasnans:
+            return found.rename(index.name)
+        wrong = int(np.argmax(found.isna()))
+    raise ValueError(
+        f"{argument} must have an index of dates, periods, durations or numbers, got text such as {index[wrong]!r}, which is "
+        f"neither a date (ISO 8601) nor a number; set pd.to_datetime(…) as its index, or {argument}.reset_index(drop=True) to "
+        "take rows by position"
+    )
+
+
+def _check_zone(index: pd.DatetimeIndex, argument: str) -> None:
+    """Raise a ValueError if the zone of dates cannot be written as text: then no label after the last one can be made."""
+    if index.tz is None:
+        return
+    try:
+        same = index.tz_convert(str(index.tz)).tz_localize(None).equals(index.tz_localize(None))
+    except Exception:  # pandas, zoneinfo, pytz and dateutil have an exception each
+        same = False
+    if not same:
+        raise ValueError(
+            f"{argument} must have dates of a time zone with a name, got {index.tz!r}; {argument}.tz_convert('Europe/Berlin') or "
+            "another name gives it one"
+        )
+
+
+def _several_zones(argument: str) -> ValueError:
+    return ValueError(
+        f"{argument} must have dates of one time zone in its index, got several; set pd.to_datetime({argument}.index, "
+        "utc=True).tz_convert('Europe/Berlin'), or another zone, as its index"
+    )
+
 
 Places = npt.NDArray[np.int64]
 _OR_ELSE = "without an index, as to_numpy() gives them, rows go by position"
@@ -324,3 +531,70 @@ def _taken(values: Array, rows: Places) -> Array:
     there = rows >= 0
     result[there] = values[rows[there]]
     return result
+
+
+def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
+    """The d names, all different; None: "y0", "y1", ..."""
+    if names is None:
+        return tuple(f"y{i}" for i in range(d))
+    given = () if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if not given or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"names must be a sequence of {counted(d, 'string')}, got {names!r}")
+    if len(given) != d or len(set(given)) != d:
+        raise ValueError(f"names must be {counted(d, 'different string')}, one for each column of mean, got {list(given)!r}")
+    return tuple(str(name) for name in given)
+
+
+def column_position(argument: str, column: object, names: tuple[str, ...]) -> int:
+    """Where a column stands that is given by its name or its position.
+
+    >>> column_position("column", "theta", ("x", "theta")), column_position("column", -1, ("x", "theta"))
+    (1, 1)
+    """
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    if not isinstance(column, bool) and isinstance(column, Integral) and -len(names) <= int(column) < len(names):
+        return range(len(names))[int(column)]
+    raise ValueError(f"{argument} must be among {', '.join(names)}, or positions, got {column!r}")
+
+
+def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:
+    """A label a row, an array or a pandas index; None: there are none."""
+    if index is None:
+        return None
+    if type(index).__module__.partition(".")[0] == "pandas":
+        labels = import_module("pandas").Index(index)  # dates keep their zone and their frequency
+    else:
+        labels = _array("index", index)
+    if labels.shape != (horizon,):
+        raise ValueError(f"index must have {counted(horizon, 'label')}, one for each row of mean, got shape {labels.shape}")
+    return labels
+
+
+def check_history(history: npt.ArrayLike | None, d: int) -> Array | None:
+    """The last observed rows (k, d), NaN where a value is missing; None: there are none."""
+    if history is None:
+        return None
+    if isinstance(history, np.ma.MaskedArray):
+        history = np.ma.filled(history.astype(np.float64), np.nan)
+    rows = _array("history", history)
+    if rows.dtype.kind not in "biuf":
+        raise TypeError(f"history must be real numbers, got dtype {rows.dtype}")
+    if rows.ndim != 2 or rows.shape[1] != d:
+        raise ValueError(f"history must have shape (k, {d}), a column for each of mean, got {rows.shape}")
+    rows = rows.astype(np.float64)
+    if np.isinf(rows).any():
+        raise ValueError(f"history must be finite, or NaN where a value is missing, got {rows[np.isinf(rows)][0]}")
+    return rows
+
+
+def _array(argument: str, value: npt.ArrayLike) -> AnyArray:
+    try:
+        return np.array(value)
+    except ValueError as error:
+        raise ValueError(f"{argument} must be an array, got a ragged sequence") from error
+
+
+def counted(n: int, noun: str) -> str:
+    """How many there are: "1 step", "2 steps"."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"

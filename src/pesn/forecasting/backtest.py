@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import whole_number
+from pesn._support.arguments import whole_number
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Backtest, observed_after, rolling_origins
-from pesn.forecasting.arguments import Columns, Rows
-from pesn.forecasting.context import FILTERED, ContextFilter
-from pesn.forecasting.futures import calibration_factors
-from pesn.forecasting.paths import path_ahead
+from pesn.forecasting.context import FILTERED, Columns, ContextFilter, Rows
+from pesn.forecasting.predict import calibration_factors, path_ahead
 from pesn.reservoir.closed_loop import ClosedLoop
 
 __all__ = ["Known", "backtest", "forecast_all"]

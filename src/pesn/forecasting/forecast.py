@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from html import escape
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
 
@@ -27,20 +28,230 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_count, as_real
-from pesn._support.checks import number
+from pesn._support.arguments import as_count, as_real, number
 from pesn._support.types import AnyArray, Array, Rng
-from pesn.forecasting.forecast_views import as_frame, as_html, as_text, percent, probabilities
-from pesn.forecasting.row_covariances import check_cov, check_parts, check_scale, room, root_of_cov
-from pesn.forecasting.row_labels import check_history, check_index, check_names, counted
+from pesn.forecasting.alignment import check_history, check_index, check_names, counted
 from pesn.gaussian import Gaussian
-from pesn.linalg import outer
+from pesn.linalg import outer, root_of, symmetric, transpose
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Forecast"]
+__all__ = [
+    "Forecast",
+    "as_frame",
+    "as_html",
+    "as_text",
+    "check_cov",
+    "check_parts",
+    "check_scale",
+    "percent",
+    "probabilities",
+    "room",
+    "root_of_cov",
+]
+
+
+_SHOWN = 8  # columns in a table; names beyond it are left out
+_ROWS = 20  # of a table: more are left out in the middle
+
+
+def as_text(forecast: Forecast, index: pd.Index | None, parts: list[str]) -> str:
+    """How many steps, their first and last label where there is an ``index``, the columns, the ``parts`` of the variance."""
+    names = forecast.names
+    shown = names if len(names) <= _SHOWN else (*names[: _SHOWN - 2], "…", names[-1])
+    last = "" if len(forecast) == 1 else f" … {_label(forecast, index, -1)}"
+    when = "" if index is None else f", {_label(forecast, index, 0)}{last}"
+    columns, of = counted(len(names), "column"), f"part{'' if len(parts) == 1 else 's'} {', '.join(parts)}"
+    return f"Forecast of {counted(len(forecast), 'step')}{when}, {columns} ({', '.join(shown)}), {of}"
+
+
+def as_html(forecast: Forecast, index: pd.Index | None) -> str:
+    """A table of means and 95 % intervals, a row a step."""
+    h, d = forecast.mean.shape
+    half = _ROWS // 2
+    rows = [*range(h)] if h <= _ROWS else [*range(half), None, *range(h - half, h)]
+    shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
+    lower, upper = forecast.interval(0.95)
+
+    def cell(k: int, i: int) -> str:
+        mean, low, high = (_rounded(values[k, i], forecast.std[k, i]) for values in (forecast.mean, lower, upper))
+        return f"<td>{mean}</td><td>{low} … {high}</td>"
+
+    body = []
+    for k in rows:
+        label = "…" if k is None else escape(_label(forecast, index, k))
+        cells = ["<td>…</td><td></td>" if k is None else cell(k, i) for i in shown]
+        body.append(f"<tr><th>{label}</th>{''.join(cells)}{more}</tr>")
+    name = getattr(index, "name", None)
+    first = "step" if index is None else "" if name is None else escape(str(name))
+    head = "".join(f"<th>{escape(forecast.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
+    title = f"Forecast of {counted(h, 'step')}, {counted(d, 'column')}: mean and 95 % interval"
+    head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
+    return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
+
+
+def as_frame(
+    names: Sequence[str], mean: Array, std: Array, bounds: Mapping[str, tuple[Array, Array]], labels: Any = None
+) -> pd.DataFrame:
+    """A row a step; for each name the columns name, name_std and, for each ending among ``bounds``, name_lower…, name_upper….
+
+    >>> flat = np.zeros((2, 1))
+    >>> as_frame(["x"], flat, flat + 1.0, {"_80": (flat - 1.3, flat + 1.3)})
+            x  x_std  x_lower_80  x_upper_80
+    step
+    1     0.0    1.0        -1.3         1.3
+    2     0.0    1.0        -1.3         1.3
+    """
+    import pandas as pd
+
+    endings = {"": mean, "_std": std}
+    for end, (lower, upper) in bounds.items():
+        endings |= {f"_lower{end}": lower, f"_upper{end}": upper}
+    data = {f"{name}{end}": values[:, i] for i, name in enumerate(names) for end, values in endings.items()}
+    if len(data) != len(endings) * len(names):
+        raise ValueError(f"names must differ from each other with {', '.join([*endings][1:])} added, got {tuple(names)!r}")
+    return pd.DataFrame(data, index=pd.RangeIndex(1, len(mean) + 1, name="step") if labels is None else pd.Index(labels))
+
+
+def percent(level: float) -> str:
+    """A level as names of columns have it.
+
+    >>> percent(0.8), percent(0.975), percent(0.07)
+    ('80', '97.5', '7')
+    """
+    return f"{100.0 * level:.10g}"  # 0.07 is 7.000000000000001 percent
+
+
+def probabilities(q: npt.ArrayLike) -> Array:
+    """q, a number inside (0, 1) or a list of such, as an array () or (k,)."""
+    levels = np.asarray(q)
+    if levels.ndim > 1 or levels.dtype.kind not in "fiu" or not ((levels > 0.0) & (levels < 1.0)).all():
+        raise ValueError(f"q must be a number between 0 and 1, or a list of such, got {q!r}")
+    return levels.astype(np.float64)
+
+
+def _label(forecast: Forecast, index: pd.Index, k: int) -> str:
+    """The label of row k as a text; where all are dates at midnight, of the date alone."""
+    if getattr(index, "inferred_type", "") == "datetime64":
+        return str(index.astype(str)[k])
+    label = forecast.index[k]
+    return f"{label:.12g}" if isinstance(label, float) else str(label)
+
+
+def _rounded(value: float, std: float) -> str:
+    """With a digit below the first that is uncertain, and four at least."""
+    digits = 6 if std == 0.0 else int(np.clip(np.ceil(np.log10(max(abs(value) / std, 1.0))) + 1, 4, 15))
+    return f"{value:.{digits}g}"
+
+
+_ROUNDING = 1e-6  # of a deviation, in its column's own units: rounding, not a mistake; a variance may be off by its square
+_ROUNDING_OF_MEAN = 1e-8  # the same, where a variance was left over from squares of the mean
+_SEMIDEFINITE = 1e-4  # of two deviations: what a covariance may change by when its negative eigenvalues are taken out
+
+
+def _rounding(mean: Array, std: Array) -> Array:
+    """What a deviation of each column may be off by, (d,): columns have units of their own, so none is judged by another."""
+    rounding: Array = np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0)
+    return rounding
+
+
+def room(mean: Array, std: Array) -> Array:
+    """The deviations that differences are measured by, (horizon, d): never below the rounding."""
+    found: Array = np.hypot(std, _rounding(mean, std))
+    return found
+
+
+def _product(room: Array) -> Array:
+    with np.errstate(over="ignore"):
+        product: Array = room[..., :, None] * room[..., None, :]
+    return product
+
+
+def check_scale(scale: npt.ArrayLike | None, d: int) -> Array:
+    """The unit of each column, (d,); None: 1."""
+    if scale is None:
+        return np.ones(d)
+    unit = np.array(as_real("scale", scale), np.float64)
+    if unit.shape != (d,) or not (unit > 0.0).all():
+        raise ValueError(f"scale must be {counted(d, 'number')} above 0, one for each column of mean, got {scale!r}")
+    return unit
+
+
+def check_cov(name: str, cov: Array, mean: Array, names: tuple[str, ...]) -> tuple[Array, Array]:
+    """Covariances (s, n, n), symmetric to the last bit and with clean zeros, and their diagonals in the shape of ``mean``."""
+    var = np.diagonal(cov, axis1=1, axis2=2).reshape(mean.shape)
+    size = np.sqrt(np.abs(var))
+    wrong = (var < 0.0) & (size > _rounding(mean, np.where(var < 0.0, 0.0, size)))
+    if wrong.any():
+        raise ValueError(f"{name} must have no negative variance, got {_where(wrong, names, var)}")
+    var = np.maximum(var, 0.0)
+    limit = _product(room(mean, np.sqrt(var)).reshape(cov.shape[:2]))
+    off = np.abs(cov - transpose(cov)) > _ROUNDING * limit
+    if off.any():
+        s, i, j = (int(k) for k in np.argwhere(off)[0])
+        row = f" of row {s}" if len(cov) > 1 else ""
+        raise ValueError(f"{name} must be symmetric, got {cov[s, i, j]} at {(i, j)} and {cov[s, j, i]} at {(j, i)}{row}")
+    cov = symmetric(cov)
+    above = np.abs(cov) > (1.0 + _ROUNDING) * limit
+    if above.any():
+        s, i, j = (int(k) for k in np.argwhere(above)[0])
+        a, b = np.sqrt(var.reshape(cov.shape[:2])[s, [i, j]])
+        found = f"a covariance of {cov[s, i, j]} at {(i, j)} beside deviations of {a} and {b}"
+        raise ValueError(f"{name} must be positive semi-definite, got {found}")
+    still = var.reshape(cov.shape[:2]) == 0.0  # what is certain has no covariance: it stays exact in every sample
+    if still.any():
+        cov[still] = 0.0
+        transpose(cov)[still] = 0.0
+    return cov, var
+
+
+def check_parts(parts: Mapping[str, npt.ArrayLike] | None, mean: Array, var: Array, names: tuple[str, ...]) -> dict[str, Array]:
+    """Parts (horizon, d) that sum to the variances ``var``, none of them below 0."""
+    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+        raise TypeError(f"parts must map names to variances, got {type(parts).__name__}")
+    if not parts:
+        raise ValueError("parts must name at least one part of the variance, got none")
+    with np.errstate(over="ignore"):
+        room = np.square(_rounding(mean, np.sqrt(var)))
+    checked = {}
+    for name, value in parts.items():
+        part = np.array(as_real(f"parts[{name!r}]", value), np.float64)
+        if part.shape != mean.shape:
+            raise ValueError(f"parts[{name!r}] must have the shape {mean.shape} of mean, got {part.shape}")
+        if (part < -room).any():
+            raise ValueError(f"parts[{name!r}] must not be negative, got {_where(part < -room, names, part)}")
+        checked[name] = np.maximum(part, 0.0)
+    total = np.sum([*checked.values()], axis=0)
+    wrong = np.abs(total - var) > 1e-6 * var + room
+    if wrong.any():
+        raise ValueError(f"parts must sum to the variance, {_where(wrong, names, var)}, got {total[wrong][0]}")
+    return checked
+
+
+def root_of_cov(cov: Array, std: Array, room: Array) -> Array:
+    """L with L Lᵀ = cov, up to the rounding that makes cov semi-definite; variances are kept exactly.
+
+    The root is taken of the correlations, so that units do not decide what is small.
+    """
+    still = std == 0.0
+    scale = np.where(still, 1.0, std)
+    with np.errstate(over="ignore"):
+        correlation = np.clip(cov / scale[:, None] / scale, -1.0, 1.0)
+    np.fill_diagonal(correlation, 1.0)
+    root: Array = root_of(correlation)
+    root *= (std / np.linalg.norm(root, axis=1))[:, None]
+    off = np.abs(outer(root) - cov) > _SEMIDEFINITE * _product(room)
+    if off.any():
+        smallest = np.linalg.eigvalsh(correlation)[0]
+        raise ValueError(f"joint must be positive semi-definite, got an eigenvalue of {smallest:.3g} in its correlations")
+    return root
+
+
+def _where(wrong: AnyArray, names: tuple[str, ...], values: Array) -> str:
+    k, i = (int(place) for place in np.argwhere(wrong)[0])
+    return f"{values[k, i]} at row {k} of {names[i]!r}"
 
 
 class Paths(Protocol):

@@ -20,20 +20,17 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.arguments import as_count, as_real, check_not_negative
-from pesn._support.checks import flag, generator
+from pesn._support.arguments import as_count, as_real, check_not_negative, flag, generator
 from pesn._support.progress import Steps, shown
-from pesn._support.rollback import rollback_on_error
+from pesn._support.records import rollback_on_error
 from pesn._support.types import Array, Lengths, TableLike, Target
 from pesn.esn.base import check_probabilistic
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import Backtest
 from pesn.evaluation.calibration import LEADS
-from pesn.forecasting.ahead import look_ahead
 from pesn.forecasting.alignment import align, run_slices
-from pesn.forecasting.arguments import Rows, check_size
 from pesn.forecasting.backtest import backtest
-from pesn.forecasting.context import FILTERED
+from pesn.forecasting.context import FILTERED, FilteredContext, Rows, check_size
 from pesn.forecasting.dataset import (
     as_columns,
     as_encoded,
@@ -46,18 +43,12 @@ from pesn.forecasting.dataset import (
     unscaled,
 )
 from pesn.forecasting.design import Design, choose_design, designed
-from pesn.forecasting.dynamics_model import DynamicsModel
-from pesn.forecasting.filtered import FilteredContext
 from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.futures import Futures
-from pesn.forecasting.online import OnlineLearner
-from pesn.forecasting.paths import path_ahead
-from pesn.forecasting.runs import ArrayRuns, RunColumns, Runs, survey
-from pesn.forecasting.segments import Cut, in_units_of, sizes_of, target_spread
+from pesn.forecasting.model import DynamicsModel, OnlineLearner
+from pesn.forecasting.predict import Futures, look_ahead, path_ahead
+from pesn.forecasting.runs import ArrayRuns, RunColumns, Runs, source_of, stream, survey
 from pesn.forecasting.selection import Task, fit_network
-from pesn.forecasting.sources import source_of
-from pesn.forecasting.streamed import stream
-from pesn.forecasting.training import least_steps, output_scale
+from pesn.forecasting.training import Cut, in_units_of, least_steps, output_scale, sizes_of, target_spread
 from pesn.gaussian import Gaussian
 from pesn.readout.groups import Patches
 from pesn.readout.ridge import PARTS, check_parts
@@ -169,7 +160,7 @@ class Forecaster(DynamicsModel):
         y
             (n, d), or (n,). A row with a gap (NaN) ends one segment and begins another. Or *runs*, of which one at a time is in
             memory: a list, an iterator or anything that can be iterated of y or (y, X), of arrays or frames; a Dask bag of
-            such; a :class:`pesn.forecasting.streams.ParquetRuns`. The numbers are those of the same runs stacked, with
+            such; a :class:`pesn.forecasting.runs.ParquetRuns`. The numbers are those of the same runs stacked, with
             ``lengths``. They are gone through about five times: what can be iterated once only is written to a temporary file
             on the way, 8 bytes a number.
         X

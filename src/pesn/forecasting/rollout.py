@@ -18,11 +18,23 @@ step
 1     1.0    0.5     0.02     1.98
 2     2.0    0.5     1.02     2.98
 3     3.0    0.5     2.02     3.98
+
+>>> square("Q", by_name("Q", {"theta": 2.0}, ("x", "theta")), 2)
+array([[0., 0.],
+       [0., 2.]])
+
+>>> import numpy as np
+>>> walk = np.arange(1.0, 5.0)                                    # Var(y_t) = t, Cov(y_t, y_{t+1}) = t: a random walk
+>>> inside = Band(np.zeros(4), np.sqrt(walk), -np.inf, 2.0)
+>>> inside.left().round(3)                                        # at each of the four steps
+array([0.023, 0.079, 0.124, 0.159])
+>>> float(inside.ever_left_bound().round(2)), float(inside.ever_left_markov(walk[:-1]).round(2))
+(0.38, 0.22)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,19 +43,179 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import number
+from pesn._support.arguments import as_real, number
 from pesn._support.types import Array
-from pesn.forecasting.cost_weights import Weights, as_goal, by_name, square
-from pesn.forecasting.crossing import Band
+from pesn.forecasting.alignment import check_names, column_position, counted
 from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.row_labels import check_names, column_position, counted
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PathMethod", "Rollout"]
+__all__ = ["Band", "PathMethod", "Rollout", "Weights", "as_goal", "bivariate_cdf", "by_name", "square"]
+
+
+Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
+
+
+def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> Any:
+    """What a mapping, a Series or a frame says of some columns, in the order of ``names``, 0 for the others; else ``values``.
+
+    ``paths``: it may say a path (H,) of a column, and the rows of a frame are steps; else they are columns, too, where they have
+    their names.
+
+    >>> by_name("goal", {"theta": [1.0, 2.0], "x": 3.0}, ("x", "theta"), paths=True)
+    array([[3., 1.],
+           [3., 2.]])
+    """
+    if not isinstance(values, Mapping) and not (hasattr(values, "index") and hasattr(values, "items")):
+        return values
+    named = {str(name): np.asarray(value) for name, value in values.items()}  # of a frame: its columns
+    _check_known(argument, list(named), names)
+    frame = getattr(values, "ndim", 1) == 2
+    for name, value in named.items():
+        if value.ndim and not paths and not frame:
+            raise ValueError(f"{argument} must be a number for each name, got shape {value.shape} for {name!r}")
+    zero = np.zeros(len(values)) if frame else np.zeros(())
+    try:
+        table = np.stack(np.broadcast_arrays(*(named.get(name, zero) for name in names)), axis=-1)
+    except ValueError:
+        shapes = ", ".join(f"{value.shape} for {name!r}" for name, value in named.items())
+        raise ValueError(f"{argument} must be numbers, or paths of one length, by name, got shapes {shapes}") from None
+    labels = [str(label) for label in values.index] if frame and not paths else []
+    if not set(labels) & set(names):
+        return table
+    _check_known(argument, labels, names)
+    whole = np.zeros((len(names), len(names)), table.dtype)
+    whole[[names.index(label) for label in labels]] = table
+    return whole
+
+
+def _check_known(argument: str, found: list[str], names: tuple[str, ...]) -> None:
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise ValueError(f"{argument} must name columns among {', '.join(names)}, got {unknown[0]!r}")
+
+
+def square(argument: str, values: npt.ArrayLike, size: int) -> Array:
+    """Weights (size, size), symmetric, from those, from a diagonal or from one number."""
+    weights = np.asarray(as_real(argument, values), np.float64)
+    if weights.shape in ((), (size,)):
+        return np.diag(np.broadcast_to(weights, size))
+    if weights.shape != (size, size):
+        raise ValueError(f"{argument} must be a number, ({size},) or ({size}, {size}), got shape {weights.shape}")
+    return 0.5 * (weights + weights.T)  # all that a square sees
+
+
+def as_goal(goal: Weights, names: tuple[str, ...], steps: int) -> Array:
+    """(d,), a path (steps, d), or a number for all."""
+    wanted = np.asarray(as_real("goal", by_name("goal", goal, names, paths=True)), np.float64)
+    d = len(names)
+    if wanted.shape not in ((), (d,), (steps, d)):
+        raise ValueError(f"goal must have shape ({d},), a number a column, or ({steps}, {d}), a path, got {wanted.shape}")
+    return wanted
+
+
+_FAR = 38.0  # deviations: the tail beyond is 0 in double precision
+_NEAREST = 1.0 - 1e-15  # the largest correlation that is told from 1
+
+
+@dataclass(frozen=True)
+class Band:
+    """Steps of Gaussian paths, and the band [below, above] that they should stay in.
+
+    Parameters
+    ----------
+    mean, std
+        Of each step, (..., H).
+    below, above
+        The ends of the band; −∞ and ∞ are none.
+    """
+
+    mean: Array
+    std: Array
+    below: float
+    above: float
+
+    def left(self) -> Array:
+        """P(y_t < below or y_t > above) of each step, (..., H)."""
+        low, high = self._ends()
+        left: Array = special.ndtr(low) + special.ndtr(-high)
+        return left
+
+    def ever_left_bound(self) -> Array:
+        """Boole's inequality: the sum over the steps, at most 1, (...); what it bounds is never larger."""
+        bound: Array = np.minimum(self.left().sum(axis=-1), 1.0)
+        return bound
+
+    def ever_left_markov(self, lagged: Array) -> Array:
+        """1 − P(A_1) Π P(A_{t+1} | A_t) with A_t: y_t is in the band; exact of each pair of steps, and where the path is Markov.
+
+        Parameters
+        ----------
+        lagged
+            Cov(y_{t+1}, y_t), (..., H − 1).
+
+        Returns
+        -------
+        array
+            (...), between the largest probability of one step and Boole's bound, as the truth is.
+        """
+        low, high = self._ends()
+        left = self.left()
+        product = self.std[..., 1:] * self.std[..., :-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            correlation = np.where(product > 0.0, np.clip(lagged / product, -1.0, 1.0), 0.0)
+        both = bivariate_cdf(high[..., :-1], high[..., 1:], correlation)
+        if self.below > -np.inf:  # inclusion and exclusion over the four corners
+            both -= bivariate_cdf(low[..., :-1], high[..., 1:], correlation)
+            both -= bivariate_cdf(high[..., :-1], low[..., 1:], correlation)
+            both += bivariate_cdf(low[..., :-1], low[..., 1:], correlation)
+        now = 1.0 - left[..., :-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            next_given_now = np.where(now > 0.0, np.clip(both / now, 0.0, 1.0), 0.0)
+        ever = 1.0 - (1.0 - left[..., 0]) * np.prod(next_given_now, axis=-1)
+        result: Array = np.clip(ever, left.max(axis=-1), self.ever_left_bound())  # small chances: without what 1 − 1 rounds away
+        return result
+
+    def _ends(self) -> tuple[Array, Array]:
+        """The ends in deviations from the mean; of what is certain, far on the one side or the other."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = (self.below - self.mean) / self.std, (self.above - self.mean) / self.std
+        low = np.where(self.std > 0.0, low, np.where(self.mean < self.below, np.inf, -np.inf))
+        high = np.where(self.std > 0.0, high, np.where(self.mean > self.above, -np.inf, np.inf))
+        return np.clip(low, -_FAR, _FAR), np.clip(high, -_FAR, _FAR)
+
+
+def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
+    """P(x < h, y < k) of two standard normals, by Owen's T function (Owen 1956); arrays broadcast.
+
+    Φ(h)/2 + Φ(k)/2 − T(h, a) − T(k, b) − [½ where h and k have different signs], a = (k − ρh) / (h √(1 − ρ²)), b likewise.
+
+    Parameters
+    ----------
+    h, k
+        Finite numbers.
+    correlation
+        In [−1, 1].
+
+    Returns
+    -------
+    array
+        Right to about 1e-15.
+
+    Examples
+    --------
+    >>> bivariate_cdf(np.zeros(3), np.zeros(3), np.array([-0.5, 0.0, 0.5])).round(6)  # 1/4 + arcsin(ρ)/2π
+    array([0.166667, 0.25    , 0.333333])
+    """
+    rho = np.clip(correlation, -_NEAREST, _NEAREST)
+    away = np.sqrt((1.0 - rho) * (1.0 + rho))
+    h, k = (np.where(np.abs(x) < 1e-150, 1e-150, x) for x in (h, k))  # T(0, a) = arctan(a)/2π is the limit, 0/0 is not
+    corner = special.owens_t(h, (k - rho * h) / (h * away)) + special.owens_t(k, (h - rho * k) / (k * away))
+    cdf: Array = 0.5 * (special.ndtr(h) + special.ndtr(k)) - corner - np.where(h * k < 0.0, 0.5, 0.0)
+    return np.clip(cdf, 0.0, 1.0)
+
 
 PathMethod = Literal["bound", "markov"]
 _TWO_DEVIATIONS = 0.9544997361036416  # the probability within 2σ

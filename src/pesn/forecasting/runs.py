@@ -1,32 +1,60 @@
-"""Runs as a forecaster learns from them, in memory or one by one: what all rows have in common is found in one pass.
-
-A pass is a function over the runs of a part, and what it finds of each part is merged by whoever asks: an array, a list or a
-generator is one part, a Dask bag on a cluster has as many as partitions.
+"""Runs of training data in memory, from files or from generators, read as often as needed.
 
 >>> import numpy as np
 >>> runs = ArrayRuns(np.arange(10.0)[:, None], np.zeros((10, 0)), [slice(0, 6), slice(6, 10)])
 >>> found = survey(runs)
 >>> found.n_rows, [sizes.tolist() for sizes in found.sizes], found.y.mean.tolist()
 (10, [[5, 3]], [4.5])
+
+>>> import tempfile, numpy as np, pandas as pd, pesn
+>>> frame = pd.DataFrame({"run": np.repeat(["a", "b"], 400), "x": np.sin(0.2 * np.arange(800.0)), "push": 0.0})
+>>> with tempfile.TemporaryDirectory() as folder:
+...     frame.to_parquet(f"{folder}/part-0.parquet")
+...     runs = ParquetRuns(folder, run="run", y=["x"])
+...     [len(y) for y in runs], pesn.Forecaster(pesn.ProbabilisticESN(30, random_state=0)).fit(runs).names_
+([400, 400], ['x'])
 """
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.arguments import pandas_index
 from pesn._support.progress import Advance, nothing
 from pesn._support.types import Array
-from pesn.forecasting.dataset import edges_of, unwrapped
-from pesn.forecasting.spread import Spread, spread_of
+from pesn.forecasting.alignment import align, read_labels, run_slices
+from pesn.forecasting.dataset import Spread, as_matrix, edges_of, names_of, spread_of, unwrapped
 from pesn.forecasting.time_index import TimeIndex
 
-__all__ = ["ArrayRuns", "Run", "RunColumns", "Runs", "Survey", "survey"]
+__all__ = [
+    "ArrayRuns",
+    "Item",
+    "ParquetRuns",
+    "Run",
+    "RunColumns",
+    "Runs",
+    "Source",
+    "StreamedRuns",
+    "Survey",
+    "in_run",
+    "source_of",
+    "stream",
+    "survey",
+]
+
 
 T = TypeVar("T")
 Sizes = npt.NDArray[np.intp]
@@ -140,3 +168,462 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) 
     if total is None:
         raise ValueError("y must hold at least one run, got none")
     return total._replace(sizes=sizes)
+
+
+_IN_FLIGHT = 2  # partitions for each thread of a cluster that are worked on or waited for
+
+
+class Item(NamedTuple):
+    """One run as it was given: numbers, the names of their columns, and what has their labels; None where there are none."""
+
+    y: Array
+    X: Array | None
+    names: list[str] | None
+    known_names: list[str] | None
+    labels: Any = None
+    known_labels: Any = None
+
+
+Numbered = Iterable[tuple[str, Item]]  # each with what to call it in a message
+
+
+class Source(ABC):
+    """Runs that can be asked for again; ``names`` and ``known_names`` where items do not have them."""
+
+    names: list[str] | None = None
+    known_names: list[str] | None = None
+
+    @abstractmethod
+    def items(self) -> Iterator[Item]:
+        """All runs, in order."""
+
+    def map(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(part, items, advance)`` of each part; most sources have one."""
+        yield work(0, ((f"run {k}", item) for k, item in enumerate(self.items())), advance)
+
+    def close(self) -> None:  # noqa: B027  # most hold nothing
+        """Let go of what is held."""
+
+
+class _Again(Source):
+    """What can be iterated again."""
+
+    def __init__(self, runs: Iterable[Any]) -> None:
+        self._runs = runs
+        if isinstance(runs, ParquetRuns):
+            self.names, self.known_names = list(runs.y), list(runs.X) or None
+
+    def items(self) -> Iterator[Item]:
+        return (item_of(f"run {k}", run) for k, run in enumerate(self._runs))
+
+
+class _Spool(Source):
+    """What can be iterated once: it is written to a file without a name, 8 bytes a number, that goes when it is closed."""
+
+    def __init__(self, runs: Iterator[Any]) -> None:
+        self._rest: Iterator[Any] | None = runs
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="pesn-runs-")  # noqa: SIM115  # closed by close
+        self._kept: list[tuple[int, Item]] = []  # where each begins, and all of it but the numbers
+        self._end = 0
+
+    def items(self) -> Iterator[Item]:
+        k = 0
+        while k < len(self._kept) or self._rest is not None:
+            if k < len(self._kept):
+                yield self._read(*self._kept[k])
+            else:
+                assert self._rest is not None
+                try:
+                    run = next(self._rest)
+                except StopIteration:
+                    self._rest = None
+                    return
+                item = item_of(f"run {k}", run)
+                self._write(item)
+                yield item
+            k += 1
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, item: Item) -> None:
+        self._file.seek(0, os.SEEK_END)
+        for part in (item.y, item.X):
+            if part is not None:
+                np.ascontiguousarray(part).tofile(self._file)
+        # shapes go on in arrays that hold nothing: one number, seen as many times
+        y, X = (None if part is None else np.broadcast_to(np.zeros(1), part.shape) for part in (item.y, item.X))
+        assert y is not None
+        self._kept.append((self._end, item._replace(y=y, X=X)))
+        self._end += 8 * (item.y.size + (0 if item.X is None else item.X.size))
+
+    def _read(self, begin: int, item: Item) -> Item:
+        self._file.seek(begin)
+        y, X = (None if part is None else np.fromfile(self._file, count=part.size).reshape(part.shape) for part in item[:2])
+        assert y is not None
+        return item._replace(y=y, X=X)
+
+
+class _Bag(Source):
+    """A Dask bag: partition by partition, or, where a cluster is there, on its workers."""
+
+    def __init__(self, bag: Any) -> None:
+        self._parts = bag.to_delayed()
+
+    def items(self) -> Iterator[Item]:
+        k = 0
+        for part in self._parts:
+            client = _client()
+            for run in part.compute(scheduler="synchronous") if client is None else client.compute(part).result():
+                yield item_of(f"run {k}", run)
+                k += 1
+
+    def map(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        client = _client()
+        if client is None:
+            yield from super().map(work, advance)
+            return
+        from dask.delayed import delayed
+
+        tasks = (delayed(_on_worker, pure=False)(work, k, part) for k, part in enumerate(self._parts))
+        most = _IN_FLIGHT * max(sum(client.nthreads().values()), 1)
+        waiting: deque[Any] = deque()
+        for task in [*tasks, None]:
+            if task is not None:
+                waiting.append(client.compute(task))
+            while waiting and (task is None or len(waiting) >= most):  # in order: sums are then the same at every call
+                found, rows = waiting.popleft().result()
+                advance(rows)
+                yield found
+
+
+def _on_worker(work: Callable[[int, Numbered, Advance], T], part: int, runs: list[Any]) -> tuple[T, int]:
+    """What is found in a partition, and of how many rows."""
+    rows: list[int] = []
+    numbered = ((where, item_of(where, run)) for k, run in enumerate(runs) for where in [f"run {k} of partition {part}"])
+    return work(part, numbered, rows.append), sum(rows)
+
+
+def _client() -> Any:
+    """The cluster that is there, if there is any."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------- what is given
+
+
+def source_of(y: Any) -> Source | None:
+    """The source of runs that y is; None where it is a table of rows, which is for others to check."""
+    if isinstance(y, (str, os.PathLike)):
+        raise TypeError(
+            f"y must be rows or runs, got the path {os.fspath(y)!r}; "
+            "pesn.forecasting.streams.ParquetRuns(path, run=…, y=[…], X=[…]) are the runs of a Parquet file or folder"
+        )
+    if isinstance(y, ParquetRuns):
+        return _Again(y)
+    if type(y).__module__.startswith("dask.bag"):
+        return _Bag(y)
+    if isinstance(y, Iterator):
+        return _Spool(y)
+    if isinstance(y, list):
+        return _Again(y) if y and all(_is_run(one) for one in y) else None
+    table = hasattr(y, "__array__") or hasattr(y, "to_numpy") or hasattr(y, "shape") or hasattr(y, "mean")
+    if table or isinstance(y, (tuple, bytes, dict, set)) or not hasattr(y, "__iter__"):
+        return None
+    if hasattr(y, "__len__") and hasattr(y, "__getitem__") and (not len(y) or not _is_run(y[0])):
+        return None  # a sequence of numbers, or of rows
+    begun = iter(y)
+    return _Spool(begun) if begun is iter(y) else _Again(y)
+
+
+def _is_run(one: Any) -> bool:
+    """Whether it is a table, or a pair of them."""
+    if isinstance(one, tuple):
+        return len(one) == 2 and hasattr(one[0], "shape") and hasattr(one[1], "shape") and len(one[0].shape) > 0
+    return len(getattr(one, "shape", ())) == 2
+
+
+def item_of(where: str, run: Any) -> Item:
+    """A run that is given as y or (y, X), in numbers."""
+    with in_run(where):
+        if isinstance(run, Item):
+            return run
+        if isinstance(run, tuple) and len(run) != 2:
+            raise ValueError(f"each run must be y, or (y, X), got a tuple of {len(run)}")
+        y, X = run if isinstance(run, tuple) else (run, None)
+        known = None if X is None else as_matrix("X", X)
+        (labels, run_of_y), (known_labels, run_of_X) = _labels(y, "y"), _labels(X, "X")
+        if run_of_y != run_of_X and None not in (run_of_y, run_of_X):
+            raise ValueError(f"X must be of the run of y, {run_of_y!r}, got rows of run {run_of_X!r}")
+        return Item(as_matrix("y", y), known, names_of(y), None if X is None else names_of(X), labels, known_labels)
+
+
+def _labels(values: Any, argument: str) -> tuple[Any, Any]:
+    """Return a frame with the labels and nothing else, and the name of the run in a MultiIndex; None if there are none."""
+    index = None if values is None else pandas_index(values)
+    if index is None:
+        return None, None
+    import pandas as pd
+
+    groups, name = run_slices(values, argument), None
+    if groups is not None and len(groups) == 1:  # a group of groupby(level=0)
+        [name], index = groups, index.get_level_values(-1)
+    return pd.DataFrame(index=read_labels(index, argument)), name
+
+
+@contextmanager
+def in_run(where: str) -> Iterator[None]:
+    """Errors that say which run they are about."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if str(error).startswith("run "):
+            raise
+        raise type(error)(f"{where}: {error}") from error
+
+
+_ENDINGS = (".parquet", ".parq", ".pq")
+_ROWS = 65_536  # of a file that are read at a time
+
+
+@dataclass(frozen=True)
+class ParquetRuns:
+    """The runs of a Parquet file, or of a folder of them, to be given to :meth:`pesn.Forecaster.fit` in the place of y.
+
+    Rows of a run follow each other, in the order of time; the next run begins where the run column changes, in the same file or
+    in the next one. Files go by their names, part.2 before part.10. No more than a run and a batch of rows is held in memory.
+    Iterating gives y (n, d) of each run, or (y, X) where there is an X; an empty cell is NaN. Needs the extra ``pesn[parquet]``.
+
+    Parameters
+    ----------
+    path
+        A file, or a folder with files that end in .parquet, in folders below it too.
+    y, X
+        Names of columns, or one name. X drives each row to the next, as in :meth:`pesn.Forecaster.fit`.
+    run
+        The column that says which run a row is of: text, whole numbers or dates; where files do not have it, a folder named
+        ``run=value`` above them may say it. None: each file is one run.
+    """
+
+    path: str | os.PathLike[str]
+    y: Sequence[str] | str
+    X: Sequence[str] | str = ()
+    run: str | None = "run"
+
+    def __post_init__(self) -> None:
+        for name in ("y", "X"):
+            object.__setattr__(self, name, _names(name, getattr(self, name)))
+        if not self.y:
+            raise ValueError("y must name at least one column, got none")
+        if self.run is not None and not isinstance(self.run, str):
+            raise TypeError(f"run must be the name of a column or None, got {self.run!r}")
+        every = [*self.y, *self.X, *([] if self.run is None else [self.run])]
+        if twice := sorted({name for name in every if every.count(name) > 1}):
+            raise ValueError(f"y, X and run must be different columns, got {', '.join(map(repr, twice))} twice")
+
+    def files(self) -> list[Path]:
+        """The files, in the order that they are read in."""
+        path = Path(self.path)
+        if not path.exists():
+            raise FileNotFoundError(f"path must be a Parquet file or a folder of them, and there is no {path}")
+        if not path.is_dir():
+            return [path]
+        found = [p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file() and p.name[0] not in "._"]
+        if not found:
+            raise ValueError(f"path must be a Parquet file or a folder of them, got {path}, where no file ends in .parquet")
+        return sorted(found, key=lambda p: [(int(n or 0), text) for n, text in re.findall(r"(\d+)|(\D+)", str(p))])
+
+    def __iter__(self) -> Iterator[Any]:
+        """y (n, d), or (y, X), of each run."""
+        d, seen, now, waiting = len(self.y), set[Any](), _Nothing, list[Array]()
+        for key, rows, where in self._stretches():
+            if key != now:
+                if waiting:
+                    yield _run(np.concatenate(waiting), d, bool(self.X))
+                if key in seen:
+                    raise ValueError(
+                        f"path must hold the rows of a run together, got run {key!r} again in {where}; sort by {self.run}"
+                    )
+                seen.add(key)
+                now, waiting = key, []
+            waiting.append(rows)
+        if waiting:
+            yield _run(np.concatenate(waiting), d, bool(self.X))
+
+    def _stretches(self) -> Iterator[tuple[Any, Array, Path]]:
+        """Rows of one run that are next to each other in a batch: which run, (n, d + u), and the file."""
+        numbers = [*self.y, *self.X]
+        for file in self.files():
+            opened = _opened(file)
+            with opened:
+                names = opened.schema_arrow.names
+                given = self._of_file(file, names)
+                wanted = numbers if given is not None else [*numbers, str(self.run)]
+                if missing := [name for name in wanted if name not in names]:
+                    raise ValueError(f"path must have the columns {', '.join(wanted)}, got no {', '.join(missing)} in {file}")
+                for batch in opened.iter_batches(_ROWS, columns=wanted):
+                    rows = np.column_stack([_floats(batch, name, file) for name in numbers])
+                    if given is not None:
+                        yield given, rows, file
+                        continue
+                    keys = _keys(batch, str(self.run), file)
+                    edges = np.flatnonzero(np.diff(keys.indices.to_numpy())) + 1
+                    for first, last in zip([0, *edges], [*edges, len(rows)], strict=True):
+                        yield keys[int(first)].as_py(), rows[first:last], file
+
+    def _of_file(self, file: Path, names: list[str]) -> Any:
+        """The run of a whole file, where it is one; else None."""
+        if self.run is None:
+            return file
+        above = [part for part in file.parts[:-1] if part.startswith(f"{self.run}=")]
+        return above[-1] if above and self.run not in names else None
+
+
+class _Nothing:
+    """No run."""
+
+
+def _run(rows: Array, d: int, both: bool) -> Any:
+    return (rows[:, :d], rows[:, d:]) if both else rows
+
+
+def _names(argument: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{argument} must be a list of names of columns, got {given!r}")
+    return tuple(names)
+
+
+def _opened(file: Path) -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ImportError("ParquetRuns needs pyarrow: pip install 'pesn[parquet]'") from error
+    try:
+        return pq.ParquetFile(file, pre_buffer=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"path must be a Parquet file or a folder of them, got {file}: {error}") from error
+
+
+def _floats(batch: Any, name: str, file: Path) -> Array:
+    """A column as numbers, NaN where a cell is empty."""
+    import pyarrow as pa
+
+    column = batch.column(name)
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)):
+        raise TypeError(f"path must have numbers in the columns of y and X, got {kind} in {name!r} of {file}")
+    numbers: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _keys(batch: Any, name: str, file: Path) -> Any:
+    """The run of each row, as a dictionary array."""
+    import pyarrow as pa
+
+    column = batch.column(name)
+    if column.null_count:
+        raise ValueError(f"path must have a run in every row, got an empty cell in {name!r} of {file}")
+    if pa.types.is_floating(column.type):
+        raise TypeError(f"path must have whole numbers, text or dates in the run column, got {column.type} in {name!r} of {file}")
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
+class Reader(NamedTuple):
+    """How an item becomes a run: it must have the columns of the first one, in any order where they have names.
+
+    ``rule`` is that of the labels of the longest run, which those of all others must keep.
+    """
+
+    columns: RunColumns
+    names: list[str] | None
+    known_names: list[str] | None
+    rule: TimeIndex | None = None
+
+    def __call__(self, where: str, item: Item) -> Run:
+        """The run, its rows where their labels belong."""
+        with in_run(where):
+            y = _by_name("y", item.y, item.names, self.names, self.columns.n_columns)
+            if (item.X is None) != (self.columns.n_known == 0):
+                one, other = ("none", "some") if item.X is None else ("some", "none")
+                raise ValueError(f"X must be given in every run or in none, got {one} here and {other} in run 0")
+            layout = align(item.labels, item.known_labels, [slice(0, len(y))], learnt=self.rule)
+            known = np.zeros((len(y), 0))
+            if item.X is not None:
+                known = _by_name("X", item.X, item.known_names, self.known_names, self.columns.n_known)
+                if len(known) != layout.n_inputs:
+                    raise ValueError(f"X must have a row for each of the {layout.n_inputs} rows of y, got {len(known)}")
+            # in one layout, so that sums are the same to the bit wherever rows come from
+            return Run(np.ascontiguousarray(layout.place(y)), np.ascontiguousarray(layout.place_inputs(known)), layout.time)
+
+
+def _by_name(argument: str, rows: Array, names: list[str] | None, wanted: list[str] | None, width: int) -> Array:
+    """Columns in the order of the first run."""
+    if rows.shape[1] != width:
+        raise ValueError(f"{argument} must have {width} columns in every run, as in run 0, got {rows.shape[1]}")
+    if names == wanted:
+        return rows
+    if names is None or wanted is None or sorted(names) != sorted(wanted) or len(set(names)) < len(names):
+        raise ValueError(f"{argument} must have the columns {wanted or 'without names'} of run 0, got {names or 'none by name'}")
+    return rows[:, [names.index(name) for name in wanted]]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRuns(Runs):
+    """Runs that a source gives anew in every pass."""
+
+    source: Source
+    reader: Reader
+
+    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
+        reader = self.reader  # a worker is sent this, and not the source
+
+        def of_part(part: int, some: Numbered, advance: Advance) -> T:
+            return work(part, (reader(where, item) for where, item in some), advance)
+
+        return self.source.map(of_part, advance)
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self.reader(f"run {k}", item) for k, item in enumerate(self.source.items()))
+
+    def close(self) -> None:  # noqa: D102
+        self.source.close()
+
+
+class _Longest(NamedTuple):
+    """The labels of the longest run so far."""
+
+    size: int
+    labels: Any
+
+
+def stream(source: Source) -> tuple[StreamedRuns, RunColumns]:
+    """The runs of a source, as its first one says what their columns are; labels are looked through for their rule first."""
+    first = next(source.items(), None)
+    if first is None:
+        raise ValueError("y must hold at least one run, got none")
+    n_known = 0 if first.X is None else first.X.shape[1]
+    names = first.names if source.names is None else source.names
+    known_names = first.known_names if source.known_names is None else source.known_names
+    columns = RunColumns(first.y.shape[1], n_known, names, known_names)
+    runs = StreamedRuns(source, Reader(columns, first.names, first.known_names))
+    if first.labels is None:
+        return runs, columns
+
+    def of_part(part: int, some: Numbered, advance: Advance) -> _Longest:
+        longest = _Longest(0, None)
+        for _, item in some:
+            if len(item.y) > longest.size:
+                longest = _Longest(len(item.y), item.labels)
+        return longest
+
+    found = max(source.map(of_part), key=lambda one: one.size)
+    rule = align(found.labels, None, [slice(0, found.size)]).time
+    return replace(runs, reader=runs.reader._replace(rule=rule)), columns

@@ -17,9 +17,19 @@ from pesn.evaluation.error_model import SHARES, measurement_var, of_process
 from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
-from pesn.forecasting.observer import filtered_segments, observed, observer_of
-from pesn.forecasting.segments import Segments, SegmentStream, sizes_of, streamed_rows
-from pesn.forecasting.training import Driven, Trained, drive, noise_aware, one_step_errors, train
+from pesn.forecasting.predict import filtered_segments, observed, observer_of
+from pesn.forecasting.training import (
+    Driven,
+    Segments,
+    SegmentStream,
+    Trained,
+    drive,
+    noise_aware,
+    one_step_errors,
+    sizes_of,
+    streamed_rows,
+    train,
+)
 from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import Start

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy import special
 from scipy.stats import qmc
 
-from pesn._support.checks import generator
+from pesn._support.arguments import generator
 from pesn._support.types import Array, FloatArray, Rng
 from pesn.gaussian import Gaussian
 from pesn.linalg import symmetric, transpose

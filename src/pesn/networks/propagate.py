@@ -19,7 +19,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from pesn._support.checks import flag, whole_number
+from pesn._support.arguments import flag, whole_number
 from pesn._support.types import AnyArray, FloatArray, NetworkCovariance, Rng
 from pesn.gaussian import Gaussian, unchecked
 from pesn.moments import UnitMethod

@@ -12,7 +12,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pesn.paper.result import Result
+    from pesn.paper.claims import Result
 
 __all__ = ["ITEMS", "SECONDS", "get", "run"]
 
@@ -93,9 +93,9 @@ def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **setti
     >>> run("error-bound", quick=True, points=[11, 21]).tables["Bound and error by number of mesh points"]["points"].tolist()
     [11, 21]
     """
-    from pesn._support.checks import flag, whole_number
-    from pesn.paper.result import Settings
-    from pesn.paper.runner.backends import JoblibTasks, connected
+    from pesn._support.arguments import flag, whole_number
+    from pesn.paper.claims import Settings
+    from pesn.paper.runner.store import JoblibTasks, connected
     from pesn.paper.settings import chosen
 
     flag("quick", quick)

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from pesn.paper.result import Record
+from pesn.paper.claims import Record
 
 __all__ = [
     "ENDS",

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from pesn._support.checks import number
+from pesn._support.arguments import number
 from pesn._support.types import Array
 from pesn.forecasting.rollout import PathMethod, Rollout
 

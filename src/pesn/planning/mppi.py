@@ -29,8 +29,7 @@ from typing import Any, Literal, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import number, whole_number
+from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.types import Array, RandomState
 from pesn.esn.base import generator
 from pesn.forecasting.rollout import Rollout

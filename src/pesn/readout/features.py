@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pesn._support.checks import flag, whole_number
+from pesn._support.arguments import flag, whole_number
 from pesn._support.records import check_remade
 from pesn._support.types import Array, RidgeValue
 from pesn.statespace.cell import Cell, SquareMoments

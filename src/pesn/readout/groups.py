@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import flag, whole_number
+from pesn._support.arguments import flag, whole_number
 from pesn._support.types import Array, FloatArray
 from pesn.readout.features import Features, pair_places
 from pesn.readout.least_squares import Factor, Gram

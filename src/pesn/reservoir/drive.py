@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, check_not_negative
-from pesn._support.checks import number
+from pesn._support.arguments import as_real, check_not_negative, number
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import AnyArray as Array
 from pesn._support.types import MomentName

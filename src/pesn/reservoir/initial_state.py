@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import whole_number
+from pesn._support.arguments import as_real, whole_number
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian

@@ -1,6 +1,6 @@
 """A network that takes one row, predicts and learns, compiled: no checks but for NaN, and every array is made before.
 
-All functions are given a table of arrays (:mod:`pesn._support.arrays`), whose places have names below. FEATURES holds what the
+All functions are given a table of arrays (:mod:`pesn._support.arguments`), whose places have names below. FEATURES holds what the
 readout sees of the last row, [1, row, earlier rows, products, units]: the units live there. COUNTS are whole
 numbers: the clock of the recursion (:func:`pesn.readout.rls.learn_row`), and those named below. NUMBERS: forgetting λ;
 what a row of the prior is multiplied by; Σ λ^k over the rows learnt from.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arrays import matrix, put, unsigned, vector, whole
+from pesn._support.arguments import matrix, put, unsigned, vector, whole
 from pesn._support.jit import INLINE, jit
 from pesn.readout.rls import learn_row, leverage, product
 from pesn.reservoir.kernels import OWN, TEACHER, Weights, drive

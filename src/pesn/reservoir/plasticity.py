@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pesn._support.checks import flag, number, whole_number
+from pesn._support.arguments import flag, number, whole_number
 from pesn._support.progress import Advance
 from pesn._support.records import check_remade
 from pesn._support.types import AnyArray, Array

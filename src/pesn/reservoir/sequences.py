@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import check_real, pandas_index
+from pesn._support.arguments import check_real, pandas_index
 from pesn._support.types import Lengths
 from pesn.gaussian import Gaussian
 

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import number, whole_number
+from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.records import check_remade
 from pesn._support.types import AnyArray as Array
 from pesn._support.types import LeakRate, Memory, Scaling

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pesn._support.checks import pandas_index, whole_number
+from pesn._support.arguments import pandas_index, whole_number
 from pesn._support.types import Array, TableLike
-from pesn.forecasting.alignment import align, index_of
+from pesn.evaluation.backtest import mean_of_observed
+from pesn.forecasting.alignment import align, index_of, is_default
 from pesn.forecasting.dataset import as_matrix, names_of
-from pesn.forecasting.labels import is_default
 from pesn.forecasting.time_index import TimeIndex, kind_of, shown
 from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
@@ -25,6 +25,7 @@ __all__ = [
     "places_of",
     "rows_after",
     "rows_of",
+    "scaled_score",
     "steps_of",
     "without_later_rows",
 ]
@@ -215,3 +216,30 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
             f"{shown(labels[0])} to {shown(labels[-1])}, which must be labels as y has them, or none: then rows go by position"
         )
     return ahead
+
+
+def scaled_score(fitted: FittedSeries, y: Array, x: Array) -> float:
+    """Minus the mean CRPS of the next rows y (m, d), with inputs x (m, u), each column in units of its naive error in training.
+
+    >>> from pesn.series.fitted import fit_columns
+    >>> t = np.arange(60.0)[:, None]
+    >>> fitted = fit_columns(t, names=("count",))
+    >>> scaled_score(fitted, 60.0 + t[:5], t[:5, :0]) > scaled_score(fitted, 90.0 + t[:5], t[:5, :0])
+    True
+    """
+    if y.shape[1] != len(fitted.models) or x.shape[1] not in (0, len(fitted.inputs)):
+        expected = len(fitted.models), len(fitted.inputs)
+        raise ValueError(f"y and X must have {expected} columns, as in fit, got {(y.shape[1], x.shape[1])}")
+    if np.isnan(y).all():
+        raise ValueError("y must have at least one observed value, got none")
+    margins = fitted.forecast(len(y), x if x.shape[1] else None).margins
+    crps = np.column_stack([one.crps(y[:, i]) for i, one in enumerate(margins)])
+    scale = np.array([_naive_error(one.y) for one in fitted.models])
+    return -float(mean_of_observed(crps / scale, (0, 1)))
+
+
+def _naive_error(y: Array) -> float:
+    """Mean absolute change from row to row of y (n,): 1 where it has none."""
+    seen = y[~np.isnan(y)]
+    size = float(np.mean(np.abs(np.diff(seen)))) if len(seen) > 1 else 0.0
+    return size or 1.0

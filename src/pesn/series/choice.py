@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pesn._support.checks import number
+from pesn._support.arguments import number
 from pesn._support.records import check_type
 from pesn._support.types import AnyArray, Array
-from pesn.series.members import cleaning, closed_loops, dynamics, inputs, seasonality, smoothing, weights, widths
+from pesn.series.members import closed_loops, dynamics, inputs, seasonality, smoothing, weights
 from pesn.series.members import smoothing_kernel as kernel
-from pesn.series.members.course import Course, season_of
+from pesn.series.members.closed_loops import Course, season_of
 
 __all__ = ["Chosen", "Member", "choose", "describe_change", "plain"]
 
@@ -62,7 +62,7 @@ class Chosen:
     first: Array
     loops: closed_loops.Loops | None
     effects: inputs.Effects
-    widths: widths.Widths
+    widths: weights.Widths
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def choose(
         found = seasonality.find(base, candidates, log=positive, tested=tested)
     rows = smoothing.prepare(base, found.periods, positive=positive)
     season = season_of(rows.first[kernel.LOG if positive else kernel.ADDITIVE], found.periods, len(values))
-    clean = cleaning.cleaned(base, log=positive, season=season)
+    clean = seasonality.cleaned(base, log=positive, season=season)
     if clean is not base:
         notes += (f"spikes: {int(np.sum(clean != base) - np.sum(np.isnan(base)))} rows put back to their neighbours",)
         rows = smoothing.prepare(clean, found.periods, positive=positive)
@@ -126,7 +126,7 @@ def choose(
     beside = _loops(path, clean, truth, origins, leads, lag, n, positive=positive, parts=parts)
     shares, used = _shares(beside.loops), _used(stack, judged.weight, found.periods)
     begin = beside.begin
-    width = widths.learn(beside.ahead[begin:], truth[begin:], leads, n, used, positive=positive, least=_least(clean))
+    width = weights.learn(beside.ahead[begin:], truth[begin:], leads, n, used, positive=positive, least=_least(clean))
     own = _own_scores(rows, judged, beside, truth, origins, leads)
     return Chosen(
         found.periods, found.strengths, _members(judged, stack, found.periods, shares, beside.loops, own), shares,
@@ -340,7 +340,7 @@ def _short(values: Array, u: int, positive: bool) -> Chosen:
     usual = float(np.mean(np.abs(seen))) or 1.0
     # as if two more changes of a fifth of the level had been seen
     spread = np.sqrt((np.sum(changes**2) + 2.0 * (0.2 * usual) ** 2) / (len(changes) + 2.0))
-    width = widths.Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive)
+    width = weights.Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive)
     note = f"below {FEWEST} numbers the last one goes on"
     return Chosen(
         (), (), (Member("naive", "the last number", 1.0, 1.0),), {"statistical": 1.0}, (note,), _naive(), np.ones(1),

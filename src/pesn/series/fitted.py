@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pesn._support.checks import flag, whole_number
+from pesn._support.arguments import flag, whole_number
 from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
 from pesn.evaluation.backtest import observed_after
@@ -28,10 +28,9 @@ from pesn.series import joint, judging, univariate
 from pesn.series.choice import describe_change
 from pesn.series.joint import Joint
 from pesn.series.judging import SeriesBacktest
-from pesn.series.margins import Margins
-from pesn.series.members.designs import FARTHEST
-from pesn.series.periods import candidates
-from pesn.series.result import SeriesForecast
+from pesn.series.members.dynamics import FARTHEST
+from pesn.series.members.seasonality import candidates
+from pesn.series.result import Margins, SeriesForecast
 from pesn.series.table.files import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel

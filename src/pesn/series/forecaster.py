@@ -31,8 +31,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.records import check_type
-from pesn._support.rollback import rollback_on_error
+from pesn._support.records import check_type, rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series.arguments import (
     check_one_level,
@@ -41,6 +40,7 @@ from pesn.series.arguments import (
     places_of,
     rows_after,
     rows_of,
+    scaled_score,
     steps_of,
     without_later_rows,
 )
@@ -52,7 +52,6 @@ from pesn.series.panel.frame import Panel, is_long
 from pesn.series.panel.settings import check_parameters, columns_of, settings_of
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesForecast
-from pesn.series.scoring import scaled_score
 from pesn.series.table.dates import place_rows
 from pesn.series.wide_frame import list_of_names, read_frame, select_columns
 

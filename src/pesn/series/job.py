@@ -23,8 +23,7 @@ from pesn._support.types import Array
 from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
 from pesn.series.judging import SeriesBacktest
-from pesn.series.margins import levels_of
-from pesn.series.result import SeriesForecast
+from pesn.series.result import SeriesForecast, levels_of
 from pesn.series.table.dates import steps_between, time_of
 from pesn.series.table.errors import DataError
 from pesn.series.table.reading import Table, counted, read, read_ahead

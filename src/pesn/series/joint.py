@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.checks import number
+from pesn._support.arguments import number
 from pesn._support.types import Array
 from pesn.evaluation.backtest import observed_after, rolling_origins
-from pesn.series.margins import NORMAL, Margins
-from pesn.series.members.designs import MOST, DesignNumbers, check_design, described, refitted, searched
+from pesn.series.members.dynamics import MOST, DesignNumbers, check_design, described, refitted, searched
+from pesn.series.result import NORMAL, Margins
 from pesn.series.univariate import UnivariateModel
 
 if TYPE_CHECKING:

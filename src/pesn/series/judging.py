@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Places, mean_of_observed, mean_score, observed_after, rolling_origins
-from pesn.forecasting.forecast_views import percent
-from pesn.series.margins import NORMAL, Margins, level_of, levels_of
+from pesn.forecasting.forecast import percent
+from pesn.series.result import NORMAL, Margins, level_of, levels_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,16 +15,15 @@ from math import lcm
 
 import numpy as np
 
-from pesn._support.checks import flag, number, whole_number
+from pesn._support.arguments import flag, number, whole_number
 from pesn._support.records import check_array, check_sum, check_type
 from pesn._support.types import Array
 from pesn.series import choice
 from pesn.series.choice import Member
-from pesn.series.margins import NORMAL, Margins
 from pesn.series.members import inputs, smoothing
-from pesn.series.members.closed_loops import Loops
-from pesn.series.members.course import Course, course
-from pesn.series.members.widths import Widths
+from pesn.series.members.closed_loops import Course, Loops, course
+from pesn.series.members.weights import Widths
+from pesn.series.result import NORMAL, Margins
 
 __all__ = ["Member", "UnivariateModel", "backtest", "fit", "observed_span"]
 

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pesn._support.checks import check_real, pandas_index
-from pesn.forecasting.alignment import index_of
+from pesn._support.arguments import check_real, pandas_index
+from pesn.forecasting.alignment import index_of, is_count, is_default
 from pesn.forecasting.dataset import as_matrix
-from pesn.forecasting.labels import is_count, is_default
 from pesn.forecasting.time_index import kind_of, shown
 from pesn.series.arguments import column_names
 from pesn.series.table.columns import assign_roles, find_time

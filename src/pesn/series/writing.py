@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pesn import plotting
-from pesn._support.files import check_writable, filling
-from pesn._support.reading import json_of
+from pesn._support.files import check_writable, filling, json_of
 from pesn.series import summary
 from pesn.series.job import Outcome
-from pesn.series.page.page import page
-from pesn.series.page.sections import sections
+from pesn.series.page.page import page, sections
 
 __all__ = ["FILES", "refuse", "without_formula", "write"]
 

@@ -22,8 +22,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import flag, number, whole_number
+from pesn._support.arguments import as_real, flag, number, whole_number
 from pesn._support.types import Array, FloatArray
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly, observe
 from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, sizes

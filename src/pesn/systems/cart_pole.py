@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import generator, number, whole_number
+from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array
 from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, sizes
 from pesn.systems.trajectories import Trajectories

@@ -20,8 +20,7 @@ from scipy.fft import dct
 from scipy.interpolate import CubicSpline
 from scipy.ndimage import gaussian_filter1d
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import generator, number, whole_number
+from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems.stepping import Seed, generators
 

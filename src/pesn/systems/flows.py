@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.integrate import solve_ivp
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import number, whole_number
+from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, march, report, rk4, sizes
 from pesn.systems.trajectories import Trajectories, stacked

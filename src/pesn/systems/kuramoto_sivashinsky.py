@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import number, whole_number
+from pesn._support.arguments import number, whole_number
 from pesn._support.types import Array
 from pesn.systems.flows import checked_time
 from pesn.systems.stepping import Progress, Seed, for_each_run, generators, march, sizes

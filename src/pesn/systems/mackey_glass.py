@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import number
+from pesn._support.arguments import number
 from pesn._support.types import Array
 from pesn.systems.flows import checked_time, start
 from pesn.systems.stepping import Progress, Seed, check_divergence, report, sizes

@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import number, whole_number
+from pesn._support.arguments import number, whole_number
 from pesn._support.types import Array
 from pesn.systems.flows import MOST_ROWS, start
 from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, march, report, sizes

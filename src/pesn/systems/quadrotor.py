@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pesn._support.checks import number
+from pesn._support.arguments import number
 from pesn._support.types import Array
 
 __all__ = ["PHYSICS_STEP", "SAMPLE_STEP", "Flight", "Parameters", "compiled", "fly"]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import number
+from pesn._support.arguments import number
 from pesn._support.types import Array
 from pesn.systems.flows import flow
 from pesn.systems.stepping import Progress, Seed

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import generator, whole_number
+from pesn._support.arguments import as_real, generator, whole_number
 from pesn._support.types import Array
 
 __all__ = ["Progress", "Seed", "check_divergence", "for_each_run", "generators", "march", "report", "rk4", "sizes"]

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.arguments import as_real
-from pesn._support.checks import number, whole_number
+from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.files import replacing
 from pesn._support.types import Array
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import ardrone as item
+from pesn.paper.items import prediction as verdicts
 from pesn.paper.items import prediction_item, robots
-from pesn.paper.items import prediction_verdicts as verdicts
-from pesn.paper.result import Settings, Tasks
 from pesn.systems import ardrone
 
 TINY = item.parameters(True) | {

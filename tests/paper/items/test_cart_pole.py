@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import cart_pole as item
 from pesn.paper.items import prediction, prediction_item, robots
+from pesn.paper.items import prediction as verdicts
 from pesn.paper.items import prediction_study as studies
-from pesn.paper.items import prediction_verdicts as verdicts
-from pesn.paper.result import Settings, Tasks
 
 TINY = item.parameters(True) | {
     "n_units": 20,

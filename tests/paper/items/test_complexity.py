@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import complexity, operations
-from pesn.paper.items import complexity_time as timing
-from pesn.paper.result import Settings, Tasks
+from pesn.paper.items import complexity as timing
 
 MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
 

@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import entropy, robots
 from pesn.paper.items.plain_network import PlainNetwork
 from pesn.paper.items.washout_study import origins
-from pesn.paper.result import Settings, Tasks
 
 TINY = entropy.parameters(quick=True) | {
     "n_units": 20,

@@ -8,8 +8,8 @@ import pytest
 
 import pesn
 from pesn.paper import claims
+from pesn.paper.claims import Settings, Tasks
 from pesn.paper.items import error_bound
-from pesn.paper.result import Settings, Tasks
 
 TINY = {
     "mean_range": [-5.0, 5.0],

@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import error_time
-from pesn.paper.result import Settings, Tasks
 
 TINY = {
     **error_time.parameters(True),

@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import feedforward
-from pesn.paper.result import Settings, Tasks
 
 TINY = {"draws": 2, "samples": 2_000, "candidates": 120, "saturation": 3.0}
 

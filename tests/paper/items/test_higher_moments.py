@@ -7,9 +7,9 @@ import pytest
 
 import pesn
 from pesn.paper import claims
+from pesn.paper.claims import Settings, Tasks
 from pesn.paper.items import higher_moments
 from pesn.paper.items.higher_moments import Spread
-from pesn.paper.result import Settings, Tasks
 
 TINY = {
     "activations": ["tanh", "sigmoid", "swish"],

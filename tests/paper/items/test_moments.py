@@ -8,8 +8,8 @@ import pytest
 
 import pesn
 from pesn.paper import claims
+from pesn.paper.claims import Settings, Tasks
 from pesn.paper.items import moments
-from pesn.paper.result import Settings, Tasks
 
 TINY = {"variances": [0.2, 1.0], "mean_range": [-5.0, 5.0], "points": 23, "samples": 4_000, "mesh": [-10.0, 10.0, 101]}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pesn.paper import claims
+from pesn.paper.claims import Settings, Tasks
 from pesn.paper.items import moments_grid
 from pesn.paper.items.moments_grid import Comparison
-from pesn.paper.result import Settings, Tasks
 
 TINY = {
     "mean_range": [-5.0, 5.0],

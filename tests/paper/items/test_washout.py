@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.paper.claims import CLAIMS
-from pesn.paper.items import closest, sensitivity, washout, washout_tables
+from pesn.paper.claims import CLAIMS, Settings, Tasks
+from pesn.paper.items import sensitivity, washout, washout_tables
 from pesn.paper.items import washout_study as work
-from pesn.paper.items import washout_verdicts as verdicts
+from pesn.paper.items import washout_tables as verdicts
 from pesn.paper.items.washout_study import METHODS, STATES
-from pesn.paper.result import Settings, Tasks
 
 TINY = washout.parameters(quick=True) | {
     "n_units": 20,
@@ -155,7 +154,7 @@ def test_search_puts_the_closest_first_and_begins_with_what_is_used():
     def far(p, seed):
         return {"one": abs(p["noise"] - 0.3), "other": 9.0}
 
-    found = closest.search(Tasks(), far, {"noise": [0.1, 0.2, 0.3, 0.4]}, {"noise": 5.0}, list(range(30)))
+    found = sensitivity.search(Tasks(), far, {"noise": [0.1, 0.2, 0.3, 0.4]}, {"noise": 5.0}, list(range(30)))
     assert found["noise"].iloc[0] == 0.3
     assert found.loc[found["candidate"] == 1, "noise"].iloc[0] == 5.0
     assert found["one"].is_monotonic_increasing

@@ -2,7 +2,7 @@
 
 import re
 
-from pesn.paper.page.strip import strip
+from pesn.paper.page.page import strip
 
 
 def places(svg):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import pesn
-from pesn.paper.runner import journal
-from pesn.paper.runner.journal import Journal, decoded, encoded
+from pesn.paper.runner import store
+from pesn.paper.runner.store import Journal, decoded, encoded
 
 ARRAYS = npst.arrays(
     st.one_of(npst.floating_dtypes(endianness="="), npst.integer_dtypes(), npst.boolean_dtypes(), npst.unicode_string_dtypes()),
@@ -150,7 +150,7 @@ def packed(text, compression=zipfile.ZIP_STORED):
 )
 def test_what_is_not_ours_is_dropped(record, tmp_path):
     path = tmp_path / "journal"
-    path.write_bytes(journal._HEAD.pack(len(record), journal._checksum(record)) + record)
+    path.write_bytes(store._HEAD.pack(len(record), store._checksum(record)) + record)
     units = Journal(path, 3)
     units.close()
     assert units.found == {}
@@ -159,7 +159,7 @@ def test_what_is_not_ours_is_dropped(record, tmp_path):
 
 def test_json_has_a_bound(monkeypatch):
     record = encoded("x" * 100)
-    monkeypatch.setattr(journal, "LARGEST_JSON", 50)
+    monkeypatch.setattr(store, "LARGEST_JSON", 50)
     with pytest.raises(TypeError, match="at most 50 bytes beside its arrays, got 102"):
         encoded("x" * 100)
     with pytest.raises(ValueError, match="too much JSON"):

@@ -27,8 +27,8 @@ import pesn
 from pesn import paper
 from pesn._support import cluster as dask_cluster
 from pesn.paper.claims import CLAIMS
-from pesn.paper.runner import backends, journal, store
 from pesn.paper.runner import run as runner
+from pesn.paper.runner import store
 
 FAKE = '''
 import os
@@ -39,9 +39,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pesn.paper.result import Result
+from pesn.paper.claims import Result
 from pesn.paper.settings import Setting, number, whole
-from pesn.paper.verdict import Draw, over_draws
+from pesn.paper.claims import Draw, over_draws
 
 NAME, TITLE, PLACE, ABOUT = "NAME_", "A made-up item", "Table 9", "It stands for a real one."
 ERRATA, CLAIMS, PUBLISHED = (9,), ("printed-bound",), [{"bound": 4.2e-5}]
@@ -112,7 +112,7 @@ def expected(seed=0, units=6):
     """The made-up item's numbers by the plainest way."""
     import fake_one
 
-    from pesn.paper.result import Settings
+    from pesn.paper.claims import Settings
 
     with threadpool_limits(1):
         return [fake_one.unit(s, 1.0, np.linspace(0.0, 1.0, 4000)) for s in Settings(True, seed, {}).seeds(units)]
@@ -208,7 +208,7 @@ def test_digest_knows_parameters_and_code(fakes):
     import fake_one
     import fake_two
 
-    from pesn.paper.result import Settings
+    from pesn.paper.claims import Settings
 
     settings = Settings(True, 0, {"a": 1, "b": [0.5]})
     same = runner._digest(fake_one, settings)
@@ -298,13 +298,13 @@ def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes
         "pickle": pickle.dumps((0, (Planted(trace), 1.0))),
         "pickle in npz": io.BytesIO(),
         "noise": b"PK" + bytes(range(256)),
-        "other units": journal.encoded((6, 1.0, 1.0)),  # there are six
+        "other units": store.encoded((6, 1.0, 1.0)),  # there are six
     }
     np.savez(records["pickle in npz"], np.array([Planted(trace)], dtype=object))
     records["pickle in npz"] = records["pickle in npz"].getvalue()
     if kind in records:
         record = records[kind]
-        place.write_bytes(journal._HEAD.pack(len(record), journal._checksum(record)) + record)
+        place.write_bytes(store._HEAD.pack(len(record), store._checksum(record)) + record)
     else:
         place.unlink()
         os.mkfifo(place) if kind == "pipe" else place.symlink_to(other)
@@ -406,8 +406,8 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
         f"    (Path({str(tmp_path)!r}) / str(os.getpid())).touch()\n"
         "    time.sleep(600) if wait else sum(range(10**13))\n"
         "def main(wait):\n"
-        "    with backends.connected(jobs=2):\n"
-        "        backends.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
+        "    with store.connected(jobs=2):\n"
+        "        store.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
     )
     source = tmp_path / "source"
     source.mkdir()
@@ -491,7 +491,7 @@ def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
         if where == "figure":
             patch.setattr(matplotlib.figure.Figure, "savefig", full)
         else:
-            patch.setattr(journal.Journal, "add", lambda *_: keep(full))
+            patch.setattr(store.Journal, "add", lambda *_: keep(full))
         with pytest.raises(OSError, match=r"cannot write to .*out: No space left on device"):
             runner.reproduce([], out, quick=True)
     assert sorted(set(os.listdir(out)) - {".cache"}) == ["index.html", "results.json", "two"]
@@ -500,7 +500,7 @@ def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
 
 
 def keep(action):
-    with journal._keeping():
+    with store._keeping():
         action()
 
 
@@ -543,10 +543,10 @@ def test_in_this_process_and_in_two_others(fakes, tmp_path):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_cpu_time_is_that_of_all_processes(jobs, tmp_path):
     busy = partial(exec, "import time\nend = time.thread_time() + 0.5\nwhile time.thread_time() < end:\n    pass")
-    with backends.connected(jobs) as cores:
+    with store.connected(jobs) as cores:
         assert cores == min(jobs, cpu_count())
         for _ in range(2):  # the second time, of units that are kept
-            tasks = backends.JoblibTasks(tmp_path)
+            tasks = store.JoblibTasks(tmp_path)
             assert tasks.map(busy, [({},)] * 4) == [None] * 4
             assert 2.0 <= tasks.cpu_seconds < 3.8  # 4 if a unit were counted twice
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.series import univariate
-from pesn.series.members import autoregression, reservoir
+from pesn.series.members import closed_loops
 
 
 def walk(n=200, seed=0):
@@ -23,34 +23,32 @@ def by_hand(rows, units, readout, horizon):
         return (1.0 - units.leak) * h + units.leak * np.tanh(units.inputs @ [1.0, change, gap] + matrix @ h)
 
     for change, value in zip(changes, values, strict=True):
-        average += autoregression.PACE * (value - average)
+        average += closed_loops.PACE * (value - average)
         h = move(change, (value - average) / rows.gap_unit)
     out, drift = [], readout[-1]
     for _ in range(horizon):
         gap = (values[-1] - average) / rows.gap_unit
-        lags = [changes[-1 - k] for k in range(autoregression.LAGS)]
+        lags = [changes[-1 - k] for k in range(closed_loops.LAGS)]
         season = [changes[-rows.season]] if rows.season else []
         change = float(
-            np.clip(
-                readout[:-1] @ np.concatenate([[1.0], lags, [gap], season, h]) + drift, -autoregression.CLIP, autoregression.CLIP
-            )
+            np.clip(readout[:-1] @ np.concatenate([[1.0], lags, [gap], season, h]) + drift, -closed_loops.CLIP, closed_loops.CLIP)
         )
         values.append(float(np.clip(values[-1] + change, *rows.bounds)))
         changes.append(values[-1] - values[-2])
-        average += autoregression.PACE * (values[-1] - average)
+        average += closed_loops.PACE * (values[-1] - average)
         h = move(changes[-1], (values[-1] - average) / rows.gap_unit)
-        drift *= autoregression.FADE
+        drift *= closed_loops.FADE
         out.append(values[-1] * rows.unit)
     return np.array(out)
 
 
 @pytest.mark.parametrize("season", [0, 12])
-@pytest.mark.parametrize("units", [autoregression.no_units(), reservoir.drawn(1)], ids=["AR", "reservoir"])
+@pytest.mark.parametrize("units", [closed_loops.no_units(), closed_loops.drawn(1)], ids=["AR", "reservoir"])
 def test_the_kernel_is_the_loop_on_paper(season, units):
-    rows = autoregression.prepare(walk(), season)
-    found = autoregression.fit(rows, units, np.arange(100, 199), 7)
+    rows = closed_loops.prepare(walk(), season)
+    found = closed_loops.fit(rows, units, np.arange(100, 199), 7)
     expected = by_hand(rows, units, found.readout, 7)
-    np.testing.assert_allclose(autoregression.forecast(rows, units, found.readout, 7), expected, rtol=1e-8)
+    np.testing.assert_allclose(closed_loops.forecast(rows, units, found.readout, 7), expected, rtol=1e-8)
 
 
 def test_ridge_is_the_one_of_scikit_learn():
@@ -60,8 +58,8 @@ def test_ridge_is_the_one_of_scikit_learn():
     features, target = rng.normal(size=(80, 4)), rng.normal(size=80)
     target += features @ [1.0, 0.5, 0.0, -1.0]
     penalty = np.array([1.0, 1.0, 10.0, 10.0])
-    found = autoregression._ridge(features, target, penalty)
-    rivals = [Ridge(alpha=r * 80).fit(features / np.sqrt(penalty), target) for r in autoregression.RIDGES]
+    found = closed_loops._ridge(features, target, penalty)
+    rivals = [Ridge(alpha=r * 80).fit(features / np.sqrt(penalty), target) for r in closed_loops.RIDGES]
     nearest = min(np.abs(found[1:-1] - one.coef_ / np.sqrt(penalty)).max() for one in rivals)
     assert nearest < 1e-10
 
@@ -71,12 +69,12 @@ def test_origins_are_judged_by_earlier_rows():
     other = y.copy()
     other[150:] = y[150] + np.cumsum(np.random.default_rng(5).normal(size=50))
     origins = np.arange(60, 199)
-    units = reservoir.drawn(0)
-    scale = autoregression.prepare(y, 0)
+    units = closed_loops.drawn(0)
+    scale = closed_loops.prepare(y, 0)
     unit = (scale.unit, scale.gap_unit * scale.unit)
-    first, second = (autoregression.prepare(one, 0, unit) for one in (y, other))
-    second = autoregression.Changes(second.values, second.changes, second.averages, first.bounds, first.gap_unit, first.unit, 0)
-    ahead = [autoregression.fit(rows, units, origins, 5).origins_ahead for rows in (first, second)]
+    first, second = (closed_loops.prepare(one, 0, unit) for one in (y, other))
+    second = closed_loops.Changes(second.values, second.changes, second.averages, first.bounds, first.gap_unit, first.unit, 0)
+    ahead = [closed_loops.fit(rows, units, origins, 5).origins_ahead for rows in (first, second)]
     early = origins < 125  # up to the last fold that begins before row 150
     np.testing.assert_array_equal(ahead[0][early], ahead[1][early])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.series import univariate
-from pesn.series.members import designs, dynamics
+from pesn.series.members import dynamics
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_it_has_a_share_and_says_why(model):
 
 def test_what_is_kept_gives_the_same_numbers_again(model):
     first = model.forecast(8).location
-    designs._refitted.cache_clear()
+    dynamics._refitted.cache_clear()
     np.testing.assert_allclose(model.on(model.y).forecast(8).location, first, rtol=1e-9)
 
 

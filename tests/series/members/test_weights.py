@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pesn.series.members import weights, widths
+from pesn.series.members import weights
 
 
 def test_leads_and_origins():
@@ -51,7 +51,7 @@ def test_widths_of_a_random_walk():
     walk = 100.0 + np.cumsum(rng.normal(size=4000))
     origins, leads = np.arange(100, 3900), np.array([1, 2, 4, 8, 16])
     truth = walk[origins[:, None] + leads]
-    found = widths.learn(np.repeat(walk[origins][:, None], 5, axis=1), truth, leads, 4000, 1.0, positive=False, least=1e-9)
+    found = weights.learn(np.repeat(walk[origins][:, None], 5, axis=1), truth, leads, 4000, 1.0, positive=False, least=1e-9)
     np.testing.assert_allclose(found.at(64), np.sqrt(np.arange(1.0, 65.0)), rtol=0.15)  # beyond the judged leads too
     assert found.dof == 2000.0
 
@@ -63,6 +63,6 @@ def test_errors_that_grow_with_the_level_are_told_apart(log):
     noise = 0.1 * rng.normal(size=(500, 1))
     truth = level * np.exp(noise) if log else 10.0 + level + noise
     forecast = level if log else 10.0 + level
-    found = widths.learn(forecast, truth, np.array([1]), 500, 1.0, positive=True, least=1e-9)
+    found = weights.learn(forecast, truth, np.array([1]), 500, 1.0, positive=True, least=1e-9)
     assert found.log == log
     assert found.at(1)[0] == pytest.approx(0.1, rel=0.15)

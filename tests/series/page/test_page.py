@@ -11,10 +11,8 @@ import pytest
 
 from pesn._support.pages.drawing import limits
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.page.page import OPEN_COLUMNS, page
-from pesn.series.page.panel_page import panel_content, panel_page
-from pesn.series.page.panel_records import SeriesRecord, band_level, records, spark_code
-from pesn.series.page.sections import sections
+from pesn.series.page.page import OPEN_COLUMNS, page, sections
+from pesn.series.page.panel_page import SeriesRecord, band_level, panel_content, panel_page, records, spark_code
 
 ODD = "<b>x</b> & \"y\" 'z' </script>"
 VOID = {"meta", "link", "input", "br"}

@@ -11,10 +11,8 @@ import pandas as pd
 import pytest
 
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.page.page import page
-from pesn.series.page.panel_page import panel_page
-from pesn.series.page.panel_records import SeriesRecord
-from pesn.series.page.sections import sections
+from pesn.series.page.page import page, sections
+from pesn.series.page.panel_page import SeriesRecord, panel_page
 
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000", "--enable-logging=stderr", "--v=0",

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.page import member_bars, pictures
-from pesn.series.page.sections import sections
+from pesn.series.page import page, pictures
+from pesn.series.page.page import sections
 
 ODD = "a<b> & \"c\" 'd'"
 
@@ -126,9 +126,9 @@ def test_rows_are_called_by_their_labels(index, first):
 
 def test_bars_have_the_shares_that_the_members_have(model):
     one = model.fitted_.models[0]
-    found = member_bars.groups(one)
+    found = page.groups(one)
     assert sum(kind.share for group in found for kind in group.kinds) == pytest.approx(1.0)
-    root = parsed(member_bars.bars(one))
+    root = parsed(page.bars(one))
     widths = [float(bar.get("style").removeprefix("width:").rstrip("%")) for bar in root.findall(".//span[@class='bar']/i")]
     assert max(widths) == 100.0
     np.testing.assert_allclose(
@@ -144,8 +144,8 @@ def test_members_that_nobody_named_are_escaped_and_grouped():
         SimpleNamespace(kind="Holt", detail="α 1", weight=0.0005, score=float("inf")),
     ]
     model = SimpleNamespace(members=made, shares={"statistical": 0.6005, "reservoir": 0.3995, "AR": 0.0}, notes=(ODD, "AR: few"))
-    assert [group.key for group in member_bars.groups(model)] == ["statistical", "reservoir"]
-    root = parsed(member_bars.bars(model))
+    assert [group.key for group in page.groups(model)] == ["statistical", "reservoir"]
+    root = parsed(page.bars(model))
     assert root.find(".//small").text == ODD
     assert [one.text for one in root.findall(".//span[@class='n']")] == ["60 %", "<0.1 %", "40 %"]
     notes = root.findall(".//ul[@class='notes']/li")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series.panel import buckets as panel_buckets
+from pesn.series.panel import stream as panel_buckets
 from pesn.series.panel import stream as panel_stream
 from pesn.series.panel.stream import Streamed, forecast_parquet
 

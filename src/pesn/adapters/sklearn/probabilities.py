@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, is_classifier, is_clusterer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.checks import generator, whole_number
+from pesn._support.arguments import generator, whole_number
 from pesn._support.types import FloatArray, Rng
 from pesn.adapters.sklearn.estimators import described, labelled
 from pesn.gaussian import Gaussian

@@ -20,7 +20,7 @@ from scipy import special
 from skpro.distributions.base import BaseDistribution
 
 from pesn._support.types import Array
-from pesn.series.margins import LEVELS, Margins
+from pesn.series.result import LEVELS, Margins
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from pesn._support.types import Array
 from pesn.series.arguments import rows_of
 from pesn.series.fitted import FittedSeries, Seasons
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.margins import Margins
+from pesn.series.result import Margins
 from pesn.series.univariate import observed_span
 
 if TYPE_CHECKING:

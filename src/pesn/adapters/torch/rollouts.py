@@ -25,15 +25,13 @@ from scipy.linalg import solve_triangular
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from pesn._support.checks import whole_number
+from pesn._support.arguments import whole_number
 from pesn.adapters.torch.loop import TensorLoop
 from pesn.adapters.torch.tensor_gaussian import check_no_vmap
 from pesn.evaluation.calibration import by_lead
-from pesn.forecasting.batched import in_form, loop_for
-from pesn.forecasting.context import Begun, ContextFilter, Uncertainty
+from pesn.forecasting.context import Begun, ContextFilter, FilteredContext, Uncertainty
 from pesn.forecasting.dataset import check_within_reach
-from pesn.forecasting.filtered import FilteredContext
-from pesn.forecasting.futures import WIDEST
+from pesn.forecasting.predict import WIDEST, in_form, loop_for
 from pesn.reservoir.initial_state import Start, factors_of_features
 from pesn.statespace import FirstOrder, GaussianState
 
@@ -290,7 +288,7 @@ def _means(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> Ten
 
 
 def _in_units(forecaster: Forecaster, loop: TensorLoop, mean: Tensor, cov: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Calibrated and in the units of y, as :func:`pesn.forecasting.futures.calibration_factors` has it."""
+    """Calibrated and in the units of y, as :func:`pesn.forecasting.predict.calibration_factors` has it."""
     scale, training = forecaster.scale_, loop.tensor(forecaster.prior_scale_.y_std)
     lead = loop.tensor(by_lead(forecaster.calibration_, len(mean)))[:, None, None]
     var = cov.diagonal(dim1=-2, dim2=-1)

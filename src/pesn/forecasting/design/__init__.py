@@ -5,8 +5,7 @@ from __future__ import annotations
 from pesn._support.progress import Steps
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.forecasting.dataset import Segment
-from pesn.forecasting.design.candidates import Candidate, Design
-from pesn.forecasting.design.problem import Problem
+from pesn.forecasting.design.candidates import Candidate, Design, Problem
 from pesn.forecasting.design.search import search
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.statespace.model import Bounds

@@ -15,9 +15,19 @@ import numpy as np
 
 from pesn._support.progress import Steps
 from pesn._support.types import Array, FloatArray
-from pesn.forecasting.design.candidates import FEW_INPUTS, KINDS, Candidate, Design, finalists, is_arx, shortlist
-from pesn.forecasting.design.network import Network, by_lead
-from pesn.forecasting.design.problem import FOLDS, Problem
+from pesn.forecasting.design.candidates import (
+    FEW_INPUTS,
+    FOLDS,
+    KINDS,
+    Candidate,
+    Design,
+    Network,
+    Problem,
+    by_lead,
+    finalists,
+    is_arx,
+    shortlist,
+)
 
 __all__ = ["search"]
 
@@ -131,7 +141,7 @@ def search(problem: Problem, steps: Steps) -> Design:
     Parameters
     ----------
     problem
-        The rows; at least :data:`pesn.forecasting.design.problem.LEAST_ROWS` of them.
+        The rows; at least :data:`pesn.forecasting.design.candidates.LEAST_ROWS` of them.
     steps
         Where each rung, with its designs, is announced.
 

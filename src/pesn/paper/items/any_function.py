@@ -13,9 +13,8 @@ import numpy as np
 import pesn
 from pesn import activations
 from pesn._support.types import Array
+from pesn.paper.claims import Record, Verdict
 from pesn.paper.items.error_time import order
-from pesn.paper.result import Record
-from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

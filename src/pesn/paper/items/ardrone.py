@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pesn.paper.claims import Record, Result, Settings, Tasks
 from pesn.paper.items import prediction_item
 from pesn.paper.items.robots import ARDRONE
-from pesn.paper.result import Record, Result, Settings, Tasks
 
 if TYPE_CHECKING:
     from pesn.paper.items.prediction_study import Study
@@ -85,8 +85,8 @@ def measure(p: Record, seed: int) -> dict[str, float]:
 
 
 def _obtained(found: Study, p: Record) -> list[str]:
+    from pesn.paper.items import prediction as verdicts
     from pesn.paper.items import prediction_study as studies
-    from pesn.paper.items import prediction_verdicts as verdicts
 
     return [
         f"{(p['runs'] - 1) * p['run_rows'] + p['train_rows']:,}",

@@ -1,6 +1,7 @@
-"""Operation counts and time against the number of units D: the paper's Table 1 and its figure of times.
+"""Cost of the methods: operation counts and measured times.
 
-The counts are those of :mod:`pesn.paper.items.operations`.
+>>> linear([1.02, 0.9, 1.6])
+['holds', 'holds', 'does not hold']
 
 >>> parameters(quick=True)["rounds"]
 8
@@ -8,14 +9,18 @@ The counts are those of :mod:`pesn.paper.items.operations`.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pesn.paper.items import colours
-from pesn.paper.items import complexity_time as timing
+import pesn
+from pesn._support.types import Array, FloatArray, MomentName
+from pesn.paper.claims import Draw, Outcome, Record, Result, Settings, Tasks, Verdict, over_draws
+from pesn.paper.items import sensitivity
+from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.operations import KINDS, Terms, recount, words
-from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import Setting, several, whole
 
 if TYPE_CHECKING:
@@ -24,16 +29,127 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABOUT",
+    "ANALYTIC",
     "CLAIMS",
     "ERRATA",
+    "JUDGED",
+    "MONTE_CARLO",
     "NAME",
     "PLACE",
+    "PLAIN",
     "PUBLISHED",
     "SETTINGS",
+    "SLACK",
+    "SPLINE",
+    "SURFACE",
     "TITLE",
+    "judge_points",
+    "judge_units",
+    "linear",
+    "measure",
+    "middle",
     "parameters",
     "run",
+    "slopes",
 ]
+
+
+MONTE_CARLO, PLAIN, ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain NumPy", "analytic"
+SPLINE, SURFACE = "spline, compiled (pesn)", "surface (pesn)"
+JUDGED = (MONTE_CARLO, PLAIN, ANALYTIC)
+SLACK = 0.25  # an exponent within 1 ± this is called linear: caches and a shared machine bend the line a little
+_NAMES: dict[str, MomentName] = {
+    MONTE_CARLO: "monte-carlo", SPLINE: "spline", ANALYTIC: "analytic", SURFACE: "surface",
+}  # fmt: skip
+
+
+def _call(method: str, mean: Array, var: Array, seed: int, mesh: pesn.Mesh | None = None) -> tuple[FloatArray, ...]:
+    if method == PLAIN:
+        return plain_spline(mean, var, mesh)
+    return pesn.moments(
+        "tanh", mean, var, method=_NAMES[method], mesh=mesh, rng=seed if method == MONTE_CARLO else None
+    )[:2]  # fmt: skip
+
+
+def measure(units: dict[str, list[int]], points: Sequence[int], meshed: int, rounds: int, seed: int) -> list[Record]:
+    """Seconds of every method at every D, and of both splines of ``meshed`` units at every N.
+
+    Round after round, all of them in turn: processor time of this thread.
+    """
+    rng = np.random.default_rng(seed)
+    most = max(meshed, *map(max, units.values()))
+    mean, var = rng.uniform(-5.0, 5.0, most), 10.0 ** rng.uniform(-2.0, 0.0, most)
+    cases: list[tuple[str, int, int | None]] = [(method, d, None) for method, sizes in units.items() for d in sizes]
+    cases += [(method, meshed, n) for method in (PLAIN, SPLINE) for n in points]
+    # One large array, made and dropped: glibc then keeps arrays up to its size instead of asking the system for every one
+    # of them, whose page faults would bend the fastest lines.
+    large = np.empty(3_000_000)
+    del large
+    for method in units:
+        _call(method, mean[:2], var[:2], seed)  # compile, load
+    rows = []
+    for turn in range(rounds):
+        for method, d, n in cases:
+            mesh, repeats = None if n is None else pesn.Mesh(-10.0, 10.0, n), 1
+            if method in (ANALYTIC, SURFACE, SPLINE):  # short: repeated, after a call that fetches the memory
+                _call(method, mean[:d], var[:d], seed, mesh)
+                repeats = max(3, min(20, 20_000 // d))
+            start = time.thread_time()
+            for _ in range(repeats):
+                _call(method, mean[:d], var[:d], seed, mesh)
+            seconds = (time.thread_time() - start) / repeats
+            rows.append({"method": method, "units": d, "points": n, "round": turn, "seconds": seconds})
+    return rows
+
+
+def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
+    """method -> exponent p of time ∝ ``by``^p in each round, fitted in logarithms at the sizes given."""
+    result = {}
+    for method, sizes in fitted.items():
+        kept = frame[(frame["method"] == method) & frame[by].isin(sizes)]
+        result[method] = [
+            float(np.polyfit(np.log(t[by].astype(float)), np.log(t["seconds"]), 1)[0]) for _, t in kept.groupby("round")
+        ]
+    return result
+
+
+def middle(some: Sequence[float]) -> str:
+    """The median with its range, as one writes it.
+
+    >>> middle([1.0, 1.1, 0.9])
+    '1.00 (0.90 to 1.10)'
+    """
+    return f"{np.median(some):.2f} ({min(some):.2f} to {max(some):.2f})"
+
+
+def linear(exponents: Sequence[float]) -> list[Outcome]:
+    """Of each, whether it is called linear."""
+    return ["holds" if abs(p - 1.0) <= SLACK else "does not hold" for p in exponents]
+
+
+def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequence[int]]) -> Verdict:
+    """A round holds where the exponent of D of each of the paper's three methods is within 0.25 of 1."""
+    worst = [max(each, key=lambda p: abs(p - 1.0)) for each in zip(*(fits[method] for method in JUDGED), strict=True)]
+    parts = [
+        f"{method}: {middle(fits[method])} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
+        for method in JUDGED
+    ]
+    reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {SLACK:g}. {'; '.join(parts)}. "
+    reason += "No operation count has a power of D above one."
+    draws = [Draw(outcome, p) for outcome, p in zip(linear(worst), worst, strict=True)]
+    return over_draws("linear-in-d", draws, reason, measure="exponent farthest from 1", limits=(1.0 - SLACK, 1.0 + SLACK))
+
+
+def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
+    """A round holds where the exponent of N of the spline as one writes it is within 0.25 of 1; ``counted`` are operations."""
+    draws = [Draw(outcome, p) for outcome, p in zip(linear(fits[PLAIN]), fits[PLAIN], strict=True)]
+    reason = (
+        f"Counted, the spline takes {counted} multiplications and divisions: linear in N. Measured, exponent p of time ∝ N^p for "
+        f"N from {min(sizes)} to {max(sizes):,}: {middle(fits[PLAIN])} over the rounds as one writes it in NumPy, "
+        f"{middle(fits[SPLINE])} as compiled in pesn, which leaves out the intervals that the Gaussian does not reach."
+    )
+    return over_draws("linear-in-n", draws, reason, measure="exponent of N", limits=(1.0 - SLACK, 1.0 + SLACK))
+
 
 NAME = "complexity"
 TITLE = "Operations, and time against the number of units"
@@ -78,11 +194,11 @@ PUBLISHED: list[Record] = [
 
 # A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.
 _SIZES = {
-    timing.MONTE_CARLO: ("monte_carlo_units", 10),
-    timing.PLAIN: ("plain_units", 1_000),
-    timing.SPLINE: ("compiled_units", 1_000),
-    timing.ANALYTIC: ("fast_units", 10_000),
-    timing.SURFACE: ("fast_units", 10_000),
+    MONTE_CARLO: ("monte_carlo_units", 10),
+    PLAIN: ("plain_units", 1_000),
+    SPLINE: ("compiled_units", 1_000),
+    ANALYTIC: ("fast_units", 10_000),
+    SURFACE: ("fast_units", 10_000),
 }
 
 
@@ -148,17 +264,17 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         if len(set(fitted[method])) < 2:
             raise ValueError(f"{setting} must have two numbers or more from {start:,} to {end:,}, got {given[setting]}")
     points = sorted(set(given["points"]))
-    (rows,) = tasks.map(timing.measure, [(units, points, given["meshed_units"], given["rounds"], settings.seeds(1)[0])])
+    (rows,) = tasks.map(measure, [(units, points, given["meshed_units"], given["rounds"], settings.seeds(1)[0])])
     frame = pd.DataFrame(rows)
     by_units, by_points = frame[frame["points"].isna()], frame[frame["points"].notna()]
-    fits = timing.slopes(by_units, "units", fitted)
-    meshed = timing.slopes(by_points, "points", dict.fromkeys((timing.PLAIN, timing.SPLINE), points))
+    fits = slopes(by_units, "units", fitted)
+    meshed = slopes(by_points, "points", dict.fromkeys((PLAIN, SPLINE), points))
     middle = by_units.groupby(["method", "units"], sort=False)["seconds"].median()
     along = by_points.groupby(["method", "points"], sort=False)["seconds"].median()
     times = pd.DataFrame(
         {
             "method": list(fits),
-            "exponent of D": [timing.middle(some) for some in fits.values()],
+            "exponent of D": [middle(some) for some in fits.values()],
             "fitted for D": [f"{min(fitted[m]):,} to {max(fitted[m]):,}" for m in fits],
             "time a unit at the end of the fit, ns": [round(middle[m, max(fitted[m])] / max(fitted[m]) * 1e9) for m in fits],
         }
@@ -187,7 +303,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     ]
     tables = {**_counts(recounted), "Time against D": times}
     counted = words(recounted["spline, as written"]["all"]["*/÷"])
-    verdicts = [timing.judge_units(fits, fitted), timing.judge_points(meshed, points, counted)]
+    verdicts = [judge_units(fits, fitted), judge_points(meshed, points, counted)]
     return Result(frame, tables, {"time": _draw(middle, along, fits, meshed, fitted)}, verdicts, notes)
 
 
@@ -201,11 +317,11 @@ def _draw(
     from matplotlib.figure import Figure
 
     styles = {
-        timing.MONTE_CARLO: (colours.MONTE_CARLO, "o"),
-        timing.PLAIN: (colours.SPLINE, "s"),
-        timing.SPLINE: (colours.OUR_SPLINE, "D"),
-        timing.ANALYTIC: (colours.ANALYTIC, "X"),
-        timing.SURFACE: (colours.OURS, "*"),
+        MONTE_CARLO: (sensitivity.MONTE_CARLO, "o"),
+        PLAIN: (sensitivity.SPLINE, "s"),
+        SPLINE: (sensitivity.OUR_SPLINE, "D"),
+        ANALYTIC: (sensitivity.ANALYTIC, "X"),
+        SURFACE: (sensitivity.OURS, "*"),
     }
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))

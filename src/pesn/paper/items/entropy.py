@@ -16,13 +16,12 @@ import numpy.typing as npt
 from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
-from pesn.paper.items import closest, colours, robots, sensitivity
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, over_draws
+from pesn.paper.items import robots, sensitivity
 from pesn.paper.items.plain_network import PlainNetwork
 from pesn.paper.items.washout_study import LENGTHS, origins
-from pesn.paper.items.washout_verdicts import span
-from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.items.washout_tables import span
 from pesn.paper.settings import Setting, number, several, whole
-from pesn.paper.verdict import Draw, Verdict, over_draws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +83,7 @@ SETTINGS = {
     "bins": Setting("Bins of the histogram on [−1, 1]; the paper prints none.", whole(2)),
     "steps": Setting("Steps over which distances between starts are followed.", whole(2)),
     **robots.DRAWS,
-    **closest.SETTINGS,
+    **sensitivity.SETTINGS,
     **robots.SETTINGS,
 }
 
@@ -121,7 +120,7 @@ def parameters(quick: bool) -> Record:
         "start_std": 0.5,
         "bins": 64,
         "steps": 200,
-        **closest.parameters(quick),
+        **sensitivity.parameters(quick),
     }
 
 
@@ -133,7 +132,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     curves = [mean_curves(curves) for _, curves in found]
     frame = _stacked(frames)
     varied = sensitivity.study(tasks, measure, p, VARIED, settings.seeds(p["varied_draws"], stream=3))
-    tried = closest.search(tasks, distances_to_print, CHOICES, p, settings.seeds(p["candidates"], stream=4))
+    tried = sensitivity.search(tasks, distances_to_print, CHOICES, p, settings.seeds(p["candidates"], stream=4))
     tables = {
         "Shannon entropy of the units during washout, bits, first draw": table(frames[0]),
         "Units after washout, first draw": spreads(frames[0]),
@@ -443,7 +442,7 @@ def _notes(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> list[str]
         "equation has it. The distances, and what the PESN claims, are of starts alone, without that noise.",
         "Not printed in the paper, and so chosen here: the bins and their range, the start's deviation, M_e, N, L, r and the "
         "scales of the weights. The figure of sensitivities varies them one at a time.",
-        f"Closest match to the published table, {len(tried)} candidates: {closest.settings_text(best, list(CHOICES))}; "
+        f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
         f"{best['own place']:.2f} bits away where each washout begins where the run does, {best['same origins']:.2f} from the "
         "same origins (root mean square over P and MC).",
         "With few washout steps there are few values (100 after one step) and the entropy is low for that reason alone; more "
@@ -480,7 +479,7 @@ def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> Figure:
     left, right, below = axes["left"], axes["right"], axes["below"]
     below.sharex(right)
     printed = [k for k in frame["washout"] if k in PUBLISHED]
-    for m, (method, colour) in enumerate((("P", colours.SPLINE), ("MC", colours.MONTE_CARLO))):
+    for m, (method, colour) in enumerate((("P", sensitivity.SPLINE), ("MC", sensitivity.MONTE_CARLO))):
         name = {"P": "PESN", "MC": "Monte Carlo ESN"}[method]
         left.plot(
             printed, [PUBLISHED[k][m] for k in printed], color=colour, linestyle="--", marker="^", label=f"{name}, published"
@@ -491,12 +490,12 @@ def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> Figure:
     left.set_xticks(list(frame["washout"]), [str(k) if k not in (30, 40) else "" for k in frame["washout"]])
     left.set_xticks([], minor=True)
     left.set(xlabel="washout length (rows of 0.02 s)", ylabel="entropy of the units (bits)")
-    red, blue = colours.SPLINE, colours.MONTE_CARLO
+    red, blue = sensitivity.SPLINE, sensitivity.MONTE_CARLO
     lines: Record = {
         "MC": ("random start (mean)", blue, "-", 1.8),
-        "P": ("PESN's mean", red, colours.DASHES[red], 2.2),
-        "zero start": ("ESN from 0", colours.TRUTH, (0, (2, 2)), 1.2),
-        "learned start": ("learned start", colours.OURS, colours.DASHES[colours.OURS], 1.5),
+        "P": ("PESN's mean", red, sensitivity.DASHES[red], 2.2),
+        "zero start": ("ESN from 0", sensitivity.TRUTH, (0, (2, 2)), 1.2),
+        "learned start": ("learned start", sensitivity.OURS, sensitivity.DASHES[sensitivity.OURS], 1.5),
         "spread": ("spread across random starts", blue, ":", 1.4),
         "PESN's own deviation": ("deviation that the PESN claims", red, ":", 1.4),
     }

@@ -15,11 +15,10 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.items import colours
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.items import sensitivity
 from pesn.paper.items.moments_grid import midpoints
-from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, several, whole
-from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -344,13 +343,13 @@ def _draw(frame: pd.DataFrame) -> Figure:
                 largest["points"], largest[f"{of} {key}"], style, marker="o", markersize=4, color=colour, label=name
             )
         axes[i, 0].loglog(
-            largest["points"], largest[f"{of} error"], "-o", markersize=4, color=colours.SPLINE, label="error of the spline"
+            largest["points"], largest[f"{of} error"], "-o", markersize=4, color=sensitivity.SPLINE, label="error of the spline"
         )
         axes[i, 0].set(ylabel=f"{label}: largest error, bound")
         variances = shown.groupby("variance")
         for k, (var, part) in enumerate(variances):  # one method, one colour: the darker, the larger the variance
             axes[i, 1].semilogy(
-                part["mean"], np.maximum(part[f"{of} error"], 1e-16), color=colours.SPLINE,
+                part["mean"], np.maximum(part[f"{of} error"], 1e-16), color=sensitivity.SPLINE,
                 alpha=0.35 + 0.65 * (k + 1) / len(variances),
                 linestyle=("-", "--", "-.", ":")[k % 4], label=f"error, variance {var:g}",
             )  # fmt: skip
@@ -374,7 +373,7 @@ def _draw_outside(outside: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True)
     var = sorted(outside["variance"].unique())[len(outside["variance"].unique()) // 2]
-    styles = (("-", colours.SPLINE), ("--", colours.SPLINE), (":", colours.SPLINE), ("-.", colours.OURS))
+    styles = (("-", sensitivity.SPLINE), ("--", sensitivity.SPLINE), (":", sensitivity.SPLINE), ("-.", sensitivity.OURS))
     forms = outside[outside["variance"] == var].groupby("form", sort=False)
     for (style, colour), (name, part) in zip(styles, forms, strict=True):
         label = name if "surface" in name else f"spline, {name}"

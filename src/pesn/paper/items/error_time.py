@@ -16,10 +16,9 @@ import numpy as np
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.items import colours
-from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, over_draws
+from pesn.paper.items import sensitivity
 from pesn.paper.settings import ENDS, POSITIVE, Setting, layout, number, several, whole
-from pesn.paper.verdict import Draw, Verdict, over_draws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -316,13 +315,13 @@ def _draw(frame: pd.DataFrame) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
 
     styles = {
-        _SAMPLES: (colours.MONTE_CARLO, "o"),
-        _PLAIN: (colours.SPLINE, "s"),
-        _SPLINE: (colours.OUR_SPLINE, "D"),
-        _ANALYTIC: (colours.ANALYTIC, "X"),
-        _MIXTURE: (colours.MIXTURE, "^"),
-        _SURFACE: (colours.OURS, "*"),
-        _EXACT: (colours.TRUTH, "P"),
+        _SAMPLES: (sensitivity.MONTE_CARLO, "o"),
+        _PLAIN: (sensitivity.SPLINE, "s"),
+        _SPLINE: (sensitivity.OUR_SPLINE, "D"),
+        _ANALYTIC: (sensitivity.ANALYTIC, "X"),
+        _MIXTURE: (sensitivity.MIXTURE, "^"),
+        _SURFACE: (sensitivity.OURS, "*"),
+        _EXACT: (sensitivity.TRUTH, "P"),
     }
     figure = Figure(figsize=(9.0, 4.6), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)

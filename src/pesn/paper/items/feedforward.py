@@ -15,10 +15,9 @@ import numpy as np
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
-from pesn.paper.items import colours
-from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, over_draws
+from pesn.paper.items import sensitivity
 from pesn.paper.settings import Setting, number, whole
-from pesn.paper.verdict import Draw, Verdict, over_draws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -370,8 +369,8 @@ def _outputs(draws: dict[tuple[str, str], list[Record]]) -> pd.DataFrame:
 
 
 def _styles() -> dict[str, tuple[str, Any]]:
-    chosen = {"spline": colours.SPLINE, "analytic": colours.ANALYTIC, "full": colours.OURS}
-    return {name: (colour, colours.DASHES[colour]) for name, colour in chosen.items()}
+    chosen = {"spline": sensitivity.SPLINE, "analytic": sensitivity.ANALYTIC, "full": sensitivity.OURS}
+    return {name: (colour, sensitivity.DASHES[colour]) for name, colour in chosen.items()}
 
 
 def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
@@ -394,8 +393,8 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
         x = np.linspace(out["samples"]["mean"] - spread, out["samples"]["mean"] + spread, 2001)
         steps = np.linspace(0.0, 1.0, len(result["cdf"]))
         sampled = np.interp(x, [x[0], *result["cdf"], x[-1]], [0.0, *steps, 1.0])
-        ax.plot(x, sampled, color=colours.MONTE_CARLO, linewidth=3.0, alpha=0.5, label="Monte Carlo samples")
-        below.axhline(0.0, color=colours.MONTE_CARLO, linewidth=3.0, alpha=0.5)
+        ax.plot(x, sampled, color=sensitivity.MONTE_CARLO, linewidth=3.0, alpha=0.5, label="Monte Carlo samples")
+        below.axhline(0.0, color=sensitivity.MONTE_CARLO, linewidth=3.0, alpha=0.5)
         for method, (colour, line) in _styles().items():
             y = ndtr((x - out[method]["mean"]) / max(out[method]["std"], 1e-12))
             ax.plot(x, y, color=colour, linestyle=line, linewidth=1.6, label=_LABELS[method])

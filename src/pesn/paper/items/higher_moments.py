@@ -13,12 +13,11 @@ import numpy.typing as npt
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.items import any_function, colours
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.items import any_function, sensitivity
 from pesn.paper.items.moments_grid import SETTINGS as GRID
 from pesn.paper.items.moments_grid import axes_of, blocks_of, sample
-from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import Setting, one_of, several, whole
-from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +57,8 @@ PUBLISHED: Record = {
 
 MOMENTS = ("mean", "variance", "skewness", "kurtosis")
 FORMS: dict[MomentName, tuple[str, str]] = {
-    "spline-raw": ("paper's form", colours.SPLINE),
-    "spline": ("pesn's spline", colours.OUR_SPLINE),
+    "spline-raw": ("paper's form", sensitivity.SPLINE),
+    "spline": ("pesn's spline", sensitivity.OUR_SPLINE),
 }
 _THRESHOLDS = (1e-6, 1e-5)  # as the claim is read, and as the caption prints it, 10e-6
 _WRONG = 0.1  # of a skewness or kurtosis

@@ -14,10 +14,9 @@ import numpy.typing as npt
 import pesn
 from pesn._support.types import Array
 from pesn.moments.analytic import formulas
-from pesn.paper.items import colours
-from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict
+from pesn.paper.items import sensitivity
 from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, several, whole
-from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,10 +52,10 @@ PUBLISHED = None  # the paper prints a picture, no numbers
 
 
 METHODS = {
-    "analytic": ("analytic (paper)", colours.ANALYTIC),
-    "spline": ("spline (paper)", colours.SPLINE),
-    "surface": ("surface (pesn)", colours.OURS),
-    "monte-carlo": ("Monte Carlo", colours.MONTE_CARLO),
+    "analytic": ("analytic (paper)", sensitivity.ANALYTIC),
+    "spline": ("spline (paper)", sensitivity.SPLINE),
+    "surface": ("surface (pesn)", sensitivity.OURS),
+    "monte-carlo": ("Monte Carlo", sensitivity.MONTE_CARLO),
 }
 _BLOCK = 21  # means a work unit
 _FLOOR = 1e-17  # errors that are exactly 0 are drawn here
@@ -229,15 +228,15 @@ def _draw_values(frame: pd.DataFrame) -> Figure:
                 at = exact[:: max(1, len(exact) // 40)] if less else 0.0
                 ax.plot(dots["mean"], dots[column] - at, "o", color=METHODS["monte-carlo"][1], markersize=4, label="Monte Carlo")
                 if less:
-                    ax.axhline(0.0, color=colours.TRUTH, linewidth=0.8)
+                    ax.axhline(0.0, color=sensitivity.TRUTH, linewidth=0.8)
                     ax.set_yscale("symlog", linthresh=1e-7)
                     ax.set_yticks([-1e-2, -1e-5, 0.0, 1e-5, 1e-2])
                 else:
-                    ax.plot(part["exact"]["mean"], exact, color=colours.TRUTH, linewidth=0.8, label="exact")
+                    ax.plot(part["exact"]["mean"], exact, color=sensitivity.TRUTH, linewidth=0.8, label="exact")
                 for name in ("analytic", "spline", "surface"):
                     label, colour = METHODS[name]
                     y = part[name][column].to_numpy() - (exact if less else 0.0)
-                    ax.plot(part[name]["mean"], y, linestyle=colours.DASHES[colour], color=colour, linewidth=1.8, label=label)
+                    ax.plot(part[name]["mean"], y, linestyle=sensitivity.DASHES[colour], color=colour, linewidth=1.8, label=label)
         axes[2, j].axhline(0.0, color="0.7", linewidth=0.8, zorder=0.5)
     for ax, label in zip(axes[:, 0], ("mean of tanh(z)", "less the exact", "variance of tanh(z)", "less the exact"), strict=True):
         ax.set_ylabel(label)
@@ -253,7 +252,7 @@ def _draw_errors(frame: pd.DataFrame) -> Figure:
                 line = frame[(frame["variance"] == var) & (frame["method"] == name)]
                 error = np.maximum(line[column], _FLOOR)
                 axes[i, j].semilogy(
-                    line["mean"], error, color=colour, linestyle=colours.DASHES[colour], linewidth=1.6, label=label
+                    line["mean"], error, color=colour, linestyle=sensitivity.DASHES[colour], linewidth=1.6, label=label
                 )
             axes[i, j].set_ylim(_FLOOR, 1.0)
     axes[0, 0].set_ylabel("|error| of the mean")

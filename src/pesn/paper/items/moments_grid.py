@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 import pesn
 from pesn._support.types import Array
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict
 from pesn.paper.items.moments import METHODS, answer
-from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, layout, several, whole
-from pesn.paper.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import AnyArray, Array
-from pesn.paper.items import colours
+from pesn.paper.items import sensitivity
 from pesn.paper.items.prediction import FORMS, Compared, Scene
 from pesn.paper.items.prediction_study import WEIGHTS
 from pesn.paper.items.robots import Robot
@@ -32,8 +32,8 @@ __all__ = [
     "states_of",
 ]
 
-_COLOUR = {"diagonal": colours.SPLINE, "full": colours.OURS}
-_DASH = {form: colours.DASHES[colour] for form, colour in _COLOUR.items()}
+_COLOUR = {"diagonal": sensitivity.SPLINE, "full": sensitivity.OURS}
+_DASH = {form: sensitivity.DASHES[colour] for form, colour in _COLOUR.items()}
 _LABEL = {"diagonal": "PESN (diagonal): mean, ±2σ", "full": "full covariance (ours): mean, ±2σ"}
 _SIZE = 8.5  # pt
 _WIDTH = 9.0  # inches
@@ -113,8 +113,8 @@ def _legend(figure: Figure, ax: Axes, columns: int = 4) -> None:
 def _bands(ax: Axes, view: View, one: Compared, i: int) -> None:
     """Samples as a band, closed forms as lines: the mean, and thinner two deviations away."""
     t, mean, std = view.time(one), view.unscaled(one.mean, i), view.unscaled(one.std, i, 0.0)
-    ax.fill_between(t, mean - 2.0 * std, mean + 2.0 * std, color=colours.MONTE_CARLO, alpha=0.18, linewidth=0)
-    ax.plot(t, mean, color=colours.MONTE_CARLO, linewidth=2.6, alpha=0.6, label="Monte Carlo: mean, ±2σ")
+    ax.fill_between(t, mean - 2.0 * std, mean + 2.0 * std, color=sensitivity.MONTE_CARLO, alpha=0.18, linewidth=0)
+    ax.plot(t, mean, color=sensitivity.MONTE_CARLO, linewidth=2.6, alpha=0.6, label="Monte Carlo: mean, ±2σ")
     for form, closed in one.closed.items():
         mean, std = view.unscaled(closed[0], i), view.unscaled(closed[1], i, 0.0)
         style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
@@ -124,7 +124,7 @@ def _bands(ax: Axes, view: View, one: Compared, i: int) -> None:
 
 
 def _truth(ax: Axes, view: View, rows: npt.NDArray[np.intp], i: int) -> None:
-    ax.plot((rows - view.first) * view.dt, view.unscaled(view.truth[rows], i), color=colours.TRUTH, linewidth=0.8,
+    ax.plot((rows - view.first) * view.dt, view.unscaled(view.truth[rows], i), color=sensitivity.TRUTH, linewidth=0.8,
             marker=".", markersize=3.0 if len(rows) < 40 else 0.0, label="truth")  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def _cut(one: Compared, steps: int) -> Compared:
 
 def _differences(ax: Axes, view: View, one: Compared, i: int) -> None:
     """Closed forms less samples, in percent of the samples' deviation: of the means, and thinner of the deviations."""
-    ax.axhline(0.0, color=colours.MONTE_CARLO, linewidth=1.6, alpha=0.6)
+    ax.axhline(0.0, color=sensitivity.MONTE_CARLO, linewidth=1.6, alpha=0.6)
     t, unit = view.time(one), 0.01 * one.std[:, i]
     for form, (mean, std) in one.closed.items():
         style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
@@ -222,7 +222,7 @@ def noise_of(values: AnyArray) -> float:
 
 def draw_noisy(view: View, one: Compared, chosen: Sequence[int], steps: int) -> Figure:
     """Columns that jump from row to row as small multiples, a column a method, with the size of the jumps as a bar."""
-    ways = {"Monte Carlo": colours.MONTE_CARLO, **{_LABEL[form].split(":")[0]: _COLOUR[form] for form in FORMS}}
+    ways = {"Monte Carlo": sensitivity.MONTE_CARLO, **{_LABEL[form].split(":")[0]: _COLOUR[form] for form in FORMS}}
     figure, axes = _figure(len(chosen), len(ways), 1.25 * len(chosen) + 0.9, titled=True)
     one = _cut(one, steps)
     t, paths = view.time(one), [(one.mean, one.std), *(one.closed[form] for form in FORMS)]
@@ -233,7 +233,7 @@ def draw_noisy(view: View, one: Compared, chosen: Sequence[int], steps: int) -> 
             middle, width = view.unscaled(mean, i), 2.0 * view.unscaled(std, i, 0.0)
             ax.fill_between(t, middle - width, middle + width, color=colour, alpha=0.25, linewidth=0)
             ax.plot(t, middle, color=colour, linewidth=1.3)
-            ax.plot(t, truth, color=colours.TRUTH, linewidth=0.7, marker=".", markersize=2.5, label="truth")
+            ax.plot(t, truth, color=sensitivity.TRUTH, linewidth=0.7, marker=".", markersize=2.5, label="truth")
             bar = t[-1] + 2.0 * view.dt, truth.mean(), size
             ax.errorbar(*bar, color="0.35", capsize=3.0, linewidth=1.2, label="± how far a row is from the average of three")
         _alike(row)
@@ -316,7 +316,13 @@ def draw_fair(view: View, fair: Mapping[tuple[str, str], tuple[Array, Array, Arr
                         ax.plot(t, middle + sign * std, linewidth=1.0, **style)
                 ax.plot(t, middle, linewidth=1.4, label=_LABEL[form], **style)
             ax.plot(
-                t, 0.0 * truth if less else truth, color=colours.TRUTH, linewidth=0.8, marker=".", markersize=3.0, label="truth"
+                t,
+                0.0 * truth if less else truth,
+                color=sensitivity.TRUTH,
+                linewidth=0.8,
+                marker=".",
+                markersize=3.0,
+                label="truth",
             )
             ax.set_ylabel("less the truth" if less else f"{name} ({unit})", fontsize=_SIZE)
     for ax in axes[-1]:

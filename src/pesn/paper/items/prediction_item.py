@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks
 from pesn.paper.items import robots
-from pesn.paper.result import Record, Result, Settings, Tasks
 from pesn.paper.settings import POSITIVE, Setting, flag, number, or_word, whole
 
 if TYPE_CHECKING:
@@ -98,9 +97,9 @@ def run(
     :func:`prediction_study.measure`. Figures have ``columns`` columns, that of the updates the states ``shown``.
     """
     from pesn.paper.items import prediction, sensitivity
+    from pesn.paper.items import prediction as verdicts
     from pesn.paper.items import prediction_figures as draw
     from pesn.paper.items import prediction_study as studies
-    from pesn.paper.items import prediction_verdicts as verdicts
 
     p, robot = settings.parameters, studies.ROBOTS[item]
     seeds = settings.seeds(p["draws"])
@@ -202,7 +201,7 @@ def wide(found: Study) -> str:
 
 def kept(found: Study) -> float:
     """Steps for which the diagonal bands hold 90 to 99 % of the samples, median of the stretches."""
-    from pesn.paper.items.prediction_verdicts import kept_steps
+    from pesn.paper.items.prediction import kept_steps
 
     return float(np.median(kept_steps([one.shares["diagonal"] for one in found.multi["before"]])))
 
@@ -225,8 +224,8 @@ def _fair(tasks: Tasks, robot: robots.Robot, p: Record, seed: int, scene: Scene,
 
 def _lead(levels: Sequence[Study], total: int) -> str:
     """Where the mean leaves Monte Carlo at another time than the paper's 4 to 5 steps; nothing where it does not."""
+    from pesn.paper.items.prediction import steps_text
     from pesn.paper.items.prediction_study import leaving
-    from pesn.paper.items.prediction_verdicts import steps_text
 
     steps = [step for found in levels for step in leaving(found.multi["before"], "diagonal")[0]]
     if 4.0 <= float(np.median(steps)) <= 5.0:

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array, Target
+from pesn.paper.claims import Record
 from pesn.paper.items import algorithm_3, prediction, robots
-from pesn.paper.items.prediction import FORMS, Compared, Scene
-from pesn.paper.items.prediction_verdicts import OFF, WIDE, steps_text
+from pesn.paper.items.prediction import FORMS, OFF, WIDE, Compared, Scene, steps_text
 from pesn.paper.items.robots import Robot
-from pesn.paper.result import Record
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ import numpy as np
 
 from pesn import Forecaster, ProbabilisticESN, systems
 from pesn._support.types import Array, Target
-from pesn.paper.result import Record
+from pesn.paper.claims import Record
 from pesn.paper.settings import POSITIVE, Setting, number, whole
 from pesn.systems import Trajectories
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from pesn import Gaussian, ProbabilisticESN
+from pesn.paper.claims import Draw, Record, Verdict, over_draws
 from pesn.paper.items import robots
-from pesn.paper.result import Record
-from pesn.paper.verdict import Draw, Verdict, over_draws
 
 __all__ = ["judge", "one_draw", "said"]
 

@@ -1,7 +1,11 @@
-"""How an item's numbers change with settings that the paper does not print: each varied by itself, over a few draws.
+"""Sensitivity of the results to settings, and the settings closest to the printed values.
 
 >>> [value for _, value, _ in one_at_a_time({"noise": 0.01, "n_units": 100}, {"noise": [0.0, 0.1]})]
 [0.0, 0.01, 0.1]
+
+>>> rng = np.random.default_rng(0)
+>>> sorted(candidate({"noise": [0.0, 0.1], "n_units": [50]}, {"trials": 3}, rng))
+['n_units', 'noise', 'trials']
 """
 
 from __future__ import annotations
@@ -11,14 +15,46 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn.paper.items import colours
-from pesn.paper.result import Record, Tasks
+from pesn.paper.claims import Record, Tasks
+from pesn.paper.settings import Setting, whole
+from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["SYMBOLS", "draw", "one_at_a_time", "study"]
+__all__ = [
+    "ANALYTIC",
+    "DASHES",
+    "MIXTURE",
+    "MONTE_CARLO",
+    "OURS",
+    "OUR_SPLINE",
+    "SETTINGS",
+    "SPLINE",
+    "SYMBOLS",
+    "TRUTH",
+    "candidate",
+    "draw",
+    "one_at_a_time",
+    "parameters",
+    "search",
+    "settings_text",
+    "study",
+]
+
+
+MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, _ = COLOURS
+TRUTH = "#000000"  # an exact value, or what came
+DASHES: dict[str, Any] = {
+    MONTE_CARLO: "-",
+    SPLINE: (0, (5, 2)),
+    OURS: (0, (6, 2, 1, 2)),
+    ANALYTIC: (0, (2, 1.2)),
+    OUR_SPLINE: (0, (3, 1, 1, 1, 1, 1)),
+    TRUTH: "-",
+}
+
 
 # The paper's letters for the settings that it names, and ours for the rest.
 SYMBOLS = {
@@ -78,10 +114,10 @@ def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmi
         for row, measure in enumerate(measures):
             ax = axes[row, column]
             medians = [float(np.nanmedian(part.loc[part["value"] == value, measure])) for value in values]
-            ax.plot(range(len(values)), medians, color=colours.SPLINE, linewidth=1.2)
+            ax.plot(range(len(values)), medians, color=SPLINE, linewidth=1.2)
             for i, value in enumerate(values):
                 numbers = part.loc[part["value"] == value, measure]
-                ax.plot([i] * len(numbers), numbers, color=colours.SPLINE, marker="o", markersize=3, linestyle="")
+                ax.plot([i] * len(numbers), numbers, color=SPLINE, marker="o", markersize=3, linestyle="")
                 if value == p[setting]:
                     ax.axvspan(i - 0.3, i + 0.3, color="#999999", alpha=0.18, linewidth=0)
             ax.set_xlim(-0.5, len(values) - 0.5)
@@ -94,3 +130,51 @@ def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmi
     for row, label in enumerate(measures.values()):
         axes[row, 0].set_ylabel(label, fontsize=8)
     return figure
+
+
+SETTINGS = {
+    "candidates": Setting("Draws of the settings that are not printed, in the search for the closest match.", whole(1)),
+}
+
+
+def parameters(quick: bool) -> Record:
+    """The default of :data:`SETTINGS`."""
+    return {"candidates": 16 if quick else 300}
+
+
+def candidate(choices: Mapping[str, Sequence[Any]], p: Record, rng: np.random.Generator) -> Record:
+    """The settings p with one of the choices of each setting, drawn."""
+    return {**p, **{name: values[int(rng.integers(len(values)))] for name, values in choices.items()}}
+
+
+def search(
+    tasks: Tasks,
+    distances: Callable[[Record, int], dict[str, float]],
+    choices: Mapping[str, Sequence[Any]],
+    p: Record,
+    seeds: Sequence[int],
+) -> pd.DataFrame:
+    """A row for each candidate, a draw each: its settings, seed and distances by name, the closest first.
+
+    The first candidate is p itself. ``distances(settings, seed)`` must not grow with what it does not use.
+    """
+    import pandas as pd
+
+    rng = np.random.default_rng(seeds[0])
+    tried = [p if not i else candidate(choices, p, rng) for i in range(len(seeds))]
+    found = tasks.map(distances, list(zip(tried, seeds, strict=True)))
+    rows = [
+        {"candidate": i + 1, **{name: settings[name] for name in choices}, "seed": seed, **numbers}
+        for i, (settings, seed, numbers) in enumerate(zip(tried, seeds, found, strict=True))
+    ]
+    frame = pd.DataFrame(rows)
+    nearest = frame[list(found[0])].min(axis=1)
+    return frame.assign(nearest=nearest).sort_values("nearest", ignore_index=True, kind="stable").drop(columns="nearest")
+
+
+def settings_text(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Settings in words, with the paper's letters."""
+    return ", ".join(
+        f"{SYMBOLS.get(name, name.replace('_', ' '))} {row[name] if isinstance(row[name], str) else format(row[name], 'g')}"
+        for name in names
+    )

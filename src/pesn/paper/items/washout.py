@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.paper.items import closest, robots, sensitivity
+from pesn.paper.claims import Record, Result, Settings, Tasks
+from pesn.paper.items import robots, sensitivity
 from pesn.paper.items import washout_study as work
 from pesn.paper.items.washout_study import LENGTHS, METHODS, STATES
-from pesn.paper.items.washout_tables import PUBLISHED, as_frame, counts, course, distance, own_place_table, published, tables
-from pesn.paper.items.washout_verdicts import judge
-from pesn.paper.result import Record, Result, Settings, Tasks
+from pesn.paper.items.washout_tables import (
+    PUBLISHED,
+    as_frame,
+    counts,
+    course,
+    distance,
+    judge,
+    own_place_table,
+    published,
+    tables,
+)
 from pesn.paper.settings import Setting, number, several, whole
 
 if TYPE_CHECKING:
@@ -89,7 +98,7 @@ SETTINGS = {
     "most_filtered": Setting("Rows that the filtered start looks at, at most.", whole(1)),
     "updated_trials": Setting("Of the trials, those whose weights are also updated inside the forecast.", whole(0)),
     **robots.DRAWS,
-    **closest.SETTINGS,
+    **sensitivity.SETTINGS,
     **robots.SETTINGS,
 }
 
@@ -100,14 +109,14 @@ def parameters(quick: bool) -> Record:
     return {
         **work.parameters(),
         **robots.draws(quick),
-        **closest.parameters(quick),
+        **sensitivity.parameters(quick),
         **small,
     }
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """The table, its published counterpart and what it says about the two claims."""
-    from pesn.paper.items import washout_figures as figures
+    from pesn.paper.items import washout_tables as figures
 
     p = settings.parameters
     seeds = settings.seeds(p["draws"])
@@ -127,7 +136,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     )
     place = tasks.map(work.one_place, [(p, seeds[0], "level")])[0]
     varied = sensitivity.study(tasks, measure, p, VARIED, settings.seeds(p["varied_draws"], stream=3))
-    tried = closest.search(tasks, distances, CHOICES, {**p, "target": "level"}, settings.seeds(p["candidates"], stream=4))
+    tried = sensitivity.search(tasks, distances, CHOICES, {**p, "target": "level"}, settings.seeds(p["candidates"], stream=4))
     best = tried.iloc[0]
     match = tasks.map(matching, [({**p, **{name: _plain(best[name]) for name in CHOICES}}, int(best["seed"]))])[0]
     lead = _lead(levels, tried)
@@ -235,9 +244,9 @@ def notes(frame: pd.DataFrame, place: Array, tried: pd.DataFrame, p: Record) -> 
         f"({p['n_units']}), L ({p['leak_rate']:g}), r ({p['spectral_radius']:g}), δ ({p['rls_delta']:g}), λ "
         f"({p['forgetting']:g}), the ridge, the scales of W_in and W_fb, the runs. The figure of sensitivities varies the first "
         "seven, one at a time.",
-        f"Closest match to the published table, {len(tried)} candidates: {closest.settings_text(best, list(CHOICES))}; distance "
-        f"{best['own place']:.2f} from its own place, {best['same origins']:.2f} from the same origins (root mean square of "
-        "log₁₀ of obtained ÷ published, all cells of P and MC; 1 is a factor of ten).",
+        f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
+        f"distance {best['own place']:.2f} from its own place, {best['same origins']:.2f} from the same origins (root mean square "
+        "of log₁₀ of obtained ÷ published, all cells of P and MC; 1 is a factor of ten).",
         "Was each published length forecast from its own place on one run? Its position errors of P at washouts 20 to 100 go "
         f"with the square of the time since the washout began, (k + 5.5)², to {low:.2f} to {high:.2f} of that: the way of a "
         "cart under a constant force. What is left of a start would fall. From its own place P does not vary from trial to "

@@ -14,9 +14,9 @@ import numpy as np
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
+from pesn.paper.claims import Record
 from pesn.paper.items import algorithm_3, robots
 from pesn.paper.items.plain_network import PlainNetwork
-from pesn.paper.result import Record
 from pesn.systems import Trajectories
 
 __all__ = [

@@ -19,13 +19,10 @@ from types import ModuleType
 from typing import Any
 
 from pesn import paper
-from pesn._support.checks import flag, whole_number
-from pesn._support.files import beside, put_folder, replacing, sync
-from pesn._support.reading import json_of
-from pesn.paper.result import Record, Result, Settings
-from pesn.paper.runner.backends import JoblibTasks, connected, versions
-from pesn.paper.runner.journal import KeepingError
-from pesn.paper.runner.store import finished, plain, to_json, write
+from pesn._support.arguments import flag, whole_number
+from pesn._support.files import beside, json_of, put_folder, replacing, sync
+from pesn.paper.claims import Record, Result, Settings
+from pesn.paper.runner.store import JoblibTasks, KeepingError, connected, finished, plain, to_json, versions, write
 from pesn.paper.settings import chosen, unknown
 
 __all__ = ["ItemError", "Watch", "reproduce"]

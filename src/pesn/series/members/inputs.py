@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pesn._support.checks import flag
+from pesn._support.arguments import flag
 from pesn._support.records import check_array
 from pesn._support.types import Array
 

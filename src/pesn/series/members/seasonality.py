@@ -7,10 +7,25 @@ where these means vary more than chance would have it (F), the smallest period f
 >>> t = np.arange(60)
 >>> find(10.0 + 3.0 * np.sin(2 * np.pi * t / 12) + 0.1 * np.cos(7.0 * t), (12,), log=False).periods
 (12,)
+
+>>> periods_of("MS"), periods_of("QE-DEC"), periods_of("h"), periods_of("D"), periods_of("30min"), periods_of("YS-JAN")
+((12,), (4,), (24, 168), (7, 365), (48, 336), ())
+>>> t = np.arange(120.0)
+>>> repeated_after(np.sin(2 * np.pi * t / 17) + 0.05 * t)
+(17,)
+>>> repeated_after(np.random.default_rng(0).normal(size=120))
+()
+
+>>> import numpy as np
+>>> row = np.ones(40)
+>>> row[20] = 1e6
+>>> [float(cleaned(row + 1e6 * step, log=True).max()) for step in (0, np.arange(40) > 20)]     # a step stays
+[1.0, 1000001.0]
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +33,65 @@ import numpy as np
 
 from pesn._support.types import Array
 
-__all__ = ["Seasons", "factors", "find", "moving_average"]
+__all__ = ["Seasons", "candidates", "cleaned", "factors", "find", "moving_average", "periods_of", "repeated_after"]
+
+
+_BY_STEP = {"M": (12,), "Q": (4,), "W": (52,), "B": (5,), "D": (7, 365), "h": (24, 168)}
+_CLEAR = 0.3  # autocorrelation that a season must have
+_PEAK = 0.2  # and how far it must stand above those at shorter lags
+_REPEATED = 5  # times that it must fit into the rows
+
+
+def candidates(y: Array, freq: str | None) -> tuple[int, ...]:
+    """Of rows y (n,), NaN where missing, with the step ``freq`` of pandas, or None where they are counted."""
+    return repeated_after(y) if freq is None else periods_of(freq)
+
+
+def periods_of(freq: str) -> tuple[int, ...]:
+    """Periods in rows, the smallest first, of a step as pandas or :mod:`pesn.forecasting.time_index` name it."""
+    count, unit = re.fullmatch(r"(\d*)(.+)", freq).groups()  # type: ignore[union-attr]
+    each, unit = int(count or 1), unit.split("-")[0]
+    if unit in ("min", "s"):
+        day = {"min": 1440, "s": 86400}[unit]
+        spans: tuple[int, ...] = (day // 24, day, 7 * day) if each < day // 48 else (day, 7 * day)
+    else:
+        key = unit if unit in ("h", "D", "B") else unit.lstrip("B")[:1]
+        spans = _BY_STEP.get(key, ())
+    return tuple(span // each for span in spans if span % each == 0 and span // each >= 2)
+
+
+def repeated_after(y: Array) -> tuple[int, ...]:
+    """The lag that a series, without its slow course, is like itself after, as a tuple of one; of none where there is none."""
+    n = len(y)
+    seen = ~np.isnan(y)
+    if n < 3 * _REPEATED or seen.sum() < 0.5 * n:
+        return ()
+    rows = np.arange(n)
+    lags = _autocorrelations(np.interp(rows, rows[seen], y[seen]), n // 3)
+    peaks = [k for k in range(3, n // _REPEATED) if lags[k] >= max(lags[k - 1], lags[k + 1]) and _clear(lags, k)]
+    if not peaks:
+        return ()
+    best = max(lags[k] for k in peaks)
+    first = next(k for k in peaks if lags[k] >= 0.8 * best)  # a multiple of the season is as good as the season
+    return (max((first, first - 1, first + 1), key=lambda k: float(np.mean(lags[k : 3 * k + 1 : k])) if k > 2 else -1.0),)
+
+
+def _autocorrelations(y: Array, most: int) -> Array:
+    """Of lags 0 … most, of y (n,) without a parabola through it."""
+    t = np.linspace(-1.0, 1.0, len(y))
+    scale = float(np.max(np.abs(y))) or 1.0
+    rest = y / scale
+    rest = rest - np.polynomial.polynomial.polyval(t, np.polynomial.polynomial.polyfit(t, rest, 2))
+    size = 2 ** int(np.ceil(np.log2(2 * len(rest))))
+    raw = np.fft.irfft(np.abs(np.fft.rfft(rest, size)) ** 2, size)[: most + 1]
+    return np.asarray((raw / (len(rest) - np.arange(most + 1))) / max(raw[0] / len(rest), np.finfo(float).tiny))
+
+
+def _clear(lags: Array, k: int) -> bool:
+    """A lag at which the series is like itself again, having been less so in between."""
+    around = lags[max(k - 1, 0) : k + 2].max()
+    return bool(around >= _CLEAR and around - lags[max(k // 4, 1) : k].min() >= _PEAK)
+
 
 F_KEPT = 3.0
 HARMONICS = 4
@@ -124,3 +197,60 @@ def factors(values: Array, periods: Sequence[int]) -> Array:
         rest = rest - np.resize(means, len(rest))
         out.append(means)
     return np.concatenate(out) if out else np.zeros(0)
+
+
+FAR = 80.0  # times what nine rows in ten stay within
+FAR_OF_LOG = 15.0  # the same of logarithms, where the numbers themselves are far
+SHARE = 0.02  # of the rows, at most: what is more frequent belongs to the series
+BESIDE = 5.0  # times the change from row to row beside it: the ends of a smooth slope are off their neighbours' median too
+NEWS = 100.0  # times the level
+LONG = 30  # rows from which the last one is judged too: a step of the level looks the same
+
+
+def cleaned(values: Array, *, log: bool, season: Array | None = None) -> Array:
+    """``values`` (n,), NaN where missing, without lone spikes; ``season`` (n,) is what one adds, to logarithms if ``log``."""
+    seen = np.flatnonzero(~np.isnan(values))
+    n = len(seen)
+    if n < 10:
+        return values
+    row = np.log(values[seen]) if log else values[seen].copy()
+    if season is not None:
+        row = row - season[seen]
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(row, 2, mode="reflect"), 5)
+    middle = np.median(around, axis=1)
+    middle[:2], middle[-2:] = np.median(row[:5]), np.median(row[-5:])
+    off = np.abs(row - middle)
+    usual = _usual(off)
+    spikes = off > max(FAR * usual, 1e-9 * float(np.abs(middle).max()))
+    if log:  # a wrong number a million times the others is far by their scale, and not by that of logarithms
+        apart = np.abs(np.exp(row) - np.exp(middle))
+        spikes |= (apart > FAR * _usual(apart)) & (off > FAR_OF_LOG * usual)
+    most = max(1.0, SHARE * n)
+    if spikes.sum() > most + 4.0:
+        return values
+    for i in np.flatnonzero(spikes):
+        begin = min(max(int(i) - 3, 0), n - 7)
+        beside = np.delete(row[begin : begin + 7], int(i) - begin)
+        spikes[i] = off[i] > BESIDE * float(np.median(np.abs(np.diff(beside))))
+    if n < LONG:
+        spikes[-1] = False
+    if (
+        usual == 0.0
+    ):  # rows that never moved: the first change, at the end, is news and no spike, unless it is out of all proportion
+        level = np.exp(middle[-1]) if log else abs(middle[-1])
+        largest = np.exp(row[-2:]) if log else np.abs(row[-2:])
+        spikes[-2:] &= (largest > NEWS * level) & (level > 0.0)
+    if not spikes.any() or spikes.sum() > most:
+        return values
+    row[spikes] = middle[spikes]
+    if season is not None:
+        row = row + season[seen]
+    out = values.copy()
+    out[seen[spikes]] = np.exp(row[spikes]) if log else row[spikes]
+    return out
+
+
+def _usual(off: Array) -> float:
+    """What nine rows in ten stay within."""
+    k = int(0.9 * (len(off) - 1))
+    return float(np.partition(off, k)[k])

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from pesn._support.pages import ticks
+from pesn._support.pages import drawing
 from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
 from pesn._support.types import AnyArray, Array
@@ -276,16 +276,16 @@ def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tup
     """Texts below a drawing of the last rows and of the steps ahead, at x = 1 − rows … horizon."""
     labels = labels_of(fitted, horizon)
     if labels is None or fitted.time is None:
-        at = [x for x in ticks.numbers(1.0 - rows, float(horizon), most) if x == round(x)]
+        at = [x for x in drawing.numbers(1.0 - rows, float(horizon), most) if x == round(x)]
         return [(x, f"{x:+,.0f}".replace("-", "−") if x else "last row") for x in at]
     labels = labels[-(rows + horizon) :]
     if fitted.time.kind in ("dates", "periods"):
         stamps = labels.to_timestamp() if fitted.time.kind == "periods" else labels.tz_localize(None)
-        return [(1.0 - rows + row, text) for row, text in ticks.dates(stamps.to_numpy(), most)]
+        return [(1.0 - rows + row, text) for row, text in drawing.dates(stamps.to_numpy(), most)]
     values = labels.to_numpy(dtype=np.float64)
     step = values[1] - values[0]
-    at = ticks.numbers(values[0], values[-1], most)
-    return [(1.0 - rows + (value - values[0]) / step, text) for value, text in zip(at, ticks.texts(at), strict=True)]
+    at = drawing.numbers(values[0], values[-1], most)
+    return [(1.0 - rows + (value - values[0]) / step, text) for value, text in zip(at, drawing.texts(at), strict=True)]
 
 
 def _chosen(judged: SeriesBacktest, column: int) -> AnyArray:

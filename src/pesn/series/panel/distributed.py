@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pesn._support.checks import whole_number
+from pesn._support.arguments import whole_number
 from pesn.forecasting.time_index import TimeIndex, kind_of
-from pesn.series.panel.dates import as_labels, farthest, step_of
-from pesn.series.panel.frame import Columns, panel_of, steps_between
+from pesn.series.panel.frame import Columns, as_labels, farthest, panel_of, step_of, steps_between
 from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inputs_ahead, levels_of, value_columns
 from pesn.series.panel.run import Runner, failures_frame, run
 from pesn.series.panel.settings import Settings

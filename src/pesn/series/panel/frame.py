@@ -8,10 +8,17 @@ Nothing here is done series by series, but for messages: ten thousand of them ta
 >>> panel = panel_of(frame, Columns())
 >>> panel.ids.tolist(), panel.time.step, panel.rows(1)[0].tolist()
 (['a', 'b'], 'MS', [1.0, 2.0, nan, 4.0])
+
+>>> import pandas as pd
+>>> dates = pd.DatetimeIndex(["2024-01-01", "2024-02-01", "2024-04-01"])
+>>> rule = step_of(dates)
+>>> rule.step, rule.positions(dates, 10).tolist()
+('MS', [0, 1, 3])
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.checks import pandas_index
+from pesn._support.arguments import pandas_index
 from pesn._support.types import Array
-from pesn.forecasting.time_index import TimeIndex, count_steps, most_steps, one_step, shown
-from pesn.series.panel.dates import as_labels, common_step, days_to_sunday, farthest, move_days, other_step, shown_id, step_of
-from pesn.series.table.dates import merge_duplicates
+from pesn.forecasting.time_index import TimeIndex, count_steps, kind_of, most_steps, one_step, shown, time_index
+from pesn.series.table.dates import check_freq, merge_duplicates
 from pesn.series.table.errors import quoted
 
 if TYPE_CHECKING:
@@ -35,15 +41,161 @@ __all__ = [
     "Columns",
     "LaterRows",
     "Panel",
+    "as_labels",
     "check_names",
+    "common_step",
+    "days_to_sunday",
+    "farthest",
     "is_long",
+    "move_days",
     "numbers_of",
+    "other_step",
     "panel_of",
+    "shown_id",
+    "step_of",
     "steps_between",
 ]
 
+
+_FAR = 2_000_000  # steps that a grid of dates may always have, however few of them are there
+_TELLING = 4  # rows of a series from which on its weekday can be told
+_ASKED = 1_000  # series that are asked for their own step, where all dates together keep none
+
+
+def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
+    """A column of dates, periods or numbers as an index; texts are read, in ISO's form.
+
+    ``ids`` are those of the rows: a ValueError names the first one whose row has no date.
+    """
+    pd: Any = import_module("pandas")
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise ValueError(
+            f"{name} must be known in every row, got none in a row of series {shown_id(ids[int(np.argmax(missing))])}"
+        )
+    labels = pd.Index(column)
+    if kind_of(labels) not in (None, "durations"):
+        return labels
+    kind = getattr(labels.dtype, "kind", "O")
+    if kind in "iuf":  # pandas' own numbers, among which none is missing
+        return pd.Index(labels.to_numpy(dtype=np.float64 if kind == "f" else np.int64))
+    texts = labels.unique()
+    try:
+        dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
+    except (ValueError, TypeError, OverflowError):  # of several zones at once
+        dates = pd.DatetimeIndex([pd.NaT] * len(texts))
+    if kind in "bcm" or dates.isna().any():
+        row = int(np.argmax(np.asarray(labels == texts[dates.isna()][0]))) if dates.isna().any() else 0
+        raise ValueError(
+            f"{name} must be dates, periods, numbers, or texts such as 2024-01-31, got {quoted(labels[row])} "
+            f"in series {shown_id(ids[row])}"
+        )
+    return pd.DatetimeIndex(dates[texts.get_indexer(labels)])
+
+
+def step_of(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | None:
+    """The rule at the first of increasing ``dates``: of step ``freq``, or of the one that they keep, if they keep one."""
+    if freq is None:
+        found = time_index(dates)
+        return None if found is None else found.at(dates[0])
+    weekly = freq == "W"  # each series on its own weekday, labelled by Sundays
+    step = check_freq(freq, dates)
+    kind = kind_of(dates)
+    zone = None if kind != "dates" or dates.tz is None else str(dates.tz)
+    rule = TimeIndex(str(kind), None, "W" if weekly else step, None, zone, str(dates.unit) if kind == "dates" else "ns")
+    return rule.at(rule.at(dates[0]).onwards(1)[0])  # the first date may lie beside the step, and its series fails
+
+
+def common_step(dates: pd.Index, each: list[tuple[Any, pd.Index]], name: str) -> TimeIndex:
+    """As :func:`step_of`, where all dates together may keep no step but every series does: ``each`` has ids and their dates.
+
+    A ValueError names two series whose steps differ.
+    """
+    rule = step_of(dates)
+    if rule is not None:
+        return rule
+    first: tuple[Any, TimeIndex] | None = None
+    for one, own in each[:_ASKED]:
+        found = time_index(own)
+        if found is None:
+            continue
+        if first is None:
+            first = one, found
+        elif found.step != first[1].step:
+            told = [one_step(step) for step in (first[1].step, found.step)]
+            if told[0] == told[1]:  # weeks from Sunday and from Monday on
+                told = [f"{word} ({step})" for word, step in zip(told, (first[1].step, found.step), strict=True)]
+            raise ValueError(
+                f"{name} must keep one step in all series, got {told[0]} in {shown_id(first[0])} and {told[1]} in "
+                f"{shown_id(one)}: forecast them apart, or say freq"
+            )
+    if first is None:
+        raise ValueError(f"{name} must keep a step, such as days or months, got none in {shown_id(each[0][0])}: say freq")
+    return first[1].at(dates[0])
+
+
+def days_to_sunday(codes: Any, dates: pd.Index, rule: TimeIndex | None = None) -> Any:
+    """Return the days from each series' weekday to the Sunday of its week, where series are weekly on different weekdays.
+
+    Parameters
+    ----------
+    codes : array of int, shape (n,)
+        The number of each row's series.
+    dates : Index of length n
+        The dates of the rows.
+    rule : TimeIndex, optional
+        The rule of a larger frame: it has the step "W" where series have weekdays of their own.
+
+    Returns
+    -------
+    array of int, shape (k,)
+        Zeros where series have no weekdays of their own.
+    """
+    days = np.zeros(int(codes.max()) + 1, np.int64)
+    if kind_of(dates) != "dates" or (rule is not None and rule.step != "W"):
+        return days
+    weekday = np.asarray(dates.day_of_week, np.int64)
+    days[codes[::-1]] = 6 - weekday[::-1]  # of its first row
+    if rule is None:
+        same = np.bincount(codes, weights=weekday == 6 - days[codes])
+        count = np.bincount(codes)
+        long = count >= _TELLING
+        weekly = long & (same == count)
+        if 2 * weekly.sum() <= long.sum() or len(np.unique(days[weekly])) < 2:
+            days[:] = 0
+    return days
+
+
+def move_days(dates: pd.Index, days: Any) -> pd.Index:
+    """Return each date so many days later, at the same time of the clock."""
+    if not np.any(days):
+        return dates
+    pd: Any = import_module("pandas")
+    moved = dates.tz_localize(None) + pd.to_timedelta(days, unit="D").as_unit(dates.unit)
+    if dates.tz is None:
+        return moved
+    return moved.tz_localize(dates.tz, nonexistent="shift_forward", ambiguous=np.ones(len(moved), bool))
+
+
+def farthest(dates: pd.Index) -> int:
+    """The most steps that a grid of so many different dates may have."""
+    return max(most_steps(len(dates)), _FAR)
+
+
+def other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
+    """In words, the step that a series' own dates keep, where it is another one than the rule's."""
+    own = time_index(dates)
+    if own is None or own.step == rule.step or (rule.step == "W" and re.fullmatch("W-.*", str(own.step))):
+        return None
+    return one_step(own.step)
+
+
+def shown_id(name: object) -> str:
+    """An id for a message."""
+    return quoted(name) if isinstance(name, str) else str(name)
+
+
 Places = npt.NDArray[np.int64]
-_TELLING = 4  # rows of a series from which on its own step can be told
 MODEL = "pesn"  # the name of the column of forecasts
 _MERGE = "duplicates mean or last merges them"
 OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame

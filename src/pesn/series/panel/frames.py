@@ -10,11 +10,9 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
-from pesn.series.margins import levels_of
-from pesn.series.panel.dates import as_labels, move_days, shown_id
-from pesn.series.panel.frame import LARGEST, MODEL, Panel, numbers_of
+from pesn.series.panel.frame import LARGEST, MODEL, Panel, as_labels, move_days, numbers_of, shown_id
 from pesn.series.panel.work import Blocks, Task
-from pesn.series.result import percent
+from pesn.series.result import levels_of, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pesn._support.checks import whole_number
+from pesn._support.arguments import whole_number
 from pesn.forecasting.time_index import one_step
 from pesn.series.fitted import check_horizon
 from pesn.series.panel import distributed
-from pesn.series.panel.dates import shown_id
 from pesn.series.panel.distributed import DaskPanel
-from pesn.series.panel.frame import Columns, Panel, panel_of
+from pesn.series.panel.frame import Columns, Panel, panel_of, shown_id
 from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inputs_ahead
 from pesn.series.panel.run import failures_frame, run
 from pesn.series.panel.settings import Settings

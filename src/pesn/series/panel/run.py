@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pesn._support.processes import worker_processes
+from pesn._support.cluster import worker_processes
 from pesn._support.progress import shown
 from pesn._support.types import Array, PathLike
 from pesn.series.panel import checkpoint as checkpoints

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from pesn._support.checks import flag, whole_number
+from pesn._support.arguments import flag, whole_number
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.arguments import check_season
 from pesn.series.fitted import Seasons, common_horizon
+from pesn.series.members.seasonality import periods_of, repeated_after
 from pesn.series.panel.frame import Columns, check_names
 from pesn.series.panel.frames import levels_of
 from pesn.series.panel.run import Runner
 from pesn.series.panel.work import Task
-from pesn.series.periods import periods_of, repeated_after
 from pesn.series.univariate import observed_span
 
 __all__ = ["Settings", "check_parameters", "columns_of", "settings_of"]

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.forecasting.alignment import index_of
-from pesn.forecasting.calendar_steps import CalendarStep
-from pesn.forecasting.labels import is_default
-from pesn.forecasting.time_index import MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
+from pesn.forecasting.alignment import index_of, is_default
+from pesn.forecasting.time_index import MOST_MISSING, CalendarStep, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 from pesn.series.table.errors import DataError, quoted
 from pesn.series.table.numerals import MISSING
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pesn._support.reading import contents
+from pesn._support.files import contents
 from pesn.series.table.errors import DataError, quoted
 from pesn.series.table.numerals import MISSING, find_decimal, is_number, to_numbers
 

@@ -1,0 +1,579 @@
+"""Multi-step prediction: closed loops from a context, one or many at once, and the switch to an ensemble.
+
+>>> import numpy as np, pesn
+>>> y = np.sin(0.2 * np.arange(300.0)) + 0.05 * np.random.default_rng(0).normal(size=300)
+>>> ahead = pesn.Forecaster(calibrate=False).fit(y).forecast(30, joint=False)    # the covariance of each row, none between rows
+>>> ahead.cov.shape, ahead.sample(5, rng=0).shape
+((30, 1, 1), (5, 30, 1))
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.types import Array
+from pesn.evaluation.calibration import by_lead
+from pesn.forecasting.context import Begun, Columns, ContextFilter
+from pesn.forecasting.dataset import Segment
+from pesn.forecasting.training import Segments, SegmentStream
+from pesn.linalg import root_of
+from pesn.reservoir.closed_loop import ClosedLoop
+from pesn.reservoir.drive import run
+from pesn.statespace import (
+    Certain,
+    Dense,
+    Diagonal,
+    Draws,
+    Ensemble,
+    FirstOrder,
+    GaussianState,
+    Layout,
+    MirroredDraws,
+    Path,
+    concatenate,
+    rollout,
+)
+
+__all__ = [
+    "COVARIANCES",
+    "WIDEST",
+    "Futures",
+    "Observer",
+    "Rolled",
+    "Samples",
+    "along_the_mean",
+    "calibration_factors",
+    "filtered_segments",
+    "in_form",
+    "look_ahead",
+    "loop_for",
+    "observed",
+    "observer_of",
+    "path_ahead",
+    "roll_out",
+    "share_of",
+]
+
+
+_SETTLED = 60  # rows after which a gain is constant
+_GAINS = 8  # places that it is the mean of
+_WINDOW, _BEFORE = 100, 50  # rows of a window, and those before it that bring the state there
+_LOST = 8.0  # deviations of the noise
+_MOST_LAGS = 5  # rows that correct a row after it
+
+
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """A closed loop and the gain (n, d) by which it is corrected, of rows of :data:`_SETTLED` steps or more."""
+
+    loop: ClosedLoop
+    gain: Array
+
+    def __call__(self, segment: Segment) -> Segment:
+        """The segment as the observer has it; a short one as it is."""
+        return _filtered(self.loop, self.gain, segment) if len(segment.z) > _SETTLED else segment
+
+
+def observer_of(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Observer | None:
+    """The observer whose gain is the mean over some of these segments; None where all of them are short.
+
+    Parameters
+    ----------
+    loop
+        Whose ``measurement_cov`` says how noisy rows are.
+    context
+        How contexts are filtered.
+    segments
+        Rows without gaps, scaled.
+    """
+    long = [s for s in segments if len(s.z) > _SETTLED]
+    return Observer(loop, _gain(loop, context, long)) if long else None
+
+
+def observed(observer: Observer | None, segments: Segments) -> Segments:
+    """The same segments with rows, and the targets between them, as the observer has them, once it has settled."""
+    if observer is None:
+        return segments
+    if isinstance(segments, SegmentStream):
+        return replace(segments, then=observer)
+    return [observer(s) for s in segments]
+
+
+def filtered_segments(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> list[Segment]:
+    """Both at once, of segments in memory."""
+    observer = observer_of(loop, context, segments)
+    return segments if observer is None else [observer(s) for s in segments]
+
+
+def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Array:
+    """By how much of its error a prediction of y corrects each entry of x (n, d), after many rows: the mean of several places."""
+    d, places = loop.dynamics.n_columns, [(s, k) for s in segments for k in range(0, len(s.z) - _SETTLED + 1, _SETTLED)]
+    some = [places[i] for i in np.unique(np.linspace(0, len(places) - 1, _GAINS).astype(int))]
+    y = np.stack([s.y[k : k + _SETTLED] for s, k in some])
+    u = np.stack([s.z[k : k + _SETTLED, d:] for s, k in some])
+    model, rows = loop.model, loop.model.outputs
+    state = model.emit(context.move(loop, context.filtered(loop, y, u[:, :-1]), u[:, -1]), observed=True)[0]
+    cov = state.covariance_of(rows) + (0.0 if loop.measurement_cov is None else loop.measurement_cov)
+    gains = state.covariance_with(rows) @ np.linalg.pinv(cov, hermitian=True)  # a column may be constant
+    return np.asarray(gains.mean(axis=0))
+
+
+def _filtered(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
+    """A segment of which all rows went through the observer."""
+    assert loop.measurement_cov is not None
+    d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
+    settled = min(_BEFORE, n // 4)  # units that start from 0 are lost before
+    size = min(_BEFORE + _WINDOW + lag, n - settled)
+    firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
+    z = loop.dynamics.network_rows(s.z)
+    states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
+    at, loop_of_means, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # the first entries of an earlier row
+    oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
+
+    def rows_of(now: GaussianState) -> dict[str, Array]:
+        return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
+
+    before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
+    start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
+    state = loop_of_means.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
+    model = replace(loop_of_means.model, fast=None, gain=_rearrange_gain(gain, at, loop_of_means.layout), probe=rows_of)
+    places = firsts[:, None] + np.arange(size)
+    found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
+    y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
+    for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # of rows in two windows the later one counts
+        if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # it has lost the series
+            continue
+        y[first + _BEFORE : first + size] = now[_BEFORE:]
+        y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
+    targets = loop.dynamics.targets(y)
+    return Segment(np.hstack([y[:-1], s.z[:, d:]]), targets, s.y)
+
+
+def _rearrange_gain(gain: Array, own: Layout, other: Layout) -> Array:
+    """Return a gain (n, d) over another layout; squares are computed anew, and their number depends on the form."""
+    if own == other:
+        return gain
+    result = np.zeros((other.size, gain.shape[1]))
+    for name in other.blocks:
+        if name != "squares":
+            result[other[name]] = gain[own[name]]
+    return result
+
+
+_APART = 0.2  # deviations between the two means
+_WIDE = 0.1  # deviations of y in training
+_FEWER, _MORE, _LONG = 8, 2, 100  # times fewer pairs of members of each of a batch; and more over so many steps, else half
+_MOST_NUMBERS, _LEAST_PAIRS = 2**18, 32  # of all members of one forecast together, where this leaves enough of them
+_CARRIED = 100  # entries beside the units, above which a batch goes by members alone
+_CHECKED = 50  # steps after which it is asked
+_AT_ONCE = 1000  # steps whose features are held at a time
+
+
+def path_ahead(
+    loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None = None, *, joint: bool = False
+) -> Path:
+    """The next rows from a state whose cells have moved.
+
+    Parameters
+    ----------
+    loop
+        Of which ``members_ahead`` says whether members may take over.
+    state
+        One, or a batch.
+    inputs, input_var
+        Known inputs (…, T, m) of each step, with variances where they are uncertain.
+    joint
+        Keep the covariances between all rows.
+    """
+    if loop.form == "diagonal":
+        return rollout(loop.model, state, inputs, input_var, moved=True, joint=joint)
+    mean, along = along_the_mean(loop, state, inputs)
+    if not loop.members_ahead or loop.form == "ensemble":
+        return rollout(loop.ahead, state, inputs, input_var, moved=True, joint=joint, along=along)
+    if loop.form == "low-rank" and loop.carried > _CARRIED and state.mean.ndim > 1:
+        return _by_members(loop, state, inputs, input_var, joint, along)
+    path, beyond = _while_trusted(loop, state, inputs, input_var, joint, mean, along)
+    which = np.asarray(beyond.any(axis=-1))
+    if not which.any():
+        return path
+    return _spliced(path, _by_members(loop, state, inputs, input_var, joint, along, which), beyond, which)
+
+
+def along_the_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
+    """The way of the mean alone (…, T, d), and what the directions of the weights do to each step of it (…, T, r)."""
+    certain, weights = loop.certain, "weights" in loop.parts
+    model = certain.model
+    if weights:
+        model = replace(model, fast=None, probe=lambda now: {"features": loop.moves.means(now.mean)})
+    start = loop.as_certain(state).mean
+    now: GaussianState = Certain(start, state.carried, np.zeros((*start.shape, 0)))
+    means, features = [], []
+    for first in range(0, inputs.shape[-2], _AT_ONCE):
+        path = rollout(model, now, inputs[..., first : first + _AT_ONCE, :], moved=not first)
+        now = path.state
+        means.append(path.mean)
+        if weights:
+            features.append(path.probed["features"])
+    mean = np.concatenate(means, axis=-2)
+    return mean, loop.weight_errors.along(np.concatenate(features, axis=-2)) if weights else None
+
+
+def _while_trusted(
+    loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None, joint: bool, mean: Array, along: Array | None
+) -> tuple[Path, npt.NDArray[np.bool_]]:
+    """The closed form, and from which step on (…, T) it is not to be trusted: where that is so of all, it does not go on."""
+    steps, batch = inputs.shape[-2], state.mean.shape[:-1]
+    size = steps if joint else _CHECKED
+    paths, beyond, now = [], np.zeros((*batch, steps), bool), state
+    for first in range(0, steps, size):
+        rows = slice(first, first + size)
+        u, var, part = (None if a is None else a[..., rows, :] for a in (inputs, input_var, along))
+        assert u is not None
+        path = rollout(loop.ahead, now, u, var, moved=not first, joint=joint, along=part)
+        paths.append(path)
+        now = path.state
+        beyond[..., rows] = _not_trusted(loop, path, mean[..., rows, :]) | beyond[..., max(first - 1, 0), None]
+        if beyond[..., rows][..., -1].all() and rows.stop < steps:
+            beyond[..., rows.stop :] = True
+            paths.append(_blank(path, steps - rows.stop))
+            break
+    return concatenate(paths), beyond
+
+
+def _blank(path: Path, steps: int) -> Path:
+    """``steps`` rows in the form of a path, to be filled."""
+    time = path.mean.ndim - 2
+
+    def blank(a: Any) -> Any:
+        return np.zeros((*a.shape[:time], steps, *a.shape[time + 1 :]), a.dtype)
+
+    parts = {name: blank(part) for name, part in path.parts.items()}
+    return path._replace(mean=blank(path.mean), cov=blank(path.cov), parts=parts, left=blank(path.left))
+
+
+def _not_trusted(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bool_]:
+    """From which step on (…, T) the closed form is not to be trusted."""
+    std = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), np.finfo(float).tiny))
+    apart = (np.abs(path.mean - mean) > _APART * std).any(axis=-1)
+    wide = (np.sqrt(path.parts["weights"]) > _WIDE * loop.guard.width).any(axis=-1) if loop.guard is not None else False
+    return np.asarray(np.logical_or.accumulate(apart | wide, axis=-1))
+
+
+def _by_members(
+    loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None,
+    joint: bool, along: Array | None, which: Any = ...,
+) -> Path:  # fmt: skip
+    """The way of members, two by two on opposite sides of the mean, of those ``which`` of a batch are wanted."""
+    batch = state.mean.shape[:-1]
+    times = 1.0 / _FEWER if batch else _MORE if inputs.shape[-2] <= _LONG else 0.5
+    pairs = max(min(int(times * loop.n_members), max(_MOST_NUMBERS // (2 * loop.layout.size), _LEAST_PAIRS)), 1)
+    away = state.sample(pairs, np.random.default_rng(0)) - state.mean[..., None, :]
+    members = state.mean[..., None, :] + np.concatenate([away, -away], axis=-2)
+    given: list[Any] = [inputs, input_var, along]
+    if batch:
+        members = members[which]
+        given = [None if a is None else np.broadcast_to(a, (*batch, *a.shape[-2:]))[which] for a in given]
+    start = Ensemble(members, state.carried, MirroredDraws(0, sobol=True))
+    return rollout(loop.ahead, start, given[0], given[1], moved=True, joint=joint, along=given[2])
+
+
+def _spliced(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_]) -> Path:
+    """``path`` with what members say, ``other``, in the place of its steps ``beyond``, for ``which`` of a batch."""
+    batch = which.shape
+    here = beyond[which] if batch else beyond
+
+    def spliced(own: Any, theirs: Any) -> Any:
+        result, places = own.copy(), here.reshape(*here.shape, *(1,) * (theirs.ndim - here.ndim))
+        if batch:
+            result[which] = np.where(places, theirs, own[which])
+            return result
+        return np.where(places, theirs, own)
+
+    cov = spliced(path.cov, other.cov)
+    parts = {name: spliced(part, other.parts[name]) for name, part in path.parts.items()}
+    found = path._replace(mean=spliced(path.mean, other.mean), cov=cov, parts=parts, left=spliced(path.left, other.left))
+    if other.joint is None:
+        return found
+    assert not batch
+    # how rows go together is the members'; deviations are those of each row
+    std, theirs = (np.sqrt(np.einsum("kii->ki", one)) for one in (cov, other.cov))
+    ratio = np.divide(std, theirs, out=np.zeros_like(std), where=theirs > 0.0)
+    between = other.joint * ratio[:, :, None, None] * ratio
+    certain = ~np.einsum("kiki->ki", between).astype(bool)  # also by underflow
+    between[certain] = 0.0
+    between[:, :, certain] = 0.0
+    return found._replace(joint=between)
+
+
+_FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
+_NUMBERS_AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
+_MOST_NUMBERS = 400_000_000  # of all futures: 3.2 GB, a few times
+WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
+
+
+def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
+    """Factors of deviations (…, horizon, d), from those of 50 leads: none makes one larger than three in training (d,).
+
+    ``share`` (…, horizon, d) of the variances is calibrated; None: all of them.
+    """
+    factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
+    if share is not None:
+        factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
+    most = np.divide(WIDEST * training_std, std, out=np.ones_like(std), where=std > 0.0)
+    return np.minimum(factor, np.maximum(most, 1.0))
+
+
+def share_of(own: Array, std: Array) -> Array:
+    """The share (…, d) that covariances ``own`` (…, d, d) have in variances ``std``²; 1 where there are none."""
+    return np.divide(np.diagonal(own, axis1=-2, axis2=-1), np.square(std), out=np.ones_like(std), where=std > 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Futures:
+    """Futures from ``state``, whose cells have moved, with inputs (h, u) and their variances, in the units of y.
+
+    ``own``: covariances (h, d, d) of a forecast without the uncertainty that was given, where there is one.
+    """
+
+    loop: ClosedLoop
+    state: GaussianState
+    inputs: Array
+    input_var: Array
+    columns: Columns
+    own: Array | None = None
+
+    def own_share(self, std: Array) -> Array | None:
+        """The share (h, d) of variances ``std``² that is not of the uncertainty that was given; None: all of it."""
+        return None if self.own is None else share_of(self.own, std)
+
+    def simulate(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` futures (n, h, d) of the loop as it is, scaled: as many side by side as memory serves."""
+        loop, state = self.loop, self.state
+        self._check_count(n)
+        count = max(_NUMBERS_AT_ONCE // loop.layout.size, _FEWEST)
+        along = along_the_mean(loop, state, self.inputs)[1]
+        parts = []
+        for size in np.diff(np.unique([*range(0, n, count), n])):
+            start = Ensemble(state.sample(int(size), rng), state.carried, Draws(int(rng.integers(2**63))))
+            path = rollout(loop.ahead, start, self.inputs, self.input_var, moved=True, members=True, along=along)
+            assert path.members is not None
+            futures = np.swapaxes(path.members, 0, 1)
+            if (S := loop.model.measurement_cov) is not None:
+                futures = futures + rng.standard_normal(futures.shape) @ root_of(S).T
+            parts.append(futures)
+        return np.concatenate(parts)
+
+    def _check_count(self, n: int) -> None:
+        steps, columns = len(self.inputs), self.loop.dynamics.n_columns
+        most = _MOST_NUMBERS // (steps * columns)
+        if n > most:
+            of = f"futures of {steps} steps and {columns} columns"
+            raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
+
+    def dynamics(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` futures (n, h, d) of the loop without any noise, scaled, from draws of the state."""
+        self._check_count(n)
+        loop, own = self.loop.certain, self.loop
+        drawn = own.without_errors(self.state).sample(n, rng)
+        x = np.zeros((n, loop.layout.size))
+        for name in loop.layout.blocks:
+            if name != "squares":  # made anew, of more where the form is diagonal
+                x[:, loop.layout[name]] = drawn[:, own.layout[name]]
+        d = loop.dynamics.n_columns
+        count, parts = max(_NUMBERS_AT_ONCE // max(len(self.inputs) * d * d, loop.layout.size), 1), []
+        for first in range(0, n, count):
+            some = x[first : first + count]
+            start = loop.as_certain(Certain(some, loop.carried, np.zeros((*some.shape, 0))))
+            parts.append(rollout(loop.model, start, self.inputs, moved=True).mean)
+        return np.concatenate(parts)
+
+    def sample_paths(self, n: int, calibration: Array | None, rng: np.random.Generator, noise: bool = True) -> Array:
+        """``n`` futures (n, h, d) in the units of y.
+
+        With noise and a ``calibration``, deviations from their own mean are calibrated as those of a forecast are: a hundred are
+        then simulated at least, by which mean and deviations are known.
+        """
+        if not noise or calibration is None:
+            return np.asarray(self.columns.scale.undo(self.simulate(n, rng) if noise else self.dynamics(n, rng)))
+        all_of_them = self.simulate(max(n, _FEWEST), rng)
+        center, std = all_of_them.mean(axis=0), all_of_them.std(axis=0)
+        factor = calibration_factors(std, calibration, self.columns.prior.y_std, self.own_share(std))
+        return np.asarray(self.columns.scale.undo(center + (all_of_them[:n] - center) * factor))
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Futures that have the means and the deviations ``mean`` and ``std`` (h, d), in the units of y, that a forecast says."""
+
+    futures: Futures
+    mean: Array
+    std: Array
+
+    def draw(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` futures (n, h, d).
+
+        A hundred are simulated at least: each row is then moved and scaled so that all of them together have the mean and the
+        deviations of the forecast, in which the bounds and the calibration of a forecast are. How rows follow each other, and
+        how columns go together, is the loop's own.
+        """
+        result = self.futures.simulate(max(n, _FEWEST), rng)
+        center, spread = result.mean(axis=0), result.std(axis=0)
+        result = result[:n] - center
+        result *= np.divide(self.std, spread, out=np.zeros_like(spread), where=spread > 0.0)
+        result += self.mean
+        return np.asarray(result)
+
+
+_log = logging.getLogger("pesn.forecasting")
+
+
+def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, Any]:
+    """Mean, covariances and parts, as :class:`pesn.Forecast` takes them.
+
+    Parameters
+    ----------
+    futures
+        Where the loop stands, and what is known of the rows ahead.
+    calibration
+        Factors (50,) of the deviations; none makes one larger than three of those in training.
+    joint
+        Whether covariances between all rows are kept; else futures are drawn by the loop itself.
+    """
+    u, columns = futures.inputs, futures.columns
+    path = path_ahead(futures.loop, futures.state, u, futures.input_var, joint=joint)
+    if path.left.any():
+        step, column = np.argwhere(path.left)[0]
+        name = f"y{column}" if columns.names is None else columns.names[column]
+        _log.warning("the forecast of %s left the range of training at step %d of %d: held there", name, step + 1, len(u))
+    std = np.sqrt(np.einsum("kii->ki", path.cov))
+    factor = calibration_factors(std, calibration, columns.prior.y_std, futures.own_share(std))
+    mean, scale = columns.scale.undo(path.mean), columns.scale.y_std
+    result: dict[str, Any] = {
+        "mean": mean,
+        "joint": None,
+        "parts": {name: part * np.square(factor) for name, part in path.parts.items()},
+        "scale": scale,
+    }
+    if path.joint is None:
+        paths = Samples(futures, mean, std * factor * scale)
+        return {**result, "cov": path.cov * factor[:, :, None] * factor[:, None], "paths": paths}
+    joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
+    over_time *= joint_factor[:, None]  # in place: it is the largest array of all
+    over_time *= joint_factor
+    certain = std.ravel() == 0.0  # also by underflow, which covariances with others do not have
+    over_time[certain] = 0.0
+    over_time[:, certain] = 0.0
+    return {**result, "joint": over_time}
+
+
+COVARIANCES = {"none": "none", "diagonal": "diagonal", "low-rank": "first-order", "full": "full"}
+_SIDE_BY_SIDE = 2**18  # numbers of the covariances of all that go side by side: what the processor keeps at hand
+
+
+class Rolled(NamedTuple):
+    """Scaled ``mean`` (B, T, d), ``cov`` (B, T, d, d) and ``lagged`` (B, T − 1, d, d), Cov(y_{k+1}, y_k), or None."""
+
+    mean: Array
+    cov: Array | None
+    lagged: Array | None
+
+
+def loop_for(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
+    """The loop that roll-outs with such a covariance go by: errors of the weights stay from step to step."""
+    form = COVARIANCES[covariance]
+    if form == "none":
+        return loop.certain
+    return replace(loop, form=form, rank=rank)
+
+
+def roll_out(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
+    """Roll-outs of inputs (B, T, m) from one context, or from B of them, in the form of ``loop``.
+
+    Parameters
+    ----------
+    loop
+        Made by :func:`loop_for`.
+    context
+        How a context goes on with an input.
+    begun
+        Where it goes on from; one, or a batch of B.
+    inputs
+        Scaled, without gaps.
+    """
+    if loop.form == "none":
+        state, moved = _means(loop, context, begun, inputs)
+        return Rolled(rollout(loop.model, state, inputs, moved=moved).mean, None, None)
+    size = max(_SIDE_BY_SIDE // _numbers(loop), 1)
+    parts = [_some(loop, context, _rows_of(begun, slice(i, i + size)), inputs[i : i + size]) for i in range(0, len(inputs), size)]
+    mean, cov, lagged = (None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True))
+    assert mean is not None
+    return Rolled(mean, cov, lagged)
+
+
+def _numbers(loop: ClosedLoop) -> int:
+    """Of one state."""
+    n = loop.layout.size
+    return n if loop.form == "diagonal" else n * n if loop.form == "full" else n * min(2 * (loop.carried + loop.rank), n)
+
+
+def _means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> tuple[GaussianState, bool]:
+    """Where means start from, and whether the first inputs have moved them."""
+    if begun.state is None:
+        return context.with_input(loop, begun, inputs[:, 0]), True
+    mean = np.broadcast_to(begun.state.mean, (len(inputs), loop.layout.size))
+    return Certain(mean, loop.carried, np.zeros((*mean.shape, 0))), False
+
+
+def _some(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
+    state = context.with_input(loop, begun, inputs[:, 0])
+    along = along_the_mean(loop, state, inputs)[1] if loop.form != "diagonal" else None
+    path = rollout(loop.ahead, state, inputs, moved=True, along=along, lagged=loop.form != "diagonal")
+    return Rolled(path.mean, path.cov, path.lagged)
+
+
+def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
+    """What a context says to ``loop``, in the form of ``other``, a loop of the same network."""
+    state = begun.state
+    if state is None or other.form == loop.form:
+        return begun
+    alike = other.layout.size == loop.layout.size
+    if other.form == "none" and alike:
+        return begun
+    if other.form == "first-order" and alike:
+        assert other.compression is not None
+        return begun._replace(state=FirstOrder.of(state, other.compression))
+    mean, whole = np.zeros((*state.mean.shape[:-1], other.layout.size)), slice(0, loop.layout.size)
+    names = [name for name in loop.layout.blocks if name != "squares"]  # made anew in every move, of more where it is diagonal
+    here, there = (np.concatenate([np.arange(x.layout.size)[x.layout[name]] for name in names]) for x in (loop, other))
+    mean[..., there] = state.mean[..., here]
+    shared: Any = {"mean": mean, "carried": other.carried, "cross": np.zeros((*mean.shape, 0))}
+    if other.form == "diagonal":
+        var = np.zeros(mean.shape)
+        var[..., there] = state.variances()[..., here]
+        return begun._replace(state=Diagonal(**shared, var=var))
+    if other.form == "none":
+        return begun._replace(state=Certain(**shared))
+    cov = np.zeros((*mean.shape, other.layout.size))
+    cov[..., there[:, None], there] = state.covariance_with(whole)[..., here[:, None], here]
+    dense = Dense(**shared, cov=cov)
+    if other.form == "first-order":
+        assert other.compression is not None
+        return begun._replace(state=FirstOrder.of(dense, other.compression))
+    return begun._replace(state=dense)
+
+
+def _rows_of(begun: Begun, which: slice) -> Begun:
+    """Some of a batch; one state is the same for all."""
+
+    def some(part: Any, axes: int) -> Any:
+        return part if part is None or part.ndim == axes else part[which]
+
+    state = begun.state
+    if state is not None and state.mean.ndim > 1:
+        state = state.part(which)
+    return begun._replace(state=state, y=some(begun.y, 2), u=some(begun.u, 2))
