@@ -245,8 +245,8 @@ def notes(frame: pd.DataFrame, place: Array, tried: pd.DataFrame, p: Record) -> 
         f"({p['forgetting']:g}), the ridge, the scales of W_in and W_fb, the runs. The figure of sensitivities varies the first "
         "seven, one at a time.",
         f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
-        f"distance {best['own place']:.2f} from its own place, {best['same origins']:.2f} from the same origins (root mean square "
-        "of log₁₀ of obtained ÷ published, all cells of P and MC; 1 is a factor of ten).",
+        f"distance {best['own place']:.2f} from its own place, {best['same origins']:.2f} from the same origins (root mean "
+        "square of log₁₀ of obtained ÷ published, all cells of P and MC; 1 is a factor of ten).",
         "Was each published length forecast from its own place on one run? Its position errors of P at washouts 20 to 100 go "
         f"with the square of the time since the washout began, (k + 5.5)², to {low:.2f} to {high:.2f} of that: the way of a "
         "cart under a constant force. What is left of a start would fall. From its own place P does not vary from trial to "
