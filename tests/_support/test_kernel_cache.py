@@ -51,7 +51,8 @@ def root(tmp_path):
 
 def start(root, script, *arguments, **settings):
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    environment |= {"PYTHONPATH": str(root), **settings}
+    # Python's own cache does not see an edit within a second that leaves the size of a file as it was
+    environment |= {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", **settings}
     command = [sys.executable, *([script] if isinstance(script, Path) else ["-c", script]), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=root)

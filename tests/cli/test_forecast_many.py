@@ -142,7 +142,7 @@ def test_parquet_here_and_on_a_cluster(call, frame):
     assert result.exit_code == 0, result.stderr
     assert result.stdout == "forecast  2 series, 1 failed\nwritten   streamed, 1 Parquet file\n"
     here = pd.read_parquet("streamed/part-00000.parquet")
-    options = {"processes": False, "protocol": "tcp://", "dashboard_address": None, "silence_logs": 60}
+    options = {"processes": False, "protocol": "tcp://", "dashboard_address": ":0", "silence_logs": 60}
     with distributed.LocalCluster(1, threads_per_worker=1, **options) as cluster:
         result = call(*words, "--scheduler", cluster.scheduler_address, "--out", "spread")
     assert result.exit_code == 0, result.stderr

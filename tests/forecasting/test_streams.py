@@ -221,7 +221,7 @@ def test_a_bag_on_a_cluster(expected):
     bag = pytest.importorskip("dask.bag")
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster),
     ):
         runs = bag.from_sequence([None, *RUNS[:2], None, *RUNS[2:], None], partition_size=1).filter(lambda run: run is not None)

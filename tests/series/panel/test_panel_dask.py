@@ -78,7 +78,7 @@ def test_mistakes_are_said_at_once_or_when_they_are_found(frame):
 
 def test_a_worker_that_is_killed_loses_nothing(frame, forecasts):
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=60) as cluster,
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=60) as cluster,
         distributed.Client(cluster) as client,
     ):
         model = pesn.SeriesForecaster().fit(dd.from_pandas(frame, npartitions=6))

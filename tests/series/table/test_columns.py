@@ -205,3 +205,12 @@ def test_a_calendar_column_with_an_empty_cell_is_no_target(cells):
     frame = cells(months(Date=MONTHS, month=MONTHS.month.astype(float)))
     frame.loc[5, "month"] = "" if frame["month"].dtype == object else np.nan
     assert assign_roles(frame).left_out == {"month": "calendar"}
+
+
+def test_the_cell_that_is_no_time_is_found_among_decimal_commas_and_open_dates():
+    years = [f"{1950 + i / 12:.3f}".replace(".", ",") for i in range(60)]
+    days = pd.date_range("2020-02-01", periods=60).strftime("%d/%m/%Y").tolist()
+    for name, cells in (("time", years), ("date", days)):
+        frame = texts(months(**{name: [*cells[:40], "", *cells[41:]]}))
+        with pytest.raises(DataError, match=f"column '{name}' has '' in line 42, which is not a time"):
+            assign_roles(frame, decimal=",", lines=range(2, 62))

@@ -15,6 +15,7 @@ One function does so for the texts of a file and for a frame of pandas with type
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
-from pesn.series.table.dates import LONGEST, NAMES, to_times, whole_times, year_note
+from pesn.series.table.dates import NAMES, to_times, whole_times, year_note
 from pesn.series.table.errors import DataError, quoted
 from pesn.series.table.numerals import MISSING, is_boolean, is_numeric, to_numbers
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnRoles", "assign_roles", "find_time", "list_names"]
 
-_SEARCHED = 1_000  # different cells that are read one by one for an error message
 _DAYS = 5  # different numbers from which on 20241231 is no chance
 _FEW = 20  # rows below which 1, 2, 3 may be a series that grows
 _UNNAMED = re.compile(r"(?i)|unnamed: \d+|\.\.\.\d+")  # of pandas and of R
@@ -182,7 +182,7 @@ def find_time(
     if time is not None:
         times = _times(frame[time], True, decimal)
         if times is None:
-            raise _not_a_time(frame, time, id_col, lines, "")
+            raise _not_a_time(frame, time, id_col, decimal, lines, "")
         return [time], times
     free = [name for name in frame.columns if name not in {*taken}]
     named = [name for name in free if NAMES.fullmatch(str(name).strip()) or _UNNAMED.fullmatch(str(name).strip())]
@@ -213,7 +213,7 @@ def find_time(
         return min(dates, key=lambda one: one[0])[1:]
     for name in (*named, *broken):
         if name in broken or (name not in numbers and name and not is_numeric(frame[name])):
-            raise _not_a_time(frame, name, id_col, lines, ", or name another column with --time")
+            raise _not_a_time(frame, name, id_col, decimal, lines, ", or name another column with --time")
     for name, times in numbers.items():
         if name in named and (id_col is not None or _is_run(times)):
             return [name], times
@@ -276,23 +276,28 @@ def _is_run(times: pd.Index) -> bool:
     return bool(len(times) > 1 and times.is_unique and (times.is_monotonic_increasing or times.is_monotonic_decreasing))
 
 
-def _not_a_time(frame: pd.DataFrame, name: str, id_col: str | None, lines: Sequence[int] | None, remedy: str) -> DataError:
-    """Return the error that names the first cell which is no time, or is written in another way than the first."""
-    import pandas as pd
+def _not_a_time(
+    frame: pd.DataFrame, name: str, id_col: str | None, decimal: str | None, lines: Sequence[int] | None, remedy: str
+) -> DataError:
+    """Return the error that names the first cell which is no time, or is written in another way than those above."""
 
-    cells = frame[name].astype(str).drop_duplicates()[:_SEARCHED]
-    short = cells.where(cells.str.len() <= LONGEST, "")
-    alone = (row for row, cell in short.items() if to_times(pd.Series([cell], name=name)) is None)
-    other = (row for row, cell in short.items() if to_times(pd.Series([short.iloc[0], cell], name=name)) is None)
-    row = next(alone, None)
-    what = "which is not a time" if row is not None else f"which is not written as {quoted(cells.iloc[0])} is"
-    row = next(other, cells.index[0]) if row is None else row
-    place = frame.index.get_loc(row)
+    def fails(column: pd.Series) -> bool:
+        try:
+            return _times(column, True, decimal) is None
+        except DataError:  # few cells may leave open which is the month
+            return False
+
+    column = frame[name]
+    place = bisect_left(range(1, len(column)), True, key=lambda n: fails(column[:n]))
+    alone = place == 0 or fails(column[place : place + 1])
+    what = "which is not a time" if alone else f"which is not written as {quoted(column.iloc[0])} is"
     there = "" if lines is None else f" in line {lines[place]}"
     series = "" if id_col is None else f", series {quoted(frame[id_col].iloc[place])}"
-    if _is_missing(frame[name].iloc[[place]]).all():
+    if _is_missing(column.iloc[[place]]).all():
         return DataError(f"column {name!r} has no time{there}{series}; give each row one{remedy}")
-    return DataError(f"column {name!r} has {quoted(cells[row])}{there}{series}, {what}; write dates as 2020-12-31{remedy}")
+    return DataError(
+        f"column {name!r} has {quoted(column.iloc[place])}{there}{series}, {what}; write dates as 2020-12-31{remedy}"
+    )
 
 
 # ---------------------------------------------------------------- columns that are no targets
