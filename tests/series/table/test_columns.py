@@ -212,5 +212,5 @@ def test_the_cell_that_is_no_time_is_found_among_decimal_commas_and_open_dates()
     days = pd.date_range("2020-02-01", periods=60).strftime("%d/%m/%Y").tolist()
     for name, cells in (("time", years), ("date", days)):
         frame = texts(months(**{name: [*cells[:40], "", *cells[41:]]}))
-        with pytest.raises(DataError, match=f"column '{name}' has '' in line 42, which is not a time"):
+        with pytest.raises(DataError, match=f"column '{name}' has no time in line 42; give each row one"):
             assign_roles(frame, decimal=",", lines=range(2, 62))
