@@ -28,7 +28,7 @@ TESTS = (
     "tests/test_persistence.py",
     "tests/test_public_api.py",
     "tests/_support/test_files.py",
-    "tests/series/test_reading.py",
+    "tests/series/table/test_reading.py",
 )
 FORECAST = """
 import json

@@ -164,7 +164,7 @@ def test_sample_paths_are_calibrated_and_seeded(full):
 def test_sample_paths_go_on_after_fit_and_in_pieces(full, monkeypatch):
     u = series(seed=1)[1][:5]
     whole = full.sample_paths(900, 5, X=u, rng=0)
-    monkeypatch.setattr("pesn.forecasting.predict._AT_ONCE", 6000)
+    monkeypatch.setattr("pesn.forecasting.predict._NUMBERS_AT_ONCE", 6000)
     pieces = full.sample_paths(900, 5, X=u, rng=0)  # as memory serves
     assert pieces.shape == whole.shape
     std = whole.std(axis=0)

@@ -138,7 +138,7 @@ class ReservoirEstimator(
     """Parameters, attributes and conventions of both networks; nothing of it is overridden.
 
     A network adds its constructor and ``fit_in_steps``, ``begin``, ``check_online``, ``partial_fit``, ``predict``, ``transform``
-    and ``check_stored``. What the two share there are functions: :mod:`pesn.esn.parameters`, :mod:`pesn.esn.validation`,
+    and ``check_stored``. What the two share there are functions: :mod:`pesn.esn.base`, :mod:`pesn.esn.validation`,
     :mod:`pesn.esn.training`.
     """
 

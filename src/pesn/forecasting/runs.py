@@ -323,7 +323,7 @@ def source_of(y: Any) -> Source | None:
     if isinstance(y, (str, os.PathLike)):
         raise TypeError(
             f"y must be rows or runs, got the path {os.fspath(y)!r}; "
-            "pesn.forecasting.streams.ParquetRuns(path, run=…, y=[…], X=[…]) are the runs of a Parquet file or folder"
+            "pesn.forecasting.runs.ParquetRuns(path, run=…, y=[…], X=[…]) are the runs of a Parquet file or folder"
         )
     if isinstance(y, ParquetRuns):
         return _Again(y)

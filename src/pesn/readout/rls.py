@@ -337,7 +337,7 @@ def rls_update(
 class Recursion(NamedTuple):
     """A state as the kernels move it, in place: all arrays are its own but the prior's.
 
-    ``root``: :mod:`pesn.readout.rls_kernel`; ``weights`` (m, p); ``clock`` (every, rows, row, waited), see :func:`rotation`;
+    ``root``: :mod:`pesn.readout.rls`; ``weights`` (m, p); ``clock`` (every, rows, row, waited), see :func:`rotation`;
     ``scale``: what a row of the prior is multiplied by when it is seen again.
     """
 

@@ -1,6 +1,6 @@
 """What a series forecaster gives: the distribution of each step of each column, labelled.
 
->>> from pesn.series.margins import Margins
+>>> from pesn.series.result import Margins
 >>> step = Margins(np.array([10.0, 11.0]), np.array([1.0, 1.5]), 30.0)
 >>> forecast = SeriesForecast((step,), ("sales",))
 >>> forecast.to_frame(0.8).round(1)

@@ -240,7 +240,7 @@ class JoblibTasks(Tasks):
     def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """``function(*a)`` for each a, in order; functions must be top-level, arguments picklable.
 
-        Results must be what :func:`pesn.paper.runner.journal.encoded` takes: numbers, text, None, arrays, lists, tuples, dicts.
+        Results must be what :func:`pesn.paper.runner.store.encoded` takes: numbers, text, None, arrays, lists, tuples, dicts.
         """
         from joblib import Parallel, delayed
 

@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> from pesn.series.fitted import fit_columns
->>> from pesn.series.page.sections import sections
+>>> from pesn.series.page.page import sections
 >>> fitted = fit_columns(np.sin(np.arange(40.0))[:, None], names=("x",), seasons=(), horizon=2)
 >>> text = page({"title": "Forecast of x", "said": {"data": "40 rows", "model": "3 members", "forecast": "2 steps ahead"},
 ...     "notes": ["a < b"], "sections": sections(fitted, fitted.forecast(2), (0.8,)), "levels": (0.8,), "tables": [],
@@ -351,7 +351,7 @@ def page(content: Mapping[str, Any]) -> str:
     ----------
     content
         ``title``; ``said``: sentences on data, model, forecast and, where there is one, backtest; ``notes``; ``sections`` and the
-        ``levels`` of their intervals, as :func:`pesn.series.page.sections.sections` makes them; more ``tables`` (title, columns,
+        ``levels`` of their intervals, as :func:`pesn.series.page.page.sections` makes them; more ``tables`` (title, columns,
         rows); ``settings``; ``file``, ``command``, ``version``, and ``files``, the names of the files beside the page.
     """
     template = environment().from_string((resources.files("pesn.series.page") / "page.html.j2").read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@
 All rows stand in the page. A small script, the only one that the browser is told to run, by its digest, shows 50 at a time and
 draws their pictures from a few letters each.
 
->>> from pesn.series.page.panel_records import SeriesRecord
+>>> from pesn.series.page.panel_page import SeriesRecord
 >>> text = panel_page({"title": "Forecasts of 2 series", "said": {"data": "24 rows", "forecast": "1 step ahead"}, "notes": [],
 ...     "records": [SeriesRecord("a", 12, 1.0, 2.0, 1.5, 2.5, "?@!A!A!A"), SeriesRecord("<b>", failed="no numbers")],
 ...     "total": 2, "failed": 1, "end": "2024-05", "level": "80", "file": "x.csv", "command": "pesn forecast x.csv",
@@ -305,7 +305,7 @@ def panel_content(
     Parameters
     ----------
     history, forecast, cross_validation, failures, names
-        As :func:`pesn.series.page.panel_records.records` takes them. Of many series, the first ten thousand are enough.
+        As :func:`pesn.series.page.panel_page.records` takes them. Of many series, the first ten thousand are enough.
     shares
         Of the members' groups, summed over all series.
     total, failed

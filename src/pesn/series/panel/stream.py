@@ -1,6 +1,6 @@
 """Long frames in Parquet, larger than memory: a file or a folder in, a folder of forecasts out.
 
-A first pass shares the rows out among buckets on the disk (:mod:`pesn.series.panel.buckets`); then a bucket after the other is
+A first pass shares the rows out among buckets on the disk; then a bucket after the other is
 read, forecast and written. Memory holds one bucket at a time. A run that was killed goes on with the first bucket that is not
 written yet; the numbers are those of one frame in memory.
 """
