@@ -2,9 +2,9 @@
 
 >>> import pandas as pd
 >>> months = to_times(pd.Series(["2020-01", "2020-02", "2020-04"], name="month"))
->>> rows, step, missing = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=months))
->>> rows["x"].tolist(), step, missing
-([1.0, 2.0, nan, 4.0], 'MS', 1)
+>>> rows, step = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=months))
+>>> rows["x"].tolist(), step
+([1.0, 2.0, nan, 4.0], 'MS')
 >>> time_of(rows.index, step).ahead(2).strftime("%Y-%m-%d").tolist()
 ['2020-05-01', '2020-06-01']
 """
@@ -203,8 +203,8 @@ def check_freq(freq: Any, index: pd.Index) -> Any:
 
 def regular(
     frame: pd.DataFrame, freq: str | float | None = None, lines: Sequence[int] | None = None
-) -> tuple[pd.DataFrame, str | None, int]:
-    """Rows on a regular grid of times, NaN where one is missing; the step of dates, None for numbers; how many were missing.
+) -> tuple[pd.DataFrame, str | None]:
+    """Put rows on a regular grid of times, NaN where one is missing; return them and the step of dates, None for numbers.
 
     ``freq`` is the step they must have, where it is known; "W" is a week on the weekday of the first row. ``lines`` are the
     file's lines, for errors. Dates that stand for their months, such as about the 15th, are labelled by the month's first day.
@@ -216,12 +216,12 @@ def regular(
         raise _other_step(index, freq, lines)
     if time is None:
         if len(index) == 1:
-            return frame, None, 0
+            return frame, None
         raise _without_step(index, lines)
     places = time.places(index)
     grid = time.at(index[0]).onwards(int(places[-1]) + 1)
     rows = frame.set_axis(places).reindex(range(len(grid))).set_axis(grid.rename(index.name))
-    return rows, time.step if time.kind == "dates" else None, len(grid) - len(index)
+    return rows, time.step if time.kind == "dates" else None
 
 
 def time_of(index: pd.Index, freq: str | None, step: float = 1.0) -> TimeIndex:
