@@ -23,7 +23,8 @@ from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of, is_default
 from pesn.forecasting.time_index import MOST_MISSING, CalendarStep, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.numerals import MISSING
+from pesn.series.table.files import counted
+from pesn.series.table.numerals import MISSING, has_months
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
         return None
     numbers = pd.to_numeric(text, errors="coerce")
     if np.isfinite(numbers).all():
-        if text.str.fullmatch(r"(0[1-9]|1[0-2])\.\d{4}").all() and text.str.startswith("0").any():
+        if has_months(text):
             return _parsed(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
     for letter, months in ("Q", 3), ("M", 1):
@@ -134,7 +135,7 @@ def merge_duplicates(frame: Any, how: str) -> Any:
 def merge_note(count: int, how: str, first: object) -> str:
     """Return a note on rows that were merged."""
     into = "their mean" if how == "mean" else "the last of them"
-    return f"{count:,} row{'s' * (count > 1)} with the time of another row, the first at {first}: merged into {into}"
+    return f"{counted(count, 'row')} with the time of another row, the first at {first}: merged into {into}"
 
 
 def place_rows(name: str, values: Any, freq: str | float | None, duplicates: str) -> Any:
