@@ -217,14 +217,14 @@ class FittedSeries:
         baselines = {"persistence": judging.naive(y, places, horizon, 1, self.names)}
         first = int(places.min())
         seasons = [
-            judging.best_season(y[:first, i], self._searched(model), horizon) for i, model in enumerate(self.models)
+            judging.best_season(y[:first, i], self._candidate_periods(model), horizon) for i, model in enumerate(self.models)
         ]  # fmt: skip
         if any(season is not None for season in seasons):
             baselines["seasonal-naive"] = judging.naive(y, places, horizon, seasons, self.names)
         observed = observed_after(y, places, horizon)
         return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), baselines)
 
-    def _searched(self, model: UnivariateModel) -> tuple[int, ...]:
+    def _candidate_periods(self, model: UnivariateModel) -> tuple[int, ...]:
         """Return the periods that were searched for in a column."""
         if not self.tested:
             return self.periods
@@ -233,7 +233,7 @@ class FittedSeries:
     def _past_forecasts(self, model: UnivariateModel, y: Array, x: Array, places: Any, horizon: int) -> list[Margins]:
         """Of one column y (n,)."""
         return univariate.backtest(
-            y, x, horizon=horizon, origins=places.tolist(), seasons=self._searched(model), test_seasons=self.tested,
+            y, x, horizon=horizon, origins=places.tolist(), seasons=self._candidate_periods(model), test_seasons=self.tested,
             weighed=model.horizon, once="dynamics" in model.shares,  # which were tried: a search takes seconds
         )  # fmt: skip
 
@@ -271,7 +271,8 @@ class FittedSeries:
     def summary(self) -> str:
         """Which members each column's forecast is made of, and why."""
         columns = [_described(name, one) for name, one in zip(self.names, self.models, strict=True)]
-        return "\n\n".join([*columns, *(["\n".join(self.notes())] if self.notes() else [])])
+        notes = "\n".join(self.notes())
+        return "\n\n".join([*columns, notes] if notes else columns)
 
 
 def fit_columns(
