@@ -118,14 +118,14 @@ def _decide(y: Any, X: Any, names: list[str], time: str | None, target: Sequence
         options["times"] = labels.to_timestamp() if kind_of(labels) == "periods" else labels
     roles = assign_roles(cells, time=time, targets=target, inputs=inputs, **options)
     notes += [_name_arguments(note) for note in roles.notes]
-    empty = [name for name in (*roles.targets, *roles.inputs) if cells[name].isna().all()]
-    if not target and {*roles.targets} - {*empty}:
-        notes += [f"column {name!r} has no numbers at all; it is left out" for name in empty]
-        roles.targets[:] = [name for name in roles.targets if name not in empty]
     times = roles.times if labels is None else labels
     if times is None:
         _check_dates_complete(cells, roles.left_out)
     rows = _numbers(y, cells, names, roles.targets, decimal)
+    empty = rows.isna().all().to_numpy()
+    if not target and empty.any() and not empty.all():
+        notes += [f"column {roles.targets[i]!r} has no numbers at all; it is left out" for i in np.flatnonzero(empty)]
+        rows = rows.loc[:, ~empty]
     if inputs:
         X = _numbers(y, cells, names, roles.inputs, decimal)
     if roles.time_columns:
