@@ -140,7 +140,7 @@ class FittedSeries:
         return np.column_stack([self.column(i) for i in range(len(self.models))])
 
     def column(self, i: int) -> Array:
-        """The rows of one column, (n,)."""
+        """Return the rows of one column, (n,)."""
         model = self.models[i]
         return np.pad(model.y, (model.start, model.late), constant_values=np.nan)
 
@@ -231,7 +231,7 @@ class FittedSeries:
         return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
 
     def _past_forecasts(self, model: UnivariateModel, y: Array, x: Array, places: Any, horizon: int) -> list[Margins]:
-        """Of one column y (n,)."""
+        """Return the forecasts of one column y (n,) from each origin."""
         return univariate.backtest(
             y, x, horizon=horizon, origins=places.tolist(), seasons=self._candidate_periods(model), test_seasons=self.tested,
             weighed=model.horizon, once="dynamics" in model.shares,  # which were tried: a search takes seconds
@@ -372,7 +372,7 @@ def common_horizon(rows: int, each: Sequence[Sequence[int]]) -> int:
 
 
 def _periods(columns: Sequence[Array], time: TimeIndex | None, seasons: Seasons) -> tuple[list[tuple[int, ...]], bool]:
-    """Periods that the season of each column may have, and whether rows have to show it."""
+    """Return the candidate periods of each column, and whether they are tested."""
     if seasons is None:
         return [()] * len(columns), True
     if isinstance(seasons, str):

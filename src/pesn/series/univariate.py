@@ -185,7 +185,7 @@ class UnivariateModel:
         return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
 
     def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
-        """Level, season and inputs, (n + k + horizon,) each, in the units of y: they add up to the fitted rows and the forecast.
+        """Return level, season and inputs, (n + k + horizon,) each, in units of y; their sum is the fitted rows and the forecast.
 
         The k pending rows are between the fitted rows and the forecast. "season" is absent where there is none, "inputs" where
         none was kept.
@@ -211,7 +211,7 @@ class UnivariateModel:
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
     def _ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
-        """Inputs of pending rows and of the steps ahead without gaps, and the variance of gaps on the scale of the effects."""
+        """Return inputs of pending rows and of steps ahead without gaps, and the variance of gaps on the scale of the effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         u = self.x.shape[1]

@@ -291,7 +291,7 @@ def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
 
 
 def _from_numbers(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex:
-    """Years, days as 20201231, seconds since 1970 by their size; else numbers as they are."""
+    """Parse years, days as 20201231 and seconds since 1970, by their size; return other numbers as they are."""
     import pandas as pd
 
     whole = bool(np.all(numbers == np.rint(numbers)))
