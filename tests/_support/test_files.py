@@ -14,7 +14,7 @@ import pytest
 
 import pesn
 from pesn._support import files
-from pesn._support.files import LOCK, beside, check_writable, filling, locking, put_folder, replacing
+from pesn._support.files import LOCK, beside, check_writable, claim_folder, filling, put_folder, replacing
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
 
@@ -409,31 +409,34 @@ def test_two_runs_put_their_files_in_place_one_after_the_other(tmp_path, monkeyp
 
 @posix
 def test_a_folder_is_held_by_one_run(tmp_path):
-    with locking(tmp_path / "out"):
+    with claim_folder(tmp_path / "out"):
         assert os.listdir(tmp_path / "out") == [LOCK]
-        with pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"), locking(tmp_path / "out"):
+        with (
+            pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"),
+            claim_folder(tmp_path / "out"),
+        ):
             pass
-        with locking(tmp_path / "other"):
+        with claim_folder(tmp_path / "other"):
             pass
     assert os.listdir(tmp_path / "out") == []
-    with locking(tmp_path / "out"):
+    with claim_folder(tmp_path / "out"):
         pass
 
 
 @posix
 def test_a_run_that_was_killed_does_not_hold_a_folder(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from pesn._support.files import locking\n"
-        "with locking(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from pesn._support.files import claim_folder\n"
+        "with claim_folder(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(pesn.__file__).parents[1])}
     with subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout.readline() == "held\n"
-        with pytest.raises(BlockingIOError, match="another run"), locking(tmp_path):
+        with pytest.raises(BlockingIOError, match="another run"), claim_folder(tmp_path):
             pass
         run.send_signal(signal.SIGKILL)
         run.wait()
     assert os.listdir(tmp_path) == [LOCK]
-    with locking(tmp_path):
+    with claim_folder(tmp_path):
         pass
     assert os.listdir(tmp_path) == []

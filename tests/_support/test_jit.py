@@ -4,6 +4,10 @@ import os
 import subprocess
 import sys
 
+from numba import njit
+
+import pesn._support.jit  # noqa: F401 - registers the notice
+
 CALLS = """
 import pesn
 from pesn.moments.spline_kernel import _mass
@@ -37,3 +41,10 @@ def test_without_a_folder_for_the_cache_it_says_so(tmp_path):
 def test_the_notice_can_be_silenced_by_its_logger(tmp_path):
     silent = "import logging; logging.getLogger('pesn').setLevel(logging.ERROR)"
     assert _run(f"{silent}\n{CALLS}", tmp_path) == "-\n"
+
+
+def test_a_function_of_no_module_is_compiled():
+    names = {}
+    exec("def add_one(x): return x + 1", names)
+    assert names["add_one"].__module__ is None
+    assert njit(names["add_one"])(1) == 2

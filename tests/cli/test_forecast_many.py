@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import pesn
 from pesn import cli
-from pesn._support.files import locking
+from pesn._support.files import claim_folder
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,7 @@ def test_a_folder_that_another_run_is_writing_to(call, frame, where):
     pytest.importorskip("pyarrow")
     pytest.importorskip("distributed")
     frame.drop(columns="price").to_parquet("sales.parquet", index=False)
-    with locking(Path("out")):
+    with claim_folder(Path("out")):
         words = "sales.parquet", "--id", "shop", "--time", "month", "--target", "sold", "--out", "out"
         result = call(*words, *where)
     assert result.exit_code == 1

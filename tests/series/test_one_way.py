@@ -119,9 +119,10 @@ def test_dates_of_the_index_win_over_a_column():
         ({"town": "Oslo"}, "left out, as it is not numbers: town"),
         ({"town": pd.Categorical(["Oslo"] * 60)}, "left out, as it is not numbers: town"),
         ({"none": np.nan}, "column 'none' has no numbers at all; it is left out"),
+        ({"none": None}, "column 'none' has no numbers at all; it is left out"),
         ({"Unnamed: 0": SALES}, "left out, as it has no name: Unnamed: 0"),
     ],
-    ids=["calendar", "id", "counter", "boolean", "nullable", "text", "category", "empty", "unnamed"],
+    ids=["calendar", "id", "counter", "boolean", "nullable", "text", "category", "empty", "all None", "unnamed"],
 )  # fmt: skip
 def test_columns_that_are_no_targets(values, note):
     model = pesn.SeriesForecaster(horizon=1)
@@ -129,6 +130,13 @@ def test_columns_that_are_no_targets(values, note):
         model.fit(columns(**values).set_axis(DAYS))
     assert [str(one.message) for one in caught] == model.notes_ == [note]
     assert model.fitted_.names == ("sales",)
+
+
+def test_an_input_without_numbers_is_not_said_to_be_left_out():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = pesn.SeriesForecaster().fit(columns(promo=np.nan).set_axis(DAYS), inputs="promo")
+    assert (model.fitted_.inputs, model.notes_) == (("promo",), [])
 
 
 def test_columns_that_are_asked_for_are_targets():

@@ -42,12 +42,12 @@ __all__ = [
     "RefusedFileError",
     "beside",
     "check_writable",
+    "claim_folder",
     "contents",
     "digest",
     "filling",
     "json_of",
     "lock_folder",
-    "locking",
     "npy_array",
     "one_line",
     "put_folder",
@@ -256,7 +256,7 @@ def filling(folder: str | os.PathLike[str], first: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def locking(folder: Path) -> Iterator[None]:
+def claim_folder(folder: Path) -> Iterator[None]:
     """Make a folder and hold it for one run, until the block or the process ends, however it ends.
 
     The system forgets the lock of a process that is gone, so that a killed run leaves none behind. Windows has no such locks:
@@ -292,6 +292,44 @@ def locking(folder: Path) -> Iterator[None]:
                 break  # else the run before has removed it meanwhile
         stack.callback(path.unlink, missing_ok=True)
         yield
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
+    """Lock a folder for a moment, by itself and without a file in it, until the block or the process ends.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that is there.
+    wait : bool, default=True
+        Whether to wait for another process that holds it.
+
+    Yields
+    ------
+    int or None
+        File descriptor of the folder; None on Windows, which has no such locks.
+
+    Raises
+    ------
+    BlockingIOError
+        Where another process holds it, and ``wait`` is False.
+    OSError
+        Where the file system has no locks; on Windows only where ``wait`` is False, as nobody can tell then.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        if not wait:
+            raise OSError(errno.ENOTSUP, "no locks", os.fspath(folder)) from None
+        yield None
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def put_folder(temporary: Path, place: Path) -> None:
@@ -352,24 +390,6 @@ def _held_part(place: Path) -> Iterator[Path]:
         if place.is_dir():
             shutil.copymode(place, temporary)
         yield temporary
-
-
-@contextlib.contextmanager
-def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
-    """The folder, held by this process alone until it ends; an OSError where another holds it and none should be waited for."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks: nobody can tell there whether a folder is held
-        if not wait:
-            raise OSError(errno.ENOTSUP, "no locks", os.fspath(folder)) from None
-        yield None
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def _exchanged(one: Path, other: Path) -> bool:

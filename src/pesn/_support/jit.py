@@ -57,7 +57,7 @@ class _Notice(event.Listener):  # type: ignore[misc]
 
     def on_start(self, begun: Any) -> None:
         dispatcher = begun.data["dispatcher"]
-        module = dispatcher.py_func.__module__
+        module = dispatcher.py_func.__module__ or ""  # None of functions made by exec
         if self.told or module.partition(".")[0] != "pesn":
             return
         self.told = True

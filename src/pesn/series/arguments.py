@@ -104,7 +104,7 @@ def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple
 
 
 def _by_position(y: TableLike, last: TimeIndex | None) -> bool:
-    """Whether labels say nothing of how many steps y is after the last row."""
+    """Return whether labels say nothing of how many steps y is after the last row."""
     labels = index_of(y, "y")
     return labels is None or is_default(labels) or last is None or kind_of(labels) != last.kind
 
@@ -219,7 +219,7 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
 
 
 def scaled_score(fitted: FittedSeries, y: Array, x: Array) -> float:
-    """Minus the mean CRPS of the next rows y (m, d), with inputs x (m, u), each column in units of its naive error in training.
+    """Return minus the mean CRPS of the next rows y (m, d), with inputs x (m, u), each column in units of its naive error.
 
     >>> from pesn.series.fitted import fit_columns
     >>> t = np.arange(60.0)[:, None]
@@ -239,7 +239,7 @@ def scaled_score(fitted: FittedSeries, y: Array, x: Array) -> float:
 
 
 def _naive_error(y: Array) -> float:
-    """Mean absolute change from row to row of y (n,): 1 where it has none."""
+    """Return the mean absolute change from row to row of y (n,), 1 where it has none."""
     seen = y[~np.isnan(y)]
     size = float(np.mean(np.abs(np.diff(seen)))) if len(seen) > 1 else 0.0
     return size or 1.0

@@ -140,7 +140,7 @@ class FittedSeries:
         return np.column_stack([self.column(i) for i in range(len(self.models))])
 
     def column(self, i: int) -> Array:
-        """The rows of one column, (n,)."""
+        """Return the rows of one column, (n,)."""
         model = self.models[i]
         return np.pad(model.y, (model.start, model.late), constant_values=np.nan)
 
@@ -217,23 +217,23 @@ class FittedSeries:
         baselines = {"persistence": judging.naive(y, places, horizon, 1, self.names)}
         first = int(places.min())
         seasons = [
-            judging.best_season(y[:first, i], self._searched(model), horizon) for i, model in enumerate(self.models)
+            judging.best_season(y[:first, i], self._candidate_periods(model), horizon) for i, model in enumerate(self.models)
         ]  # fmt: skip
         if any(season is not None for season in seasons):
             baselines["seasonal-naive"] = judging.naive(y, places, horizon, seasons, self.names)
         observed = observed_after(y, places, horizon)
         return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), baselines)
 
-    def _searched(self, model: UnivariateModel) -> tuple[int, ...]:
+    def _candidate_periods(self, model: UnivariateModel) -> tuple[int, ...]:
         """Return the periods that were searched for in a column."""
         if not self.tested:
             return self.periods
         return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
 
     def _past_forecasts(self, model: UnivariateModel, y: Array, x: Array, places: Any, horizon: int) -> list[Margins]:
-        """Of one column y (n,)."""
+        """Return the forecasts of one column y (n,) from each origin."""
         return univariate.backtest(
-            y, x, horizon=horizon, origins=places.tolist(), seasons=self._searched(model), test_seasons=self.tested,
+            y, x, horizon=horizon, origins=places.tolist(), seasons=self._candidate_periods(model), test_seasons=self.tested,
             weighed=model.horizon, once="dynamics" in model.shares,  # which were tried: a search takes seconds
         )  # fmt: skip
 
@@ -271,7 +271,8 @@ class FittedSeries:
     def summary(self) -> str:
         """Which members each column's forecast is made of, and why."""
         columns = [_described(name, one) for name, one in zip(self.names, self.models, strict=True)]
-        return "\n\n".join([*columns, *(["\n".join(self.notes())] if self.notes() else [])])
+        notes = "\n".join(self.notes())
+        return "\n\n".join([*columns, notes] if notes else columns)
 
 
 def fit_columns(
@@ -371,7 +372,7 @@ def common_horizon(rows: int, each: Sequence[Sequence[int]]) -> int:
 
 
 def _periods(columns: Sequence[Array], time: TimeIndex | None, seasons: Seasons) -> tuple[list[tuple[int, ...]], bool]:
-    """Periods that the season of each column may have, and whether rows have to show it."""
+    """Return the candidate periods of each column, and whether they are tested."""
     if seasons is None:
         return [()] * len(columns), True
     if isinstance(seasons, str):

@@ -108,8 +108,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         table.y, table.x, names=table.targets, inputs=table.inputs, time=time, seasons=tuple(request.season) or "auto",
         horizon=request.horizon if ahead is None else len(ahead), progress=watch.stage("learning"),
     )  # fmt: skip
-    notes = [*table.notes, *_said_of_rows(table), *fitted.notes()]
-    outcome = _forecast(request, table, fitted, ahead, _levels(request.levels), notes)
+    outcome = _forecast(request, table, fitted, ahead, _levels(request.levels))
     places = judging.origins(rows, fitted.horizon, request.backtest)
     if len(places):
         outcome.backtest = fitted.backtest(fitted.horizon, places, watch.stage("looking back"))
@@ -148,7 +147,6 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
     if (table.freq is None) != (freq is None):
         raise DataError(f"the model's rows have {'dates' if freq else 'no dates'}, and those of {request.file} do not match")
     step = 1.0 if freq else float(first.step)
-    place = 0
     if table.time is not None:
         found = steps_between(first.label(), index[0], freq, step)
         if found is None:
@@ -156,24 +154,22 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
         place = found
     else:
         place = int(index[0]) - int(first.label())
-    if table.time is None and saved.seasons:
-        watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
+        if saved.seasons:
+            watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
     horizon = request.horizon or (None if request.future else saved.horizon)
     if horizon is not None:
         check_horizon("--horizon", horizon, max(len(index), saved.rows))
     ahead = _ahead(replace(request, horizon=horizon), table)
     fitted = saved.on(table.y, table.x, time_of(index, freq, step).at(index[0]), place)
     levels = _levels(request.levels or default_levels)
-    notes = [*table.notes, *_said_of_rows(table), *fitted.notes()]
-    return _forecast(replace(request, horizon=horizon), table, fitted, ahead, levels, notes)
+    return _forecast(replace(request, horizon=horizon), table, fitted, ahead, levels)
 
 
 # ---------------------------------------------------------------- its parts
 
 
-def _forecast(
-    request: Request, table: Table, fitted: FittedSeries, ahead: Array | None, levels: list[float], notes: list[str]
-) -> Outcome:
+def _forecast(request: Request, table: Table, fitted: FittedSeries, ahead: Array | None, levels: list[float]) -> Outcome:
+    notes = [*table.notes, *_said_of_rows(table), *fitted.notes()]
     horizon = request.horizon or fitted.horizon if ahead is None else len(ahead)
     known = np.full((horizon, len(table.inputs)), np.nan) if ahead is None else ahead
     if table.inputs and np.isnan(known).all():

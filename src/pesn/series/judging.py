@@ -127,17 +127,17 @@ class SeriesBacktest:
         return mean_score(self._crps, (0,))
 
     def coverage(self, level: float) -> float:
-        """The share of all that was forecast and observed that lies inside the central interval of this level."""
+        """Return the share of numbers, both forecast and observed, inside the central interval of this level."""
         inside, judged = self._inside(level)
         return float(inside.sum() / judged.sum()) if judged.any() else float("nan")
 
     def coverage_by_column(self, level: float) -> Array:
-        """The same of each column, (d,); NaN where nothing was forecast and observed."""
+        """Return the coverage of each column, (d,); NaN where nothing was both forecast and observed."""
         inside, judged = (part.sum(axis=(0, 1)) for part in self._inside(level))
         return np.where(judged > 0, inside / np.maximum(judged, 1), np.nan)
 
     def _inside(self, level: float) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Which numbers lie inside the interval, and which were both forecast and observed, (k, horizon, d) each."""
+        """Return which numbers lie inside the interval, and which were both forecast and observed, (k, horizon, d) each."""
         lower, upper = self.interval(level)
         inside = (lower <= self.observed) & (self.observed <= upper)
         return inside, ~(np.isnan(self.observed) | np.isnan(lower))

@@ -218,7 +218,7 @@ def _list(names: list[str]) -> str:
 
 
 def _g(value: float) -> str:
-    """Four digits, without an exponent where people would write none; a dash where there is no number."""
+    """Format four digits, without an exponent where people would write none; a dash where there is no number."""
     if np.isnan(value):
         return "–"
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"

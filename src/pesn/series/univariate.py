@@ -185,7 +185,7 @@ class UnivariateModel:
         return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
 
     def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
-        """Level, season and inputs, (n + k + horizon,) each, in the units of y: they add up to the fitted rows and the forecast.
+        """Return level, season and inputs, (n + k + horizon,) each, in units of y; their sum is the fitted rows and the forecast.
 
         The k pending rows are between the fitted rows and the forecast. "season" is absent where there is none, "inputs" where
         none was kept.
@@ -207,12 +207,11 @@ class UnivariateModel:
         if x.shape[1] != self.x.shape[1]:
             raise ValueError(f"x must have {self.x.shape[1]} columns, got {x.shape[1]}")
         start, stop = observed_span(y)
-        cycle = int(np.lcm.reduce(np.array(self.seasons or (1,), dtype=np.int64)))
-        phase = (self.phase + first + start - self.start) % cycle
+        phase = (self.phase + first + start - self.start) % lcm(*self.seasons)
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
     def _ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
-        """Inputs of pending rows and of the steps ahead without gaps, and the variance of gaps on the scale of the effects."""
+        """Return inputs of pending rows and of steps ahead without gaps, and the variance of gaps on the scale of the effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         u = self.x.shape[1]
@@ -296,14 +295,14 @@ def fit(
     chosen = choice.choose(y / scale, x, horizon, seasons, tested=test_seasons, positive=positive, parts=parts)
     return UnivariateModel(
         y, x, horizon, chosen.seasons, chosen.strengths, chosen.members, chosen.shares, chosen.notes, scale, positive,
-        _floor(least, scale), 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
+        _floor(least, positive), 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
         chosen.widths, start, pending,
     )  # fmt: skip
 
 
-def _floor(least: float, scale: float) -> float:
-    """No forecast lies below: a tenth of the least number of positive data, 0 of data that are never negative."""
-    return 0.1 * least if least > choice.POSITIVE * scale else 0.0 if least >= 0.0 else -np.inf
+def _floor(least: float, positive: bool) -> float:
+    """Return the lower bound of forecasts: a tenth of the least number of positive data, 0 of data that are never negative."""
+    return 0.1 * least if positive else 0.0 if least >= 0.0 else -np.inf
 
 
 def backtest(

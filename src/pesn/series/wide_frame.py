@@ -33,7 +33,7 @@ from pesn.series.table.reading import check_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FrameRows", "in_arguments", "list_of_names", "read_frame", "select_columns"]
+__all__ = ["FrameRows", "list_of_names", "read_frame", "select_columns"]
 
 
 class FrameRows(NamedTuple):
@@ -83,7 +83,7 @@ def read_frame(
     try:
         return _decide(y, X, names, time, target, inputs)
     except DataError as error:
-        raise DataError(in_arguments(str(error))) from None
+        raise DataError(_name_arguments(str(error))) from None
 
 
 def select_columns(frame: Any, names: Sequence[str]) -> Any:
@@ -106,16 +106,6 @@ def list_of_names(argument: str, given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def in_arguments(message: str) -> str:
-    """Return a message on a file, with arguments of Python instead of options of the shell.
-
-    >>> in_arguments("'x' in line 3 (--target NAME forecasts it), or name another column with --time")
-    "'x' in row 3 (target=NAME forecasts it), or name another column with time"
-    """
-    words = re.sub(r"--(target|inputs|time|id)\b( (?=\S))?", lambda found: found[1] + ("=" if found[2] else ""), message)
-    return re.sub(r"\bin line (?=\d)", "in row ", words)
-
-
 # ---------------------------------------------------------------- inside
 
 
@@ -124,20 +114,18 @@ def _decide(y: Any, X: Any, names: list[str], time: str | None, target: Sequence
     decimal, notes = find_decimal(cells)
     options: dict[str, Any] = {"decimal": decimal, "lines": range(len(cells))}
     labels = None if time is not None else _labels(y, cells, {*target, *inputs}, options)
-    if labels is not None and kind_of(labels) == "periods":
-        options["times"] = labels.to_timestamp()
-    elif labels is not None:
-        options["times"] = labels
+    if labels is not None:
+        options["times"] = labels.to_timestamp() if kind_of(labels) == "periods" else labels
     roles = assign_roles(cells, time=time, targets=target, inputs=inputs, **options)
-    notes += [in_arguments(note) for note in roles.notes]
-    empty = [name for name in (*roles.targets, *roles.inputs) if cells[name].isna().all()]
-    if not target and {*roles.targets} - {*empty}:
-        notes += [f"column {name!r} has no numbers at all; it is left out" for name in empty]
-        roles.targets[:] = [name for name in roles.targets if name not in empty]
+    notes += [_name_arguments(note) for note in roles.notes]
     times = roles.times if labels is None else labels
     if times is None:
         _check_dates_complete(cells, roles.left_out)
     rows = _numbers(y, cells, names, roles.targets, decimal)
+    empty = rows.isna().all().to_numpy()
+    if not target and empty.any() and not empty.all():
+        notes += [f"column {roles.targets[i]!r} has no numbers at all; it is left out" for i in np.flatnonzero(empty)]
+        rows = rows.loc[:, ~empty]
     if inputs:
         X = _numbers(y, cells, names, roles.inputs, decimal)
     if roles.time_columns:
@@ -156,6 +144,16 @@ def _decide(y: Any, X: Any, names: list[str], time: str | None, target: Sequence
         rows = rows.set_axis(times)
         X = X.set_axis(times) if pandas_index(X) is not None and X.index.equals(y.index) else X
     return FrameRows(rows, X, notes)
+
+
+def _name_arguments(message: str) -> str:
+    """Return a message on a file, with arguments of Python instead of options of the shell.
+
+    >>> _name_arguments("'x' in line 3 (--target NAME forecasts it), or name another column with --time")
+    "'x' in row 3 (target=NAME forecasts it), or name another column with time"
+    """
+    words = re.sub(r"--(target|inputs|time|id)\b( (?=\S))?", lambda found: found[1] + ("=" if found[2] else ""), message)
+    return re.sub(r"\bin line (?=\d)", "in row ", words)
 
 
 def _labels(y: Any, cells: pd.DataFrame, taken: set[str], options: dict[str, Any]) -> Any:
@@ -238,10 +236,8 @@ def _match(X: Any, y: Any, times: pd.Index, columns: Sequence[str]) -> Any:
     if index is not None and {*columns} <= {*getattr(X, "columns", ())}:
         _, own = find_time(_to_cells(X[[*columns]]), time=columns[0] if len(columns) == 1 else None)
         return X.drop(columns=[*columns]).set_axis(own)
-    if index is not None and (not index.equals(y.index) or len(X) != len(times)):
-        return X
     if index is not None:
-        return X.set_axis(times)
+        return X.set_axis(times) if index.equals(y.index) else X
     values = as_matrix("X", X, len(times))
     return pd.DataFrame(values, index=times, columns=column_names(X, values.shape[1], "X"))
 

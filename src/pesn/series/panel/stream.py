@@ -22,7 +22,7 @@ import numpy as np
 
 from pesn._support import cluster
 from pesn._support.arguments import whole_number
-from pesn._support.files import LOCK, locking, replacing
+from pesn._support.files import LOCK, claim_folder, replacing
 from pesn._support.progress import shown
 from pesn._support.types import PathLike
 from pesn.forecasting.time_index import TimeIndex
@@ -349,7 +349,7 @@ def forecast_parquet(
         forecaster.duplicates,
     ]  # fmt: skip
     schema_of(Path(source))
-    with locking(folder):  # two runs would each remove the buckets of the other
+    with claim_folder(folder):  # two runs would each remove the buckets of the other
         job = _begun(folder, [Path(source), *([] if ahead is None else [ahead])], asked)
         buckets = folder / _BUCKETS
         if (folder / _DONE).exists():
@@ -461,7 +461,7 @@ def forecast_parquet_on(
     columns, folder = columns_of(forecaster), Path(target)
     names = data_columns(schema_of(Path(source)), columns)
     _check_ids([Path(source), *([] if X is None else [Path(X)])], columns)
-    with locking(folder), cluster.client(address) as client, client.as_current():
+    with claim_folder(folder), cluster.client(address) as client, client.as_current():
         if any(path.name != LOCK for path in folder.iterdir()):
             raise ValueError(f"target must be a new folder, got {folder}, which has files")
         frames: Any = import_module("dask.dataframe")

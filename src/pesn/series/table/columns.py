@@ -64,8 +64,8 @@ _REASONS = {
     "date": ("it is another date", "they are other dates", "--time NAME takes it as the time"),
     "counter": ("it is a row number", "they are row numbers", ""),
     "unnamed": ("it has no name", "they have no name", ""),
-    "id": ("it is an id", "they are ids", "{option} NAME forecasts it"),
-    "calendar": ("it follows from the calendar", "they follow from the calendar", "{option} NAME forecasts it"),
+    "id": ("it is an id", "they are ids", "--target NAME forecasts it"),
+    "calendar": ("it follows from the calendar", "they follow from the calendar", "--target NAME forecasts it"),
     "static": ("it is constant in each series", "they are constant in each series", ""),
 }
 
@@ -109,7 +109,6 @@ def assign_roles(
     times: pd.Index | None = None,
     decimal: str | None = None,
     lines: Sequence[int] | None = None,
-    option: str = "--target",
 ) -> ColumnRoles:
     """Decide what each column of a table is.
 
@@ -130,8 +129,6 @@ def assign_roles(
         The decimal mark of texts.
     lines : sequence of int, optional
         The line of each row in its file, for error messages.
-    option : str, default="--target"
-        How a user names a target, for notes.
 
     Returns
     -------
@@ -161,8 +158,8 @@ def assign_roles(
         left |= dict.fromkeys(counters, "counter")
     found = [str(name) for name in free if name not in left]
     if not found:
-        raise _nothing_to_forecast(frame, free, left, option)
-    return ColumnRoles(label, apart, times, found, inputs, left, [*notes, *_say(left, option)])
+        raise _nothing_to_forecast(frame, free, left)
+    return ColumnRoles(label, apart, times, found, inputs, left, [*notes, *_say(left)])
 
 
 def find_time(
@@ -396,19 +393,19 @@ def _follows(values: Array, key: Any) -> bool:
 # ---------------------------------------------------------------- words
 
 
-def _say(left: dict[str, str], option: str) -> list[str]:
+def _say(left: dict[str, str]) -> list[str]:
     """Return a note on each kind of column that is left out."""
     notes = []
     for kind, (one, several, how) in _REASONS.items():
         names = [name for name, reason in left.items() if reason == kind]
         if names:
-            ask = f" ({how.format(option=option)})" if how else ""
+            ask = f" ({how})" if how else ""
             notes.append(f"left out, as {one if len(names) == 1 else several}: {list_names(names)}{ask}")
     return notes
 
 
-def _nothing_to_forecast(frame: pd.DataFrame, free: list[str], left: dict[str, str], option: str) -> DataError:
+def _nothing_to_forecast(frame: pd.DataFrame, free: list[str], left: dict[str, str]) -> DataError:
     shown = ", ".join(f"{name!r} with {quoted(frame[name].iloc[0])}" for name in free[:8]) + (", …" if free[8:] else "")
     asked = [name for name in free if left[name] not in ("text", "date")]
-    ask = f"; {option} {asked[0]} forecasts {asked[0]!r}, which is left out otherwise" if asked and str(asked[0]).strip() else ""
+    ask = f"; --target {asked[0]} forecasts {asked[0]!r}, which is left out otherwise" if asked and str(asked[0]).strip() else ""
     return DataError(f"no column of numbers to forecast; there {'are' if shown else 'is'} {shown or 'nothing but the time'}{ask}")

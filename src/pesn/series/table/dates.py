@@ -2,9 +2,9 @@
 
 >>> import pandas as pd
 >>> months = to_times(pd.Series(["2020-01", "2020-02", "2020-04"], name="month"))
->>> rows, step, missing = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=months))
->>> rows["x"].tolist(), step, missing
-([1.0, 2.0, nan, 4.0], 'MS', 1)
+>>> rows, step = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=months))
+>>> rows["x"].tolist(), step
+([1.0, 2.0, nan, 4.0], 'MS')
 >>> time_of(rows.index, step).ahead(2).strftime("%Y-%m-%d").tolist()
 ['2020-05-01', '2020-06-01']
 """
@@ -23,7 +23,8 @@ from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of, is_default
 from pesn.forecasting.time_index import MOST_MISSING, CalendarStep, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.numerals import MISSING
+from pesn.series.table.files import counted
+from pesn.series.table.numerals import MISSING, has_months
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
         return None
     numbers = pd.to_numeric(text, errors="coerce")
     if np.isfinite(numbers).all():
-        if text.str.fullmatch(r"(0[1-9]|1[0-2])\.\d{4}").all() and text.str.startswith("0").any():
+        if has_months(text):
             return _parsed(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
     for letter, months in ("Q", 3), ("M", 1):
@@ -134,7 +135,7 @@ def merge_duplicates(frame: Any, how: str) -> Any:
 def merge_note(count: int, how: str, first: object) -> str:
     """Return a note on rows that were merged."""
     into = "their mean" if how == "mean" else "the last of them"
-    return f"{count:,} row{'s' * (count > 1)} with the time of another row, the first at {first}: merged into {into}"
+    return f"{counted(count, 'row')} with the time of another row, the first at {first}: merged into {into}"
 
 
 def place_rows(name: str, values: Any, freq: str | float | None, duplicates: str) -> Any:
@@ -203,8 +204,8 @@ def check_freq(freq: Any, index: pd.Index) -> Any:
 
 def regular(
     frame: pd.DataFrame, freq: str | float | None = None, lines: Sequence[int] | None = None
-) -> tuple[pd.DataFrame, str | None, int]:
-    """Rows on a regular grid of times, NaN where one is missing; the step of dates, None for numbers; how many were missing.
+) -> tuple[pd.DataFrame, str | None]:
+    """Put rows on a regular grid of times, NaN where one is missing; return them and the step of dates, None for numbers.
 
     ``freq`` is the step they must have, where it is known; "W" is a week on the weekday of the first row. ``lines`` are the
     file's lines, for errors. Dates that stand for their months, such as about the 15th, are labelled by the month's first day.
@@ -216,12 +217,12 @@ def regular(
         raise _other_step(index, freq, lines)
     if time is None:
         if len(index) == 1:
-            return frame, None, 0
+            return frame, None
         raise _without_step(index, lines)
     places = time.places(index)
     grid = time.at(index[0]).onwards(int(places[-1]) + 1)
     rows = frame.set_axis(places).reindex(range(len(grid))).set_axis(grid.rename(index.name))
-    return rows, time.step if time.kind == "dates" else None, len(grid) - len(index)
+    return rows, time.step if time.kind == "dates" else None
 
 
 def time_of(index: pd.Index, freq: str | None, step: float = 1.0) -> TimeIndex:
@@ -290,7 +291,7 @@ def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
 
 
 def _from_numbers(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex:
-    """Years, days as 20201231, seconds since 1970 by their size; else numbers as they are."""
+    """Parse years, days as 20201231 and seconds since 1970, by their size; return other numbers as they are."""
     import pandas as pd
 
     whole = bool(np.all(numbers == np.rint(numbers)))

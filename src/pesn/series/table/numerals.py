@@ -23,7 +23,7 @@ from pesn.series.table.errors import DataError, quoted
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING", "find_decimal", "is_boolean", "is_number", "is_numeric", "to_numbers"]
+__all__ = ["MISSING", "find_decimal", "has_months", "is_boolean", "is_number", "is_numeric", "to_numbers"]
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".", "?", "nil", "<na>"))
 _SAMPLE = 10_000  # cells by which a column is told to be of numbers
@@ -174,13 +174,23 @@ def is_numeric(column: pd.Series) -> bool:
         return True
     if not (pd.api.types.is_string_dtype(column.dtype) or column.dtype == object):
         return False
-    if len(column) and _MONTH.fullmatch(str(column.iloc[0])) and all(_MONTH.fullmatch(str(cell)) for cell in column):
-        return not any(str(cell).startswith("0") for cell in column)
+    if has_months(column):
+        return False
     if any(_plain_floats(column, mark) is not None for mark in _PATTERNS):  # a hundred times faster
         return True
     given = [*islice(filter(None, map(_clean, column.to_numpy(object))), _SAMPLE)]
     fit = sum(map(is_number, given))
     return 2 * fit > len(given) or not given
+
+
+def has_months(column: pd.Series) -> bool:
+    """Return whether all cells are months such as 12.2020, and some begin with 0: else they may be numbers.
+
+    >>> import pandas as pd
+    >>> has_months(pd.Series(["12.2020", "01.2021"])), has_months(pd.Series(["11.2020", "12.2020"]))
+    (True, False)
+    """
+    return all(_MONTH.fullmatch(str(cell)) for cell in column) and any(str(cell).startswith("0") for cell in column)
 
 
 def _plain_floats(column: pd.Series, decimal: str) -> Array | None:

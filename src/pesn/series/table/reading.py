@@ -135,7 +135,7 @@ def read(
         frame, absent = _keep_blank_lines(frame, cells.lines, notes)
     else:
         frame, lines = _sort(frame, cells, duplicates, notes, warnings)
-        frame, freq, _ = regular(frame.assign(**{_GIVEN: 1.0}), freq, lines)
+        frame, freq = regular(frame.assign(**{_GIVEN: 1.0}), freq, lines)
         absent = frame.pop(_GIVEN).isna().to_numpy()
     table = Table(frame, roles.targets, roles.inputs, roles.time, freq, None, notes, warnings, cells.decimal)
     return _trimmed(table, bool(targets), learn, absent)
