@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 import operator
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray
 
-from pesn._support.intrinsics import pointer
-from pesn._support.jit import INLINE, jit
 from pesn._support.types import FloatArray, Rng
 
 if TYPE_CHECKING:
@@ -33,51 +30,11 @@ __all__ = [
     "check_real",
     "flag",
     "generator",
-    "matrix",
     "number",
     "pandas_index",
-    "put",
     "result_dtype",
-    "unsigned",
-    "vector",
-    "whole",
     "whole_number",
 ]
-
-
-Array = npt.NDArray[Any]
-
-
-@jit(**INLINE)
-def put(table: Array, place: int, array: Array) -> None:
-    """Write address, rows and columns of a contiguous array into its place; of one axis, entries and 1."""
-    table[place, 0] = array.ctypes.data
-    table[place, 1] = array.shape[0]
-    table[place, 2] = array.shape[array.ndim - 1] if array.ndim > 1 else 1
-
-
-@jit(**INLINE)
-def vector(table: Array, place: int) -> Array:
-    """The float64 array of one axis at a place in the table."""
-    return carray(pointer(table[place, 0]), table[place, 1], np.float64)
-
-
-@jit(**INLINE)
-def matrix(table: Array, place: int) -> Array:
-    """The float64 array of two axes at a place in the table."""
-    return carray(pointer(table[place, 0]), (table[place, 1], table[place, 2]), np.float64)
-
-
-@jit(**INLINE)
-def whole(table: Array, place: int) -> Array:
-    """The int64 array of one axis at a place in the table."""
-    return carray(pointer(table[place, 0]), table[place, 1], np.int64)
-
-
-@jit(**INLINE)
-def unsigned(table: Array, place: int) -> Array:
-    """The uint32 array of one axis at a place in the table."""
-    return carray(pointer(table[place, 0]), table[place, 1], np.uint32)
 
 
 def check_real(name: str, values: object) -> None:

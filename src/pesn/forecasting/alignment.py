@@ -42,6 +42,7 @@ __all__ = [
     "check_not_calendar_digits",
     "column_position",
     "counted",
+    "find_calendar_digits",
     "index_of",
     "is_count",
     "is_default",
@@ -140,19 +141,27 @@ def read_runs(index: pd.MultiIndex, argument: str) -> dict[Any, slice]:
 
 def check_not_calendar_digits(index: pd.Index, argument: str) -> None:
     """Raise a ValueError if numbers are dates in digits, such as 20240131 or 202401: their differences are not steps of time."""
+    form = find_calendar_digits(index)
+    if form is not None:
+        raise ValueError(
+            f"{argument} must have an index of dates, periods, durations or numbers of one step, got numbers that are dates, "
+            f"such as {int(index[0])}; set pd.to_datetime({argument}.index, format={form!r}) as its index"
+        )
+
+
+def find_calendar_digits(index: pd.Index) -> str | None:
+    """Return the format of numbers that are dates in digits, such as 20240131 or 202401; None of other numbers."""
     pd: Any = import_module("pandas")
     values = index.to_numpy()
     if isinstance(index, pd.RangeIndex) or len(index) < 2 or not (np.abs(values) < 1e8).all() or (values % 1 != 0).any():
-        return
+        return None
     for size, form in ((8, "%Y%m%d"), (6, "%Y%m")):
         low, high = (year * 10 ** (size - 4) for year in _YEARS)
         if values.min() < low or values.max() >= high:
             continue
         if pd.to_datetime(pd.Series(values.astype(np.int64)).astype(str), format=form, errors="coerce").notna().all():
-            raise ValueError(
-                f"{argument} must have an index of dates, periods, durations or numbers of one step, got numbers that are dates, "
-                f"such as {int(values[0])}; set pd.to_datetime({argument}.index, format={form!r}) as its index"
-            )
+            return form
+    return None
 
 
 def is_default(index: pd.Index) -> bool:

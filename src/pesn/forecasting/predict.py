@@ -312,7 +312,7 @@ def _spliced(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.
 
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
 _NUMBERS_AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
-_MOST_NUMBERS = 400_000_000  # of all futures: 3.2 GB, a few times
+_MOST_SIMULATED = 400_000_000  # of all futures: 3.2 GB, a few times
 WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
 
 
@@ -370,7 +370,7 @@ class Futures:
 
     def _check_count(self, n: int) -> None:
         steps, columns = len(self.inputs), self.loop.dynamics.n_columns
-        most = _MOST_NUMBERS // (steps * columns)
+        most = _MOST_SIMULATED // (steps * columns)
         if n > most:
             of = f"futures of {steps} steps and {columns} columns"
             raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")

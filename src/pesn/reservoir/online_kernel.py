@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import matrix, put, unsigned, vector, whole
+from pesn._support.array_table import matrix, put, unsigned, vector, whole
 from pesn._support.jit import INLINE, jit
 from pesn.readout.rls import learn_row, leverage, product
 from pesn.reservoir.kernels import OWN, TEACHER, Weights, drive

@@ -150,7 +150,7 @@ def packed(text, compression=zipfile.ZIP_STORED):
 )
 def test_what_is_not_ours_is_dropped(record, tmp_path):
     path = tmp_path / "journal"
-    path.write_bytes(store._HEAD.pack(len(record), store._checksum(record)) + record)
+    path.write_bytes(store._HEAD.pack(len(record), store._line_checksum(record)) + record)
     units = Journal(path, 3)
     units.close()
     assert units.found == {}

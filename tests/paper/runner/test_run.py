@@ -304,7 +304,7 @@ def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes
     records["pickle in npz"] = records["pickle in npz"].getvalue()
     if kind in records:
         record = records[kind]
-        place.write_bytes(store._HEAD.pack(len(record), store._checksum(record)) + record)
+        place.write_bytes(store._HEAD.pack(len(record), store._line_checksum(record)) + record)
     else:
         place.unlink()
         os.mkfifo(place) if kind == "pipe" else place.symlink_to(other)
@@ -401,7 +401,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
     code = (
         "import os, time\n"
         "from pathlib import Path\n"
-        "from pesn.paper.runner import backends\n"
+        "from pesn.paper.runner import store\n"
         "def unit(i, wait):\n"
         f"    (Path({str(tmp_path)!r}) / str(os.getpid())).touch()\n"
         "    time.sleep(600) if wait else sum(range(10**13))\n"

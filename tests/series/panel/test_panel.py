@@ -354,3 +354,13 @@ def test_a_step_that_is_given_holds_for_one_series_too():
         pesn.SeriesForecaster(freq="MS").fit(rows)
     with pytest.raises(ValueError, match="freq must come with times, got 'D', and y has no index of dates or numbers"):
         pesn.SeriesForecaster(freq="D").fit(rows.to_numpy())
+
+
+@pytest.mark.parametrize(("rows", "freq", "form"), [(12, "MS", "%Y%m"), (24, "MS", "%Y%m"), (45, "D", "%Y%m%d")])
+def test_numbers_that_are_dates_are_no_counter(rows, freq, form):
+    digits = pd.date_range("2020-01-01", periods=rows, freq=freq).strftime(form).astype(int)
+    frame = pd.DataFrame({"unique_id": "a", "ds": digits, "y": np.arange(rows) % 7.0})
+    with pytest.raises(ValueError, match=rf"got numbers that are dates, such as {digits[0]}: pd\.to_datetime.*'{form}'"):
+        pesn.SeriesForecaster().fit(frame)
+    count = frame.assign(ds=np.arange(202001, 202001 + rows))
+    assert pesn.SeriesForecaster(freq=1).fit(count).forecast(1)["ds"].tolist() == [202001 + rows]

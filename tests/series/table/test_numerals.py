@@ -108,8 +108,9 @@ def test_which_dot_is_asked_for_not_guessed():
 
 
 def test_signs_of_currency_and_percent():
-    assert numbers("$12.50", "-$3", "€ 4") == [12.5, -3.0, 4.0]
-    assert numbers("12 €", "38.8%", "5 %") == [12.0, 38.8, 5.0]
+    assert numbers("$12.50", "-$3", "$ 4") == [12.5, -3.0, 4.0]
+    assert numbers("12 €", "€ 4", "5") == [12.0, 4.0, 5.0]
+    assert numbers("38.8%", "5 %") == [38.8, 5.0]
 
 
 @pytest.mark.parametrize("wrong", ["oops", "1.2.3", "12,34,5", "5 % of", "inf", "1e999"])

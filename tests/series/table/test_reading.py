@@ -433,3 +433,40 @@ def test_a_title_above_names_that_are_numbers_is_no_name(file, head):
 def test_infinity_is_refused(file):
     with pytest.raises(DataError, match="column 'x' has '-Infinity' in line 4, which is not a number"):
         read(file("x,y\n1,2\n3,4\n-Infinity,5\n6,7\n"))
+
+
+@pytest.mark.parametrize("name", ["month", "period", "yearmonth", "YYYYMM", "ds"])
+def test_months_may_be_numbers_of_six_digits(file, name):
+    for months in (12, 20):  # one year alone would do as a counter, whose next number is 202013
+        index = pd.date_range("2020-01-01", periods=months, freq="MS")
+        rows = "".join(f"{date:%Y%m},{i * 7 % 5}.5\n" for i, date in enumerate(index))
+        table = read(file(f"{name},x\n{rows}"))
+        assert (table.time, table.targets, table.freq) == (name, ["x"], "MS")
+        assert table.frame.index.tolist() == index.tolist()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_separator_below_the_header_alone_moves_no_name(file, separator):
+    text = days(5, 3, 4, 6, head="day,x,z").replace("\n", ",2.5\n").replace("z,2.5", "z").replace("2.5\n", "2.5,\n")
+    table = read(file(text.replace("4,2.5", "4,3.5").replace(",", separator)))
+    assert (table.time, table.targets, table.y[:, 0].tolist()) == ("day", ["x", "z"], [5.0, 3.0, 4.0, 6.0])
+    assert table.notes[0] == "the separator at the end of every row but the first line left out"
+
+
+@pytest.mark.parametrize("cells", [("0.101", "10.4%", "10.2%"), ("$3.5", "€4.5", "$4"), ("10 %", "11 %", "12")])
+def test_a_column_has_one_unit(file, cells):
+    with pytest.raises(DataError, match=r"column 'x' has .* in line .* and .* in line .*; write all numbers in one unit"):
+        read(file(days(*cells)))
+
+
+@pytest.mark.parametrize("cells", [("0", "10.5%", ""), ("$3.5", "4.5", "NA"), ("10 %", "11 %", "0.0")])
+def test_zeros_and_some_cells_need_no_sign_of_their_unit(file, cells):
+    numbers = [float(cell.strip("$% ")) for cell in cells if cell not in ("", "NA")]
+    table = read(file(days(*cells, head="day,x")))
+    assert table.y.ravel().tolist() == numbers
+
+
+def test_no_column_of_measurements_is_proposed_as_an_id(file):
+    rows = "".join(f"2024-01-0{1 + i // 4},{i}.5\n" for i in range(8))
+    with pytest.raises(DataError, match="where the file has many series, --id names the column"):
+        read(file("day,x\n" + rows))

@@ -47,7 +47,7 @@ __all__ = [
     "judge_units",
     "linear",
     "measure",
-    "middle",
+    "median_exponent",
     "parameters",
     "run",
     "slopes",
@@ -113,10 +113,10 @@ def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) ->
     return result
 
 
-def middle(some: Sequence[float]) -> str:
+def median_exponent(some: Sequence[float]) -> str:
     """The median with its range, as one writes it.
 
-    >>> middle([1.0, 1.1, 0.9])
+    >>> median_exponent([1.0, 1.1, 0.9])
     '1.00 (0.90 to 1.10)'
     """
     return f"{np.median(some):.2f} ({min(some):.2f} to {max(some):.2f})"
@@ -131,7 +131,7 @@ def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequenc
     """A round holds where the exponent of D of each of the paper's three methods is within 0.25 of 1."""
     worst = [max(each, key=lambda p: abs(p - 1.0)) for each in zip(*(fits[method] for method in JUDGED), strict=True)]
     parts = [
-        f"{method}: {middle(fits[method])} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
+        f"{method}: {median_exponent(fits[method])} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
         for method in JUDGED
     ]
     reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {SLACK:g}. {'; '.join(parts)}. "
@@ -145,8 +145,8 @@ def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], coun
     draws = [Draw(outcome, p) for outcome, p in zip(linear(fits[PLAIN]), fits[PLAIN], strict=True)]
     reason = (
         f"Counted, the spline takes {counted} multiplications and divisions: linear in N. Measured, exponent p of time ∝ N^p for "
-        f"N from {min(sizes)} to {max(sizes):,}: {middle(fits[PLAIN])} over the rounds as one writes it in NumPy, "
-        f"{middle(fits[SPLINE])} as compiled in pesn, which leaves out the intervals that the Gaussian does not reach."
+        f"N from {min(sizes)} to {max(sizes):,}: {median_exponent(fits[PLAIN])} over the rounds as one writes it in NumPy, "
+        f"{median_exponent(fits[SPLINE])} as compiled in pesn, which leaves out the intervals that the Gaussian does not reach."
     )
     return over_draws("linear-in-n", draws, reason, measure="exponent of N", limits=(1.0 - SLACK, 1.0 + SLACK))
 
@@ -274,7 +274,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     times = pd.DataFrame(
         {
             "method": list(fits),
-            "exponent of D": [middle(some) for some in fits.values()],
+            "exponent of D": [median_exponent(some) for some in fits.values()],
             "fitted for D": [f"{min(fitted[m]):,} to {max(fitted[m]):,}" for m in fits],
             "time a unit at the end of the fit, ns": [round(middle[m, max(fitted[m])] / max(fitted[m]) * 1e9) for m in fits],
         }

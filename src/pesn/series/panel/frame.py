@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import pandas_index
 from pesn._support.types import Array
+from pesn.forecasting.alignment import find_calendar_digits
 from pesn.forecasting.time_index import TimeIndex, count_steps, kind_of, most_steps, one_step, shown, time_index
 from pesn.series.table.dates import check_freq, merge_duplicates
 from pesn.series.table.errors import quoted
@@ -94,8 +95,17 @@ def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
 
 
 def step_of(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | None:
-    """The rule at the first of increasing ``dates``: of step ``freq``, or of the one that they keep, if they keep one."""
+    """The rule at the first of increasing ``dates``: of step ``freq``, or of the one that they keep, if they keep one.
+
+    Numbers that are dates in digits, such as 202012, are a ValueError unless ``freq`` says that they count.
+    """
     if freq is None:
+        form = find_calendar_digits(dates) if kind_of(dates) == "numbers" else None
+        if form is not None:
+            raise ValueError(
+                f"y must have times that are dates, periods, or numbers of one step, got numbers that are dates, such as "
+                f"{int(dates[0])}: pd.to_datetime(…, format={form!r}) makes dates of them; of counters, say freq"
+            )
         found = time_index(dates)
         return None if found is None else found.at(dates[0])
     weekly = freq == "W"  # each series on its own weekday, labelled by Sundays

@@ -39,7 +39,8 @@ _UNNAMED = re.compile(r"(?i)|unnamed: \d+|\.\.\.\d+")  # of pandas and of R
 _COUNTERS = re.compile(
     r"(?i)(instant|index|id|idx|row|row_?(names?|id|num|number)|obs|observation|record|nr|no|number|seq|counter|#)"
 )
-_DATED = re.compile(r"(?i)|unnamed: \d+|.*(date|time|year|jahr|period|epoch|ds|ts).*")  # numbers may be dates in any order
+# Numbers under these names may be dates in any order.
+_DATED = re.compile(r"(?i)|unnamed: \d+|.*(date|time|year|jahr|month|monat|yyyymm|period|epoch|ds|ts).*")
 _IDS = re.compile(r"(?i:.*[_\s.-])?(?i:id)s?|.*[a-z]I[dD]")  # shop_id, shopId; no bid
 _PARTS = {  # names of columns that follow from the date
     "year": "yr|year|jahr|yyyy",

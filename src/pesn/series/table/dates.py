@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 NAMES = re.compile(
-    r"(?i)(date|time|timestamp|date_?time|day|week|month|year|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
+    r"(?i)(date|time|timestamp|date_?time|day|week|month|year|year_?month|yyyymm|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
 )
 LONGEST = 64  # characters of a time: what is longer is none
 _DATES = (
@@ -45,6 +45,7 @@ _DATES = (
 _CLOCKS = (" %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 _FIRST_YEAR = 1930  # of the hundred years in which the latest of two-digit years lies, as spreadsheets have it
 _YEARS = re.compile(r"(?i)year|date|time|^ds$|^t$|^$|period|jahr|^index$|decimal|unnamed: \d+")  # numbers that may be years
+_MONTHS = re.compile(r"(?i)month|monat|yyyymm|year|date|time|^ds$|period|jahr")  # numbers that may be months such as 202012
 _LEAST = 5  # rows from which on numbers in a first column may be years, whatever its name
 
 
@@ -52,8 +53,8 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
     """Parse a column as a DatetimeIndex, or as numbers where it counts; return None where it is neither.
 
     Understood are ISO dates and times, years, decimal years (1949.083, by months or quarters), quarters (2020Q1), months
-    (2020-01, 2020M01), ISO weeks (2020-W01), seconds or milliseconds since 1970, and the usual ways to write a day, if all rows
-    agree on one. The latest of years with two digits lies in 1930 to 2029, and the others follow without a jump.
+    (2020-01, 2020M01, 202001), ISO weeks (2020-W01), seconds or milliseconds since 1970, and the usual ways to write a day, if
+    all rows agree on one. The latest of years with two digits lies in 1930 to 2029, and the others follow without a jump.
 
     Parameters
     ----------
@@ -291,7 +292,7 @@ def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
 
 
 def _from_numbers(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex:
-    """Parse years, days as 20201231 and seconds since 1970, by their size; return other numbers as they are."""
+    """Parse years, months as 202012, days as 20201231 and seconds since 1970, by their size; return other numbers as they are."""
     import pandas as pd
 
     whole = bool(np.all(numbers == np.rint(numbers)))
@@ -301,6 +302,10 @@ def _from_numbers(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex:
     years = _decimal_years(numbers, _YEARS.search(name) is not None, first)
     if years is not None:
         return years
+    if whole and 150_001 <= low <= high <= 220_012 and (_MONTHS.search(name) or (first and len(np.unique(numbers)) > 12)):
+        found = _from_parts(pd.Series(numbers // 100).astype(int), pd.Series(numbers % 100).astype(int))
+        if found is not None:
+            return found
     if whole and 10_000_101 <= low <= high <= 29_991_231:
         found = _parsed(pd.Series(numbers.astype(int).astype(str)), "%Y%m%d")
         if found is not None:

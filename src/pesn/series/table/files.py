@@ -160,6 +160,7 @@ def _without_titles(text: str, separator: str, titles: int, notes: list[str]) ->
     """Return the text from its header on, and the number of lines above it.
 
     A header with one name less than the rows have cells, as of R's ``write.table``, is no title: its first column has no name.
+    Where every row ends with a separator, it is the last cell that is none.
     """
     if not titles:
         return text, 0
@@ -168,8 +169,13 @@ def _without_titles(text: str, separator: str, titles: int, notes: list[str]) ->
     last, first, second = ([*map(_bare, lines[place].split(separator))] for place in filled[titles - 1 : titles + 2])
     if len(last) + 1 == len(first) and any(map(_is_value, first)) and not any(map(_is_name, first, second)):
         titles -= 1
-        notes.append("the first column has no name, as the first line has one cell less than the others")
-        lines[filled[titles]] = separator + lines[filled[titles]]
+        header = lines[filled[titles]].rstrip("\n")
+        if all(lines[place].rstrip("\n ").endswith(separator) for place in filled[titles + 1 :]):
+            notes.append("the separator at the end of every row but the first line left out")
+            lines[filled[titles]] = f"{header}{separator}\n"
+        else:
+            notes.append("the first column has no name, as the first line has one cell less than the others")
+            lines[filled[titles]] = f"{separator}{header}\n"
     if titles:
         notes.append(_say_titles([lines[place] for place in filled[:titles]]))
     return "".join(lines[filled[titles] :]), filled[titles]

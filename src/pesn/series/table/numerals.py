@@ -77,6 +77,7 @@ def to_numbers(
         if given and all(text.lower() in _BOOLEANS for text in given.values()):
             numbers.iloc[[*given]] = [_BOOLEANS[text.lower()] for text in given.values()]
             return numbers
+        _check_units(given, column, lines)
         mark = _decimal(given, column, lines, decimal, comma_separated)
         wrong = next((row for row, text in given.items() if not _PATTERNS[mark].fullmatch(text)), None)
         if wrong is not None:
@@ -239,6 +240,18 @@ def _decimal(given: dict[int, str], column: pd.Series, lines: Sequence[int], dec
             "thousands without a separator, or fractions with another number of digits"
         )
     return "."
+
+
+def _check_units(given: dict[int, str], column: pd.Series, lines: Sequence[int]) -> None:
+    """Raise a DataError where cells have different currency signs, or a percent sign only in some; zeros need none."""
+    signs = {row: "".join(re.findall(r"[$€£¥%]", str(column.iloc[row]))) for row in given}
+    percent = [row for row, sign in signs.items() if "%" in sign]
+    bare = [row for row, text in given.items() if "%" not in signs[row] and re.search(r"[1-9]", text)] if percent else []
+    currencies = {sign: row for row, sign in reversed(signs.items()) if sign and sign != "%"}
+    for rows, what in (([*percent[:1], *bare[:1]], "a percent sign in one"), ([*currencies.values()], "two currencies")):
+        if len(rows) > 1:
+            one, other = (f"{quoted(column.iloc[row])} in line {lines[row]}" for row in sorted(rows)[:2])
+            raise DataError(f"column {column.name!r} has {one} and {other}, {what}; write all numbers in one unit")
 
 
 def _check_finite(numbers: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:

@@ -268,7 +268,8 @@ def _id_hint(frame: pd.DataFrame, times: pd.Index) -> str:
     import pandas as pd
 
     for name in frame.columns:
-        dense = frame[name].nunique() * times.nunique() < 3 * len(frame)
+        count = frame[name].nunique()
+        dense = count * times.nunique() < 3 * len(frame) and 2 * count <= len(frame)
         if dense and not pd.DataFrame({"time": times, "id": frame[name].to_numpy()}).duplicated().any():
             return f"column {name!r} tells many series apart: --id {name!r} forecasts each"
     return "where the file has many series, --id names the column that tells them apart"
