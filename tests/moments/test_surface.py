@@ -82,7 +82,7 @@ def test_sane_for_any_finite_input(name, m, v):
         assert (-1.0 if name == "tanh" else 0.0) <= got.mean <= 1.0
         assert got.var <= (1.0 if name == "tanh" else 0.25) * (1 + 1e-9)
     else:
-        assert got.var <= 1.25 * v + 1e-300
+        assert got.var <= 1.13**2 * v + 1e-300  # Var f(z) ≤ max f′² Var z, and the slope of GELU reaches 1.129
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "softplus"])
