@@ -21,6 +21,7 @@ True
 from __future__ import annotations
 
 import re
+import warnings
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -75,7 +76,9 @@ class CalendarStep:
                 raise ValueError(f"step must be a frequency of pandas or a day of the month such as 'M-15', got {text!r}")
             self.length = self.months * _MONTH
             return
-        offset = pd.tseries.frequencies.to_offset(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # pandas 2 warns of spellings that pandas 3 refuses
+            offset = pd.tseries.frequencies.to_offset(text)
         self.absolute = isinstance(offset, pd.offsets.Tick) and not isinstance(offset, pd.offsets.Day)
         some = pd.Timestamp("2000-01-03").as_unit("ns" if self.absolute else "s")
         self.length = (some + 8 * offset - some).total_seconds() / 8 or 1e-9 * offset.n

@@ -19,6 +19,7 @@ Nothing here is done series by series, but for messages: ten thousand of them ta
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,8 +83,10 @@ def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
         return pd.Index(labels.to_numpy(dtype=np.float64 if kind == "f" else np.int64))
     texts = labels.unique()
     try:
-        dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
-    except (ValueError, TypeError, OverflowError):  # of several zones at once
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # pandas 2 warns of several zones, and pandas 3 raises
+            dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
+    except (ValueError, TypeError, OverflowError, FutureWarning):  # of several zones at once
         dates = pd.DatetimeIndex([pd.NaT] * len(texts))
     if kind in "bcm" or dates.isna().any():
         row = int(np.argmax(np.asarray(labels == texts[dates.isna()][0]))) if dates.isna().any() else 0

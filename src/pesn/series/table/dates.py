@@ -353,15 +353,15 @@ def _from_parts(year: pd.Series, month: pd.Series, day: pd.Series = 1) -> pd.Dat
 
 
 def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex:
+    """Parse texts by one format; None if a cell is not written in it. Offsets that change, as in summer, are taken to UTC."""
     import pandas as pd
 
-    try:
-        found = pd.to_datetime(text, format=form)
-    except (ValueError, TypeError):
-        try:
-            found = pd.to_datetime(text, format=form, utc=True) if form == "ISO8601" else None  # offsets that change in summer
-        except (ValueError, TypeError):
-            return None
+    found = None
+    for options in ({}, {"utc": True}) if form == "ISO8601" else ({},):
+        with contextlib.suppress(ValueError, TypeError, FutureWarning), warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # pandas 2 returns objects where offsets differ, and warns
+            found = pd.to_datetime(text, format=form, **options)
+            break
     return None if found is None or found.dtype == object else pd.DatetimeIndex(found)
 
 
