@@ -214,3 +214,11 @@ def test_the_cell_that_is_no_time_is_found_among_decimal_commas_and_open_dates()
         frame = texts(months(**{name: [*cells[:40], "", *cells[41:]]}))
         with pytest.raises(DataError, match=f"column '{name}' has no time in line 42; give each row one"):
             assign_roles(frame, decimal=",", lines=range(2, 62))
+
+
+def test_written_dates_win_over_a_column_of_years(cells):
+    days = pd.date_range("1960-01-01", periods=60, freq="YS")
+    frame = cells(months(when=days.strftime("%Y-%m-%d"), year=days.year))
+    roles = assign_roles(frame)
+    assert roles.time == "when"
+    assert roles.left_out == {"year": "counter"}

@@ -187,7 +187,7 @@ def find_time(
     dates: list[tuple[Any, list[str], Any]] = []
     whole = whole_times(frame)
     if whole is not None and not {*whole[0]} & {*taken}:
-        dates.append(((_repeats(whole[1], frame, id_col), False, 1), *whole))
+        dates.append(((_repeats(whole[1], frame, id_col), True, False, 1), *whole))
     numbers: dict[str, Any] = {}
     broken: list[str] = []
     leading = next((name for name in free if not _UNNAMED.fullmatch(str(name)) and not _COUNTERS.fullmatch(str(name))), None)
@@ -204,7 +204,9 @@ def find_time(
             if 2 * empty.sum() < len(empty) and (dated or (numeric and name in named and times is not None and _is_run(times))):
                 broken.append(name)
         elif dated:
-            dates.append(((_repeats(times, frame, id_col), name not in named, 2 if numeric else 0), [name], times))
+            dates.append(
+                ((_repeats(times, frame, id_col), numeric and not days, name not in named, 2 if numeric else 0), [name], times)
+            )
         elif times is not None and numeric:
             numbers[name] = times
     if dates:
