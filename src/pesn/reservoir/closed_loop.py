@@ -47,10 +47,10 @@ from pesn.statespace import (
     Noise,
     StateSpaceModel,
     UnitMoments,
-    fewer,
     init,
     stacked,
 )
+from pesn.statespace.low_rank import fewer
 from pesn.statespace.model import Bounds
 from pesn.statespace.state import Layout
 

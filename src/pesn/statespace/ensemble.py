@@ -16,8 +16,6 @@ from pesn.linalg import QuadraticForm, inverse_root, mapped, times, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import FARTHEST, GaussianState, observed
 
-__all__ = ["Draws", "Ensemble", "MirroredDraws"]
-
 
 _BITS = 30  # of a Sobol point
 _MOST_DIMENSIONS = 21_201  # that its direction numbers are known for
@@ -226,9 +224,6 @@ class Ensemble(GaussianState):
 
     def without_memory(self) -> Ensemble:  # noqa: D102
         return Ensemble(self.members, self.carried, self.draws)
-
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        raise AssertionError("members move one by one")
 
     def _normal(self, draws: Draws, size: int) -> tuple[Array, Draws]:
         """(…, M, size)."""
