@@ -14,8 +14,8 @@ from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, inverse_root, mapped, times, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.state import FARTHEST, GaussianState, observed
-
+from pesn.statespace.kernels import FARTHEST
+from pesn.statespace.state import GaussianState, observed
 
 _BITS = 30  # of a Sobol point
 _MOST_DIMENSIONS = 21_201  # that its direction numbers are known for

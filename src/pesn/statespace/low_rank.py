@@ -16,7 +16,6 @@ from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, Observation, Parts, flat, observed, with_turned_rows
 
-
 _FAR = 1e50  # products of columns stay numbers in a loop that diverges
 _SKETCH = 8  # directions in which what the units have to themselves is followed
 _BLOCK = 256  # rows of a large product at a time

@@ -17,7 +17,6 @@ from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.low_rank import FirstOrder, LowRank, truncate
 from pesn.statespace.state import Certain, Dense, Diagonal, GaussianState, Parts
 
-
 CLOSED_FORMS = ("diagonal", "full", "low-rank")
 FORMS = (*CLOSED_FORMS, "ensemble")
 

@@ -28,7 +28,6 @@ from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.kernels import FARTHEST
 
-
 Parts: TypeAlias = dict[str, Array]  # arrays of a state by name
 
 
