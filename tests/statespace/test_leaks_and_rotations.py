@@ -206,7 +206,7 @@ def test_noise_in_a_cut_factor_reaches_all_that_is_read_out(kit):
     state = init("low-rank", 2, np.zeros(N), 0.1 * rng.normal(size=(2, N)), compression)
     after = state.add(noise, compression)
     h = slice(2, 12)
-    kit.close(after.variances()[h], state.variances()[h] + noise.variances(), 1e-12)
+    kit.close(after.variances()[h], state.variances()[h] + noise.variances, 1e-12)
     gained = after.factor[h] @ (after.factor[h].T @ readout.T) - state.factor[h] @ (state.factor[h].T @ readout.T)
     kit.close(gained, noise.cov @ readout.T, 1e-9)
 
