@@ -24,16 +24,16 @@ from pesn import activations
 from pesn._support import threads
 from pesn._support.intrinsics import polynomial
 from pesn._support.types import Array, MomentName
-from pesn.moments import tables
+from pesn.moments import surface as surfaces
 from pesn.moments.special import exp
-from pesn.moments.tables import COLUMNS as TABLE_COLUMNS
-from pesn.moments.tables import FARTHEST, FOLD
-from pesn.moments.tables import ROWS as TABLE_ROWS
+from pesn.moments.surface import COLUMNS as TABLE_COLUMNS
+from pesn.moments.surface import FARTHEST, FOLD
+from pesn.moments.surface import ROWS as TABLE_ROWS
 from pesn.paper.items.error_time import plain_spline
 
 # ---------------------------------------------------------------- the surface of tanh as a plain loop
 
-_SURFACE = tables.load(activations.get("tanh"))
+_SURFACE = surfaces.load(activations.get("tanh"))
 assert _SURFACE is not None
 _N_T, _N_Q, _ROOT_C = _SURFACE.n_t, _SURFACE.n_q, _SURFACE.root_c
 _EDGE = FARTHEST / (FARTHEST + FOLD)
@@ -200,7 +200,7 @@ _PACKED = {"square roots": r"\bv?sqrtp[sd]\b|\bfsqrt\s+v|\bvrsqrt\w*p[sd]\b", "d
 def count_packed_instructions() -> dict[str, int]:
     """Count packed square roots and divisions in the assembly of the surface kernel; 0 means that it is not vectorized."""
     code = (
-        "import numpy as np, pesn; from pesn.moments.surface_kernel import fill_bounded; x = np.ones(300); "
+        "import numpy as np, pesn; from pesn.moments.surface import fill_bounded; x = np.ones(300); "
         "pesn.moments('tanh', x, x); print(*fill_bounded.inspect_asm().values())"
     )
     with tempfile.TemporaryDirectory() as folder:  # code from numba's cache has no assembly

@@ -24,7 +24,7 @@ from pesn._support.files import digest
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.gaussian import Gaussian
-from pesn.moments.spline import Mesh
+from pesn.moments import Mesh
 from pesn.persistence import load
 from pesn.readout.features import Features
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 from pesn import activations
 from pesn.activations import Activation
 from pesn.gaussian import Gaussian
-from pesn.moments import Moments, gain, moments
+from pesn.moments import Mesh, Moments, gain, moments
 from pesn.moments.bounds import choose_mesh, error_bound
-from pesn.moments.spline import Mesh
 from pesn.networks.layers import Dense
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.arguments import as_count, as_covariance, as_real, check_not_negative
-from pesn._support.types import AnyArray, FloatArray, Rng
+from pesn._support.types import FloatArray, Rng
 from pesn.linalg import (
     blocks,
     condition_root,
@@ -35,8 +35,6 @@ from pesn.linalg import (
     times,
     transpose,
 )
-
-__all__ = ["Gaussian", "as_vector", "unchecked"]
 
 
 class Gaussian:
@@ -86,7 +84,7 @@ class Gaussian:
             cls = import_module("pesn.adapters.torch").TensorGaussian  # here, not above: torch is an extra
         return object.__new__(cls)
 
-    def __getnewargs__(self) -> tuple[AnyArray]:
+    def __getnewargs__(self) -> tuple[FloatArray]:
         return (self._mean,)  # for copy and pickle, which call __new__ and not __init__
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -117,24 +115,21 @@ class Gaussian:
         if cov is not None:
             c = as_covariance("cov", cov, m.shape[-1:])
             self._store(m, cov=c, dtype=np.result_type(m, c))
-            return
-        f = None if factor is None else as_real("factor", factor)
-        if f is not None and (m.ndim == 0 or f.ndim < 2 or f.shape[-2] != m.shape[-1]):
-            expected = (
-                "a mean of at least one dimension" if m.ndim == 0 else f"shape ({m.shape[-1]}, k), a row for each entry of mean"
-            )
-            raise ValueError(f"factor must have {expected}, got shape {f.shape}")
-        with np.errstate(over="ignore"):
-            self._store(m, diagonal, factor=f, dtype=np.result_type(m, diagonal, *([] if f is None else [f])))
-            if f is not None and not np.isfinite(self.var).all():
-                raise ValueError(f"factor must have finite squares, got entries up to {np.abs(f).max():.3g}")
+        elif factor is not None:
+            f = _as_factor(factor, m)
+            with np.errstate(over="ignore"):
+                self._store(m, diagonal, factor=f, dtype=np.result_type(m, diagonal, f))
+                if not np.isfinite(self.var).all():
+                    raise ValueError(f"factor must have finite squares, got entries up to {np.abs(f).max():.3g}")
+        else:
+            self._store(m, diagonal, dtype=np.result_type(m, diagonal))
 
     def _store(
         self,
-        mean: AnyArray,
-        diagonal: AnyArray | None = None,
-        cov: AnyArray | None = None,
-        factor: AnyArray | None = None,
+        mean: FloatArray,
+        diagonal: FloatArray | None = None,
+        cov: FloatArray | None = None,
+        factor: FloatArray | None = None,
         dtype: npt.DTypeLike | None = None,
     ) -> Gaussian:
         """Keep copies, read-only, broadcast to one batch shape. What comes here is right already."""
@@ -148,7 +143,7 @@ class Gaussian:
                     shapes = f"{part.shape} and {mean.shape}"
                     raise ValueError(f"{name} must have the batch shape of mean, got shapes {shapes}") from error
 
-        def keep(array: AnyArray, event: int) -> FloatArray:
+        def keep(array: FloatArray, event: int) -> FloatArray:
             own = np.array(array, dtype=dtype)
             own.flags.writeable = False
             return np.broadcast_to(own, (*batch, *own.shape[own.ndim - event :]))
@@ -160,7 +155,7 @@ class Gaussian:
 
     @classmethod
     def _of(
-        cls, mean: AnyArray, diagonal: AnyArray | None = None, cov: AnyArray | None = None, factor: AnyArray | None = None
+        cls, mean: FloatArray, diagonal: FloatArray | None = None, cov: FloatArray | None = None, factor: FloatArray | None = None
     ) -> Gaussian:
         """Without the checks, for results of this module."""
         return object.__new__(cls)._store(mean, diagonal, cov, factor)
@@ -170,8 +165,11 @@ class Gaussian:
 
     def __repr__(self) -> str:
         with np.printoptions(precision=3, threshold=6, edgeitems=2):
-            kind = "full" if self._cov is not None else "diagonal" if self._factor is None else "low-rank"
-            return f"Gaussian(mean={self.mean}, std={self.std}, covariance={kind!r})"
+            return f"Gaussian(mean={self.mean}, std={self.std}, covariance={self._form!r})"
+
+    @property
+    def _form(self) -> str:
+        return "full" if self._cov is not None else "diagonal" if self._factor is None else "low-rank"
 
     def _repr_html_(self) -> str | None:
         """In notebooks: a row for each entry, up to 20; of a batch, None, and the text is shown."""
@@ -186,9 +184,8 @@ class Gaussian:
         ]
         rows = [f"<tr><th>{i}</th><td>{m}</td><td>{s}</td><td>{reach}</td></tr>" for i, m, s, reach in cells]
         head = "<tr><th></th><th>mean</th><th>std</th><th>95 %</th></tr>"
-        kind = "full" if self._cov is not None else "diagonal" if self._factor is None else "low-rank"
-        title = f"Gaussian, covariance {kind}"
-        return f"<table><caption>{title}</caption><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+        caption = f"<caption>Gaussian, covariance {self._form}</caption>"
+        return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
     # ---------------------------------------------------------------- what it is
 
@@ -287,7 +284,7 @@ class Gaussian:
         r = point - self._mean
         if self._mean.ndim == 0:
             r = r[..., None]
-        half_log_det: AnyArray
+        half_log_det: FloatArray
         diagonal = self._vector()._diagonal
         if diagonal is not None and np.all(diagonal > 0.0):
             s = np.sqrt(diagonal)
@@ -332,11 +329,8 @@ class Gaussian:
         matrix = as_real("A", A)
         offset = as_real("b", np.zeros((), matrix.dtype) if b is None else b)
         if matrix.ndim == 0:
-            square, parts = matrix * matrix, (self._diagonal, self._cov)
-            diagonal, cov = (None if part is None else part * square for part in parts)
-            return self._of(
-                _plus(self._mean * matrix, offset), diagonal, cov, None if self._factor is None else self._factor * matrix
-            )
+            scales = (self._diagonal, matrix * matrix), (self._cov, matrix * matrix), (self._factor, matrix)
+            return self._of(_plus(self._mean * matrix, offset), *(None if part is None else part * by for part, by in scales))
         x = self._vector()
         if matrix.ndim != 2 or matrix.shape[1] != x.dim:
             raise ValueError(f"A must have shape (p, {x.dim}) or be a number, got shape {matrix.shape}")
@@ -376,7 +370,7 @@ class Gaussian:
         except ValueError as error:
             raise ValueError(f"other must have the batch shape of this one, got {y.batch_shape} and {x.batch_shape}") from error
 
-        def stack(a: AnyArray, b: AnyArray) -> AnyArray:
+        def stack(a: FloatArray, b: FloatArray) -> FloatArray:
             return np.concatenate([np.broadcast_to(a, (*batch, x.dim)), np.broadcast_to(b, (*batch, y.dim))], axis=-1)
 
         mean = stack(x._mean, y._mean)
@@ -384,7 +378,7 @@ class Gaussian:
             diagonal = stack(x._diagonal, y._diagonal)
             if x._factor is None and y._factor is None:
                 return self._of(mean, diagonal)
-            none: AnyArray = np.empty((1, 0), mean.dtype)
+            none: FloatArray = np.empty((1, 0), mean.dtype)
             first, second = (none if g._factor is None else g._factor for g in (x, y))
             return self._of(mean, diagonal, factor=blocks(batch, x.dim, y.dim, first, second))
         if cross is None:
@@ -462,14 +456,7 @@ class Gaussian:
         if matrix.ndim != 2 or matrix.shape[1] != x.dim:
             raise ValueError(f"H must have shape (p, {x.dim}), got {matrix.shape}")
         p = matrix.shape[0]
-        if R is not None and np.ndim(R) == 2:
-            noise = root_of(as_covariance("R", R, (p,)))
-        else:
-            variances = np.zeros((), matrix.dtype) if R is None else as_real("R", R)
-            check_not_negative("R", variances)
-            if variances.shape not in ((), (1,), (p,)):
-                raise ValueError(f"R must have shape ({p}, {p}), ({p},) or be a number, got shape {variances.shape}")
-            noise = np.sqrt(variances) * np.eye(p, dtype=variances.dtype)
+        noise = _noise_root(np.zeros((), matrix.dtype) if R is None else R, p)
         root = x._columns() if x._cov is None else root_of(x._cov)
         seen = np.concatenate([matrix @ root, np.broadcast_to(noise, (*x.batch_shape, p, p))], axis=-1)
         exact = x._cov is not None and not noise.any()  # as in condition
@@ -506,7 +493,7 @@ class Gaussian:
 # ---------------------------------------------------------------- for what computes with them
 
 
-def unchecked(mean: AnyArray, cov: AnyArray) -> Gaussian:
+def unchecked(mean: FloatArray, cov: FloatArray) -> Gaussian:
     """A Gaussian of moments that were computed, and so need none of the constructor's checks."""
     return Gaussian._of(mean, cov=cov)
 
@@ -529,12 +516,12 @@ def _read_only(value: object) -> object:
     return value
 
 
-def _frozen(array: AnyArray) -> AnyArray:
+def _frozen(array: FloatArray) -> FloatArray:
     array.flags.writeable = False
     return array[()]
 
 
-def _plus(value: AnyArray, offset: AnyArray) -> AnyArray:
+def _plus(value: FloatArray, offset: FloatArray) -> FloatArray:
     try:
         result = value + offset
     except ValueError as error:
@@ -544,7 +531,27 @@ def _plus(value: AnyArray, offset: AnyArray) -> AnyArray:
     return result
 
 
-def _innovation(name: str, values: npt.ArrayLike, expected: AnyArray) -> AnyArray:
+def _as_factor(factor: npt.ArrayLike, mean: FloatArray) -> FloatArray:
+    f = as_real("factor", factor)
+    if mean.ndim == 0:
+        raise ValueError(f"factor must have a mean of at least one dimension, got shape {f.shape}")
+    if f.ndim < 2 or f.shape[-2] != mean.shape[-1]:
+        raise ValueError(f"factor must have shape ({mean.shape[-1]}, k), a row for each entry of mean, got shape {f.shape}")
+    return f
+
+
+def _noise_root(R: npt.ArrayLike, p: int) -> FloatArray:
+    """A root (p, p) of a covariance (p, p) or of variances."""
+    if np.ndim(R) == 2:
+        return root_of(as_covariance("R", R, (p,)))
+    variances = as_real("R", R)
+    check_not_negative("R", variances)
+    if variances.shape not in ((), (1,), (p,)):
+        raise ValueError(f"R must have shape ({p}, {p}), ({p},) or be a number, got shape {variances.shape}")
+    return np.sqrt(variances) * np.eye(p, dtype=variances.dtype)
+
+
+def _innovation(name: str, values: npt.ArrayLike, expected: FloatArray) -> FloatArray:
     given = as_real(name, values)
     if given.shape[-1:] != expected.shape[-1:] and not (given.ndim == 0 and expected.shape[-1] == 1):
         raise ValueError(f"{name} must have {expected.shape[-1]} entries in the last axis, got shape {given.shape}")

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from pesn._support.types import AnyArray, Array
+from pesn._support.types import Array
 
-__all__ = [
-    "QuadraticForm",
-    "blocks",
-    "condition_root",
-    "covariance_rounding",
-    "half_log_determinant",
-    "inverse_root",
-    "limit_cross_covariances",
-    "mapped",
-    "orthonormal",
-    "outer",
-    "pad",
-    "root_of",
-    "solve",
-    "symmetric",
-    "times",
-    "transpose",
-]
-
-
+_F = TypeVar("_F", bound=np.floating)
+Real: TypeAlias = npt.NDArray[_F]  # of the precision that it was given in
 _NEAR = 1e-6  # eigenvalues that differ by no more of themselves are one
 
 
@@ -59,12 +42,12 @@ class QuadraticForm:
         return w, values[far] - w, np.ascontiguousarray(vectors[:, far].T)
 
 
-def transpose(a: AnyArray) -> AnyArray:
+def transpose(a: Real[_F]) -> Real[_F]:
     """The last two axes exchanged."""
     return np.swapaxes(a, -1, -2)
 
 
-def times(a: AnyArray, x: AnyArray) -> AnyArray:
+def times(a: Real[_F], x: Real[_F]) -> Real[_F]:
     """a @ x for vectors in the last axis of x: one product where there is one matrix."""
     return x @ a.T if a.ndim == 2 else (a @ x[..., None])[..., 0]
 
@@ -89,41 +72,41 @@ def mapped(K: Array, X: Array) -> Array:
     return result
 
 
-def solve(a: AnyArray, x: AnyArray) -> AnyArray:
+def solve(a: Real[_F], x: Real[_F]) -> Real[_F]:
     """The solution of a y = x for vectors in the last axis of x."""
     if a.ndim > 2:
         return np.linalg.solve(a, x[..., None])[..., 0]
     return np.linalg.solve(a, x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
 
 
-def symmetric(a: AnyArray) -> AnyArray:
+def symmetric(a: Real[_F]) -> Real[_F]:
     """The mean of a matrix and its transpose, without overflow."""
     return 0.5 * a + 0.5 * transpose(a)
 
 
-def outer(root: AnyArray) -> AnyArray:
+def outer(root: Real[_F]) -> Real[_F]:
     """root rootᵀ, symmetric to the last bit."""
     return symmetric(root @ transpose(root))
 
 
-def pad(a: AnyArray, columns: int) -> AnyArray:
+def pad(a: Real[_F], columns: int) -> Real[_F]:
     """``a`` with columns of zeros behind it."""
     return np.concatenate([a, np.zeros((*a.shape[:-1], columns), a.dtype)], axis=-1)
 
 
-def blocks(batch: tuple[int, ...], p: int, q: int, a: AnyArray, b: AnyArray) -> AnyArray:
+def blocks(batch: tuple[int, ...], p: int, q: int, a: Real[_F], b: Real[_F]) -> Real[_F]:
     """[[a, 0], [0, b]] with p and q rows."""
     result = np.zeros((*batch, p + q, a.shape[-1] + b.shape[-1]), np.result_type(a, b))
     result[..., :p, : a.shape[-1]], result[..., p:, a.shape[-1] :] = a, b
     return result
 
 
-def half_log_determinant(root: AnyArray) -> AnyArray:
+def half_log_determinant(root: Real[_F]) -> Real[_F]:
     """Half the logarithm of the determinant, from a triangular root."""
     return np.sum(np.log(np.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
 
 
-def root_of(cov: AnyArray) -> AnyArray:
+def root_of(cov: Real[_F]) -> Real[_F]:
     """Return L with L Lᵀ = cov: a Cholesky factor, or one by eigenvalues of the correlations if cov is singular.
 
     The rounding of each entry is relative to its own two standard deviations, whatever the units.
@@ -138,7 +121,7 @@ def root_of(cov: AnyArray) -> AnyArray:
         return _with_row_norms(root, std)
 
 
-def _with_row_norms(root: AnyArray, norms: AnyArray) -> AnyArray:
+def _with_row_norms(root: Real[_F], norms: Real[_F]) -> Real[_F]:
     """Scale the rows of ``root`` to ``norms``: variances stay exact although negative eigenvalues were dropped."""
     size = np.sqrt(np.sum(np.square(root), axis=-1))
     return root * np.divide(norms, size, out=np.zeros_like(norms), where=size > 0.0)[..., None]
@@ -147,12 +130,12 @@ def _with_row_norms(root: AnyArray, norms: AnyArray) -> AnyArray:
 _MADE_UP = 2e-12  # of a direction's size, for each entry
 
 
-def covariance_rounding(dtype: np.dtype[Any], d: int) -> float:
+def covariance_rounding(dtype: np.dtype[np.floating], d: int) -> float:
     """Return the relative rounding error of roots of a (d, d) covariance: the square root of that of its eigenvalues."""
     return float(np.sqrt(10.0 * d * np.finfo(dtype).eps))
 
 
-def condition_root(seen: AnyArray, other: AnyArray, rounding: float | None = None) -> tuple[AnyArray, AnyArray]:
+def condition_root(seen: Real[_F], other: Real[_F], rounding: float | None = None) -> tuple[Real[_F], Real[_F]]:
     """Compute the gain K of E[x | u] = K u and a root of Cov(x | u) for u = seen·w, x = other·w, w ~ N(0, I).
 
     The right singular vectors of ``seen`` rotate w so that u depends only on its first entries; the part of x that depends
@@ -217,14 +200,14 @@ def limit_cross_covariances(joint: Array, d: int) -> Array:
     return joint
 
 
-def orthonormal(B: AnyArray) -> AnyArray:
+def orthonormal(B: Real[_F]) -> Real[_F]:
     """An orthonormal basis (N, s) of the columns of B, scaled first: units must not decide its rank."""
     size = np.sqrt(np.sum(np.square(B), axis=0))
     u, s, _ = np.linalg.svd(B / np.where(size > 0.0, size, 1.0), full_matrices=False)
     return u[:, s > 1e-13 * np.max(s, initial=0.0)]
 
 
-def inverse_root(S: AnyArray) -> AnyArray:
+def inverse_root(S: Real[_F]) -> Real[_F]:
     """R with R Rᵀ = S⁺ of a covariance, judged on the scale of its own deviations: units of measure must not decide its rank."""
     std = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)

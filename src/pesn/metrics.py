@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy.special import erf, ndtr, ndtri
 
 from pesn._support.arguments import as_covariance, as_real, check_not_negative, flag, number, whole_number
-from pesn._support.types import AnyArray, Array, FloatArray
+from pesn._support.types import Array, FloatArray
 
 __all__ = ["coverage", "crps_ensemble", "crps_gaussian", "entropy", "log_score", "nrmse", "pit", "pit_histogram", "valid_time"]
 
@@ -450,7 +450,7 @@ def _standardised(away: Array, std: Array) -> Array:
     return np.asarray(away / np.where(std > 0.0, std, 1.0))
 
 
-def _count(y: Array, axis: int | tuple[int, ...] | None) -> AnyArray:
+def _count(y: Array, axis: int | tuple[int, ...] | None) -> FloatArray:
     """How many values were observed along ``axis``; none is an error."""
     count = np.sum(~np.isnan(y), axis=axis)
     if np.size(count) == 0 or not np.all(count):
@@ -459,11 +459,11 @@ def _count(y: Array, axis: int | tuple[int, ...] | None) -> AnyArray:
     return count
 
 
-def _scaled(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, AnyArray]:
+def _scaled(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, FloatArray]:
     """``x`` over the power of 2 above its largest, so that no square overflows and no digit is lost; and the power."""
     power = np.frexp(np.nanmax(np.abs(x), axis=axis, keepdims=True))[1]
     return np.ldexp(x, -power), power
 
 
-def _plain(value: AnyArray) -> float | Array:
+def _plain(value: Array) -> float | Array:
     return float(value) if np.ndim(value) == 0 else value

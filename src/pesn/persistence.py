@@ -49,7 +49,7 @@ from pesn.forecasting.dataset import Scale
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
-from pesn.moments.spline import Mesh
+from pesn.moments import Mesh
 from pesn.readout.classification import LogitReadout
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches

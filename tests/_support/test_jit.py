@@ -10,7 +10,7 @@ import pesn._support.jit  # noqa: F401 - registers the notice
 
 CALLS = """
 import pesn
-from pesn.moments.spline_kernel import _mass
+from pesn.moments.spline import _mass
 print("imported", flush=True)
 import sys; print("-", file=sys.stderr)
 _mass(0.0, 1.0)  # short, and compiled for each type by itself

@@ -16,9 +16,8 @@ from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.gaussian import Gaussian
 from pesn.metrics import crps_gaussian
-from pesn.moments import gain, moments
+from pesn.moments import Mesh, gain, moments
 from pesn.moments.covariance import covariance as unit_covariance
-from pesn.moments.spline import Mesh
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import Start
 

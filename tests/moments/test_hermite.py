@@ -8,8 +8,7 @@ import pytest
 
 from pesn.activations import custom, elu, get, hard_tanh, leaky_relu
 from pesn.moments import exact, hermite, mehler, mixture, pairs
-from pesn.moments.covariance import TOLERANCE, choose, covariance, linear_and_rest
-from pesn.moments.standardised import Standardised, plan
+from pesn.moments.covariance import TOLERANCE, Standardised, choose, covariance, linear_and_rest, plan
 
 OWN = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
 KINDS = ["relu", "leaky_relu", "hard_tanh", "gelu", "erf", "elu", elu(0.4), hard_tanh(-0.5, 2.0)]
@@ -30,7 +29,37 @@ def pair(f, m, s, rho, h=0.004):
     return np.sum(w * (outer - np.sum(w * outer)) * (inner - np.sum(w * inner)))
 
 
+def tanh_coefficients(mean, var, out_var, known, *goal):
+    alive = np.where(out_var > mixture.LEAST, out_var, 0.0)
+    units = hermite.as_units(mixture.bumps(), np.empty(0), mean, np.sqrt(var), alive)
+    return hermite.coefficients(mixture.bumps(), units, known, *goal)
+
+
 # ---------------------------------------------------------------- coefficients
+
+
+@pytest.mark.parametrize("v", [1.0, 9.0, 100.0])
+def test_coefficients_of_tanh_are_the_projections(v):
+    mean, var = np.array([0.0, 0.7, -3.0]), np.full(3, v)
+    out_var = exact.moments(get("tanh"), mean, var, 2)[1]
+    projected, _ = mehler.project(get("tanh"), mean, np.sqrt(var), 80)
+    projected = (projected * np.sqrt(var / out_var)[:, None]).T
+    for known in (0, 10):
+        _, c = tanh_coefficients(mean, var, out_var, projected[:known], 1.0, 0.0, 80)
+        # coefficients whose squares are lost in rounding beside 1 may be cut: their sum is what must be right
+        np.testing.assert_allclose(c, projected, rtol=0, atol=2.0 * mixture.ERROR / np.sqrt(out_var.min()) + 1e-5)
+        np.testing.assert_allclose(
+            c.T @ c, projected.T @ projected, rtol=0, atol=1e-6 + 2.0 * mixture.ERROR / np.sqrt(out_var.min())
+        )
+
+
+def test_coefficients_use_up_no_more_than_the_variance():
+    mean, var = np.array([0.0, 2.0, 30.0, 0.0]), np.array([9.0, 400.0, 4.0, 0.0])  # the third saturated, the last certain
+    out_var = exact.moments(get("tanh"), mean, var, 2)[1]
+    _, c = tanh_coefficients(mean, var, out_var, np.empty((0, 4)), 1.0, 0.0, 5000)
+    assert np.all(np.sum(c * c, axis=0) <= 1.0 + 1e-12)
+    assert np.all(c[:, 3] == 0.0)
+    assert np.sum(c[:, 0] ** 2) == pytest.approx(1.0, abs=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -99,7 +128,7 @@ def test_a_short_series_is_not_taken_further_than_a_pair_needs():
     method, order = choose("tanh", m, C)
     problem = Standardised(get("tanh"), m[None], C[None])
     own = problem.series(None, plan(get("tanh"), "auto")).own[0]
-    _, c = mixture.coefficients(m, s**2, own, np.empty((0, 100)), float(problem.largest[0]), TOLERANCE, 8192)
+    _, c = tanh_coefficients(m, s**2, own, np.empty((0, 100)), float(problem.largest[0]), TOLERANCE, 8192)
     assert method == "mehler"
     assert order < 0.75 * len(c)
 

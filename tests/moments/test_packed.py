@@ -14,7 +14,8 @@ from numba import njit
 
 import pesn
 from pesn import activations
-from pesn.moments import MomentMethod, packed, surface, tables
+from pesn.moments import MomentMethod, packed
+from pesn.moments import surface as surfaces
 from pesn.moments.special import single_exp
 
 SMOOTH = ("tanh", "sigmoid", "swish", "softplus", "gelu")
@@ -111,7 +112,7 @@ def test_scales_do_not_overflow_in_float32(scale):
 
 def test_no_seam_where_the_table_ends():
     for name in SMOOTH:
-        record = tables.load(activations.get(name))
+        record = surfaces.load(activations.get(name))
         for v in (0.0, 0.1, 1.0, 100.0):
             w = math.sqrt(v * record.input_scale**2 + record.root_c**2)
             edge = 4.0 * (1.0 + record.root_c / w) * w / record.input_scale
@@ -150,8 +151,8 @@ def test_closed_forms_and_higher_orders_have_no_packed_table():
 
 
 def test_one_at_a_time_for_kernels():
-    record = tables.load(activations.get("swish"))
-    table = packed.pack(record, surface._fill_all, np.dtype(float))
+    record = surfaces.load(activations.get("swish"))
+    table = packed.pack(record, surfaces._fill_all, np.dtype(float))
     mean, var = scattered(3000, 2)
 
     @njit(error_model="numpy")
@@ -169,7 +170,7 @@ def test_one_at_a_time_for_kernels():
 def test_made_once_for_all_threads(monkeypatch):
     made, pack = [], packed.pack
     monkeypatch.setattr(packed, "pack", lambda *args: made.append(args) or pack(*args))
-    monkeypatch.setattr(surface, "_kept", type(surface._kept)())
+    monkeypatch.setattr(packed, "_kept", type(packed._kept)())
     m, v = np.linspace(-2, 2, 50, dtype=np.float32), np.full(50, 0.3, np.float32)
     threads = [threading.Thread(target=pesn.moments, args=(name, m, v)) for name in ("tanh", "sigmoid", "tanh", "sigmoid")]
     for thread in threads:

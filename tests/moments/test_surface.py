@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import pesn
 from pesn import activations
-from pesn.moments import MomentMethod, exact, tables
+from pesn.moments import MomentMethod, exact
+from pesn.moments import surface as surfaces
 
 SMOOTH = ("tanh", "sigmoid", "swish", "softplus", "gelu")
 # mean (absolute), variance (relative), variance (absolute): either of the two will do
@@ -103,9 +104,9 @@ def test_mean_is_monotone_and_variance_falls_in_saturation(name, v):
 def test_no_jump_where_the_table_ends():
     # |a| = FARTHEST: the last table value and the first extrapolated one are neighbours.
     for name in SMOOTH:
-        surface = tables.load(activations.get(name), lambda *_: 0.0)
+        surface = surfaces.load(activations.get(name))
         for v in (0.0, 0.1, 1.0, 100.0):
-            edge = tables.FARTHEST * math.sqrt(v * surface.input_scale**2 + surface.root_c**2) / surface.input_scale
+            edge = surfaces.FARTHEST * math.sqrt(v * surface.input_scale**2 + surface.root_c**2) / surface.input_scale
             for side in (-1.0, 1.0):
                 inside, outside = (pesn.moments(name, side * edge * k, v) for k in (1 - 1e-9, 1 + 1e-9))
                 assert abs(inside.mean - outside.mean) <= 1e-12 + 1e-8 * abs(inside.mean)
@@ -127,10 +128,10 @@ def test_gain_is_the_slope_of_the_mean():
 
 
 def test_shipped_tables_have_the_cells_that_the_script_makes():
-    for name, cells in tables.SHIPPED.items():
-        shipped = tables.load(activations.get(name), lambda *_: 0.0)
+    for name, cells in surfaces.SHIPPED.items():
+        shipped = surfaces.load(activations.get(name))
         assert (shipped.n_t, shipped.n_q) == cells
-        assert shipped.moments.size == 2 * shipped.gains.size == 2 * cells[0] * cells[1] * tables.ROWS * tables.COLUMNS
+        assert shipped.moments.size == 2 * shipped.gains.size == 2 * cells[0] * cells[1] * surfaces.ROWS * surfaces.COLUMNS
 
 
 def test_shipped_tables_are_what_the_script_makes(monkeypatch):
@@ -138,8 +139,8 @@ def test_shipped_tables_are_what_the_script_makes(monkeypatch):
     rng = np.random.default_rng(3)
     m, v = rng.uniform(-40, 40, 20_000), 10.0 ** rng.uniform(-14, 3, 20_000)
     shipped, shipped_gain = pesn.moments("tanh", m, v), pesn.gain("tanh", m, v)
-    built = tables.build(activations.get("tanh"), *tables.SHIPPED["tanh"])
-    monkeypatch.setattr(tables, "load", lambda *_: built)
+    built = surfaces.build(activations.get("tanh"), *surfaces.SHIPPED["tanh"])
+    monkeypatch.setattr(surfaces, "load", lambda *_: built)
     check("tanh", pesn.moments("tanh", m, v), shipped.mean, shipped.var)
     np.testing.assert_allclose(pesn.gain("tanh", m, v), shipped_gain, rtol=0, atol=1e-11)
 
@@ -204,7 +205,7 @@ def test_uncompiled_for_debuggers():
 
 
 def test_import_compiles_nothing_and_loads_no_table():
-    heavy = {"numba", "matplotlib", "pesn.moments.tables", "scipy.stats"}
+    heavy = {"numba", "matplotlib", "pesn.moments.surface", "scipy.stats"}
     subprocess.run([sys.executable, "-c", f"import pesn, sys; assert not {heavy} & set(sys.modules)"], check=True)
 
 

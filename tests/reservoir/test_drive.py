@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 import pesn
 from pesn.activations import get
-from pesn.moments import tables
+from pesn.moments import surface
 from pesn.reservoir import kernels
 from pesn.reservoir.drive import State, run, run_batch, run_gaussian
 from pesn.reservoir.weights import Reservoir, draw
@@ -347,7 +347,7 @@ def test_strided_read_only_and_float32_arrays_give_the_same(reservoir, data):
 
 def in_kernel(mean, var):
     m, v = np.array(mean, float), np.array(var, float)
-    kernels.fill_moments(tables.load(get("tanh"), None), kernels.rules(), m, v)
+    kernels.fill_moments(surface.load(get("tanh")), kernels.rules(), m, v)
     return m, v
 
 

@@ -26,8 +26,7 @@ from pesn.activations.kinked import (
     softsign,
     threshold,
 )
-from pesn.activations.own import custom
-from pesn.activations.record import Activation, Reduction, Tail
+from pesn.activations.record import Activation, Reduction, Tail, custom
 from pesn.activations.smooth import (
     ERF,
     GELU,

@@ -8,24 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pesn._support.types import AnyArray
+from pesn._support.types import FloatArray
 from pesn.activations.record import Activation, Reduction, Tail
-
-__all__ = [
-    "absolute",
-    "elu",
-    "hard_shrink",
-    "hard_sigmoid",
-    "hard_swish",
-    "hard_tanh",
-    "leaky_relu",
-    "piecewise_linear",
-    "relu",
-    "selu",
-    "soft_shrink",
-    "softsign",
-    "threshold",
-]
 
 
 def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float], value_at_first_kink: float) -> Activation:
@@ -61,13 +45,13 @@ def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float],
         raise ValueError(f"value_at_first_kink must be finite, got {value_at_first_kink!r}")
     values = np.concatenate([[0.0], np.cumsum(np.diff(kinks) * np.array(slopes[1:-1]))]) + value_at_first_kink
 
-    def value(z: AnyArray) -> AnyArray:
+    def value(z: FloatArray) -> FloatArray:
         z = np.asarray(z)
         piece = np.searchsorted(kinks, z, side="right")
         anchor = np.maximum(piece - 1, 0)
         return values[anchor] + np.asarray(slopes)[piece] * (z - np.asarray(kinks)[anchor])
 
-    def derivative(z: AnyArray) -> AnyArray:
+    def derivative(z: FloatArray) -> FloatArray:
         return np.asarray(slopes)[np.searchsorted(kinks, np.asarray(z), side="right")]
 
     odd = kinks == tuple(-k for k in reversed(kinks)) and slopes == slopes[::-1] and abs(values[0] + values[-1]) == 0.0
@@ -123,7 +107,7 @@ def elu(alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Activation
     for name, value in (("alpha", alpha), ("scale", scale), ("rate", rate)):
         _positive(name, value)
 
-    def difference(m: AnyArray, d: AnyArray) -> AnyArray:
+    def difference(m: FloatArray, d: FloatArray) -> FloatArray:
         z = m + d
         # What is below 0 moves along the exponential, what is above along the line; d itself where one side holds it all.
         low_m, low_z = np.minimum(m, 0.0), np.minimum(z, 0.0)
@@ -200,7 +184,7 @@ def hard_swish() -> Activation:
     )
 
 
-def _hard_swish_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _hard_swish_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     # piece by piece: 0, (z² + 3z)/6, z
     z = m + d
     inside = (np.abs(m) <= 3.0) & (np.abs(z) <= 3.0)
@@ -224,7 +208,7 @@ def softsign() -> Activation:
     )
 
 
-def _softsign_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _softsign_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     z = m + d
     one, other = 1.0 + np.abs(m), 1.0 + np.abs(z)
     return np.where(np.sign(m) * np.sign(z) >= 0.0, d / one / other, z / other - m / one)

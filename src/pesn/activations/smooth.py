@@ -7,42 +7,27 @@ import math
 import numpy as np
 from scipy import special
 
-from pesn._support.types import AnyArray
+from pesn._support.types import FloatArray
 from pesn.activations.record import Activation, Reduction, Tail, slope_integral
 
-__all__ = [
-    "ERF",
-    "GELU",
-    "IDENTITY",
-    "LOG_SIGMOID",
-    "MISH",
-    "SIGMOID",
-    "SINE",
-    "SOFTPLUS",
-    "SWISH",
-    "TANH",
-    "softplus",
-    "swish",
-]
 
-
-def _tanh_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _tanh_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     # tanh(z) − tanh(m) = sinh(d)/(cosh(m) cosh(z)), written with exponentials that cannot overflow.
     low, high = np.minimum(m, m + d), np.maximum(m, m + d)
     return np.sign(d) * -2.0 * np.expm1(-2.0 * np.abs(d)) * special.expit(2.0 * high) * special.expit(-2.0 * low)
 
 
-def _sigmoid_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _sigmoid_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     return 0.5 * _tanh_difference(0.5 * m, 0.5 * d)
 
 
-def _softplus_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _softplus_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     # log((1 + e^z)/(1 + e^m)) = log1p(σ(m) (e^d − 1)); over a longer step the plain difference loses nothing.
     near = np.log1p(special.expit(m) * np.expm1(np.clip(d, -1.0, 1.0)))
     return np.where(np.abs(d) < 1.0, near, np.logaddexp(0.0, m + d) - np.logaddexp(0.0, m))
 
 
-def _erf_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _erf_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     # On either side of 0 it is the distance to the nearer limit, erfc, that carries the digits.
     z = m + d
     far = np.where(m + z > 0.0, special.erfc(m) - special.erfc(z), special.erfc(-z) - special.erfc(-m))
@@ -51,56 +36,56 @@ def _erf_difference(m: AnyArray, d: AnyArray) -> AnyArray:
     return far
 
 
-def _swish_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _swish_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     return d * special.expit(m + d) + m * _sigmoid_difference(m, d)
 
 
-def _sech2(z: AnyArray) -> AnyArray:
+def _sech2(z: FloatArray) -> FloatArray:
     return 4.0 * special.expit(2.0 * z) * special.expit(-2.0 * z)
 
 
-def _sigmoid_derivative(z: AnyArray) -> AnyArray:
+def _sigmoid_derivative(z: FloatArray) -> FloatArray:
     return special.expit(z) * special.expit(-z)
 
 
-def _softplus(z: AnyArray) -> AnyArray:
+def _softplus(z: FloatArray) -> FloatArray:
     return np.logaddexp(0.0, z)
 
 
-def _swish(z: AnyArray) -> AnyArray:
+def _swish(z: FloatArray) -> FloatArray:
     return z * special.expit(z)
 
 
-def _swish_derivative(z: AnyArray) -> AnyArray:
+def _swish_derivative(z: FloatArray) -> FloatArray:
     return special.expit(z) * (1.0 + z * special.expit(-z))
 
 
-def _mish(z: AnyArray) -> AnyArray:
+def _mish(z: FloatArray) -> FloatArray:
     return z * np.tanh(np.logaddexp(0.0, z))
 
 
-def _mish_derivative(z: AnyArray) -> AnyArray:
+def _mish_derivative(z: FloatArray) -> FloatArray:
     gate = np.tanh(np.logaddexp(0.0, z))
     return gate + z * (1.0 - gate * gate) * special.expit(z)
 
 
-def _log_sigmoid_difference(m: AnyArray, d: AnyArray) -> AnyArray:
+def _log_sigmoid_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     return -_softplus_difference(-m, -d)
 
 
-def _normal_pdf(z: AnyArray) -> AnyArray:
+def _normal_pdf(z: FloatArray) -> FloatArray:
     return np.exp(-0.5 * np.square(np.clip(z, -40.0, 40.0))) / math.sqrt(2.0 * math.pi)
 
 
-def _gelu(z: AnyArray) -> AnyArray:
+def _gelu(z: FloatArray) -> FloatArray:
     return z * special.ndtr(z)
 
 
-def _gelu_derivative(z: AnyArray) -> AnyArray:
+def _gelu_derivative(z: FloatArray) -> FloatArray:
     return special.ndtr(z) + z * _normal_pdf(z)
 
 
-def _erf_derivative(z: AnyArray) -> AnyArray:
+def _erf_derivative(z: FloatArray) -> FloatArray:
     return 2.0 / math.sqrt(math.pi) * np.exp(-np.square(np.clip(z, -28.0, 28.0)))
 
 
@@ -179,6 +164,7 @@ ERF = Activation(
     fourth_bound=4.4047027161,
     square_fourth_bound=20.371832716,
     closed_difference=_erf_difference,
+    closed=True,
 )
 
 SINE = Activation(
@@ -193,6 +179,7 @@ SINE = Activation(
     square_fourth_bound=8.0,
     closed_difference=lambda m, d: 2.0 * np.sin(0.5 * d) * np.cos(m + 0.5 * d),
     widest=9.0,  # exp(−9²/2) = 3e-18: the phase is uniform
+    closed=True,
 )
 
 IDENTITY = Activation(
@@ -223,6 +210,16 @@ LOG_SIGMOID = Activation(
     closed_difference=_log_sigmoid_difference,
     reduction=Reduction(SOFTPLUS, -1.0, -1.0, 0.0),
 )
+
+
+def as_scaled_tanh(activation: Activation) -> Reduction | None:
+    """f(z) = offset + output_scale · tanh(input_scale · z), or None where f is nothing of the kind.
+
+    >>> as_scaled_tanh(SIGMOID)[1:]
+    (0.5, 0.5, 0.5)
+    """
+    reduction = Reduction(TANH, 1.0, 1.0, 0.0) if activation is TANH else activation.reduction
+    return reduction if reduction is not None and reduction.base is TANH else None
 
 
 def _rescaled(base: Activation, beta: float, parameter: str) -> Activation:

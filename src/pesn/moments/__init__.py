@@ -7,21 +7,21 @@ np.float64(0.992664065)
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import broadcast_moments, result_dtype
-from pesn._support.types import AnyArray, FloatArray, MomentName, Rng
+from pesn._support.types import AnyArray, Array, FloatArray, MomentName, Rng
 from pesn.activations import Activation, get
 
-if TYPE_CHECKING:
-    from pesn.moments.spline import Mesh
-
-__all__ = ["MeanAndVariance", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "named_method"]
+__all__ = ["MeanAndVariance", "Mesh", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "named_method"]
 
 _Var_co = TypeVar("_Var_co", bound=FloatArray | None, covariant=True)
 _Skewness_co = TypeVar("_Skewness_co", bound=FloatArray | None, covariant=True)
@@ -38,21 +38,73 @@ class Moments(NamedTuple, Generic[_Var_co, _Skewness_co, _Kurtosis_co]):
 
 
 MeanAndVariance: TypeAlias = Moments[FloatArray, None, None]
-UnitMethod: TypeAlias = "MomentName | tuple[Literal['spline', 'spline-raw'], Mesh]"  # as networks and reservoirs take it
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """``n_points`` evenly spaced points from ``a`` to ``b``, both included: the spline has ``n_points`` − 1 intervals.
+
+    Parameters
+    ----------
+    a, b
+        The ends, a below b.
+    n_points
+        How many, 2 or more.
+
+    Examples
+    --------
+    >>> Mesh(-10, 10, 101).step
+    0.2
+    """
+
+    a: float
+    b: float
+    n_points: int
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b"):
+            try:
+                end = float(getattr(self, name))
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"{name} must be a number, got {getattr(self, name)!r}") from error
+            if not math.isfinite(end):
+                raise ValueError(f"{name} must be finite, got {end!r}")
+            object.__setattr__(self, name, end)
+        if not (self.a < self.b and math.isfinite(self.b - self.a)):
+            raise ValueError(f"a must be below b, got a={self.a!r}, b={self.b!r}")
+        if isinstance(self.n_points, bool) or not isinstance(self.n_points, (int, np.integer)):
+            raise TypeError(f"n_points must be an integer, got {self.n_points!r}")
+        if self.n_points < 4:
+            raise ValueError(f"n_points must be 4 or more, got {self.n_points!r}")
+        object.__setattr__(self, "n_points", int(self.n_points))
+        if not np.all(np.diff(self.points) > 0.0):
+            raise ValueError(f"n_points={self.n_points} is too many: points between a={self.a!r} and b={self.b!r} coincide")
+
+    @property
+    def points(self) -> Array:
+        """The mesh points, ascending."""
+        return np.linspace(self.a, self.b, self.n_points)
+
+    @property
+    def step(self) -> float:
+        """The length of an interval."""
+        return (self.b - self.a) / (self.n_points - 1)
+
+
+UnitMethod: TypeAlias = MomentName | tuple[Literal["spline", "spline-raw"], Mesh]  # as networks and reservoirs take it
 
 
 # imported when they are called: numba and the tables cost more than the rest of the package
 _METHODS = {
-    "surface": "surface",
-    "surface-fast": "surface",
-    "exact": "exact",
-    "spline": "spline",
-    "spline-raw": "spline",
-    "analytic": "analytic",
-    "mixture": "mixture",
-    "monte-carlo": "monte_carlo",
+    "surface": "surface.moments",
+    "surface-fast": "packed.moments",
+    "exact": "exact.moments",
+    "spline": "spline.moments",
+    "spline-raw": "spline.raw_moments",
+    "analytic": "mixture.analytic_moments",
+    "mixture": "mixture.moments",
+    "monte-carlo": "monte_carlo.moments",
 }
-_FLAGS = {"surface-fast": "fast", "spline-raw": "raw"}
 _OPTIONS = {
     "spline": ("mesh",),
     "spline-raw": ("mesh",),
@@ -84,19 +136,19 @@ class MomentMethod:
     def __init__(self, activation: str | Activation, method: MomentName = "surface", **options: Mesh | Rng) -> None:
         self.activation, self.method = activation if isinstance(activation, Activation) else get(activation), method
         self.options: dict[str, Mesh | Rng] = {name: value for name, value in options.items() if name in _OPTIONS.get(method, ())}
-        if method in _FLAGS:
-            self.options[_FLAGS[method]] = True
 
-    def __call__(self, mean: AnyArray, var: AnyArray, order: int = 2) -> tuple[AnyArray, ...]:  # noqa: D102
-        module = _module(_METHODS[self.method])
-        if not self.method.startswith("surface"):  # the surface reads float32 as it is; every other method computes in float64
+    def __call__(self, mean: FloatArray, var: FloatArray, order: int = 2) -> tuple[AnyArray, ...]:  # noqa: D102
+        method = self.method
+        if method == "surface" and mean.dtype == var.dtype == np.float32:
+            method = "surface-fast"  # which has a table of this precision
+        if not method.startswith("surface"):  # every other method computes in float64
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
-        results: tuple[AnyArray, ...] = module.moments(self.activation, mean, var, order, **self.options)
+        results: tuple[AnyArray, ...] = _function(_METHODS[method])(self.activation, mean, var, order, **self.options)
         if "mesh" in self.options:
-            module.check_inside_mesh(self.activation, mean, var, self.options["mesh"])
+            _function("spline.check_inside_mesh")(self.activation, mean, var, self.options["mesh"])
         return results
 
-    def gain(self, mean: AnyArray, var: AnyArray) -> AnyArray:
+    def gain(self, mean: FloatArray, var: FloatArray) -> Array:
         """E[f′(z)]: the surface's, whatever the method.
 
         Parameters
@@ -109,78 +161,47 @@ class MomentMethod:
         array
             (n,).
         """
-        return _module("surface").gain(self.activation, mean, var)
+        result: Array = _function("surface.gain")(self.activation, mean, var)
+        return result
 
 
 @lru_cache
-def _module(name: str) -> Any:  # the methods' own modules, which take what they need
-    return import_module(f"pesn.moments.{name}")
+def _function(place: str) -> Callable[..., Any]:
+    """A function of a module of this package, by "module.name"."""
+    module, name = place.split(".")
+    function: Callable[..., Any] = getattr(import_module(f"pesn.moments.{module}"), name)
+    return function
+
+
+class _Options(TypedDict, total=False):
+    """What methods take, as :func:`moments` documents it."""
+
+    method: MomentName
+    mesh: Mesh | None
+    n_components: int
+    n_samples: int
+    rng: Rng
 
 
 @overload
 def moments(
-    activation: str | Activation,
-    mean: npt.ArrayLike,
-    var: npt.ArrayLike,
-    *,
-    order: Literal[1],
-    method: MomentName = "surface",
-    mesh: Mesh | None = None,
-    n_components: int = 8,
-    n_samples: int = 10_000,
-    rng: Rng = None,
+    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[1], **options: Unpack[_Options]
 ) -> Moments[None, None, None]: ...
 @overload
 def moments(
-    activation: str | Activation,
-    mean: npt.ArrayLike,
-    var: npt.ArrayLike,
-    *,
-    order: Literal[2] = 2,
-    method: MomentName = "surface",
-    mesh: Mesh | None = None,
-    n_components: int = 8,
-    n_samples: int = 10_000,
-    rng: Rng = None,
+    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[2] = 2, **options: Unpack[_Options]
 ) -> MeanAndVariance: ...
 @overload
 def moments(
-    activation: str | Activation,
-    mean: npt.ArrayLike,
-    var: npt.ArrayLike,
-    *,
-    order: Literal[3],
-    method: MomentName = "surface",
-    mesh: Mesh | None = None,
-    n_components: int = 8,
-    n_samples: int = 10_000,
-    rng: Rng = None,
+    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[3], **options: Unpack[_Options]
 ) -> Moments[FloatArray, FloatArray, None]: ...
 @overload
 def moments(
-    activation: str | Activation,
-    mean: npt.ArrayLike,
-    var: npt.ArrayLike,
-    *,
-    order: Literal[4],
-    method: MomentName = "surface",
-    mesh: Mesh | None = None,
-    n_components: int = 8,
-    n_samples: int = 10_000,
-    rng: Rng = None,
+    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[4], **options: Unpack[_Options]
 ) -> Moments[FloatArray, FloatArray, FloatArray]: ...
 @overload
 def moments(
-    activation: str | Activation,
-    mean: npt.ArrayLike,
-    var: npt.ArrayLike,
-    *,
-    order: int,
-    method: MomentName = "surface",
-    mesh: Mesh | None = None,
-    n_components: int = 8,
-    n_samples: int = 10_000,
-    rng: Rng = None,
+    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: int, **options: Unpack[_Options]
 ) -> Moments[FloatArray | None, FloatArray | None, FloatArray | None]: ...
 
 

@@ -5,7 +5,7 @@ within C τ⁴ sup|f⁗| of f on [a, b]; outside, its tail is within sup|f − t
 and to the left and right of it these bound the error of the mean, for f², of A₂, and squared, the mean square of P − f.
 
 >>> import pesn
->>> from pesn.moments.spline import Mesh
+>>> from pesn.moments import Mesh
 >>> mean_bound, var_bound = error_bound("tanh", 3.0, 0.2, Mesh(-10, 10, 101))
 >>> f"{mean_bound:.4g}"
 '8.512e-05'
@@ -16,21 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special as sc
 
 from pesn._support.arguments import broadcast_moments
-from pesn._support.types import AnyArray, Array
+from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation, get, names
 from pesn.activations.smooth import SINE
-from pesn.moments import spline
-from pesn.moments.spline import Mesh
-
-__all__ = ["ErrorBound", "choose_mesh", "error_bound"]
-
+from pesn.moments import Mesh
 
 _CONSTANTS = {"sharp": 5.0 / 384.0, "paper": 1.0 / 16.0}
 _MOST_POINTS = 1_000_000
@@ -40,8 +36,8 @@ _TAIL_SHARES = (0.5, 0.3, 0.1, 0.03, 0.01)
 class ErrorBound(NamedTuple):
     """Bounds of the absolute errors of the spline's mean and variance."""
 
-    mean: Any
-    var: Any
+    mean: FloatArray
+    var: FloatArray
 
 
 class _Errors(NamedTuple):
@@ -94,7 +90,7 @@ def error_bound(
     mean_array, var_array = (x.astype(float, copy=False) for x in broadcast_moments(mean, var))
     errors, square = (_errors(record, mesh.a, mesh.b, mesh.step, power, _CONSTANTS[constant]) for power in (1, 2))
     mass = _masses(mesh.a, mesh.b, mean_array, var_array)
-    centre, spread = spline.moments(record, mean_array.reshape(-1), var_array.reshape(-1), 2, mesh)
+    centre, spread = _spline_moments(record, mean_array.reshape(-1), var_array.reshape(-1), mesh)
     of_mean = _weighted(errors, mass)
     of_var = _variance(
         of_mean,
@@ -106,13 +102,15 @@ def error_bound(
     return ErrorBound(of_mean[()], of_var[()])
 
 
+def _spline_moments(activation: Activation, mean: Array, var: Array, mesh: Mesh) -> tuple[Array, ...]:
+    from pesn.moments import spline  # here, not above: it brings numba
+
+    return spline.moments(activation, mean, var, 2, mesh)
+
+
 def _variance(
-    of_mean: AnyArray | float,
-    of_square: AnyArray | float,
-    mean_square: AnyArray | float,
-    size: AnyArray | float,
-    std: AnyArray | float,
-) -> AnyArray:
+    of_mean: Array | float, of_square: Array | float, mean_square: Array | float, size: Array | float, std: Array | float
+) -> Array:
     """The larger bound of the two forms; ``size`` = |spline's mean|, ``std`` the spline's."""
     root = np.sqrt(mean_square)
     # std(f) ≤ std(P) + √E[e²], the triangle inequality for standard deviations.
@@ -223,9 +221,8 @@ def choose_mesh(
     True
     """
     record = _smooth(activation)
-    low, high = _range("mean_range", mean_range)
-    least, most = _range("var_range", var_range)
-    if least < 0.0:
+    box = _Box(*_range("mean_range", mean_range), *_range("var_range", var_range))
+    if box.least < 0.0:
         raise ValueError(f"var_range must not be negative, got {var_range!r}")
     try:
         tolerance = float(tolerance)
@@ -233,61 +230,79 @@ def choose_mesh(
         raise TypeError(f"tolerance must be a number, got {tolerance!r}") from error
     if not (math.isfinite(tolerance) and tolerance > 0.0):
         raise ValueError(f"tolerance must be a positive finite number, got {tolerance!r}")
-
-    means = np.unique(np.clip(np.concatenate([np.linspace(low, high, 33), [0.0]]), low, high))
-    variances = (
-        np.unique(np.concatenate([[least, most], np.geomspace(max(least, 1e-6 * most), most, 17)])) if most > 0.0 else np.zeros(1)
-    )
-    grid = [x.ravel() for x in np.meshgrid(means, variances)]
+    grid = box.grid()
     # Beyond the core f is its tail; without a tail, or short of the core, the mesh may end where the Gaussians do.
-    reach = max(abs(low), abs(high)) + 40.0 * math.sqrt(most) + record.scale
+    reach = max(abs(box.low), abs(box.high)) + 40.0 * math.sqrt(box.most) + record.scale
     outer = min(record.core + record.scale, reach)
     fine = Mesh(-outer, outer, int(min(max(40.0 * outer / record.scale, 1e3), 1e5)))
-    centre, spread = spline.moments(record, grid[0], grid[1], 2, fine)
+    centre, spread = _spline_moments(record, grid[0], grid[1], fine)
     # |mean| and std are smooth over the ranges: 1 % covers what lies between the grid's points, and the fine mesh's error.
     size, std = 1.01 * float(np.max(np.abs(centre))), 1.01 * math.sqrt(float(np.max(spread)))
-
     floor = 16.0 * np.finfo(float).eps * max(1.0, (size + std) ** 2)
     if tolerance < floor:
         raise ValueError(
             f"tolerance={tolerance:g} is below the rounding of double precision, about {floor:.1g} for {record.name} "
             "on these ranges; ask for a larger one"
         )
-    corners = np.array([least, most])
-
-    def worst(a: float, b: float, step: float) -> float:
-        """A bound of both bounds over the whole box."""
-        # The mass left of a falls with the mean and is monotone in the variance: its maximum is at a corner. So on the right.
-        mass = (1.0, np.max(_masses(a, b, np.full(2, low), corners)[1]), np.max(_masses(a, b, np.full(2, high), corners)[2]))
-        once, twice = (_errors(record, a, b, step, power, _CONSTANTS["sharp"]) for power in (1, 2))
-        # The masses add up to 1, so that no weighted sum exceeds the largest error.
-        of_mean, of_square, mean_square = (
-            min(max(e), sum(x * w for x, w in zip(e, mass, strict=True))) for e in (once, twice, _Errors(*(x * x for x in once)))
-        )
-        return float(max(of_mean, _variance(of_mean, of_square, mean_square, size + of_mean, std + math.sqrt(mean_square))))
-
-    digits = 100.0 * 10.0 ** -math.floor(math.log10(record.scale))
-    best: Mesh | None = None
-    for share in _TAIL_SHARES:
-        a = -_innermost(lambda x: worst(-x, math.inf, 0.0), share * tolerance, outer)
-        b = _innermost(lambda x: worst(-math.inf, x, 0.0), share * tolerance, outer)
-        if math.isnan(a + b):
-            continue
-        if b - a < record.scale:  # the ranges lie in the tails: any short mesh does
-            a, b = 0.5 * (a + b) - record.scale, 0.5 * (a + b) + record.scale
-        a, b = math.floor(a * digits) / digits, math.ceil(b * digits) / digits
-        count = _fewest(partial(worst, a, b), tolerance, b - a)
-        if count is not None and (best is None or count < best.n_points):
-            best = Mesh(a, b, count)
+    worst = partial(_worst_bound, record, box, size, std)
+    meshes = [_mesh_for(record, worst, tolerance, share, outer) for share in _TAIL_SHARES]
+    best = min((mesh for mesh in meshes if mesh is not None), key=lambda mesh: mesh.n_points, default=None)
     while best is not None:
         bound = error_bound(record, grid[0], grid[1], best)
         if max(np.max(bound.mean), np.max(bound.var)) <= tolerance:
             return best
         best = Mesh(best.a, best.b, best.n_points + best.n_points // 50 + 1) if best.n_points < _MOST_POINTS else None
+    ranges = f"mean_range={(box.low, box.high)}, var_range={(box.least, box.most)}"
     raise ValueError(
-        f"tolerance={tolerance:g} cannot be met for {record.name} on mean_range={(low, high)}, var_range={(least, most)}: "
+        f"tolerance={tolerance:g} cannot be met for {record.name} on {ranges}: "
         f"it needs more than {_MOST_POINTS} mesh points; ask for a larger tolerance or smaller ranges"
     )
+
+
+class _Box(NamedTuple):
+    """The ranges of means and variances that a mesh must serve."""
+
+    low: float
+    high: float
+    least: float
+    most: float
+
+    def grid(self) -> list[Array]:
+        """Means and variances at some points of the ranges."""
+        low, high, least, most = self
+        means = np.unique(np.clip(np.concatenate([np.linspace(low, high, 33), [0.0]]), low, high))
+        between = np.geomspace(max(least, 1e-6 * most), most, 17) if most > 0.0 else np.zeros(0)
+        return [x.ravel() for x in np.meshgrid(means, np.unique(np.concatenate([[least, most], between])))]
+
+
+def _worst_bound(activation: Activation, box: _Box, size: float, std: float, a: float, b: float, step: float) -> float:
+    """A bound of both bounds over the whole box; ``size`` and ``std``: the largest |mean| and deviation of f there."""
+    corners = np.array([box.least, box.most])
+    # The mass left of a falls with the mean and is monotone in the variance: its maximum is at a corner. So on the right.
+    left, right = (_masses(a, b, np.full(2, end), corners)[side] for side, end in ((1, box.low), (2, box.high)))
+    mass = 1.0, np.max(left), np.max(right)
+    once, twice = (_errors(activation, a, b, step, power, _CONSTANTS["sharp"]) for power in (1, 2))
+    # The masses add up to 1, so that no weighted sum exceeds the largest error.
+    of_mean, of_square, mean_square = (
+        min(max(e), sum(x * w for x, w in zip(e, mass, strict=True))) for e in (once, twice, _Errors(*(x * x for x in once)))
+    )
+    return float(max(of_mean, _variance(of_mean, of_square, mean_square, size + of_mean, std + math.sqrt(mean_square))))
+
+
+def _mesh_for(
+    activation: Activation, worst: Callable[[float, float, float], float], tolerance: float, share: float, outer: float
+) -> Mesh | None:
+    """The mesh whose tails take this share of the tolerance; None if there is none."""
+    a = -_innermost(lambda x: worst(-x, math.inf, 0.0), share * tolerance, outer)
+    b = _innermost(lambda x: worst(-math.inf, x, 0.0), share * tolerance, outer)
+    if math.isnan(a + b):
+        return None
+    if b - a < activation.scale:  # the ranges lie in the tails: any short mesh does
+        a, b = 0.5 * (a + b) - activation.scale, 0.5 * (a + b) + activation.scale
+    digits = 100.0 * 10.0 ** -math.floor(math.log10(activation.scale))
+    a, b = math.floor(a * digits) / digits, math.ceil(b * digits) / digits
+    count = _fewest(partial(worst, a, b), tolerance, b - a)
+    return None if count is None else Mesh(a, b, count)
 
 
 def _range(argument: str, given: tuple[float, float]) -> tuple[float, float]:

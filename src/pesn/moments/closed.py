@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from pesn._support.threads import by_parts
 from pesn._support.types import Array
 from pesn.activations import Activation
-from pesn.activations.smooth import ERF, SINE
-from pesn.moments import elu, hinges
-
-__all__ = ["gain", "moments", "serves"]
-
+from pesn.activations.smooth import SINE
+from pesn.moments.special import density, exp, expm1, fast, fast_inline, mills, ndtr, near
 
 _ERF_NODES, _ERF_WEIGHTS = np.polynomial.legendre.leggauss(32)
 _FAR = 1e3  # standard deviations at which φ and every tail are 0
-
-
-def serves(activation: Activation) -> bool:
-    """Whether there is a closed form for ``activation``.
-
-    >>> from pesn.activations import get
-    >>> serves(get("relu")), serves(get("tanh"))
-    (True, False)
-    """
-    base = activation.reduction.base if activation.reduction else activation
-    return base.slopes is not None or base.elu_alpha is not None or base is SINE or base is ERF
 
 
 def moments(activation: Activation, mean: Array, var: Array, order: int) -> tuple[Array, ...]:
@@ -71,7 +59,7 @@ def gain(activation: Activation, mean: Array, var: Array) -> Array:
 
 
 def _check(activation: Activation, order: int = 1) -> None:
-    if not serves(activation):
+    if not activation.has_closed_form:
         raise ValueError(f"activation {activation.name!r} has no closed form; use method='exact'")
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2 for a closed form, got {order!r}")
@@ -118,8 +106,8 @@ def _hinges(activation: Activation, mean: Array, var: Array) -> tuple[Array, Arr
 
     def fill(part: slice) -> None:
         given = kinks, values, slopes, mean[part], var[part], out[0, part], out[1, part]
-        if hinges.fill_moments(*given):
-            hinges.fill_pieces(*given)
+        if _fill_hinges(*given):
+            _fill_pieces(*given)
 
     by_parts(fill, mean.size)
     return out[0], out[1]
@@ -130,8 +118,8 @@ def _hinge_gain(activation: Activation, mean: Array, var: Array) -> Array:
 
     def fill(part: slice) -> None:
         given = kinks, slopes, mean[part], var[part], out[part]
-        if hinges.fill_gains(*given) and kinks.size:
-            hinges.fill_piece_gains(*given)
+        if _fill_hinge_gains(*given) and kinks.size:
+            _fill_piece_gains(*given)
 
     by_parts(fill, mean.size)
     return out
@@ -139,11 +127,429 @@ def _hinge_gain(activation: Activation, mean: Array, var: Array) -> Array:
 
 def _elu(alpha: float, mean: Array, var: Array) -> tuple[Array, Array]:
     out = np.empty((2, mean.size))
-    by_parts(lambda part: elu.fill_moments(alpha, mean[part], var[part], out[0, part], out[1, part]), mean.size)
+    by_parts(lambda part: _fill_elu(alpha, mean[part], var[part], out[0, part], out[1, part]), mean.size)
     return out[0], out[1]
 
 
 def _elu_gain(alpha: float, mean: Array, var: Array) -> Array:
     out = np.empty_like(mean)
-    by_parts(lambda part: elu.fill_gains(alpha, mean[part], var[part], out[part]), mean.size)
+    by_parts(lambda part: _fill_elu_gains(alpha, mean[part], var[part], out[part]), mean.size)
     return out
+
+
+# ---------------------------------------------------------------- hinges
+#
+# Piecewise-linear activations in closed form.
+#
+# A piecewise-linear f seen from m is a line and a hinge for each kink: with x = (z − m)/s, α_j = (z_j − m)/s and δ_j the
+# change of slope at z_j,
+#
+#     (f(z) − f(m))/s = k x + Σ_j δ_j (±(x − α_j))₊ ,    + for kinks right of m, − for kinks left of it,
+#
+# so that mean and variance are sums over E[(x − β)₊], E[(x − β)₊²] with β = |α| ≥ 0, in which nothing cancels at small v.
+# Where the Gaussian is wide against the kinks' span (hard tanh, v → ∞) the hinges do cancel; there the pieces are summed
+# one by one, squares of f minus its mean: the outer ones in closed form, the inner ones by quadrature.
+#
+# Loops over hinges run block by block, in one piece of memory, so that LLVM vectorises them.
+
+_BLOCK = 256
+_CANCELLED = 0.02  # a sum below this share of its terms is made anew, piece by piece
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+@fast_inline
+def _load(mean: Array, var: Array, n: int, m: Array, s: Array) -> None:
+    """Means and standard deviations of a block."""
+    for i in range(n):
+        m[i] = mean[i]
+    for i in range(n):
+        s[i] = math.sqrt(var[i])
+
+
+@fast_inline
+def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t2: Array) -> None:
+    """E[(x − β)₊ⁿ] for n = 0, 1, 2, at a kink's distance β."""
+    for i in range(n):
+        beta = near(abs(kink - m[i]) / s[i])
+        i0, i1, i2 = mills(beta)
+        p = density(beta)
+        t0[i], t1[i], t2[i] = p * i0, p * i1, p * i2
+
+
+@fast_inline
+def _slopes_at_mean(kinks: Array, slopes: Array, m: Array, n: int, k: Array) -> None:
+    """The slope of f at m."""
+    for i in range(n):
+        k[i] = slopes[0]
+    for j in range(kinks.size):
+        for i in range(n):
+            k[i] = slopes[j + 1] if m[i] >= kinks[j] else k[i]
+
+
+@fast_inline
+def _add_hinge(kink: float, delta: float, n: int, work: Array, tails: Array) -> None:
+    """Mean and variance of one hinge, and its covariance with the line; ``tails`` (3, n) are left for other hinges."""
+    m, k, shift, total, size = work[0], work[3], work[4], work[5], work[6]
+    t0, t1, t2 = tails[0], tails[1], tails[2]
+    _fill_tails(kink, m, work[1], n, t0, t1, t2)
+    for i in range(n):
+        cross = 2.0 * k[i] * delta * (t0[i] if kink > m[i] else -t0[i])
+        own = delta * delta * (t2[i] - t1[i] * t1[i])
+        shift[i] += delta * t1[i]
+        total[i] += cross + own
+        size[i] += abs(cross) + abs(own)
+
+
+@fast_inline
+def _add_pair(before: float, kink: float, factor: float, n: int, work: Array, tails: Array, others: Array) -> None:
+    """Twice the covariance of the hinges at two kinks."""
+    m, s, total, size = work[0], work[1], work[5], work[6]
+    t1, t2, u1, u2 = tails[1], tails[2], others[1], others[2]
+    gap = kink - before
+    for i in range(n):
+        # The farther hinge opens inside the nearer one: E[h h′] = E[h′²] + gap · E[h′].
+        step = near(gap / s[i])
+        both = t2[i] + step * t1[i] if before > m[i] else (u2[i] + step * u1[i] if kink <= m[i] else 0.0)
+        term = factor * (both - t1[i] * u1[i])
+        total[i] += term
+        size[i] += abs(term)
+
+
+@fast
+def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
+    """Mean and variance, the latter −1 where the hinges cancel; how many there are of these."""
+    n_kinks, cancelled = kinks.size, 0
+    work, tails = np.empty((7, _BLOCK)), np.empty((n_kinks, 3, _BLOCK))
+    m, s, value, k, shift, total, size = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
+    for start in range(0, mean.size, _BLOCK):
+        n = min(_BLOCK, mean.size - start)
+        given_var = var[start : start + n]
+        _load(mean[start : start + n], given_var, n, m, s)
+        _slopes_at_mean(kinks, slopes, m, n, k)
+        _fill_values(kinks, values, slopes, m, n, value)
+        # Terms of Var((f(z) − f(m))/s), and the sum of their sizes, which says whether they cancel.
+        for i in range(n):
+            total[i], size[i], shift[i] = k[i] * k[i], k[i] * k[i], 0.0
+        for j in range(n_kinks):
+            delta = slopes[j + 1] - slopes[j]
+            _add_hinge(kinks[j], delta, n, work, tails[j])
+            for other in range(j):
+                factor = 2.0 * delta * (slopes[other + 1] - slopes[other])
+                _add_pair(kinks[other], kinks[j], factor, n, work, tails[j], tails[other])
+        first, second = out_mean[start : start + n], out_var[start : start + n]
+        for i in range(n):
+            moving = s[i] > 0.0
+            first[i] = value[i] + s[i] * shift[i] if moving else value[i]
+            lost = moving and total[i] < _CANCELLED * size[i]
+            second[i] = (-1.0 if lost else given_var[i] * max(total[i], 0.0)) if moving else 0.0
+            cancelled += int(lost)
+    return cancelled
+
+
+@fast_inline
+def _fill_values(kinks: Array, values: Array, slopes: Array, m: Array, n: int, value: Array) -> None:
+    """f(m)."""
+    for i in range(n):
+        value[i] = values[0] + slopes[0] * (m[i] - kinks[0])
+    for j in range(kinks.size):
+        kink, at_kink, slope = kinks[j], values[j], slopes[j + 1]
+        for i in range(n):
+            value[i] = at_kink + slope * (m[i] - kink) if m[i] >= kink else value[i]
+
+
+@fast
+def _fill_hinge_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array) -> int:
+    """E[f′], NaN where the hinges cancel; how many there are of these."""
+    work, cancelled = np.empty((4, _BLOCK)), 0
+    m, s, total, size = work[0], work[1], work[2], work[3]
+    for start in range(0, mean.size, _BLOCK):
+        n = min(_BLOCK, mean.size - start)
+        _load(mean[start : start + n], var[start : start + n], n, m, s)
+        _slopes_at_mean(kinks, slopes, m, n, total)
+        for i in range(n):
+            size[i] = abs(total[i])
+        for j in range(kinks.size):
+            kink, delta = kinks[j], slopes[j + 1] - slopes[j]
+            for i in range(n):
+                beta = near(abs(kink - m[i]) / s[i])
+                term = delta * density(beta) * mills(beta)[0] if s[i] > 0.0 else 0.0
+                total[i] += term if kink > m[i] else -term
+                size[i] += abs(term)
+        part = out[start : start + n]
+        for i in range(n):
+            lost = abs(total[i]) < _CANCELLED * size[i]
+            part[i] = np.nan if lost else total[i]
+            cancelled += int(lost)
+    return cancelled
+
+
+# ---------------------------------------------------------------- piece by piece
+
+
+@fast_inline
+def _standardised(distance: float, s: float) -> float:
+    return math.copysign(near(abs(distance) / s), distance)
+
+
+@fast
+def _values(kinks: Array, slopes: Array, m: float, s: float, u: Array) -> None:
+    """(f(z) − f(m))/s at the kinks, each from its neighbour nearer to m: equal kinks stay equal far from m."""
+    right = 0  # the first kink right of m
+    while right < kinks.size and kinks[right] <= m:
+        right += 1
+    for j in range(right, kinks.size):
+        before = 0.0 if j == right else u[j - 1]
+        u[j] = before + slopes[j] * _standardised(kinks[j] - (m if j == right else kinks[j - 1]), s)
+    for j in range(right - 1, -1, -1):
+        after = 0.0 if j == right - 1 else u[j + 1]
+        u[j] = after + slopes[j + 1] * _standardised(kinks[j] - (m if j == right - 1 else kinks[j + 1]), s)
+
+
+@fast_inline
+def _half_line(alpha: float, value: float, slope: float) -> tuple[float, float, float, float]:
+    """Moments 0, 1 and 2 of t > 0 under φ, and the value at t = 0, for u = value + slope · t right of α."""
+    if alpha >= 0.0:
+        i0, i1, i2 = mills(alpha)
+        p = density(alpha)
+        return p * i0, p * i1, p * i2, value
+    # About x = 0 instead: half the Gaussian or more is inside, and its centre is what counts.
+    p, q = density(alpha), ndtr(-alpha)
+    return q, p, q + alpha * p, value - slope * alpha
+
+
+@fast
+def _inner(alpha: float, beta: float, gap: float, density_at: Array, t: Array) -> tuple[float, float, float]:
+    """Moments 0, 1 and 2 of t under φ over the piece [α, β]: t from its end nearer to 0, or from 0 where it holds 0."""
+    # Until φ has fallen by e⁻⁴⁰.
+    aside = alpha >= 0.0 or beta <= 0.0
+    near = max(alpha, -beta) if aside else 0.0
+    reach = 80.0 / (near + math.sqrt(near * near + 80.0))
+    start, stop = (0.0, min(gap, reach)) if aside else (max(alpha, -reach), min(beta, reach))
+    panels = max(1, math.ceil((stop - start) * (1.0 + near) / 4.0))
+    half = 0.5 * (stop - start) / panels
+    p0 = p1 = p2 = 0.0
+    for panel in range(panels):
+        centre = start + half * (2 * panel + 1)
+        for k in range(t.size):
+            t[k] = centre + half * _NODES[k]
+        for k in range(t.size):
+            density_at[k] = half * _WEIGHTS[k] * density(near + t[k])
+        for k in range(t.size):
+            p0 += density_at[k]
+            p1 += density_at[k] * t[k]
+            p2 += density_at[k] * t[k] * t[k]
+    return p0, p1, p2
+
+
+@fast
+def _piece(kinks: Array, slopes: Array, u: Array, j: int, m: float, s: float, nodes: Array) -> tuple[float, ...]:
+    """Moments 0, 1, 2 of t under φ over piece j, and u = value + slope · t there."""
+    n = kinks.size
+    if j == 0 or j == n:
+        side, kink = (-1.0, 0) if j == 0 else (1.0, n - 1)
+        alpha, slope = side * _standardised(kinks[kink] - m, s), side * slopes[j]
+        p0, p1, p2, value = _half_line(alpha, u[kink], slope)
+        return p0, p1, p2, value, slope
+    alpha, beta = _standardised(kinks[j - 1] - m, s), _standardised(kinks[j] - m, s)
+    p0, p1, p2 = _inner(alpha, beta, _standardised(kinks[j] - kinks[j - 1], s), nodes[0], nodes[1])
+    if beta <= 0.0 and alpha < 0.0:
+        return p0, p1, p2, u[j], -slopes[j]
+    return p0, p1, p2, u[j - 1] if alpha >= 0.0 else 0.0, slopes[j]
+
+
+@fast
+def _fill_pieces(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
+    """Mean and variance where the variance stands at −1."""
+    n = kinks.size
+    u, sums, nodes, at_mean = np.empty(n), np.empty((n + 1, 5)), np.empty((2, _NODES.size)), np.empty(1)
+    for i in range(mean.size):
+        if out_var[i] >= 0.0:
+            continue
+        m, s = mean[i], math.sqrt(var[i])
+        _values(kinks, slopes, m, s, u)
+        unit, shift, square = max(abs(slopes[0]), abs(slopes[n])), 0.0, 0.0
+        for j in range(n):
+            unit = max(unit, abs(u[j]))
+        unit = unit if unit > 0.0 else 1.0
+        for j in range(n + 1):
+            sums[j, 0], sums[j, 1], sums[j, 2], sums[j, 3], sums[j, 4] = _piece(kinks, slopes, u, j, m, s, nodes)
+            shift += sums[j, 3] * sums[j, 0] + sums[j, 4] * sums[j, 1]
+        for j in range(n + 1):  # in units of the largest u: squares neither underflow nor overflow
+            value, slope = (sums[j, 3] - shift) / unit, sums[j, 4] / unit
+            square += value * value * sums[j, 0] + 2.0 * value * slope * sums[j, 1] + slope * slope * sums[j, 2]
+        root = s * (unit * math.sqrt(max(square, 0.0)))
+        _fill_values(kinks, values, slopes, mean[i : i + 1], 1, at_mean)
+        out_mean[i], out_var[i] = at_mean[0] + s * shift, root * root
+
+
+@fast
+def _fill_piece_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array) -> None:
+    """E[f′] where it stands at NaN: slopes times the probabilities of their pieces."""
+    n, nodes = kinks.size, np.empty((2, _NODES.size))
+    for i in range(mean.size):
+        if not math.isnan(out[i]):
+            continue
+        m, s = mean[i], math.sqrt(var[i])
+        total = slopes[0] * ndtr(_standardised(kinks[0] - m, s)) + slopes[n] * ndtr(-_standardised(kinks[n - 1] - m, s))
+        for j in range(1, n):
+            alpha, beta = _standardised(kinks[j - 1] - m, s), _standardised(kinks[j] - m, s)
+            total += slopes[j] * _inner(alpha, beta, _standardised(kinks[j] - kinks[j - 1], s), nodes[0], nodes[1])[0]
+        out[i] = total
+
+
+# ---------------------------------------------------------------- ELU
+#
+# ELU in closed form: z right of 0, α(eᶻ − 1) left of it.
+#
+# Seen from m it is what holds on m's side, g, and a hinge h = f − g on the other one, where z = ∓s y with y > 0 and density
+# φ(β) exp(−βy − y²/2), β = |m|/s. What is needed of h are integrals of yⁿ e^{∓ksy} under it: Mills' ratio I₀ and, for the powers
+# of y, I₁ and I₂ (:func:`pesn.moments.special.mills`) at β ± ks. Their differences are taken as integrals of derivatives where s
+# is small, so that nothing cancels as v → 0. A wide Gaussian whose mean is left of 0 has no use for h; there f + α is a positive
+# number, and its first two moments are sums of what is positive.
+#
+# Elements are sorted by formula, block by block, so that each is a loop which LLVM vectorises.
+
+_SMALL = 0.125  # the standard deviation up to which differences of Mills' ratio are integrals of its derivatives
+_U, _W = (0.5 * x for x in np.polynomial.legendre.leggauss(5))  # 1e-16 over that length
+_U = 0.5 + _U
+# ∫ y w, ∫ y² w, and with e = e^{∓sy}: ∫ (1−e)/s w, ∫ ((1−e)/s)² w, ∫ y (1−e)/s w
+_Integrals: TypeAlias = tuple[float, float, float, float, float]
+
+
+@fast_inline
+def _right(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[float, float]:
+    """Mean and variance for m ≥ 0, where g = z."""
+    i1, i2, d1, d2, j2 = integrals
+    beta = near(m / s)
+    p = density(beta)
+    h1 = i1 - alpha * d1
+    total = 1.0 - 2.0 * p * (i2 - alpha * j2 + beta * h1) + p * (alpha * alpha * d2 - 2.0 * alpha * j2 + i2) - p * p * h1 * h1
+    return m + s * (p * h1), s * s * max(total, 0.0)
+
+
+@fast_inline
+def _left(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[float, float]:
+    """The same for m < 0 and a small s, where g = α(eᶻ − 1), whose variance is a log-normal's."""
+    i1, i2, d1, d2, j2 = integrals
+    v = s * s
+    p = density(near(-m / s))
+    h1 = p * (i1 - alpha * d1)
+    base = expm1(m + 0.5 * v)
+    # (eᵛ − 1)/v
+    growth = 1.0 + v * (1 / 2 + v * (1 / 6 + v * (1 / 24 + v * (1 / 120 + v * (1 / 720 + v * (1 / 5040))))))
+    total = alpha * alpha * exp(2.0 * m + v) * growth + p * (alpha * alpha * d2 - 2.0 * alpha * j2 + i2) - h1 * h1
+    total += 2.0 * alpha * (p * (j2 - alpha * d2) - base / s * h1)
+    return alpha * base + s * h1, v * max(total, 0.0)
+
+
+@fast_inline
+def _below(k: float, m: float, v: float, b: float, s: float) -> float:
+    """E[e^{kz}; z < 0], with b = m/s."""
+    x = b + k * s
+    i0 = mills(abs(x))[0]
+    return density(b) * i0 if x >= 0.0 else exp(k * m + 0.5 * k * k * v) * (1.0 - density(x) * i0)
+
+
+@fast_inline
+def _wide_left(alpha: float, m: float, s: float) -> tuple[float, float]:
+    """Mean and variance for m < 0 where s is not small: first and second moment of f + α."""
+    v, b = s * s, -near(-m / s)
+    i0, i1, i2 = mills(-b)
+    p = density(b)
+    first = alpha * _below(1.0, m, v, b, s) + p * (alpha * i0 + s * i1)
+    second = alpha * alpha * _below(2.0, m, v, b, s) + p * (alpha * alpha * i0 + 2.0 * alpha * s * i1 + s * s * i2)
+    return first - alpha, max(second - first * first, 0.0)
+
+
+@fast_inline
+def _collect(group: int, m: Array, s: Array, n: int, places: npt.NDArray[np.int64], work: Array) -> int:
+    """The elements of a block that one formula serves: m ≥ 0 and s small (0), m < 0 (1), s not small (2, 3)."""
+    count = 0
+    for i in range(n):
+        if 2 * int(s[i] > _SMALL) + int(m[i] < 0.0) == group:
+            places[count], work[0, count], work[1, count] = i, m[i], s[i]
+            count += 1
+    return count
+
+
+@fast_inline
+def _fill_integrals(sign: float, n: int, work: Array) -> None:
+    """What _right and _left need of the hinge, for a small s."""
+    m, s, i1, i2, d1, d2, j2 = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
+    for i in range(n):
+        _, i1[i], i2[i] = mills(near(abs(m[i]) / s[i]))
+        d1[i] = d2[i] = j2[i] = 0.0
+    for node in range(_U.size):
+        u, w = _U[node], _W[node]
+        for i in range(n):
+            beta, step = near(abs(m[i]) / s[i]), sign * s[i]
+            _, one, two = mills(beta + u * step)
+            d1[i] += w * one
+            j2[i] += w * two
+            d2[i] += w * u * two
+        for i in range(n):
+            beta, step = near(abs(m[i]) / s[i]), sign * s[i]
+            d2[i] += w * (1.0 - u) * mills(beta + (1.0 + u) * step)[2]
+
+
+@fast_inline
+def _fill_differences(n: int, work: Array) -> None:
+    """The same for an s that is not small, m ≥ 0."""
+    m, s, i1, i2, d1, d2, j2 = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
+    for i in range(n):
+        beta, step = near(m[i] / s[i]), s[i]
+        zero, i1[i], i2[i] = mills(beta)
+        ahead, slope, _ = mills(beta + step)
+        d1[i], j2[i] = (zero - ahead) / step, (i1[i] - slope) / step
+        d2[i] = ((zero - ahead) - (ahead - mills(beta + 2.0 * step)[0])) / step / step
+
+
+@fast_inline
+def _fill_group(alpha: float, group: int, n: int, work: Array) -> None:
+    """Mean and variance of the elements that one formula serves, in place of m and s."""
+    m, s = work[0], work[1]
+    if group == 2:
+        _fill_differences(n, work)
+    elif group < 2:
+        _fill_integrals(1.0 - 2.0 * group, n, work)
+    if group == 3:
+        for i in range(n):
+            m[i], s[i] = _wide_left(alpha, m[i], s[i])
+    elif group == 1:
+        for i in range(n):
+            m[i], s[i] = _left(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
+    else:
+        for i in range(n):
+            m[i], s[i] = _right(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
+
+
+@fast
+def _fill_elu(alpha: float, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
+    """Mean and variance."""
+    places, work, s = np.empty(_BLOCK, np.int64), np.empty((7, _BLOCK)), np.empty(_BLOCK)
+    for start in range(0, mean.size, _BLOCK):
+        n = min(_BLOCK, mean.size - start)
+        m, v = mean[start : start + n], var[start : start + n]
+        to_mean, to_var = out_mean[start : start + n], out_var[start : start + n]
+        for i in range(n):
+            s[i] = math.sqrt(v[i])
+        for group in range(4):
+            count = _collect(group, m, s, n, places, work)
+            _fill_group(alpha, group, count, work)
+            for i in range(count):
+                to_mean[places[i]], to_var[places[i]] = work[0, i], work[1, i]
+        for i in range(n):
+            if v[i] == 0.0:
+                to_mean[i], to_var[i] = m[i] if m[i] > 0.0 else alpha * expm1(m[i]), 0.0
+
+
+@fast
+def _fill_elu_gains(alpha: float, mean: Array, var: Array, out: Array) -> None:
+    """E[f′]."""
+    for i in range(mean.size):
+        m, v = mean[i], var[i]
+        s = math.sqrt(v)
+        b = math.copysign(near(abs(m) / s), m)
+        moving = ndtr(b) + alpha * _below(1.0, m, v, b, s)
+        still = 1.0 if m > 0.0 else alpha * exp(m)
+        out[i] = moving if v > 0.0 else still

@@ -21,9 +21,6 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.activations import Activation
 
-__all__ = ["gain", "moments", "moments_and_gain", "quadrature"]
-
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _REACH = 12.0  # φ(12) = 2e-32: a kink ten deviations out is still seen
 _CHUNK = 256

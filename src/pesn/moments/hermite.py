@@ -26,30 +26,14 @@ from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import ERF, GELU
 
-__all__ = [
-    "Bumps",
-    "Sums",
-    "beyond_tolerance",
-    "bumps_of",
-    "coefficients",
-    "correlate",
-    "correlations",
-    "mirror",
-    "project",
-    "projected",
-    "put",
-    "rescale",
-    "rows",
-    "series",
-    "tanh_bumps",
-]
-
-
 _TILE = 16
 _TOGETHER = 64
 _FEW_ORDERS = 10  # up to which to look for where a sum may begin costs more than it saves
 _MANY_ORDERS = 32  # from which on a bound that is made pair by pair is worth its time
 _NEGLIGIBLE = 34.5  # e^−34.5 = 1e-15 of a variance: what is left out must not make the matrix indefinite
+
+
+_fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "nsz"}, **INLINE)
 
 
 class Sums(NamedTuple):
@@ -133,7 +117,18 @@ def correlations(cov: Array, std: Array, out: Array) -> float:
     return largest
 
 
-@jit(fastmath={"contract", "nsz"})
+@_inline
+def _orders(rho: Array, count: int) -> int:
+    """Orders of ``count`` that are not negligible beside the first, by the largest |ρ|."""
+    largest = 0.0
+    for j in range(rho.size):
+        largest = max(largest, abs(rho[j]))
+    if largest >= 1.0:
+        return count
+    return 1 if largest < 1e-15 else int(min(float(count), 1.0 - _NEGLIGIBLE / math.log(largest)))
+
+
+@_fused
 def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
     """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units.
 
@@ -147,14 +142,10 @@ def series(correlation: Array, c: Array, deviation: Array, variance: Array, out:
         out[i, i] = variance[i]
         for first in range(i + 1, size, together):
             last = min(first + together, size)
-            rho, width, n = correlation[i, first:last], last - first, count
-            if count > _FEW_ORDERS:
-                largest = 0.0
-                for j in range(width):
-                    largest = max(largest, abs(rho[j]))
-                if largest < 1.0:
-                    n = 1 if largest < 1e-15 else int(min(float(count), 1.0 - _NEGLIGIBLE / math.log(largest)))
-            buffer[:width] = 0.0
+            rho, width = correlation[i, first:last], last - first
+            n = _orders(rho, count) if count > _FEW_ORDERS else count
+            for j in range(width):
+                buffer[j] = 0.0
             while n % 4:
                 n -= 1
                 own, others = c[n, i], c[n, first:last]
@@ -239,7 +230,8 @@ def projected(found: Array, std: Array, own: Array, tolerance: float, order: int
     batch, size, count = found.shape
     c, left, remainder = np.empty((count, size)), np.empty((count, size)), np.empty(count)
     for b in range(batch):
-        remainder[:] = 0.0
+        for n in range(count):
+            remainder[n] = 0.0
         for i in range(size):
             scale, total = std[b, i] / math.sqrt(own[b, i]) if own[b, i] > 0.0 else 0.0, 0.0
             for n in range(count):
@@ -283,6 +275,7 @@ def _enough(left: Array, remainder: Array, correlation: Array, largest: float, t
 _LEAST = 1e-305  # a variance, below which its root's inverse is no number
 _WIDE = 5.0  # deviations from which on the exponential part of elu is a sum of δ's
 _LOOK_EARLY = 20  # of kinks it is soon seen that they ask for too many orders
+_ENOUGH, _HOPELESS = -1, -2
 _LOOK = 48  # from here on, what is left is looked at pair by pair, and then whenever a quarter more orders are known
 
 
@@ -336,246 +329,245 @@ def _elu(alpha: float) -> Bumps:
     return Bumps(np.concatenate([[0.0], -nodes]), np.zeros(len(steps)), _weights(len(steps), 2, steps), 1, alpha)
 
 
-def _beside(bumps: Bumps, mean: Array, std: Array) -> tuple[Array, int]:
-    """What is not made of bumps, e_0 of elu (0 where it is); and the number of bumps that count."""
-    kinds = bumps.common
-    start = np.zeros(mean.shape)
+class Units(NamedTuple):
+    """Gaussians z before f, (D,) or a batch of them (B, D): mean and deviation of z, variance ``own`` of f(z), E[f′].
+
+    ``gain`` is empty where bumps say it; ``exponential`` is what is not made of bumps, e_0 of elu, 0 where it is.
+    """
+
+    mean: Array
+    std: Array
+    own: Array
+    gain: Array
+    exponential: Array
+
+
+class _Goal(NamedTuple):
+    """The orders that a series needs: as many as bring what is left of any output correlation to ``tolerance``.
+
+    No more than ``most``; a negative tolerance takes them all. ``correlation`` (D, D) is empty where the ``largest`` must do.
+    What is left of kinks falls as n to the power of −``decay``: if that will not do, no more is tried; 0: it is not known.
+    """
+
+    tolerance: float
+    most: int
+    largest: float
+    correlation: Array
+    decay: float
+
+
+def as_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -> Units:
+    """Units before an activation with these bumps, which is not scaled."""
     if not bumps.exponential:
-        return start, kinds
-    std = np.where(std > 0.0, std, 1.0)
-    near = std <= _WIDE
-    if not near.all():
-        kinds = len(bumps.place)
-    a, v = mean / std, np.square(std)
-    shifted = a + std
+        return Units(mean, std, own, gain, np.zeros(mean.shape))
+    live = np.where(std > 0.0, std, 1.0)
+    a, v = mean / live, np.square(live)
+    shifted = a + live
     # e^{m + v/2} Φ(−(m + v)/s), by Mills' ratio where the first factor is large
     below = np.exp(np.minimum(mean + 0.5 * v, 0.0)) * special.ndtr(-shifted)
     above = 0.5 * np.exp(-0.5 * np.square(a)) * special.erfcx(np.maximum(shifted, 0.0) * math.sqrt(0.5))
-    return np.where(near, np.where(shifted < 0.0, below, above), 0.0), kinds
-
-
-def rows(
-    bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array, known: Array, tolerance: float, order: int, most: int,
-    sums: Sums,
-) -> None:  # fmt: skip
-    """Mehler's series of each matrix of a batch, as far as it must go.
-
-    Parameters
-    ----------
-    bumps
-        Of an activation that is not scaled.
-    gain
-        E[f′], (B, D); empty where bumps say it.
-    mean, std, own
-        Of z, and the variance of f(z), (B, D).
-    known
-        Coefficients in output deviations that are known, (B, n, D).
-    tolerance, order, most
-        As many orders as bring what is left of any output correlation to ``tolerance``, ``most`` at most; or ``order`` of them.
-    sums
-        Where it goes.
-    """
-    exponential, kinds = _beside(bumps, mean, std)
-    _rows(
-        bumps.place[:kinds], bumps.width[:kinds], np.ascontiguousarray(bumps.weight[:, :kinds]), bumps.common,
-        bumps.exponential, gain, exponential, mean, std, own, known, tolerance, order, most, sums,
-    )  # fmt: skip
+    return Units(mean, std, own, gain, np.where(live <= _WIDE, np.where(shifted < 0.0, below, above), 0.0))
 
 
 def project(bumps: Bumps, gain: Array, mean: Array, std: Array, count: int) -> Array:
     """c_n/s for n = 1 … count, (D, count); std > 0."""
-    _, c = coefficients(bumps, gain, mean, std, np.ones(len(mean)), np.empty((0, len(mean))), 1.0, -1.0, count)
+    units = as_units(bumps, gain, mean, std, np.ones(len(mean)))
+    _, c = coefficients(bumps, units, np.empty((0, len(mean))), 1.0, -1.0, count)
     return np.asarray(c.T / std[:, None])
 
 
 def coefficients(
-    bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array, known: Array, largest: float, tolerance: float, most: int
-) -> tuple[bool, Array]:
+    bumps: Bumps, units: Units, known: Array, largest: float, tolerance: float, most: int
+) -> tuple[bool, Array]:  # fmt: skip
     """c_n/√own, (N, D), N ≤ most as few as bring largest^{N+1} times what is left of any unit to the tolerance; if they do.
 
-    A negative tolerance takes them all, as they are: no unit's variance ends them.
+    The first of them are ``known`` (n, D). A negative tolerance takes them all, as they are: no unit's variance ends them.
     """
-    result, left = np.zeros((most, len(mean))), np.zeros(len(mean))
-    result[: len(known)] = known
-    exponential, kinds = _beside(bumps, mean, std)
-    state = np.zeros((6, kinds, len(mean)))
-    _start(bumps.place, bumps.width, bumps.weight, kinds, bumps.common, mean, std, own, state, left)
+    out, state, left = np.zeros((most, len(units.mean))), np.zeros((7, len(bumps.place), len(units.mean))), units.std.copy()
+    out[: len(known)] = known
+    ready, kinds = _start(bumps, units, len(known), state, left, out)
     if tolerance < 0.0:
         left[left > 0.0] = np.inf
-    none = np.zeros((0, 0))
-    count, enough = _coefficients(
-        state,
-        kinds,
-        bumps.exponential,
-        gain,
-        exponential,
-        std,
-        own,
-        len(known),
-        largest,
-        none,
-        tolerance,
-        most,
-        0.0,
-        left,
-        result,
-    )
-    return enough, result[:count]
+    goal = _Goal(tolerance, most, largest, np.zeros((0, 0)), 0.0)
+    count, enough = _coefficients(bumps.exponential, units, goal, kinds, ready, state, left, out)
+    return enough, out[:count]
 
 
 # ---------------------------------------------------------------- kernels
 
 
 @jit()
-def _rows(
-    place: Array, width: Array, weight: Array, common: int, alpha: float, linear: Array, exponential: Array,
-    mean: Array, std: Array, own: Array, known: Array, tolerance: float, order: int, most: int, sums: Sums,
-) -> None:  # fmt: skip
-    batch, size = mean.shape
-    c, state, left = np.zeros((most, size)), np.zeros((6, place.shape[0], size)), np.zeros(size)
+def rows(bumps: Bumps, units: Units, known: Array, tolerance: float, order: int, most: int, sums: Sums) -> None:
+    """Mehler's series of each matrix of a batch: as many orders as the tolerance needs, ``most`` at most; or ``order`` of them.
+
+    ``known`` (B, n, D): coefficients in output deviations that are known.
+    """
+    batch, size = units.mean.shape
+    c, state, left = np.zeros((most, size)), np.zeros((7, bumps.place.shape[0], size)), np.zeros(size)
     asked, limit = (order, -1.0) if order > 0 else (most, tolerance)
     ready = known.shape[1] if known.shape[0] > 0 else 0
-    given, gain = linear.shape[0] > 0, np.empty(size if linear.shape[0] > 0 else 0)
-    kinked = alpha == 0.0
-    for k in range(width.shape[0]):
-        kinked = kinked and width[k] == 0.0
+    decay, none = (1.5 if bumps.exponential == 0.0 and _largest(bumps.width) == 0.0 else 0.0), np.empty(0)
     for b in range(batch):
         for n in range(ready):
             for i in range(size):
                 c[n, i] = known[b, n, i]
-        kinds = common
-        for i in range(size):
-            if std[b, i] > _WIDE:
-                kinds = place.shape[0]
-            if given:
-                gain[i] = linear[b, i]
-        _start(place, width, weight, kinds, common, mean[b], std[b], own[b], state, left)
-        count, enough = _coefficients(
-            state, kinds, alpha, gain, exponential[b], std[b], own[b], ready, sums.largest[b], sums.correlation[b], limit, asked,
-            1.5 if kinked else 0.0, left, c,
-        )  # fmt: skip
+        gain = units.gain[b] if units.gain.shape[0] > 0 else none
+        one = Units(units.mean[b], units.std[b], units.own[b], gain, units.exponential[b])
+        first, kinds = _start(bumps, one, ready, state, left, c)
+        goal = _Goal(limit, asked, sums.largest[b], sums.correlation[b], decay)
+        count, enough = _coefficients(bumps.exponential, one, goal, kinds, first, state, left, c)
         if order > 0 or enough:
             put(sums, b, c[:count])
 
 
 @jit()
-def _start(
-    place: Array, width: Array, weight: Array, kinds: int, common: int, mean: Array, std: Array, own: Array, state: Array,
-    left: Array,
-) -> None:  # fmt: skip
-    """τ_0 of each bump and unit, what takes it on (−r a, −r²), and the weights of τ_n, τ_{n−1}, τ_{n−2} in output deviations."""
-    for i in range(mean.shape[0]):
-        alive = std[i] > 0.0 and own[i] > _LEAST
+def _largest(values: Array) -> float:
+    """The largest |value|. A loop: what NumPy has for it takes a second to compile."""
+    largest = 0.0
+    for value in values.flat:
+        largest = max(largest, abs(value))
+    return largest
+
+
+@jit()
+def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, out: Array) -> tuple[int, int]:
+    """Coefficients that are known, the gain's among them, and bumps that count.
+
+    ``state``: τ_0 of each bump and unit, what takes it on (−r a, −r²), the weights of τ_n, τ_{n−1}, τ_{n−2} in output deviations,
+    and 0 for τ_{−1}.
+    """
+    kinds = bumps.place.shape[0] if _largest(units.std) > _WIDE else bumps.common
+    for i in range(units.mean.shape[0]):
+        s = units.std[i]
+        alive = s > 0.0 and units.own[i] > _LEAST
         left[i] = 1.0 if alive else 0.0
+        if known == 0 and units.gain.shape[0]:
+            out[0, i] = units.gain[i] * s / math.sqrt(units.own[i]) if alive else 0.0
         for k in range(kinds):
-            for part in range(6):
+            for part in range(7):
                 state[part, k, i] = 0.0
-            if not alive or (k >= common and std[i] <= _WIDE):
-                continue
-            total = math.hypot(std[i], math.sqrt(width[k]))
-            a, r = (mean[i] - place[k]) / total, std[i] / total
-            if abs(a) > 38.0:
-                continue
-            scale = 1.0 / (total * math.sqrt(own[i]))
-            state[0, k, i] = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
-            state[1, k, i], state[2, k, i] = -r * a, -r * r
-            state[3, k, i] = weight[0, k] * scale
-            state[4, k, i] = weight[1, k] * scale * std[i]
-            state[5, k, i] = weight[2, k] * scale * std[i] * std[i]
+            total = math.hypot(s, math.sqrt(bumps.width[k]))
+            a, r = (units.mean[i] - bumps.place[k]) / total, s / total
+            if alive and (k < bumps.common or s > _WIDE) and abs(a) <= 38.0:
+                scale = 1.0 / (total * math.sqrt(units.own[i]))
+                state[0, k, i] = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
+                state[1, k, i], state[2, k, i] = -r * a, -r * r
+                state[3, k, i] = bumps.weight[0, k] * scale
+                state[4, k, i] = bumps.weight[1, k] * scale * s
+                state[5, k, i] = bumps.weight[2, k] * scale * s * s
+    return (1 if known == 0 and units.gain.shape[0] else known), kinds
 
 
-@jit(fastmath={"contract", "nsz"})
+@_fused
 def _coefficients(
-    state: Array, kinds: int, alpha: float, gain: Array, exponential: Array, std: Array, own: Array, known: int, largest: float,
-    correlation: Array, tolerance: float, most: int, decay: float, left: Array, out: Array,
+    alpha: float, units: Units, goal: _Goal, kinds: int, known: int, state: Array, left: Array, out: Array
 ) -> tuple[int, bool]:  # fmt: skip
     """Rows n = 1 … of ``out``, and whether they are enough; what they use up of a unit's variance is taken from ``left``.
 
     ``state`` holds τ_{n−1}; loops are kept apart and short of arrays, or LLVM does not vectorise them.
     """
     size = state.shape[2]
-    now, slope, back, zeroth, once, twice = state[0], state[1], state[2], state[3], state[4], state[5]
-    before = np.zeros((kinds, size))
-    total, e, e_weight, pull = np.empty(size), np.zeros(size), np.zeros(size), np.zeros(size)
+    now, before, total, e = state[0], state[6], np.empty(size), np.zeros((3, size))
     if alpha != 0.0:
         for i in range(size):
-            if left[i] > 0.0 and exponential[i] > 0.0:
-                e[i], e_weight[i], pull[i] = exponential[i], alpha * std[i] * std[i] / math.sqrt(own[i]), 1.0 / std[i]
-    use_zeroth, use_once, use_twice = _is_used(zeroth, kinds), _is_used(once, kinds), _is_used(twice, kinds)
-    power, look, suspect = largest, _LOOK if decay == 0.0 else _LOOK_EARLY, 0
-    for n in range(1, most + 1):
-        root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
-        both = inverse / root if n > 1 else 0.0
+            if left[i] > 0.0 and units.exponential[i] > 0.0:
+                e[0, i], e[2, i] = units.exponential[i], 1.0 / units.std[i]
+                e[1, i] = alpha * units.std[i] * units.std[i] / math.sqrt(units.own[i])
+    used = _largest(state[3, :kinds]) > 0.0, _largest(state[4, :kinds]) > 0.0, _largest(state[5, :kinds]) > 0.0
+    look, power, suspect = _LOOK if goal.decay == 0.0 else _LOOK_EARLY, goal.largest, 0
+    for n in range(1, goal.most + 1):
         for i in range(size):
             total[i] = 0.0
         if alpha != 0.0 and n > 1:
-            first, step = before[0], 1.0 / root  # τ_{n−2}
-            for i in range(size):
-                total[i] = e_weight[i] * both * e[i]
-            for i in range(size):  # e_{n−2} to e_{n−1}
-                e[i] = std[i] * step * (e[i] - pull[i] * first[i])
-        for k in range(kinds):
-            t, t1 = now[k], before[k]
-            if use_once:
-                _add(total, once[k], t, inverse)
-            if use_twice:
-                _add(total, twice[k], t1, both)
-            _next(t, t1, slope[k], back[k], inverse, root * inverse)
-            if use_zeroth:
-                _add(total, zeroth[k], t1, 1.0)
+            _add_exponential(n, units.std, before[0], e, total)
+        _add_bumps(n, kinds, used, state, now, before, total)
         now, before = before, now
-        if n == 1 and gain.shape[0]:
-            for i in range(size):
-                total[i] = gain[i] * std[i] / math.sqrt(own[i]) if left[i] > 0.0 else 0.0
-        beyond = 0
-        for i in range(size):
-            total[i] = out[n - 1, i] if n <= known else total[i]
-            beyond += 1 if total[i] * total[i] > left[i] else 0
-        if beyond:  # rounding, or a mixture's own error: the diagonal keeps what is its own, and nothing follows
-            for i in range(size):
-                if total[i] * total[i] > left[i]:
-                    total[i], e[i] = math.copysign(math.sqrt(left[i]), total[i]), 0.0
-                    for k in range(kinds):
-                        now[k, i] = before[k, i] = 0.0
-        worst = 0.0
-        for i in range(size):
-            left[i] = max(left[i] - total[i] * total[i], 0.0)
-            worst = max(worst, left[i])
-            out[n - 1, i] = total[i]
-        power *= largest
-        if power * worst <= tolerance:
+        worst = _use_up(n <= known, kinds, total, e[0], now, before, left, out[n - 1])
+        power *= goal.largest
+        if power * worst <= goal.tolerance:
             return n, True
-        if n == look and correlation.shape[0] and tolerance > 0.0:
-            suspect = beyond_tolerance(correlation, left, n + 1, tolerance, suspect)
+        if n == look and goal.correlation.shape[0] and goal.tolerance > 0.0:
+            suspect = _look(goal, n, left, suspect)
             if suspect < 0:
-                return n, True
-            if n == _LOOK_EARLY and decay > 0.0:  # what is left falls as a power of n: if that will not do, nothing more is tried
-                later, fall = np.empty(size), (n / most) ** decay
-                for i in range(size):
-                    later[i] = left[i] * fall
-                if beyond_tolerance(correlation, later, most + 1, tolerance, suspect) >= 0:
-                    return n, False
+                return n, suspect == _ENOUGH
             look = n + n // 4
-    return most, False
+    return goal.most, False
 
 
-@jit()
-def _is_used(weight: Array, kinds: int) -> bool:
-    """Whether a weight of the first bumps is not 0. A loop: what NumPy has for it takes a second to compile."""
+@_inline
+def _add_exponential(n: int, std: Array, tau: Array, e: Array, total: Array) -> None:
+    """What e_{n−2} adds to c_n, and e_{n−1} in its place; ``tau`` is τ_{n−2} of the kink, ``e`` (3, D): e, its weight, 1/s."""
+    root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
+    both, step = inverse / root, 1.0 / root
+    now, weight, pull = e[0], e[1], e[2]
+    for i in range(total.size):
+        total[i] = weight[i] * both * now[i]
+    for i in range(total.size):
+        now[i] = std[i] * step * (now[i] - pull[i] * tau[i])
+
+
+@_inline
+def _add_bumps(
+    n: int, kinds: int, used: tuple[bool, bool, bool], state: Array, now: Array, before: Array, total: Array
+) -> None:  # fmt: skip
+    """What τ_n, τ_{n−1} in ``now`` and τ_{n−2} in ``before`` add to c_n; τ_n takes the place of τ_{n−2}."""
+    root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
+    both = inverse / root if n > 1 else 0.0
     for k in range(kinds):
-        for i in range(weight.shape[1]):
-            if weight[k, i] != 0.0:
-                return True
-    return False
+        if used[1]:
+            _add(total, state[4, k], now[k], inverse)
+        if used[2]:
+            _add(total, state[5, k], before[k], both)
+        _next(now[k], before[k], state[1, k], state[2, k], inverse, root * inverse)
+        if used[0]:
+            _add(total, state[3, k], before[k], 1.0)
 
 
-@jit(fastmath={"contract", "nsz"}, **INLINE)
+@_inline
+def _use_up(
+    known: bool, kinds: int, total: Array, e: Array, now: Array, before: Array, left: Array, out: Array
+) -> float:  # fmt: skip
+    """Take c_n, or what is known of it, from what is left of the variances, the largest of which is returned."""
+    beyond = 0
+    for i in range(total.size):
+        total[i] = out[i] if known else total[i]
+        beyond += 1 if total[i] * total[i] > left[i] else 0
+    if beyond:  # rounding, or a mixture's own error: the diagonal keeps what is its own, and nothing follows
+        for i in range(total.size):
+            if total[i] * total[i] > left[i]:
+                total[i], e[i] = math.copysign(math.sqrt(left[i]), total[i]), 0.0
+                for k in range(kinds):
+                    now[k, i] = before[k, i] = 0.0
+    worst = 0.0
+    for i in range(total.size):
+        left[i] = max(left[i] - total[i] * total[i], 0.0)
+        worst = max(worst, left[i])
+        out[i] = total[i]
+    return worst
+
+
+@_inline
+def _look(goal: _Goal, n: int, left: Array, suspect: int) -> int:
+    """A row that n orders do not suffice for; or that they are enough, or that no more will do."""
+    suspect = beyond_tolerance(goal.correlation, left, n + 1, goal.tolerance, suspect)
+    if suspect < 0:
+        return _ENOUGH
+    if n == _LOOK_EARLY and goal.decay > 0.0:
+        later, fall = np.empty(left.size), (n / goal.most) ** goal.decay
+        for i in range(left.size):
+            later[i] = left[i] * fall
+        if beyond_tolerance(goal.correlation, later, goal.most + 1, goal.tolerance, suspect) >= 0:
+            return _HOPELESS
+    return suspect
+
+
+@_inline
 def _add(total: Array, weight: Array, term: Array, factor: float) -> None:
     for i in range(total.shape[0]):
         total[i] += weight[i] * factor * term[i]
 
 
-@jit(fastmath={"contract", "nsz"}, **INLINE)
+@_inline
 def _next(t: Array, t1: Array, slope: Array, back: Array, inverse: float, ratio: float) -> None:
     """τ_n in place of τ_{n−2}."""
     for i in range(t.shape[0]):

@@ -9,22 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.jit import jit
+from pesn._support.jit import INLINE, jit
 from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
-from pesn.activations.smooth import GELU, SINE, TANH
+from pesn.activations.smooth import GELU, SINE, TANH, as_scaled_tanh
 from pesn.moments import closed, exact, hermite
 from pesn.moments.hermite import correlations, series
-from pesn.moments.scaled_tanh import as_scaled_tanh
-
-__all__ = ["HIGH", "by_grid", "continued", "gain_of", "grid_of", "is_tanh", "project", "tanh_basis", "tanh_rests"]
-
 
 HIGH = 80  # beyond this order the grid is finer, and panels are cut
 
@@ -258,8 +253,36 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
             out[i, n - 1] = total
 
 
+@jit(**INLINE)
+def _output_terms(c: Array, var: float, terms: Array, remainder: Array) -> None:
+    """c_n, n ≥ 1, of a unit in units of the output's deviation, from c_n/s and Var/v; what they leave raises ``remainder``."""
+    scale, total, left = 1.0 / math.sqrt(var) if var > 0.0 else 0.0, 0.0, 1.0
+    for n in range(terms.size):
+        terms[n] = c[n + 1] * scale
+        total += terms[n] * terms[n]
+    shrink = 1.0 / math.sqrt(total) if total > 1.0 else 1.0  # rounding must not leave a negative remainder
+    for n in range(terms.size):
+        terms[n] *= shrink
+        left -= terms[n] * terms[n]
+        if scale > 0.0:
+            remainder[n] = max(remainder[n], left)
+
+
+@jit(**INLINE)
+def _enough_orders(remainder: Array, largest: float, tolerance: float) -> int:
+    """The first order after which no more than the tolerance is left of any correlation; 0: none."""
+    power = largest
+    for n in range(remainder.size):
+        power *= largest
+        if power * remainder[n] <= tolerance:
+            return n + 1
+    return 0
+
+
 @jit()
-def tanh_rests(mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array) -> Any:
+def tanh_rests(
+    mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array
+) -> npt.NDArray[np.bool_]:
     """E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D) of a batch; which of them (B,) the orders of ``basis`` suffice for.
 
     What :func:`pesn.moments.covariance.linear_and_rest` does in steps, for means (B, D) and covariances (B, D, D) that one grid
@@ -281,32 +304,14 @@ def tanh_rests(mean: Array, cov: Array, spacing: float, basis: Array, tolerance:
             continue
         largest = min(largest, 1.0)
         _tanh_projections(mean[b], std, factor, spacing, basis, c, var)
-        remainder[:] = 0.0
-        for i in range(size):
-            # c_n/s and Var/v: in units of the output's deviation
-            scale, total = 1.0 / math.sqrt(var[i]) if var[i] > 0.0 else 0.0, 0.0
-            for n in range(count):
-                terms[n, i] = c[i, n + 1] * scale
-                total += terms[n, i] * terms[n, i]
-            if total > 1.0:  # rounding must not leave a negative remainder
-                for n in range(count):
-                    terms[n, i] /= math.sqrt(total)
-            left = 1.0
-            for n in range(count):
-                left -= terms[n, i] * terms[n, i]
-                if scale > 0.0:
-                    remainder[n] = max(remainder[n], left)
-            deviation[i] = math.sqrt(var[i]) * std[i]
-            gains[b, i] = c[i, 1]
-            if std[i] == 0.0:  # it does not vary: f′ itself
-                a = math.exp(-2.0 * abs(mean[b, i]))
-                gains[b, i] = 4.0 * a / ((1.0 + a) * (1.0 + a))
-        order, power = 0, largest
         for n in range(count):
-            power *= largest
-            if power * remainder[n] <= tolerance:
-                order = n + 1
-                break
+            remainder[n] = 0.0
+        for i in range(size):
+            _output_terms(c[i], var[i], terms[:, i], remainder)
+            deviation[i] = math.sqrt(var[i]) * std[i]
+            a = math.exp(-2.0 * abs(mean[b, i]))
+            gains[b, i] = c[i, 1] if std[i] > 0.0 else 4.0 * a / ((1.0 + a) * (1.0 + a))  # where it does not vary, f′ itself
+        order = _enough_orders(remainder, largest, tolerance)
         if order == 0:
             continue
         for i in range(size):

@@ -23,19 +23,16 @@ import json
 import math
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from pesn._support.jit import jit
 from pesn._support.types import Array
-from pesn.activations import Activation
+from pesn.activations import Activation, Reduction
+from pesn.activations.smooth import as_scaled_tanh
 from pesn.moments import hermite
-from pesn.moments.scaled_tanh import check_scaled_tanh
-
-__all__ = ["ERROR", "LEAST", "bumps", "coefficients", "components", "covariance", "moments"]
-
 
 ERROR = 4.2e-9  # of eight components, as tanh
 
@@ -44,7 +41,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 @cache
-def _table() -> dict[str, dict[str, Any]]:
+def _table() -> dict[str, dict[str, list[str]]]:
     text = resources.files("pesn.moments").joinpath("tables", "logistic_mixture.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
@@ -76,7 +73,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, *, n_co
     array([6.37e-05])
     """
     weights, widths = components(n_components)
-    _, inner, outer, offset = check_scaled_tanh("mixture", activation, order)
+    _, inner, outer, offset = _check_scaled_tanh("mixture", activation, order)
     m, v = inner * mean, inner * inner * var
     first = np.zeros_like(m)
     for p, t in zip(weights, widths, strict=True):
@@ -100,29 +97,55 @@ def covariance(mean: Array, var: Array, correlation: Array, weights: Array, widt
     return matrix
 
 
-def coefficients(
-    mean: Array, var: Array, out_var: Array, known: Array, largest: float, tolerance: float, most: int
-) -> tuple[bool, Array]:
-    """c_n/√out_var of tanh, (N, D), n = 1 … N ≤ most: as many as bring largest^{N+1} max(1 − Σ c_n²/out_var) to the tolerance.
-
-    The first are ``known`` (n, D); the others are within 4e-9/√out_var, and end where they have used up a unit's variance. Units
-    with a ``var`` of 0 or an ``out_var`` below 1e-290 have none. Also whether N terms are enough.
-
-    >>> from pesn import activations
-    >>> v = np.full(2, 9.0)
-    >>> out_var = moments(activations.get("tanh"), np.zeros(2), v, 2)[1]
-    >>> enough, c = coefficients(np.zeros(2), v, out_var, np.empty((0, 2)), 0.95, 1e-6, 1000)
-    >>> enough, len(c) < 200
-    (True, True)
-    """
-    alive = np.where(out_var > LEAST, out_var, 0.0)
-    return hermite.coefficients(bumps(), np.empty(0), mean, np.sqrt(var), alive, known, largest, tolerance, most)
-
-
 @cache
 def bumps() -> hermite.Bumps:
     """What tanh′ is a sum of."""
     return hermite.tanh_bumps(*_components(8))
+
+
+def _check_scaled_tanh(method: str, activation: Activation, order: int) -> Reduction:
+    """The scaling of tanh, or a ValueError that names the methods which serve this activation and order."""
+    reduction = as_scaled_tanh(activation)
+    others = "use 'surface', 'exact', 'spline' or 'monte-carlo'"
+    if reduction is None:
+        raise ValueError(f"method {method!r} serves tanh and sigmoid, got {activation.name!r}; {others}")
+    if order > 2:
+        raise ValueError(f"method {method!r} gives orders 1 and 2, got order {order}; {others}")
+    return reduction
+
+
+# ---------------------------------------------------------------- the paper's formulas
+
+
+def formulas(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[Array, Array]:
+    """The paper's mean and variance of tanh(z), z ~ N(mean, var), as printed: this variance can be negative.
+
+    >>> mean, var = formulas(0.8, 0.01)
+    >>> print(f"{mean:.4f} {var:.4f}")         # exactly: 0.6603 and 0.0032
+    0.6613 -0.0423
+    """
+    mean, var = np.asarray(mean, dtype=float), np.asarray(var, dtype=float)
+    # The logistic density as a Gaussian of variance π²/3 inside the mean, sech² as a Gaussian of variance 2/π.
+    first = np.tanh(mean / (2.0 * np.sqrt(var * (3.0 / math.pi**2) + 0.25)))
+    width = np.sqrt(2.0 / math.pi + var)
+    with np.errstate(over="ignore", under="ignore"):  # |m| = 1e300: the exponential is 0, as it should be
+        sech2 = math.sqrt(2.0 / math.pi) / width * np.exp(-0.5 * np.square(mean / width))
+    return first, 1.0 - sech2 - first * first
+
+
+def analytic_moments(activation: Activation, mean: Array, var: Array, order: int) -> tuple[Array, ...]:
+    """Mean and variance by the paper's formulas, the variance clipped at 0; one-dimensional float64.
+
+    >>> from pesn import activations
+    >>> analytic_moments(activations.get("tanh"), np.array([0.8]), np.array([0.01]), 2)[1]
+    array([0.])
+    """
+    _, inner, outer, offset = _check_scaled_tanh("analytic", activation, order)
+    first, second = formulas(inner * mean, inner * inner * var)
+    return (offset + outer * first, np.maximum(outer * outer * second, 0.0))[:order]
+
+
+# ---------------------------------------------------------------- kernels
 
 
 @jit()

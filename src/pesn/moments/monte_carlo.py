@@ -12,9 +12,6 @@ import numpy as np
 from pesn._support.types import Array, Rng
 from pesn.activations import Activation
 
-__all__ = ["moments"]
-
-
 _BLOCK = 1 << 17  # draws held at once: 1 MB an array
 
 

@@ -9,6 +9,8 @@ where both are constant; of the variance, what the surface has.
 from __future__ import annotations
 
 import math
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,15 +19,12 @@ from numba import types
 from numba.extending import overload
 
 from pesn._support.intrinsics import polynomial
-from pesn._support.jit import INLINE, jit
-from pesn._support.types import AnyArray, Array
-from pesn.moments import tables
-from pesn.moments.special import exp, single_exp
-from pesn.moments.surface_kernel import BLOCK
-from pesn.moments.surface_kernel import at as surface_at
-from pesn.moments.tables import Surface
-
-__all__ = ["Packed", "at", "fill_moments", "pack"]
+from pesn._support.threads import by_parts
+from pesn._support.types import Array, FloatArray
+from pesn.activations import Activation
+from pesn.moments import surface as surfaces
+from pesn.moments.special import exp, fast, fast_inline, single_exp
+from pesn.moments.surface import BLOCK, Surface
 
 # |a| where the table ends, at q = 1, and where it is no longer used, for each 1 + q: between exponential and Gaussian tails
 # the variance takes a higher degree in q.
@@ -36,15 +35,11 @@ _COLUMNS = 4
 _CELLS = {"f": (12, 24), "d": (32, 24)}  # for a unit of a, and for all q
 _FINER = 1.25  # an f that is not odd has steeper places
 
-_FAST: dict[str, Any] = {"fastmath": {"contract", "arcp", "nsz"}}
-_jit = jit(**_FAST)
-_inline = jit(**_FAST, **INLINE)
-
 
 class Packed(NamedTuple):
     """A table and what its evaluation must know, every number in the table's own precision."""
 
-    table: AnyArray  # flat: cell, row, column, (mean, variance)
+    table: FloatArray  # flat: cell, row, column, (mean, variance)
     n_t: int
     n_q: int
     q_cells: Any  # n_q again
@@ -71,11 +66,11 @@ class Packed(NamedTuple):
 # ---------------------------------------------------------------- from a surface
 
 
-def _quantities(surface: Surface, fill: Callable[..., tuple[Array, Array]], a: Array, q: Array) -> tuple[Array, Array]:
+def _quantities(surface: Surface, a: Array, q: Array) -> tuple[Array, Array]:
     """What the table holds, at all pairs of a and q, each (a, q)."""
     width = surface.root_c / q
     mean, var = np.multiply.outer(a, width), np.broadcast_to(surface.root_c**2 * (1.0 - q) * (1.0 + q) / q**2, (a.size, q.size))
-    first, second = (part.reshape(mean.shape) for part in fill(surface, mean.reshape(-1), var.reshape(-1)))
+    first, second = (part.reshape(mean.shape) for part in surfaces.evaluate(surface, mean.reshape(-1), var.reshape(-1)))
     if surface.bounded:
         return first / a[:, None] if surface.odd else first, _log(surface, second * (width**2 / var))
     return first / width, _log(surface, second / var)
@@ -85,17 +80,17 @@ def _log(surface: Surface, ratio: Array) -> Array:
     return np.log(np.maximum(ratio, 1e-300)) if surface.log else ratio
 
 
-def pack(surface: Surface, fill: Callable[..., tuple[Array, Array]], dtype: np.dtype[Any]) -> Packed:
-    """A packed table from a surface, which ``fill(surface, mean, var)`` evaluates."""
+def pack(surface: Surface, dtype: np.dtype[np.floating]) -> Packed:
+    """A packed table from a surface."""
     plain = surface._replace(input_scale=1.0, output_scale=1.0, offset=0.0)
     real, kind = dtype.type, dtype.char
     per_unit, n_q = _CELLS[kind]
     n_t = int(REACH * per_unit) if surface.odd else int(2.0 * REACH * per_unit * _FINER)
     rows, edge = _ROWS[kind], 0.0 if surface.odd else -REACH
     a = _places(edge, REACH, n_t, _COLUMNS)
-    to_a, to_q = tables.to_powers(_COLUMNS), tables.to_powers(rows)
+    to_a, to_q = surfaces.to_powers(_COLUMNS), surfaces.to_powers(rows)
     table = np.empty((n_t, n_q, rows, _COLUMNS, 2), dtype)
-    for k, values in enumerate(_quantities(plain, fill, a, _places(0.0, 1.0, n_q, rows))):
+    for k, values in enumerate(_quantities(plain, a, _places(0.0, 1.0, n_q, rows))):
         in_q = (values.reshape(-1, rows) @ to_q.T).reshape(n_t, _COLUMNS, n_q * rows)
         table[..., k] = (np.swapaxes(in_q, 1, 2).reshape(-1, _COLUMNS) @ to_a.T).reshape(n_t, n_q, rows, _COLUMNS)
     low, high = sorted((surface.left[0], surface.right[0]))
@@ -113,7 +108,7 @@ def pack(surface: Surface, fill: Callable[..., tuple[Array, Array]], dtype: np.d
         "offset": surface.offset,
     }
     return Packed(
-        table=tables.aligned(table), n_t=n_t, n_q=n_q, odd=surface.odd, log=surface.log, bounded=surface.bounded,
+        table=surfaces.aligned(table), n_t=n_t, n_q=n_q, odd=surface.odd, log=surface.log, bounded=surface.bounded,
         **{name: real(value) for name, value in numbers.items()},
     )  # fmt: skip
 
@@ -121,7 +116,7 @@ def pack(surface: Surface, fill: Callable[..., tuple[Array, Array]], dtype: np.d
 def _places(start: float, stop: float, cells: int, points: int) -> Array:
     """The Chebyshev points of every cell."""
     edges = np.linspace(start, stop, cells + 1)
-    return (edges[:-1, None] + np.diff(edges)[:, None] * (0.5 + 0.5 * tables.chebyshev_points(points))).reshape(-1)
+    return (edges[:-1, None] + np.diff(edges)[:, None] * (0.5 + 0.5 * surfaces.chebyshev_points(points))).reshape(-1)
 
 
 # ---------------------------------------------------------------- kernels, for either precision
@@ -132,26 +127,26 @@ _PAIRS: dict[Any, Any] = {
 }
 
 
-def _pair(table: AnyArray, offset: Any, x: float, y: float) -> tuple[float, float]:
+def _pair(table: FloatArray, offset: np.int64, x: float, y: float) -> tuple[float, float]:
     return _PAIRS[types.float32 if table.dtype == np.float32 else types.float64](table, offset, x, y)
 
 
-def _exp(x: Any) -> Any:
+def _exp(x: object) -> float:
     return single_exp(x) if isinstance(x, np.float32) else exp(x)
 
 
 @overload(_pair, strict=False)
-def _pair_of(table: Any, offset: Any, x: Any, y: Any) -> Any:
+def _pair_of(table: types.Array, offset: types.Type, x: types.Type, y: types.Type) -> Callable[..., tuple[float, float]]:
     evaluate = _PAIRS[table.dtype]
     return lambda table, offset, x, y: evaluate(table, offset, x, y)
 
 
 @overload(_exp, strict=False)
-def _exp_of(x: Any) -> Any:
+def _exp_of(x: types.Type) -> Callable[[float], float]:
     return (lambda x: single_exp(x)) if x == types.float32 else (lambda x: exp(x))
 
 
-@_inline
+@fast_inline
 def _place(packed: Packed, a: float, q: float) -> tuple[int, float, float]:
     """The cell that holds (a, q), and the place in it: each coordinate within ±½."""
     real = packed.table.dtype.type
@@ -163,12 +158,12 @@ def _place(packed: Packed, a: float, q: float) -> tuple[int, float, float]:
     return i * np.int32(packed.n_q) + j, u - (real(i) - packed.middle + real(0.5)), r - (real(j) + real(0.5))
 
 
-@_inline
+@fast_inline
 def _growth(packed: Packed, ratio: float) -> float:
     return _exp(ratio) if packed.log else max(ratio, packed.table.dtype.type(0.0))
 
 
-@_inline
+@fast_inline
 def _bounded(packed: Packed, first: float, ratio: float, m: float, v: float, inverse: float) -> tuple[float, float]:
     """Mean and variance from what the table holds, where both tails are constant."""
     mean = first * (m * inverse) if packed.odd else first
@@ -177,22 +172,22 @@ def _bounded(packed: Packed, first: float, ratio: float, m: float, v: float, inv
     return packed.offset + packed.output_scale * mean, packed.output_scale * packed.output_scale * var
 
 
-@_inline
+@fast_inline
 def _sloped(packed: Packed, first: float, ratio: float, v: float, inverse: float) -> tuple[float, float]:
     """The same where a tail has a slope."""
     mean, var = first * ((v + packed.root_c * packed.root_c) * inverse), v * _growth(packed, ratio)
     return packed.offset + packed.output_scale * mean, packed.output_scale * packed.output_scale * var
 
 
-@_inline
+@fast_inline
 def _is_beyond(packed: Packed, a: float, q: float, v: float) -> bool:
     used = packed.table.dtype.type(_USED)
     return (abs(a) > used + used * q) | (v > packed.widest)  # no "or", which would be a branch
 
 
-@_jit
+@fast
 def fill_moments(
-    packed: Packed, mean: AnyArray, mean_step: int, var: AnyArray, var_step: int, out_mean: AnyArray, out_var: AnyArray
+    packed: Packed, mean: FloatArray, mean_step: int, var: FloatArray, var_step: int, out_mean: FloatArray, out_var: FloatArray
 ) -> bool:
     """All but what lies beyond the table, where the variance is left as −1; whether anything does."""
     real = packed.table.dtype.type
@@ -233,16 +228,35 @@ def fill_moments(
     return beyond
 
 
-@_inline
-def at(packed: Packed, surface: Surface, m: float, v: float) -> tuple[float, float]:
-    """Mean and variance at one (m, v), for kernels that have one at a time: from a packed float64 table, or from its surface."""
-    sm, sv = m * packed.input_scale, v * (packed.input_scale * packed.input_scale)
-    inverse = 1.0 / math.sqrt(sv + packed.root_c * packed.root_c)
-    a, q = sm * inverse, packed.root_c * inverse
-    if _is_beyond(packed, a, q, sv):
-        return surface_at(surface, m, v)
-    cell, x, y = _place(packed, a, q)
-    first, ratio = _pair(packed.table, cell * (packed.table.size // (packed.n_t * packed.n_q)), x, y)
-    if packed.bounded:
-        return _bounded(packed, first, ratio, sm, sv, inverse)
-    return _sloped(packed, first, ratio, sv, inverse)
+# ---------------------------------------------------------------- arrays
+
+_lock = threading.Lock()
+_kept: weakref.WeakKeyDictionary[Activation, dict[str, Packed]] = weakref.WeakKeyDictionary()
+
+
+def _packed(activation: Activation, surface: Surface, dtype: np.dtype[np.floating]) -> Packed:
+    """Made once, shared between threads; a scaled copy of an activation has its base's table."""
+    base = activation.reduction.base if activation.reduction else activation
+    with _lock:
+        made = _kept.setdefault(base, {})
+        if dtype.char not in made:
+            made[dtype.char] = pack(surface, dtype)
+    return made[dtype.char].scaled(surface.input_scale, surface.output_scale, surface.offset)
+
+
+def moments(activation: Activation, mean: FloatArray, var: FloatArray, order: int) -> tuple[FloatArray, ...]:
+    """The first ``order`` moments from the packed table of mean's and var's precision; from the surface where there is none."""
+    surface = None if order > 2 or activation.has_closed_form else surfaces.load(activation)
+    if surface is None:
+        return surfaces.moments(activation, mean, var, order)
+    dtype = np.result_type(mean.dtype, var.dtype)
+    table, out = _packed(activation, surface, dtype), np.empty((2, *mean.shape), dtype)
+    means, variances = surfaces.source(mean, dtype), surfaces.source(var, dtype)
+
+    def fill(part: slice) -> bool:
+        return bool(fill_moments(table, *surfaces.part_of(means, part), *surfaces.part_of(variances, part), *out[:, part]))
+
+    if any(by_parts(fill, mean.size)):
+        beyond = np.flatnonzero(out[1] < 0.0)
+        out[:, beyond] = surfaces.moments(activation, mean[beyond].astype(float), var[beyond].astype(float), 2)
+    return tuple(out[:order])

@@ -13,9 +13,10 @@ taken together, so that the sum keeps its digits.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.jit import INLINE, jit
 from pesn._support.types import Array
@@ -23,16 +24,44 @@ from pesn.activations import Activation
 from pesn.moments import closed
 from pesn.moments.special import density, exp, mills
 
-__all__ = ["piecewise_linear", "sine"]
-
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_FEW, _FEWEST = np.polynomial.legendre.leggauss(12), np.polynomial.legendre.leggauss(8)
+_FEW_NODES, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(12)
+_FEWEST_NODES, _FEWEST_WEIGHTS = np.polynomial.legendre.leggauss(8)
 _WEAK, _NEAR = 0.35, 3.0  # a correlation and a kink's distance up to which the fewest nodes are as good
+_inline = jit(fastmath={"contract", "nsz"}, **INLINE)
+_Piece: TypeAlias = tuple[float, float, float]  # its ends and its width
 _POOL = 128  # pairs at a time
 _FAR = 1e3  # standard deviations
 _NARROW = 0.2  # a piece, in standard deviations, of which corners one by one would lose more than a digit
 _WIDEST = 1e60  # in lengths of the kinks' span: a bounded f is a staircase long before
+
+
+class _Kinks(NamedTuple):
+    """Kinks of each unit (B, D, K), standardised, and the ``steps`` (K,) of the slope at them."""
+
+    places: Array
+    steps: Array
+
+
+class _Pieces(NamedTuple):
+    """Ends and widths (B, D, P) of the pieces of each unit, standardised, and their slopes (P,) beside that of the first."""
+
+    low: Array
+    high: Array
+    width: Array
+    heights: Array
+
+
+class _Pool(NamedTuple):
+    """Pairs of kinks whose integrals are under way, side by side, and where they belong in the result.
+
+    ``work`` (13 + 2 K, n): tan(θ/2) at the top, 1 − that, where the panel begins, half its length, its middle, its end from the
+    top; the exponents' factors, the lever, an inverse, the sum of a panel, parts that it still has, the exponent beyond which
+    nothing counts; the kinks of the first and of the second unit.
+    """
+
+    work: Array
+    place: npt.NDArray[np.int64]
 
 
 def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: Array) -> Array:
@@ -66,8 +95,8 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
     single = edges.reshape(*batch, len(kinks))
     apart = (np.min(gaps, axis=1, initial=np.inf) > _NARROW).reshape(batch)
     matrix: Array = _piecewise_linear(
-        gain.reshape(batch), apart, single, np.diff(slopes), low, high, width, heights[used],
-        correlation.reshape(-1, *shape[-2:]), _NODES, _WEIGHTS, *_FEW, *_FEWEST,
+        correlation.reshape(-1, *shape[-2:]), gain.reshape(batch), apart,
+        _Kinks(single, np.diff(slopes)), _Pieces(low, high, width, heights[used]),
     )  # fmt: skip
     return matrix.reshape(shape)
 
@@ -110,69 +139,80 @@ def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
 
 @jit()
 def _piecewise_linear(
-    gain: Array, apart: Any, kinks: Array, steps: Array, low: Array, high: Array, width: Array, heights: Array,
-    correlation: Array, nodes: Array, weights: Array, few: Array, few_weights: Array,
-    fewest: Array, fewest_weights: Array,
+    correlation: Array, gain: Array, apart: npt.NDArray[np.bool_], kinks: _Kinks, pieces: _Pieces
 ) -> Array:  # fmt: skip
-    batch, size, count = low.shape
-    bends = steps.shape[0]
+    batch, size, bends = kinks.places.shape
     log_gain = np.log(np.maximum(np.abs(gain), 1e-300))
-    tails = np.empty((batch, size, bends, 4))
-    for b in range(batch):
-        for i in range(size):
-            for p in range(bends):
-                _tail(kinks[b, i, p], tails[b, i, p])
     out = np.zeros((batch, size, size))
     flat = out.reshape(batch * size * size)
-    pool, place = np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64)
-    easy, easy_place = np.empty_like(pool), np.empty_like(place)
-    b, i, j, active, waiting = 0, 0, 0, 0, 0
-    while b < batch or active + waiting > 0:
-        while b < batch and active < _POOL and waiting < _POOL:  # pairs that are done with make room for others
-            rho = correlation[b, i, j]
-            side = 1.0 if rho > 0.0 else -1.0  # φ₂(a, b; −r) = φ₂(a, −b; r)
-            alone = apart[b, i] and apart[b, j]
-            if rho != 0.0 and alone and abs(rho) < 1.0:
-                # what is e^−limit and less is nothing beside the linear part
-                limit = min(700.0, 32.0 - log_gain[b, i] - log_gain[b, j])
-                where = (b * size + i) * size + j
-                if abs(rho) < _WEAK and _is_near(kinks[b, i]) and _is_near(kinks[b, j]):
-                    _enter(easy, waiting, abs(rho), limit, kinks[b, i], side, kinks[b, j])
-                    easy_place[waiting] = where
-                    waiting += 1
-                else:
-                    _enter(pool, active, abs(rho), limit, kinks[b, i], side, kinks[b, j])
-                    place[active] = where
-                    active += 1
-            elif rho != 0.0 and alone:
-                for p in range(bends):
-                    for q in range(bends):
-                        out[b, i, j] += steps[p] * steps[q] * _collinear(tails[b, i, p], side, tails[b, j, q])
-            elif rho != 0.0:
-                for p in range(count):
-                    for q in range(count):
-                        out[b, i, j] += heights[p] * heights[q] * _rectangle(
-                            low[b, i, p], high[b, i, p], width[b, i, p],
-                            side * low[b, j, q], side * high[b, j, q], side * width[b, j, q],
-                            abs(rho), nodes, weights,
-                        )  # fmt: skip
-            j += 1
-            if j == size:
-                i += 1
-                j = i
-            if i == size:
-                b, i, j = b + 1, 0, 0
-        if waiting == _POOL or (b == batch and waiting > 0):
-            waiting = _panels(easy, easy_place, waiting, steps, fewest, fewest_weights, flat)
-        if active == _POOL or b == batch:
-            active = _panels(pool, place, active, steps, few, few_weights, flat)
+    pool = _Pool(np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64))
+    easy = _Pool(np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64))
+    active, waiting = 0, 0
+    for b in range(batch):
+        for i in range(size):
+            for j in range(i, size):
+                rho = correlation[b, i, j]
+                if rho != 0.0 and not (apart[b, i] and apart[b, j]):
+                    out[b, i, j] = _rectangles(pieces, b, i, j, rho)
+                elif abs(rho) == 1.0:
+                    out[b, i, j] = _collinears(kinks, b, i, j, rho)
+                elif rho != 0.0:
+                    # what is e^−limit and less is nothing beside the linear part
+                    limit = min(700.0, 32.0 - log_gain[b, i] - log_gain[b, j])
+                    where = (b * size + i) * size + j
+                    if abs(rho) < _WEAK and _is_near(kinks.places[b, i]) and _is_near(kinks.places[b, j]):
+                        _enter(easy, waiting, where, rho, limit, kinks.places[b, i], kinks.places[b, j])
+                        waiting += 1
+                    else:
+                        _enter(pool, active, where, rho, limit, kinks.places[b, i], kinks.places[b, j])
+                        active += 1
+                    # pairs that are done with make room for others
+                    if waiting == _POOL:
+                        waiting = _panels(easy, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
+                    if active == _POOL:
+                        active = _panels(pool, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
+    while waiting > 0:
+        waiting = _panels(easy, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
+    while active > 0:
+        active = _panels(pool, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
+    _add_linear(correlation, gain, out)
+    return out
+
+
+@jit()
+def _add_linear(correlation: Array, gain: Array, out: Array) -> None:
+    """ρ E[f′] E[f′] and the integrals over 2π, in both triangles."""
+    batch, size = gain.shape
     for b in range(batch):
         for i in range(size):
             for j in range(i, size):
                 value = correlation[b, i, j] * gain[b, i] * gain[b, j] + out[b, i, j] / (2.0 * math.pi)
                 out[b, i, j] = value
                 out[b, j, i] = value
-    return out
+
+
+@jit()
+def _collinears(kinks: _Kinks, b: int, i: int, j: int, rho: float) -> float:
+    """The integral of a pair at ρ = ±1, kink by kink."""
+    total, one, other = 0.0, np.empty(4), np.empty(4)
+    for p in range(kinks.steps.size):
+        _tail(kinks.places[b, i, p], one)
+        for q in range(kinks.steps.size):
+            _tail(kinks.places[b, j, q], other)
+            total += kinks.steps[p] * kinks.steps[q] * _collinear(one, rho, other)
+    return total
+
+
+@jit()
+def _rectangles(pieces: _Pieces, b: int, i: int, j: int, rho: float) -> float:
+    """The integral of a pair, piece by piece; φ₂(a, b; −r) = φ₂(a, −b; r)."""
+    total, side = 0.0, math.copysign(1.0, rho)
+    for p in range(pieces.heights.size):
+        one = pieces.low[b, i, p], pieces.high[b, i, p], pieces.width[b, i, p]
+        for q in range(pieces.heights.size):
+            other = side * pieces.low[b, j, q], side * pieces.high[b, j, q], side * pieces.width[b, j, q]
+            total += pieces.heights[p] * pieces.heights[q] * _rectangle(one, other, abs(rho))
+    return total
 
 
 @jit(**INLINE)
@@ -193,82 +233,99 @@ def _is_near(kinks: Array) -> bool:
 
 
 @jit(**INLINE)
-def _enter(pool: Array, n: int, rho: float, limit: float, first: Array, side: float, second: Array) -> None:
-    cosine = math.sqrt((1.0 - rho) * (1.0 + rho))
-    pool[0, n] = rho / (1.0 + cosine)
-    pool[1, n] = (cosine + cosine * cosine / (1.0 + rho)) / (1.0 + cosine)  # 1 − that
-    pool[2, n], pool[11, n], pool[12, n] = 1.0, 0.0, limit
+def _enter(pool: _Pool, n: int, where: int, rho: float, limit: float, first: Array, second: Array) -> None:
+    """A pair to place n; φ₂(a, b; −r) = φ₂(a, −b; r)."""
+    work, side, size = pool.work, math.copysign(1.0, rho), abs(rho)
+    cosine = math.sqrt((1.0 - size) * (1.0 + size))
+    pool.place[n] = where
+    work[0, n] = size / (1.0 + cosine)
+    work[1, n] = (cosine + cosine * cosine / (1.0 + size)) / (1.0 + cosine)  # 1 − that
+    work[2, n], work[11, n], work[12, n] = 1.0, 0.0, limit
     for p in range(first.shape[0]):
-        pool[13 + p, n], pool[13 + first.shape[0] + p, n] = first[p], side * second[p]
+        work[13 + p, n], work[13 + first.shape[0] + p, n] = first[p], side * second[p]
+
+
+@_inline
+def _is_off(a: float, b: float, far: float, gap: float, limit: float) -> bool:
+    """Whether a corner off the diagonal is alive: e^{−δ²/2cos²θ} is singular at τ = 1, and panels halve towards it."""
+    square = (a - b) ** 2
+    return square * far > 1e-13 * gap * gap and square < limit * far * far
+
+
+@_inline
+def _spread(work: Array, n: int, count: int, far: float, near: float) -> float:
+    """How far the exponents of a panel's corners fall within it."""
+    limit, spread = work[12, n], 0.0
+    (far_apart, far_along), (near_apart, near_along) = _exponents(far), _exponents(near)
+    for p in range(count):
+        for q in range(count):
+            a, b = work[13 + p, n], work[13 + count + q, n]
+            least = 0.5 * (max(a * a, b * b) if a * b > 0.0 else a * a + b * b)  # of the exponent
+            if least < limit:
+                square, product = (a - b) ** 2, a * b
+                start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
+                spread = max(spread, abs(min(start, limit) - min(stop, limit)))
+    return spread
+
+
+@_inline
+def _begin_panel(work: Array, n: int, count: int) -> None:
+    """The next panel of a pair, or the next part of one: half its length, its middle, and how far its middle is from the top."""
+    gap, far, half, middle = work[1], work[2], work[3], work[4]
+    beyond, parts = work[5], work[11]
+    if parts[n] > 0.0:
+        parts[n] -= 1.0
+        middle[n] -= 2.0 * half[n]
+        last = parts[n] == 0.0 and far[n] == gap[n]
+        beyond[n] = half[n] if last else middle[n] - gap[n]
+        far[n] = 0.0 if last else far[n]
+        return
+    near = gap[n]
+    if gap[n] < 0.5 * far[n]:
+        for p in range(count):
+            for q in range(count):
+                if _is_off(work[13 + p, n], work[13 + count + q, n], far[n], gap[n], 2.5 * work[12, n]):
+                    near = 0.5 * far[n]
+    parts[n] = math.floor(_spread(work, n, count, far[n], near) / 8.0)  # beside the first: 12 nodes integrate no more than that
+    half[n] = 0.5 * (work[0, n] if far[n] == 1.0 and near == gap[n] else far[n] - near) / (1.0 + parts[n])
+    middle[n] = far[n] - half[n]
+    beyond[n] = half[n] if near == gap[n] and parts[n] == 0.0 else middle[n] - gap[n]
+    far[n] = 0.0 if parts[n] == 0.0 and (near == gap[n] or near * near * near < 1e-24) else near
 
 
 @jit(fastmath={"contract", "nsz"})
-def _panels(pool: Array, place: Any, active: int, steps: Array, nodes: Array, weights: Array, out: Array) -> int:
+def _panels(pool: _Pool, active: int, steps: Array, nodes: Array, weights: Array, out: Array) -> int:
     """One panel more of Σ steps_p steps_q ∫₀^{asin ρ} (ρ − sin θ) e^{−Q(θ)} dθ over kinks a and b, 0 < ρ < 1, in τ = tan(θ/2).
 
     As :func:`_rectangle` does with its corners; but a node of the panels of all pairs in the pool is a vector. How many are left.
     """
-    count = steps.shape[0]
-    top, gap, far, half, middle, beyond = pool[0], pool[1], pool[2], pool[3], pool[4], pool[5]
-    apart, along, lever, inverse, value, parts, limit = pool[6], pool[7], pool[8], pool[9], pool[10], pool[11], pool[12]
-    first, second = pool[13 : 13 + count], pool[13 + count :]
+    count, work = steps.shape[0], pool.work
+    value, first, second = work[10], work[13 : 13 + count], work[13 + count :]
     for n in range(active):
         value[n] = 0.0
-        if parts[n] > 0.0:  # the next part of a panel
-            parts[n] -= 1.0
-            middle[n] -= 2.0 * half[n]
-            if parts[n] == 0.0 and far[n] == gap[n]:
-                beyond[n], far[n] = half[n], 0.0
-            else:
-                beyond[n] = middle[n] - gap[n]
-            continue
-        near, spread = gap[n], 0.0
-        if gap[n] < 0.5 * far[n]:
-            for p in range(count):
-                for q in range(count):
-                    square = (first[p, n] - second[q, n]) ** 2
-                    if square * far[n] > 1e-13 * gap[n] * gap[n] and square < 2.5 * limit[n] * far[n] * far[n]:
-                        near = 0.5 * far[n]
-        (far_apart, far_along), (near_apart, near_along) = _exponents(far[n]), _exponents(near)
-        for p in range(count):
-            for q in range(count):
-                a, b = first[p, n], second[q, n]
-                least = 0.5 * (max(a * a, b * b) if a * b > 0.0 else a * a + b * b)  # of the exponent
-                if least < limit[n]:
-                    square, product = (a - b) ** 2, a * b
-                    start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
-                    spread = max(spread, abs(min(start, limit[n]) - min(stop, limit[n])))
-        parts[n] = math.floor(spread / 8.0)  # beside the first: 12 nodes integrate no more than that
-        half[n] = 0.5 * (top[n] if far[n] == 1.0 and near == gap[n] else far[n] - near) / (1.0 + parts[n])
-        middle[n] = far[n] - half[n]
-        beyond[n] = half[n] if near == gap[n] and parts[n] == 0.0 else middle[n] - gap[n]
-        far[n] = near
-        if parts[n] == 0.0 and (near == gap[n] or near * near * near < 1e-24):
-            far[n] = 0.0
+        _begin_panel(work, n, count)
     for k in range(nodes.shape[0]):
-        _at_node(nodes[k], weights[k], active, top, gap, half, middle, beyond, inverse, apart, along, lever)
+        _at_node(nodes[k], weights[k], active, work)
         for p in range(count):
             for q in range(count):
-                _add_corner(first[p], second[q], steps[p] * steps[q], active, apart, along, lever, value)
+                _add_corner(first[p], second[q], steps[p] * steps[q], active, work)
     kept = 0
     for n in range(active):
-        out[place[n]] += 4.0 * value[n] / (1.0 + top[n] * top[n])
-        if far[n] > 0.0:
-            top[kept], gap[kept], far[kept], place[kept] = top[n], gap[n], far[n], place[n]
-            half[kept], middle[kept], parts[kept], limit[kept] = half[n], middle[n], parts[n], limit[n]
-            for p in range(count):
-                first[p, kept], second[p, kept] = first[p, n], second[p, n]
+        out[pool.place[n]] += 4.0 * value[n] / (1.0 + work[0, n] * work[0, n])
+        if work[2, n] > 0.0:
+            pool.place[kept] = pool.place[n]
+            for row in range(work.shape[0]):
+                work[row, kept] = work[row, n]
             kept += 1
     return kept
 
 
 # Each array has a loop of its own: LLVM compares the addresses of all arrays of a loop before it, and if they are many gives up.
-@jit(fastmath={"contract", "nsz"}, **INLINE)
-def _at_node(
-    x: float, weight: float, active: int, top: Array, gap: Array, half: Array, middle: Array, beyond: Array,
-    inverse: Array, apart: Array, along: Array, lever: Array,
-) -> None:  # fmt: skip
+@_inline
+def _at_node(x: float, weight: float, active: int, work: Array) -> None:
     """−1/(2 cos² θ), −1/(1 + sin θ), and weight times (ρ − sin θ) dθ/dτ, but for 4/(1 + T²), at a node of each panel."""
+    top, gap, half, middle, beyond = work[0], work[1], work[3], work[4], work[5]
+    apart, along, lever, inverse = work[6], work[7], work[8], work[9]
     for j in range(active):
         rest = middle[j] - half[j] * x
         tau = 1.0 - rest
@@ -288,8 +345,9 @@ def _at_node(
         lever[j] = weight * half[j] * (beyond[j] - half[j] * x) * (gap[j] + top[j] * rest) * less * less
 
 
-@jit(fastmath={"contract", "nsz"}, **INLINE)
-def _add_corner(a: Array, b: Array, step: float, active: int, apart: Array, along: Array, lever: Array, value: Array) -> None:
+@_inline
+def _add_corner(a: Array, b: Array, step: float, active: int, work: Array) -> None:
+    apart, along, lever, value = work[6], work[7], work[8], work[10]
     for j in range(active):
         delta = a[j] - b[j]
         value[j] += step * lever[j] * exp(delta * delta * apart[j] + a[j] * b[j] * along[j])
@@ -326,11 +384,12 @@ def _exponent(a: float, b: float, rest: float) -> float:
 
 
 @jit()
-def _corners(a: float, a2: float, wa: float, b: float, b2: float, wb: float, rest: float) -> float:
+def _corners(one: _Piece, other: _Piece, rest: float) -> float:
     """e^{−Q(a,b)} − e^{−Q(a′,b)} − e^{−Q(a,b′)} + e^{−Q(a′,b′)}, seen from the corner where Q is smallest.
 
     So nothing overflows, and narrow rectangles keep their digits.
     """
+    (a, a2, wa), (b, b2, wb) = one, other
     if math.isinf(a2) and math.isinf(b2):
         return math.exp(-_exponent(a, b, rest))
     tau = 1.0 - rest
@@ -368,51 +427,54 @@ def _corners(a: float, a2: float, wa: float, b: float, b2: float, wb: float, res
 
 
 @jit()
-def _rectangle(a: float, a2: float, wa: float, b: float, b2: float, wb: float, rho: float, nodes: Array, weights: Array) -> float:
+def _widest_corner(one: _Piece, other: _Piece, far: float, near: float) -> float:
+    """How far the exponents of the corners that count fall from ``far`` to ``near``."""
+    spread = 0.0
+    for x in one[:2]:
+        for y in other[:2]:
+            if not (math.isinf(x) or math.isinf(y)):
+                start, stop = _exponent(x, y, far), _exponent(x, y, near)
+                if min(start, stop) < 60.0 + 0.25 * (x * x + y * y):
+                    spread = max(spread, abs(start - stop))
+    return spread
+
+
+@jit()
+def _end_of_panel(one: _Piece, other: _Piece, far: float, gap: float) -> float:
+    """Half of ``far``, as long as a corner off the diagonal is alive, else the end."""
+    if gap < 0.5 * far:
+        for x in one[:2]:
+            for y in other[:2]:
+                if not (math.isinf(x) or math.isinf(y)) and _is_off(x, y, far, gap, 200.0):
+                    return 0.5 * far
+    return gap
+
+
+@jit()
+def _rectangle(one: _Piece, other: _Piece, rho: float) -> float:
     """∫₀^{asin ρ} (ρ − sin θ) [four corners of exp(−Q(θ))] dθ, 0 < ρ ≤ 1, in τ = tan(θ/2)."""
-    if min(abs(a), abs(a2)) > 39.0 or min(abs(b), abs(b2)) > 39.0:  # every corner beyond the range of doubles
+    if min(abs(one[0]), abs(one[1])) > 39.0 or min(abs(other[0]), abs(other[1])) > 39.0:  # all beyond the range of doubles
         return 0.0
     cosine = math.sqrt((1.0 - rho) * (1.0 + rho))
     top = rho / (1.0 + cosine)
     gap = (cosine + cosine * cosine / (1.0 + rho)) / (1.0 + cosine)  # 1 − top
-    negligible = 1e-24 * min(1.0, abs(wa)) * min(1.0, abs(wb))
+    negligible = 1e-24 * min(1.0, abs(one[2])) * min(1.0, abs(other[2]))
     total, far = 0.0, 1.0
     while True:
-        # Panels halve towards τ = 1 as long as a corner off the diagonal is alive: e^{−δ²/2cos²θ} is singular there.
-        near = gap
-        if gap < 0.5 * far:
-            for corner in range(4):
-                x, y = (a if corner < 2 else a2), (b if corner % 2 == 0 else b2)
-                if math.isinf(x) or math.isinf(y):
-                    continue
-                delta = x - y
-                if delta * delta * far > 1e-13 * gap * gap and delta * delta < 200.0 * far * far:
-                    near = 0.5 * far
-        # As many parts as keep the exponents' range on each within what 16 nodes integrate.
-        spread = 0.0
-        for corner in range(4):
-            x, y = (a if corner < 2 else a2), (b if corner % 2 == 0 else b2)
-            if math.isinf(x) or math.isinf(y):
-                continue
-            start, stop = _exponent(x, y, far), _exponent(x, y, near)
-            if min(start, stop) < 60.0 + 0.25 * (x * x + y * y):
-                spread = max(spread, abs(start - stop))
-        parts = 1 + int(min(spread, 500.0) / 12.0)
-        half = 0.5 * (far - near) / parts
-        if far == 1.0 and near == gap:
-            half = 0.5 * top / parts
+        near = _end_of_panel(one, other, far, gap)
+        # as many parts as keep the exponents' range on each within what 16 nodes integrate
+        parts = 1 + int(min(_widest_corner(one, other, far, near), 500.0) / 12.0)
+        half = 0.5 * (top if far == 1.0 and near == gap else far - near) / parts
         for part in range(parts):
             begin = far - 2.0 * half * part
-            for k in range(nodes.shape[0]):
-                rest = begin - half * (1.0 + nodes[k])
-                left = rest - gap
-                if near == gap:
-                    left = half * (2.0 * (parts - 1 - part) + 1.0 - nodes[k])
+            for k in range(_NODES.shape[0]):
+                rest = begin - half * (1.0 + _NODES[k])
+                left = half * (2.0 * (parts - 1 - part) + 1.0 - _NODES[k]) if near == gap else rest - gap
                 tau = 1.0 - rest
                 square = 1.0 + tau * tau
                 # ρ − sin θ = 2 (T − τ)(1 − Tτ)/((1 + T²)(1 + τ²)), dθ = 2 dτ/(1 + τ²)
                 lever = left * (gap + top * rest) / ((1.0 + top * top) * square * square)
-                total += 4.0 * weights[k] * half * lever * _corners(a, a2, wa, b, b2, wb, rest)
+                total += 4.0 * _WEIGHTS[k] * half * lever * _corners(one, other, rest)
         if near == gap or near * near * near < negligible:
             return total
         far = near

@@ -8,14 +8,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from pesn._support.intrinsics import power_series
 from pesn._support.jit import INLINE, jit
-
-__all__ = ["density", "erfc", "exp", "expm1", "mills", "ndtr", "near", "single_exp", "tanh", "tanh_and_slope"]
 
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts: the first has 42 bits, so that its product with an exponent is exact.
@@ -27,7 +24,10 @@ _SHORT = -(1 << 27)  # keeps 26 bits of a mantissa
 _DENSITY, _SQRT_2, _SQRT_2_PI = 1.0 / math.sqrt(2.0 * math.pi), math.sqrt(2.0), math.sqrt(2.0 / math.pi)
 _FAR = 1e3  # standard deviations at which φ and every tail are 0
 # Fused products only: reassociation would cancel the constant that rounds.
-_inline: Any = jit(fastmath={"contract", "nsz"}, **INLINE)
+_inline = jit(fastmath={"contract", "nsz"}, **INLINE)
+# Fused multiply-add and x/y = x·(1/y), but infinities and NaN in their place; for the loops of other modules and their helpers.
+_FAST = {"contract", "arcp", "nsz"}
+fast, fast_inline = jit(fastmath=_FAST), jit(fastmath=_FAST, **INLINE)
 
 
 @_inline
@@ -70,7 +70,7 @@ _ONE_SINGLE = _F(1.0)
 
 
 @_inline
-def single_exp(x: Any) -> Any:
+def single_exp(x: np.float32) -> np.float32:
     """e^x of a float32 within 2 units in its last place for −87 ≤ x ≤ 88; e^−87 below, e^88 above."""
     y = min(max(x, _LEAST_SINGLE), _MOST_SINGLE)
     shifted = y * _LOG2_E_SINGLE + _ROUND_SINGLE
@@ -121,14 +121,14 @@ def tanh(x: float) -> float:
 
 # Chebyshev fits (1e-16) of parabolic cylinder functions from mpmath, as powers.
 # fmt: off
-_mills0: Any = power_series(
+_mills0 = power_series(
     2.125705804420318, -2.2175329966653763, 2.0016453988367013, -1.5551277631133742, 1.0275601951897093, -0.5644388118938302,
     0.2464482374652663, -0.07688381119874907, 0.010980011225332254, 0.0037173879558671566, -0.0025280845577701086,
     0.000303431541445881, 0.0002499202385198664, -9.59054019945061e-05, -1.872943535158692e-05, 1.7191736513050826e-05,
     9.989332598842803e-07, -2.8841048523511785e-06, -1.0777910241092961e-08, 4.963265923207593e-07, -2.7395287171158466e-09,
     -8.48070264782145e-08, -5.63207320588388e-10, 1.2265520563763965e-08, 1.5964545289953736e-10, -1.0357201657589174e-09,
 )
-_mills1: Any = power_series(
+_mills1 = power_series(
     4.343238801085694, -8.438356791004152, 10.6703194858502, -10.330751833212757, 7.95999503541939, -4.8653222961406275,
     2.263324340606212, -0.7029105796052475, 0.06536360995714395, 0.06245472694344638, -0.03114668107010549,
     0.0006421261726170482, 0.004495752265498528, -0.0010804312634662046, -0.0005388775475064778, 0.00025901109311428995,
@@ -136,7 +136,7 @@ _mills1: Any = power_series(
     -1.7763319847172224e-06, -4.1417162567423513e-07, 2.613114551190348e-07, 7.374980890680898e-08, -2.2057133052779943e-08,
     -7.123302164434395e-09,
 )
-_mills2: Any = power_series(
+_mills2 = power_series(
     17.12483439317554, -46.65570934471285, 73.67353344303868, -83.49373930774196, 72.08658169324319, -47.637202116608755,
     23.02696878153008, -6.849104096161729, 0.09154356383608635, 0.9984688061193435, -0.380823609380836, -0.04560137244513928,
     0.07698636218443268, -0.008662274255395029, -0.012507896518026081, 0.003345270170835775, 0.002069284054022543,

@@ -1,7 +1,15 @@
 """The paper's spline: f as a cubic on each interval of an even mesh, its declared tails outside, and the moments of that.
 
 By default the moments are those of the spline P itself, summed over u = (P(z) − P(m))/s, so that a variance cannot be negative
-and keeps its digits down to v = 0. How a piece of P is integrated: :mod:`pesn.moments.spline_kernel`.
+and keeps its digits down to v = 0.
+
+A piece of P times the Gaussian is integrated by Gauss-Legendre nodes, exact to rounding: the recurrence for
+∫ (z − z_j)^k N(z; m, v) dz multiplies rounding by (s/step)^k, while one vectorised exp a node has no such trouble. Three
+cases, by the Gaussian's width:
+
+- no mesh point within reach: P is one cubic there, whose moments are polynomials in s;
+- s < step/2: the few pieces within reach, each cut to panels of 2 s, P expanded about m without a constant term;
+- s ≥ step/2: whole intervals, with the values of P at their nodes tabulated once.
 
 >>> import numpy as np
 >>> from pesn.activations import get
@@ -13,79 +21,33 @@ array([1.])
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special as sc
+from scipy.interpolate import CubicSpline
 
+from pesn._support.jit import INLINE, jit
 from pesn._support.types import Array
 from pesn.activations import Activation, Tail
-
-if TYPE_CHECKING:  # both imported where they are needed: they cost more than the rest of the package
-    from scipy.interpolate import CubicSpline
-
-    from pesn.moments.spline_kernel import Spline
-
-__all__ = ["Mesh", "check_inside_mesh", "moments"]
+from pesn.moments import Mesh
+from pesn.moments.special import exp
 
 _ZERO = Tail(0.0)
-_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+_DEFAULT_MESH = Mesh(-10.0, 10.0, 101)
 
 
-@dataclass(frozen=True)
-class Mesh:
-    """``n_points`` evenly spaced points from ``a`` to ``b``, both included: the spline has ``n_points`` − 1 intervals.
+class Spline(NamedTuple):
+    """A cubic spline with tails, and its values at the nodes of three quadrature rules; numba passes it as one argument."""
 
-    Parameters
-    ----------
-    a, b
-        The ends, a below b.
-    n_points
-        How many, 2 or more.
-
-    Examples
-    --------
-    >>> Mesh(-10, 10, 101).step
-    0.2
-    """
-
-    a: float
-    b: float
-    n_points: int
-
-    def __post_init__(self) -> None:
-        for name in ("a", "b"):
-            try:
-                end = float(getattr(self, name))
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"{name} must be a number, got {getattr(self, name)!r}") from error
-            if not math.isfinite(end):
-                raise ValueError(f"{name} must be finite, got {end!r}")
-            object.__setattr__(self, name, end)
-        if not (self.a < self.b and math.isfinite(self.b - self.a)):
-            raise ValueError(f"a must be below b, got a={self.a!r}, b={self.b!r}")
-        if isinstance(self.n_points, bool) or not isinstance(self.n_points, (int, np.integer)):
-            raise TypeError(f"n_points must be an integer, got {self.n_points!r}")
-        if self.n_points < 4:
-            raise ValueError(f"n_points must be 4 or more, got {self.n_points!r}")
-        object.__setattr__(self, "n_points", int(self.n_points))
-        if not np.all(np.diff(self.points) > 0.0):
-            raise ValueError(f"n_points={self.n_points} is too many: points between a={self.a!r} and b={self.b!r} coincide")
-
-    @property
-    def points(self) -> Array:
-        """The mesh points, ascending."""
-        return np.linspace(self.a, self.b, self.n_points)
-
-    @property
-    def step(self) -> float:
-        """The length of an interval."""
-        return (self.b - self.a) / (self.n_points - 1)
-
-
-DEFAULT_MESH = Mesh(-10.0, 10.0, 101)
+    knots: Array
+    values: Array
+    coefficients: Array  # (4, n_points − 1): constant, linear, quadratic, cubic in z − z_j
+    tails: Array  # left intercept and slope, right intercept and slope
+    few: tuple[Array, Array, Array]  # nodes, weights and P there, for step/s ≤ 1/4
+    some: tuple[Array, Array, Array]  # for step/s ≤ 1
+    many: tuple[Array, Array, Array]  # for step/s ≤ 2
 
 
 # ---------------------------------------------------------------- what is built once per activation and mesh
@@ -93,15 +55,13 @@ DEFAULT_MESH = Mesh(-10.0, 10.0, 101)
 
 def _interpolant(activation: Activation, mesh: Mesh, power: int) -> CubicSpline:
     """The complete cubic spline of f^power (exact end slopes); not-a-knot where f′ is unknown."""
-    ends: Any = "not-a-knot"
+    ends: str | tuple[tuple[int, float], ...] = "not-a-knot"
     f = np.asarray(activation.value(mesh.points), dtype=float)
     if activation.derivative is not None:
         slope = np.asarray(activation.derivative(np.array([mesh.a, mesh.b])), dtype=float) * power * f[[0, -1]] ** (power - 1)
         ends = ((1, slope[0]), (1, slope[1]))
     if not (np.all(np.isfinite(f)) and (ends == "not-a-knot" or np.all(np.isfinite(slope)))):
         raise ValueError(f"{activation.name} must be finite, with finite end slopes, on {mesh}; choose a mesh where it is")
-    from scipy.interpolate import CubicSpline
-
     return CubicSpline(mesh.points, f**power, bc_type=ends)
 
 
@@ -120,8 +80,6 @@ def _build(activation: Activation, mesh: Mesh, order: int, power: int, with_tail
     flat = np.max(np.abs(cubic[3])) * (0.5 * mesh.step) ** 3 <= 1e-3 * max(1.0, float(np.ptp(spline.c[3])))
     sizes = ((5 if flat else 8), 8, 12) if order <= 2 else (12, 16, 16)
     tails = [*(activation.left or _ZERO), *(activation.right or _ZERO)] if with_tails else [0.0] * 4
-    from pesn.moments.spline_kernel import Spline
-
     return Spline(knots, np.asarray(spline(knots)), cubic, np.array(tails), *(table(n) for n in sizes))
 
 
@@ -132,34 +90,29 @@ def _run(spline: Spline, mean: Array, var: Array, order: int, scale: float) -> A
     # One type of array only, so that one compilation serves views and read-only input too.
     mean, var = (np.require(x, np.float64, ["C", "W", "A"]) for x in (mean, var))
     out = np.empty((order, mean.size))
-    from pesn.moments import spline_kernel as kernel  # here, not above: it brings numba
-
-    kernel.fill(mean, var, order, spline, *kernel.rules(max(order, 2)), scale, out)
+    _fill_moments(mean, var, spline, *_rules(max(order, 2)), scale, out)
     return out
 
 
-def moments(
-    activation: Activation, mean: Array, var: Array, order: int, mesh: Mesh | None = None, raw: bool = False
-) -> tuple[Array, ...]:
+def moments(activation: Activation, mean: Array, var: Array, order: int, mesh: Mesh | None = None) -> tuple[Array, ...]:
     """The first ``order`` of mean, variance, skewness, kurtosis of the spline of f; ``mean`` and ``var`` one-dimensional float64.
 
     Outside the mesh the spline continues as f's declared tails, or as 0 where there is none (sine): :func:`check_inside_mesh`
     guards against that. Where the variance is 0, skewness is 0 and kurtosis 3.
-
-    ``raw=True`` is the paper's form, from separate splines of f, f², f³ and f⁴: var = A₂ − A₁², which **can be negative**;
-    skewness and kurtosis are 0 and 3 where it is not positive.
     """
-    mesh = DEFAULT_MESH if mesh is None else mesh
-    if not isinstance(mesh, Mesh):
-        raise TypeError(f"mesh must be a pesn.Mesh(a, b, n_points) or None, got {mesh!r}")
-    if raw:
-        return _raw(activation, mean, var, order, mesh)
+    mesh = _checked(mesh)
     return tuple(_run(_build(activation, mesh, max(order, 2), 1, True), mean, var, order, activation.scale))
+
+
+def _checked(mesh: Mesh | None) -> Mesh:
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise TypeError(f"mesh must be a pesn.Mesh(a, b, n_points) or None, got {mesh!r}")
+    return _DEFAULT_MESH if mesh is None else mesh
 
 
 def check_inside_mesh(activation: Activation, mean: Array, var: Array, mesh: Mesh | None) -> None:
     """A ValueError where f declares no tail and a Gaussian reaches, with six deviations, beyond the mesh."""
-    a, b = (DEFAULT_MESH.a, DEFAULT_MESH.b) if mesh is None else (mesh.a, mesh.b)
+    a, b = (_DEFAULT_MESH.a, _DEFAULT_MESH.b) if mesh is None else (mesh.a, mesh.b)
     reach = 6.0 * np.sqrt(var)
     for tail, outside in ((activation.left, a - mean + reach), (activation.right, mean + reach - b)):
         if tail is None and np.any(outside > 0.0):
@@ -169,8 +122,12 @@ def check_inside_mesh(activation: Activation, mean: Array, var: Array, mesh: Mes
             )
 
 
-def _raw(activation: Activation, mean: Array, var: Array, order: int, mesh: Mesh) -> tuple[Array, ...]:
-    powers = []
+def raw_moments(activation: Activation, mean: Array, var: Array, order: int, mesh: Mesh | None = None) -> tuple[Array, ...]:
+    """The paper's form, from separate splines of f, f², f³ and f⁴: var = A₂ − A₁², which **can be negative**.
+
+    Skewness and kurtosis are 0 and 3 where it is not positive.
+    """
+    mesh, powers = _checked(mesh), []
     for k in range(1, order + 1):
         inside = _run(_build(activation, mesh, 2, k, False), mean, var, 1, activation.scale)[0]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -210,3 +167,272 @@ def _tail(tail: Tail, side: float, end: float, mean: Array, var: Array, power: i
     for k in range(power + 1):
         total += math.comb(power, k) * line ** (power - k) * slope**k * t[k]
     return total
+
+
+# ---------------------------------------------------------------- kernels
+
+_SQRT_HALF = math.sqrt(0.5)
+_MOST_PANELS = 32  # of length 2 in x; the longest reach is 24.5 to either side
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+# Fused products only: allowed to reassociate, LLVM would turn the products with 1/s back into divisions.
+_fused = jit(fastmath={"contract", "nsz"})
+_inline = jit(**INLINE)
+_loose = jit(fastmath={"reassoc", "contract", "nsz"})  # sums may be reordered: that is what vectorises
+
+
+@jit()
+def _mass(low: float, high: float) -> float:
+    """Probability of low < x < high, taken on the side where it does not cancel."""
+    if low > 0.0:
+        return 0.5 * (math.erfc(low * _SQRT_HALF) - math.erfc(high * _SQRT_HALF))
+    return 0.5 * (math.erfc(-high * _SQRT_HALF) - math.erfc(-low * _SQRT_HALF))
+
+
+class _Nodes(NamedTuple):
+    """Nodes of the integral: probabilities ``p`` and values ``u``, as many as are in use, and the ``rule`` of a panel."""
+
+    p: Array
+    u: Array
+    rule: tuple[Array, Array]
+
+
+class _Place(NamedTuple):
+    """Where a Gaussian lies: mean, deviation, reach in deviations, the unit of u, its interval j, and P there.
+
+    j is −1 and n − 1 in a tail; P(m + d) = here + c1 d + c2 d² + c3 d³.
+    """
+
+    m: float
+    s: float
+    reach: float
+    unit: float
+    j: int
+    here: float
+    c1: float
+    c2: float
+    c3: float
+
+
+@_fused
+def _add_piece(nodes: _Nodes, k: int, low: float, high: float, origin: float, c: tuple[float, float, float, float]) -> int:
+    """Append nodes for low < x < high, where u = c0 + c1 y + c2 y² + c3 y³ with y = x − origin; a constant needs one."""
+    c0, c1, c2, c3 = c
+    if c1 == 0.0 and c2 == 0.0 and c3 == 0.0:
+        nodes.p[k], nodes.u[k] = _mass(low, high), c0
+        return k + 1
+    panels = max(1, math.ceil(0.5 * (high - low)))
+    half = 0.5 * (high - low) / panels
+    n = nodes.rule[0].size // _MOST_PANELS * panels
+    # Slices, because an index that LLVM cannot prove non-negative keeps the loop from being vectorised.
+    at, weights, p, u = nodes.rule[0][:n], nodes.rule[1][:n], nodes.p[k : k + n], nodes.u[k : k + n]
+    for i in range(at.size):
+        x = low + half * at[i]
+        y = x - origin
+        p[i] = exp(-0.5 * x * x) * (weights[i] * (half * _DENSITY))
+        u[i] = c0 + y * (c1 + y * (c2 + y * c3))
+    return k + n
+
+
+@_fused
+def _add_intervals(nodes: _Nodes, table: tuple[Array, Array, Array], start: int, stop: int, place: _Place) -> int:
+    """Append the tabulated nodes start ≤ i < stop of whole intervals."""
+    z, w, values, p, u = table[0][start:stop], table[1][start:stop], table[2][start:stop], nodes.p, nodes.u
+    x_scale, p_scale, u_scale = 1.0 / place.s, _DENSITY / place.s, 1.0 / place.unit
+    for i in range(z.size):
+        x = (z[i] - place.m) * x_scale
+        p[i] = exp(-0.5 * x * x) * (w[i] * p_scale)
+        u[i] = (values[i] - place.here) * u_scale
+    return z.size
+
+
+@jit()
+def _add_whole(nodes: _Nodes, spline: Spline, place: _Place) -> int:
+    """Nodes for all of P within reach where whole intervals will do, and the tails."""
+    knots, tails, reach, g = spline.knots, spline.tails, place.reach, place.s / place.unit
+    n = knots.size
+    a, b = knots[0], knots[-1]
+    step = (b - a) / (n - 1)
+    table = spline.few if step <= 0.25 * place.s else (spline.some if step <= place.s else spline.many)
+    per = table[0].size // (n - 1)
+    # Clipped as floats: far from the mesh these would overflow an integer.
+    first = int(min(max(np.floor((place.m - reach * place.s - a) / step), 0.0), n - 1.0))
+    last = int(min(max(np.ceil((place.m + reach * place.s - a) / step), 0.0), n - 1.0))
+    k = _add_intervals(nodes, table, first * per, last * per, place)
+    left, right = (a - place.m) / place.s, (b - place.m) / place.s
+    if right < reach:
+        outside = 0.0 if place.j == n - 1 else right
+        start = 0.0 if place.j == n - 1 else (tails[2] + tails[3] * b - place.here) / place.unit
+        k = _add_piece(nodes, k, right, reach, outside, (start, tails[3] * g, 0.0, 0.0))
+    if left > -reach:
+        outside = 0.0 if place.j == -1 else left
+        start = 0.0 if place.j == -1 else (tails[0] + tails[1] * a - place.here) / place.unit
+        k = _add_piece(nodes, k, -reach, left, outside, (start, tails[1] * g, 0.0, 0.0))
+    return k
+
+
+@_inline
+def _rise(place: _Place, d: float) -> float:
+    """P(m + d) − P(m) on the piece of m."""
+    return d * (place.c1 + d * (place.c2 + d * place.c3))
+
+
+@jit()
+def _add_right(nodes: _Nodes, k: int, spline: Spline, place: _Place) -> int:
+    """Pieces right of m's own: P(z) − P(m) is carried from mesh point to mesh point."""
+    knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
+    n, m, s, unit, i = knots.size, place.m, place.s, place.unit, place.j + 1
+    g, base = s / unit, 0.0
+    if i < n:
+        base = _rise(place, knots[i] - m)
+        if i == 0:
+            base += values[0] - (tails[0] + tails[1] * knots[0])
+    while i < n and (knots[i] - m) / s < place.reach:
+        x = (knots[i] - m) / s
+        if i == n - 1:
+            base += tails[2] + tails[3] * knots[-1] - values[n - 1]
+            k = _add_piece(nodes, k, x, place.reach, x, (base / unit, tails[3] * g, 0.0, 0.0))
+        else:
+            end = min((knots[i + 1] - m) / s, place.reach)
+            c = base / unit, cubic[1, i] * g, cubic[2, i] * s * g, cubic[3, i] * s * s * g
+            k = _add_piece(nodes, k, x, end, x, c)
+            base += values[i + 1] - values[i]
+        i += 1
+    return k
+
+
+@jit()
+def _add_left(nodes: _Nodes, k: int, spline: Spline, place: _Place) -> int:
+    """The same to the left, each piece expanded about its right end, which is the one near m."""
+    knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
+    n, m, s, unit, i = knots.size, place.m, place.s, place.unit, place.j - 1
+    g, base = s / unit, 0.0
+    if i >= -1:
+        base = _rise(place, knots[i + 1] - m)
+        if i == n - 2:
+            base += values[n - 1] - (tails[2] + tails[3] * knots[-1])
+    while i >= -1 and (knots[i + 1] - m) / s > -place.reach:
+        end = (knots[i + 1] - m) / s
+        if i == -1:
+            base += tails[0] + tails[1] * knots[0] - values[0]
+            k = _add_piece(nodes, k, -place.reach, end, end, (base / unit, tails[1] * g, 0.0, 0.0))
+        else:
+            h = knots[i + 1] - knots[i]
+            r1 = cubic[1, i] + h * (2.0 * cubic[2, i] + 3.0 * h * cubic[3, i])
+            r2 = cubic[2, i] + 3.0 * h * cubic[3, i]
+            x = max((knots[i] - m) / s, -place.reach)
+            k = _add_piece(nodes, k, x, end, end, (base / unit, r1 * g, r2 * s * g, cubic[3, i] * s * s * g))
+            base -= values[i + 1] - values[i]
+        i -= 1
+    return k
+
+
+@jit()
+def _add_all(nodes: _Nodes, spline: Spline, place: _Place) -> int:
+    """Nodes and probabilities for all of P within reach."""
+    knots, m, s, j, reach = spline.knots, place.m, place.s, place.j, place.reach
+    n = knots.size
+    if (knots[-1] - knots[0]) / (n - 1) <= 2.0 * s:
+        return _add_whole(nodes, spline, place)
+    g = s / place.unit
+    low = max((knots[j] - m) / s, -reach) if j >= 0 else -reach
+    high = min((knots[j + 1] - m) / s, reach) if j < n - 1 else reach
+    k = _add_piece(nodes, 0, low, high, 0.0, (0.0, place.c1 * g, place.c2 * s * g, place.c3 * s * s * g))
+    return _add_left(nodes, _add_right(nodes, k, spline, place), spline, place)
+
+
+@_loose
+def _central(nodes: _Nodes, k: int, order: int) -> tuple[float, float, float, float]:
+    """Mean, central second moment, skewness and kurtosis of u; standardised first, so that fourth powers stay in range."""
+    p, u, shift, second = nodes.p, nodes.u, 0.0, 0.0
+    for i in range(k):
+        shift += p[i] * u[i]
+        second += p[i] * u[i] * u[i]
+    if order <= 2 and shift * shift < 0.5 * second:
+        return shift, second - shift * shift, 0.0, 3.0  # nothing cancels: one pass is enough
+    second = 0.0
+    for i in range(k):
+        second += p[i] * (u[i] - shift) * (u[i] - shift)
+    third, fourth = 0.0, 3.0
+    if order > 2 and second > 0.0:
+        fourth = 0.0
+        inverse = 1.0 / math.sqrt(second)
+        for i in range(k):
+            w = (u[i] - shift) * inverse
+            third += p[i] * w * w * w
+            fourth += p[i] * w * w * w * w
+    return shift, second, third, fourth
+
+
+@jit()
+def _interval(knots: Array, m: float) -> int:
+    """The interval that m lies in; −1 and n − 1 are the tails."""
+    n, step = knots.size, (knots[-1] - knots[0]) / (knots.size - 1)
+    if m == knots[-1]:
+        return n - 2
+    j = int(min(max(np.floor((m - knots[0]) / step), -1.0), n - 1.0))
+    if j < n - 1 and m >= knots[j + 1]:  # the division may have rounded across a mesh point
+        return j + 1
+    return j - 1 if j >= 0 and m < knots[j] else j
+
+
+@jit()
+def _place(spline: Spline, m: float, s: float, reach: float) -> _Place:
+    cubic, tails, j = spline.coefficients, spline.tails, _interval(spline.knots, m)
+    unit = min(max(s, 1e-150), 1e150)  # u = (P − P(m))/unit: its square neither underflows nor overflows
+    if 0 <= j < spline.knots.size - 1:
+        t = m - spline.knots[j]
+        here = cubic[0, j] + t * (cubic[1, j] + t * (cubic[2, j] + t * cubic[3, j]))
+        c1 = cubic[1, j] + t * (2.0 * cubic[2, j] + t * 3.0 * cubic[3, j])
+        return _Place(m, s, reach, unit, j, here, c1, cubic[2, j] + 3.0 * t * cubic[3, j], cubic[3, j])
+    side = 0 if j < 0 else 2
+    return _Place(m, s, reach, unit, j, tails[side] + tails[side + 1] * m, tails[side + 1], 0.0, 0.0)
+
+
+@jit()
+def _one_cubic(
+    nodes: _Nodes, hermite: tuple[Array, Array], place: _Place, order: int
+) -> tuple[float, float, float, float]:  # fmt: skip
+    """Moments where P is one cubic within reach."""
+    s, g = place.s, place.s / place.unit
+    q1, q2, q3 = place.c1 * g, place.c2 * s * g, place.c3 * s * s * g
+    third, fourth = 0.0, 3.0
+    if order > 2:
+        for i in range(hermite[0].size):
+            x = hermite[0][i]
+            nodes.p[i], nodes.u[i] = hermite[1][i], x * (q1 + x * (q2 + x * q3))
+        _, _, third, fourth = _central(nodes, hermite[0].size, order)
+    return q2, q1 * q1 + 2.0 * q2 * q2 + 6.0 * q1 * q3 + 15.0 * q3 * q3, third, fourth
+
+
+@jit()
+def _fill_moments(
+    mean: Array, var: Array, spline: Spline, rule: tuple[Array, Array], hermite: tuple[Array, Array], scale: float, out: Array
+) -> None:  # fmt: skip
+    """Moments of the spline at every (mean, var), row by row into ``out`` (order, n)."""
+    order, knots = out.shape[0], spline.knots
+    nodes = _Nodes(np.empty(spline.many[0].size + 2048), np.empty(spline.many[0].size + 2048), rule)
+    found = np.empty(4)
+    for e in range(mean.size):
+        m, s = mean[e], math.sqrt(var[e])
+        # Powers of an exponentially small difference have their mass up to 2·order·s/scale from the mean.
+        reach = 8.5 + 2.0 * max(order, 2) * min(s / scale, 2.0)
+        place = _place(spline, m, s, reach)
+        j, unit = place.j, place.unit
+        found[0], found[1], found[2], found[3] = 0.0, 0.0, 0.0, 3.0
+        if s > 0.0:
+            if (j < 0 or m - reach * s >= knots[j]) and (j == knots.size - 1 or m + reach * s <= knots[j + 1]):
+                found[0], found[1], found[2], found[3] = _one_cubic(nodes, hermite, place, order)
+            else:
+                found[0], found[1], found[2], found[3] = _central(nodes, _add_all(nodes, spline, place), order)
+        found[0], found[1] = place.here + unit * found[0], unit * unit * found[1]
+        for i in range(order):
+            out[i, e] = found[i]
+
+
+@lru_cache(maxsize=4)
+def _rules(order: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Gauss-Legendre nodes for panels side by side, and Gauss-Hermite nodes for a cubic under the whole Gaussian."""
+    nodes, weights = np.polynomial.legendre.leggauss(12 if order <= 2 else 16)
+    legendre = (np.add.outer(2.0 * np.arange(_MOST_PANELS) + 1.0, nodes).ravel(), np.tile(weights, _MOST_PANELS))
+    x, w = np.polynomial.hermite_e.hermegauss(7)  # exact to degree 13; (cubic)⁴ has 12
+    return legendre, (x, w / np.sum(w))

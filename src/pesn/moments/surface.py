@@ -1,83 +1,506 @@
 """The surface: interpolate the answer once instead of the integrand every time.
 
-A moment costs two coordinates, one cell of a table (:mod:`pesn.moments.tables`) and a polynomial in each quantity, and
-is nearly exact for every mean and variance. Activations with a closed form take that instead, those that are neither
-smooth nor piecewise linear the quadrature.
+A moment costs two coordinates, one cell of a table and a polynomial in each quantity, and is nearly exact for every mean and
+variance. Activations with a closed form take that instead, those that are neither smooth nor piecewise linear the quadrature.
+
+With w = √(v + c), the coordinates are q = √c / w, which runs from 1 (v = 0) to 0 (v → ∞), and a = m / w, folded to
+t = a / (|a| + FOLD). The moments are smooth in (t, q), so a grid of cells with a polynomial of degree 7 in t and 9 in q
+holds them to about 1e-12. What is tabulated stays of order one everywhere:
+
+=============  ==============================================  =======================================
+quantity       tails constant on both sides                    a tail with a slope
+=============  ==============================================  =======================================
+mean           E[f]                                            E[f] − mean of the two tails under N(m, w²)
+variance       Var[f] · w² / v                                 Var[f] / v
+gain           E[f′] / q                                       E[f′]
+=============  ==============================================  =======================================
+
+For a monotone f that never comes to rest (tanh, softplus) the logarithms of variance and gain are kept: relative accuracy
+survives saturation.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 import weakref
-from typing import Any
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
+from pesn._support.intrinsics import polynomial
 from pesn._support.threads import by_parts
-from pesn._support.types import AnyArray
-from pesn.activations import Activation
-from pesn.moments import closed, exact, packed, tables
-from pesn.moments.surface_kernel import BLOCK, fill_bounded, fill_gain_tails, fill_gains, fill_sloped, fill_tails
-from pesn.moments.tables import FARTHEST, Surface
+from pesn._support.types import AnyArray, Array, FloatArray
+from pesn.activations import Activation, get
+from pesn.moments import closed, exact
+from pesn.moments.special import density, exp, fast, fast_inline, ndtr
 
-__all__ = ["gain", "moments"]
+FOLD = 5.0
+FARTHEST = 24.0  # |a| beyond which the tails stand for f: 1 − tanh is 1e-14 there at v = 0, less elsewhere
+ROWS, COLUMNS = 10, 8  # coefficients in q and in t; eight columns fill two AVX registers
+SHIPPED = {"tanh": (32, 12), "swish": (64, 12), "softplus": (64, 12), "gelu": (64, 12)}
+BLOCK = 256  # elements at a time: what they need stays in the first cache
+_SHIPPED_RECORDS = {name: get(name) for name in SHIPPED}
+_CELLS = ((64, 12), (96, 16))
+_LINE = 64  # bytes of a cache line, and of the widest register
+_ROOT_C = 0.68  # √c as a share of the activation's scale: among those tried, the best for all four
+
+_notice = logging.getLogger("pesn")
 
 
-def _source(values: AnyArray, dtype: npt.DTypeLike) -> tuple[AnyArray, int]:
+class Surface(NamedTuple):
+    """A table and what its evaluation must know; numba passes it as one argument."""
+
+    moments: Array  # flat: cell, row, column, (mean, variance)
+    gains: Array  # flat: cell, row, column
+    n_t: int
+    n_q: int
+    root_c: float
+    odd: bool  # the table covers m ≥ 0; the mean changes sign with m
+    log: bool  # variance and gain are kept as logarithms
+    direction: float  # +1 for a rising f, −1 for a falling one; of use where log
+    bounded: bool  # both tails are constant
+    left: tuple[float, float]
+    right: tuple[float, float]
+    input_scale: float  # f(z) = offset + output_scale · table(input_scale · z)
+    output_scale: float
+    offset: float
+
+
+def coordinates(n_t: int, n_q: int, root_c: float, odd: bool) -> tuple[Array, Array]:
+    """Means and variances at the Chebyshev points of every cell, each (n_t, n_q, COLUMNS, ROWS)."""
+    farthest = FARTHEST / (FARTHEST + FOLD)
+    t_edges = np.linspace(0.0 if odd else -farthest, farthest, n_t + 1)
+    q_edges = np.linspace(0.0, 1.0, n_q + 1)
+    t = (t_edges[:-1, None] + np.diff(t_edges)[:, None] * (0.5 + 0.5 * chebyshev_points(COLUMNS)))[:, None, :, None]
+    q = (q_edges[:-1, None] + np.diff(q_edges)[:, None] * (0.5 + 0.5 * chebyshev_points(ROWS)))[None, :, None, :]
+    mean = FOLD * t / (1.0 - np.abs(t)) * root_c / q
+    return mean, np.broadcast_to(root_c**2 * (1.0 - q) * (1.0 + q) / q**2, mean.shape)
+
+
+def chebyshev_points(n: int) -> Array:
+    """On [−1, 1]."""
+    return np.asarray(-np.cos(np.pi * (np.arange(n) + 0.5) / n))
+
+
+def _fit(values: Array) -> Array:
+    """Values at a cell's Chebyshev points (…, t, q) → coefficients of powers of coordinates that run over ±½ (…, q, t)."""
+    chebyshev = np.einsum("ia,jb,...ab->...ji", _to_chebyshev(COLUMNS), _to_chebyshev(ROWS), values)
+    # Coefficients that are rounding noise would be amplified a thousandfold by the change to powers.
+    chebyshev[np.abs(chebyshev) < 4e-16 * np.max(np.abs(values), axis=(-2, -1), keepdims=True)] = 0.0
+    return np.asarray(np.einsum("ia,jb,...ba->...ji", _from_chebyshev(COLUMNS), _from_chebyshev(ROWS), chebyshev))
+
+
+def _to_chebyshev(n: int) -> Array:
+    matrix = np.cos(np.arange(n)[:, None] * np.arccos(chebyshev_points(n))) * (2.0 / n)
+    matrix[0] *= 0.5
+    return matrix
+
+
+def _from_chebyshev(n: int) -> Array:
+    matrix = np.zeros((n, n))
+    for k in range(n):
+        matrix[: k + 1, k] = np.polynomial.chebyshev.cheb2poly(np.eye(n)[k, : k + 1])
+    return np.asarray(2.0 ** np.arange(n)[:, None] * matrix)
+
+
+def to_powers(n: int) -> Array:
+    """Values at n Chebyshev points of a cell → coefficients of powers of a coordinate that runs over ±½."""
+    return _from_chebyshev(n) @ _to_chebyshev(n)
+
+
+def _empty(activation: Activation, n_t: int, n_q: int) -> Surface:
+    """The record without its tables: what follows from the activation alone."""
+    left, right = activation.left, activation.right
+    if left is None or right is None or activation.kinks:
+        raise ValueError(f"a surface needs a smooth activation with declared tails, got {activation.name!r}")
+    bounded = left.slope == right.slope == 0.0
+    grid = np.linspace(-0.5, 0.5, 2001) * activation.core
+    steps = np.diff(activation.value(grid))
+    return Surface(
+        moments=np.empty(0),
+        gains=np.empty(0),
+        n_t=n_t,
+        n_q=n_q,
+        root_c=_ROOT_C * activation.scale,
+        odd=activation.symmetry == "odd",
+        log=bool(np.all(steps > 0.0) or np.all(steps < 0.0)) and not _dips(np.abs(steps)),
+        direction=math.copysign(1.0, float(steps[0])),
+        bounded=bounded,
+        left=(left.intercept, left.slope),
+        right=(right.intercept, right.slope),
+        input_scale=1.0,
+        output_scale=1.0,
+        offset=0.0,
+    )
+
+
+def _dips(slopes: Array) -> bool:
+    """Whether the slope falls to almost nothing between two steeper places (tanh³ at 0): its logarithm is not smooth."""
+    left, right = np.maximum.accumulate(slopes), np.maximum.accumulate(slopes[::-1])[::-1]
+    return bool(np.any(slopes < 1e-2 * np.minimum(left, right)))
+
+
+def build(activation: Activation, n_t: int, n_q: int) -> Surface:
+    """Tabulate a smooth activation with declared tails on n_t × n_q cells."""
+    surface = _empty(activation, n_t, n_q)
+    grid_mean, grid_var = coordinates(n_t, n_q, surface.root_c, surface.odd)
+    mean, var = grid_mean.reshape(-1), grid_var.reshape(-1)
+    first, second, gain = exact.moments_and_gain(activation, mean, var)
+    width = np.sqrt(var + surface.root_c**2)
+    if surface.bounded:
+        ratio, gain = second * (width**2 / var), gain * (width / surface.root_c)
+    else:
+        first, ratio = first - tail_mean(surface.left, surface.right, mean, width), second / var
+    if surface.log and not (np.all(ratio > 0.0) and np.all(gain != 0.0)):
+        surface = surface._replace(log=False)  # a bare callable, saturated to the last digit
+    if surface.log:
+        ratio, gain = np.log(ratio), np.log(np.abs(gain))
+    tables = [_fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
+    return surface._replace(moments=aligned(np.stack(tables[:2], axis=-1)), gains=aligned(tables[2]))
+
+
+def aligned(table: AnyArray) -> AnyArray:
+    """A flat copy that begins with a cache line, so that no row of a cell lies across more lines than it must."""
+    memory = np.empty(table.nbytes + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    copy = memory[start : start + table.nbytes].view(table.dtype)
+    copy[:] = table.reshape(-1)
+    return copy
+
+
+def tail_mean(left: tuple[float, float], right: tuple[float, float], mean: Array, width: Array) -> Array:
+    """E of the two tails, joined at 0, under N(mean, width²): what a mean approaches as v → ∞, smooth in m."""
+    a = mean / width
+    low, high = (line[0] + line[1] * mean for line in (left, right))
+    density = np.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
+    return np.asarray(low * special.ndtr(-a) + high * special.ndtr(a) + (right[1] - left[1]) * width * density)
+
+
+# ---------------------------------------------------------------- shipped, loaded once, shared between threads
+
+_lock = threading.RLock()
+_loaded: weakref.WeakKeyDictionary[Activation, Surface | None] = weakref.WeakKeyDictionary()
+
+
+def save(surface: Surface, path: Path) -> None:
+    """Write the tables as package data; the rest of the record follows from the activation."""
+    apart = np.ascontiguousarray(np.moveaxis(surface.moments.reshape(-1, ROWS, COLUMNS, 2), -1, 1)).reshape(-1)
+    np.savez(path, moments=apart, gains=surface.gains, cells=np.array([surface.n_t, surface.n_q]))
+
+
+def is_shipped(activation: Activation) -> bool:
+    """Whether a table for f, or for what it is a scaled copy of, comes with the package."""
+    base = activation.reduction.base if activation.reduction else activation
+    return _SHIPPED_RECORDS.get(base.name) is base
+
+
+def load(activation: Activation) -> Surface | None:
+    """The surface of an activation: shipped, or built at first use; None for one without an accurate surface."""
+    if activation.kinks or activation.left is None or activation.right is None:
+        return None
+    with _lock:
+        if activation not in _loaded:
+            _loaded[activation] = _make(activation)
+        return _loaded[activation]
+
+
+def _make(activation: Activation) -> Surface | None:
+    if activation.reduction is not None:
+        base, input_scale, output_scale, offset = activation.reduction
+        surface = load(base)
+        return surface and surface._replace(input_scale=input_scale, output_scale=output_scale, offset=offset)
+    if is_shipped(activation):
+        with (
+            resources.files("pesn.moments").joinpath("tables", f"{activation.name}.npz").open("rb") as file,
+            np.load(file) as data,
+        ):
+            n_t, n_q = (int(n) for n in data["cells"])
+            # on disk the two quantities stand apart
+            pairs = np.moveaxis(data["moments"].reshape(-1, 2, ROWS, COLUMNS), 1, -1)
+            return _empty(activation, n_t, n_q)._replace(moments=aligned(pairs), gains=aligned(data["gains"]))
+    _notice.warning("building the surface of %s: once, a few seconds", activation.name)
+    for n_t, n_q in _CELLS:
+        surface = build(activation, n_t, n_q)
+        error = _error(activation, surface)
+        if error <= 1.0:
+            return surface
+        if error > 25.0:  # finer cells, at 1.5⁸, gain no more than this
+            break
+    _notice.warning("no surface of %s is accurate enough (is its scale right?); using quadrature instead", activation.name)
+    return None
+
+
+# ---------------------------------------------------------------- kernels
+
+
+_CELL = ROWS * COLUMNS
+_EDGE = FARTHEST / (FARTHEST + FOLD)
+_BACK = 0.25  # a step back from the table's edge, for the slope of the extrapolation
+_SQRT_HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
+_BEYOND = -1.0  # as a variance: still to be found
+
+_pair: Any = polynomial(ROWS, COLUMNS, 2)
+_one: Any = polynomial(ROWS, COLUMNS, 1)
+
+
+@fast_inline
+def _place(surface: Surface, a: float, q: float) -> tuple[int, float, float]:
+    """The cell that holds (a, q), and the place in it: each coordinate within ±½."""
+    t = min(1.0 - FOLD / (abs(a) + FOLD), _EDGE) * (surface.n_t / _EDGE)
+    u = t if surface.odd else 0.5 * (surface.n_t + math.copysign(t, a))
+    r = q * surface.n_q
+    # 32-bit conversions are the ones that vectorise. From both sides: a NaN, or an infinity, must not look outside of the table.
+    i = max(min(np.int32(u), np.int32(surface.n_t - 1)), np.int32(0))
+    j = max(min(np.int32(r), np.int32(surface.n_q - 1)), np.int32(0))
+    return i * np.int32(surface.n_q) + j, u - i - 0.5, r - j - 0.5
+
+
+@fast_inline
+def _bounded(surface: Surface, mean: float, ratio: float, m: float, v: float, inverse: float) -> tuple[float, float]:
+    """Mean and variance from what the table holds, where both tails are constant."""
+    low, high = min(surface.left[0], surface.right[0]), max(surface.left[0], surface.right[0])
+    if surface.odd:
+        mean = math.copysign(mean, m) if m != 0.0 else 0.0
+    if surface.log:  # rounding must not carry a saturated mean beyond its limits
+        mean = min(max(mean, low), high)
+    var = v * (inverse * inverse) * (exp(ratio) if surface.log else max(ratio, 0.0))
+    return surface.offset + surface.output_scale * mean, surface.output_scale * surface.output_scale * var
+
+
+@fast_inline
+def _sloped(
+    surface: Surface, mean: float, ratio: float, m: float, v: float, inverse: float, below: float, peak: float
+) -> tuple[float, float]:
+    """The same where a tail has a slope: the mean of the two tails joined at 0, under N(m, v + c), is added.
+
+    ``below`` and ``peak`` are Φ(−a) and φ(a).
+    """
+    low, high = surface.left, surface.right
+    mean += (low[0] + low[1] * m) * below + (high[0] + high[1] * m) * (1.0 - below) + (high[1] - low[1]) * peak / inverse
+    if surface.odd:
+        mean = math.copysign(mean, m) if m != 0.0 else 0.0
+    var = v * (exp(ratio) if surface.log else max(ratio, 0.0))
+    return surface.offset + surface.output_scale * mean, surface.output_scale * surface.output_scale * var
+
+
+@fast_inline
+def _scaled(surface: Surface, m: float, v: float) -> tuple[float, float, float]:
+    """The mean and variance that the table is asked for, and 1/√(v + c)."""
+    m, v = m * surface.input_scale, v * surface.input_scale * surface.input_scale
+    return m, v, 1.0 / math.sqrt(v + surface.root_c * surface.root_c)
+
+
+@fast
+def _beyond(surface: Surface, m: float, v: float) -> tuple[float, float]:
+    """Mean and variance where |a| > FARTHEST: the tail; a saturated variance goes on falling at the rate it had at the edge."""
+    m, v, inverse = _scaled(surface, m, v)
+    a, q = m * inverse, surface.root_c * inverse
+    tail = surface.left if m < 0.0 else surface.right
+    var = v * tail[1] * tail[1]
+    if surface.log and tail[1] == 0.0:
+        var = v * math.exp(_extrapolate(surface, False, a, q))
+        if surface.bounded:
+            var *= inverse * inverse
+    mean = tail[0] + tail[1] * m
+    return surface.offset + surface.output_scale * mean, surface.output_scale * surface.output_scale * var
+
+
+@fast
+def _extrapolate(surface: Surface, gains: bool, a: float, q: float) -> float:
+    """The logarithm of the variance's ratio, or of the gain, at an a beyond the table: on along a straight line."""
+    edge = _log_at(surface, gains, math.copysign(FARTHEST, a), q)
+    before = _log_at(surface, gains, math.copysign(FARTHEST - _BACK, a), q)
+    return edge + (abs(a) - FARTHEST) * min(edge - before, 0.0) / _BACK
+
+
+@fast_inline
+def _log_at(surface: Surface, gains: bool, a: float, q: float) -> float:
+    cell, x, y = _place(surface, a, q)
+    return _one(surface.gains, cell * _CELL, x, y) if gains else _pair(surface.moments, cell * 2 * _CELL, x, y)[1]
+
+
+@fast_inline
+def at(surface: Surface, m: float, v: float) -> tuple[float, float]:
+    """Mean and variance at one (m, v): for kernels that have one at a time."""
+    sm, sv, inverse = _scaled(surface, m, v)
+    if abs(sm * inverse) > FARTHEST:
+        return _beyond(surface, m, v)
+    cell, x, y = _place(surface, sm * inverse, surface.root_c * inverse)
+    mean, ratio = _pair(surface.moments, cell * 2 * _CELL, x, y)
+    if surface.bounded:
+        return _bounded(surface, mean, ratio, sm, sv, inverse)
+    a = sm * inverse  # libm's are compiled sooner
+    return _sloped(surface, mean, ratio, sm, sv, inverse, 0.5 * math.erfc(a * _SQRT_HALF), _DENSITY * math.exp(-0.5 * a * a))
+
+
+@fast_inline
+def gain_at(surface: Surface, m: float, v: float) -> float:
+    """E[f′] at one (m, v)."""
+    m, v, inverse = _scaled(surface, m, v)
+    a, q = m * inverse, surface.root_c * inverse
+    slope = surface.left[1] if m < 0.0 else surface.right[1]
+    beyond = abs(a) > FARTHEST
+    if beyond and (slope != 0.0 or not surface.log):
+        gain = slope
+    else:
+        if beyond:
+            gain = _extrapolate(surface, True, a, q)
+        else:
+            cell, x, y = _place(surface, a, q)
+            gain = _one(surface.gains, cell * _CELL, x, y)
+        if surface.log:
+            gain = surface.direction * exp(gain)
+        if surface.bounded:
+            gain *= q
+    return surface.output_scale * surface.input_scale * gain
+
+
+@fast_inline
+def _find(surface: Surface, mean: Array, var: Array, n: int, cells: Array, work: Array) -> int:
+    """The first pass: m, v, 1/√(v + c) and the places in the cells; how many elements lie beyond the table."""
+    beyond = 0  # a count, which vectorises; a largest |a| does not
+    for i in range(n):
+        m, v, inverse = _scaled(surface, mean[i], var[i])
+        beyond += int(abs(m * inverse) > FARTHEST)
+        work[i], work[BLOCK + i], work[2 * BLOCK + i] = m, v, inverse
+        cells[i], work[3 * BLOCK + i], work[4 * BLOCK + i] = _place(surface, m * inverse, surface.root_c * inverse)
+    return beyond
+
+
+@fast_inline
+def _look_up(surface: Surface, n: int, cells: Array, work: Array) -> None:
+    """The second pass: what the cells hold of mean and variance, in the place of the places."""
+    for i in range(n):
+        x, y = work[3 * BLOCK + i], work[4 * BLOCK + i]
+        work[3 * BLOCK + i], work[4 * BLOCK + i] = _pair(surface.moments, np.int64(cells[i]) * 2 * _CELL, x, y)
+
+
+@fast_inline
+def _mark(n: int, work: Array, out_var: Array) -> None:
+    for i in range(n):
+        if abs(work[i] * work[2 * BLOCK + i]) > FARTHEST:
+            out_var[i] = _BEYOND
+
+
+@fast
+def fill_bounded(
+    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
+) -> bool:
+    """All but what lies beyond the table, where the variance is left as −1; whether anything does. Both tails constant."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
+    for start in range(0, out_mean.size, BLOCK):
+        n = min(BLOCK, out_mean.size - start)
+        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+        _look_up(surface, n, cells, work)
+        first, second = out_mean[start:][:n], out_var[start:][:n]
+        for i in range(n):
+            m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
+            first[i], second[i] = _bounded(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse)
+        if far > 0:
+            beyond = True
+            _mark(n, work, second)
+    return beyond
+
+
+@fast
+def fill_sloped(
+    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
+) -> bool:
+    """The same where a tail has a slope: apart, as each takes a while to compile."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
+    for start in range(0, out_mean.size, BLOCK):
+        n = min(BLOCK, out_mean.size - start)
+        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+        _look_up(surface, n, cells, work)
+        first, second = out_mean[start:][:n], out_var[start:][:n]
+        for i in range(n):
+            m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
+            below, peak = ndtr(-m * inverse), density(m * inverse)
+            first[i], second[i] = _sloped(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse, below, peak)
+        if far > 0:
+            beyond = True
+            _mark(n, work, second)
+    return beyond
+
+
+@fast
+def fill_tails(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array) -> None:
+    """What lies beyond the table: a kernel of its own, as few calls need it compiled."""
+    for i in range(out_mean.size):
+        if out_var[i] < 0.0:
+            out_mean[i], out_var[i] = _beyond(surface, mean[i * mean_step], var[i * var_step])
+
+
+@fast
+def fill_gains(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> bool:
+    """E[f′] of all but what lies beyond the table, NaN there; whether anything does."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
+    scale = surface.output_scale * surface.input_scale
+    for start in range(0, out.size, BLOCK):
+        n = min(BLOCK, out.size - start)
+        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+        for i in range(n):
+            work[3 * BLOCK + i] = _one(surface.gains, np.int64(cells[i]) * _CELL, work[3 * BLOCK + i], work[4 * BLOCK + i])
+        part = out[start:][:n]
+        for i in range(n):
+            gain = surface.direction * exp(work[3 * BLOCK + i]) if surface.log else work[3 * BLOCK + i]
+            part[i] = scale * gain * (surface.root_c * work[2 * BLOCK + i] if surface.bounded else 1.0)
+        if far > 0:
+            beyond = True
+            for i in range(n):
+                if abs(work[i] * work[2 * BLOCK + i]) > FARTHEST:
+                    part[i] = np.nan
+    return beyond
+
+
+@fast
+def fill_gain_tails(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> None:
+    """What lies beyond the table."""
+    for i in range(out.size):
+        if math.isnan(out[i]):
+            out[i] = gain_at(surface, mean[i * mean_step], var[i * var_step])
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def source(values: FloatArray, dtype: npt.DTypeLike) -> tuple[FloatArray, int]:
     """One array type for the kernels, contiguous and read-only, and its step: 0 for a block that stands for every other."""
     step = 0 if values.strides == (0,) else 1
-    source = np.ascontiguousarray(values[:BLOCK] if step == 0 else values, dtype=dtype).view()
-    source.flags.writeable = False
-    return source, step
+    given = np.ascontiguousarray(values[:BLOCK] if step == 0 else values, dtype=dtype).view()
+    given.flags.writeable = False
+    return given, step
 
 
-def _each(source: tuple[AnyArray, int], part: slice) -> tuple[AnyArray, int]:
-    return (source[0][part] if source[1] else source[0]), source[1]
+def part_of(given: tuple[FloatArray, int], part: slice) -> tuple[FloatArray, int]:
+    """Some elements of a source."""
+    return (given[0][part] if given[1] else given[0]), given[1]
 
 
-def _fill_all(surface: Surface, mean: AnyArray, var: AnyArray) -> tuple[AnyArray, AnyArray]:
-    out_mean, out_var = np.empty((2, *mean.shape))  # one piece of memory, which the allocator keeps where it gives two back
-    sources = _source(mean, np.float64), _source(var, np.float64)
+def _fill(surface: Surface, mean: FloatArray, var: FloatArray, out: Array, kernels: tuple[Callable[..., bool], ...]) -> None:
+    """Rows of ``out`` (k, n) by the first kernel, and by the second what lies beyond the table."""
+    means, variances = source(mean, np.float64), source(var, np.float64)
 
     def fill(part: slice) -> None:
-        given = surface, *_each(sources[0], part), *_each(sources[1], part), out_mean[part], out_var[part]
-        if (fill_bounded if surface.bounded else fill_sloped)(*given):
-            fill_tails(*given)
+        given = surface, *part_of(means, part), *part_of(variances, part), *out[:, part]
+        if kernels[0](*given):
+            kernels[1](*given)
 
     by_parts(fill, mean.size)
-    return out_mean, out_var
 
 
-def _fill_packed(activation: Activation, surface: Surface, mean: AnyArray, var: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """From the packed table of mean's and var's precision; the surface where that ends."""
-    dtype = np.result_type(mean.dtype, var.dtype)
-    table = _packed(activation, surface, dtype)
-    out_mean, out_var = np.empty((2, *mean.shape), dtype)
-    sources = _source(mean, dtype), _source(var, dtype)
-
-    def fill(part: slice) -> bool:
-        given = *_each(sources[0], part), *_each(sources[1], part), out_mean[part], out_var[part]
-        return bool(packed.fill_moments(table, *given))
-
-    if any(by_parts(fill, mean.size)):
-        beyond = np.flatnonzero(out_var < 0.0)
-        out_mean[beyond], out_var[beyond] = moments(activation, mean[beyond].astype(float), var[beyond].astype(float), 2)
-    return out_mean, out_var
-
-
-_lock = threading.Lock()
-_kept: weakref.WeakKeyDictionary[Activation, dict[str, packed.Packed]] = weakref.WeakKeyDictionary()
-
-
-def _packed(activation: Activation, surface: Surface, dtype: np.dtype[Any]) -> packed.Packed:
-    """Made once, shared between threads; a scaled copy of an activation has its base's table."""
-    base = activation.reduction.base if activation.reduction else activation
-    with _lock:
-        made = _kept.setdefault(base, {})
-        if dtype.char not in made:
-            made[dtype.char] = packed.pack(surface, _fill_all, dtype)
-    return made[dtype.char].scaled(surface.input_scale, surface.output_scale, surface.offset)
+def evaluate(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
+    """Mean and variance (2, n) from a surface."""
+    out = np.empty((2, *mean.shape))  # one piece of memory, which the allocator keeps where it gives two back
+    _fill(surface, mean, var, out, (fill_bounded if surface.bounded else fill_sloped, fill_tails))
+    return out
 
 
 def _error(activation: Activation, surface: Surface) -> float:
@@ -85,62 +508,44 @@ def _error(activation: Activation, surface: Surface) -> float:
     rng = np.random.default_rng(0)
     mean, var = activation.scale * rng.uniform(-10.0, 10.0, 1000), activation.scale**2 * 10.0 ** rng.uniform(-4.0, 4.0, 1000)
     true_mean, true_var = exact.moments(activation, mean, var, 2)
-    got_mean, got_var = _fill_all(surface, mean, var)
+    got_mean, got_var = evaluate(surface, mean, var)
     size = np.sqrt(true_mean**2 + true_var) + np.max(np.abs(activation.value(mean)))
     errors = np.abs(got_mean - true_mean) / (1e-9 * size), np.abs(got_var - true_var) / (1e-8 * size**2)
     return float(np.max(errors))
 
 
-def _surface(activation: Activation) -> Surface | None:
-    if activation.kinks or activation.left is None or activation.right is None:
-        return None
-    return tables.load(activation, _error)
-
-
-def moments(activation: Activation, mean: AnyArray, var: AnyArray, order: int, fast: bool = False) -> tuple[AnyArray, ...]:
+def moments(activation: Activation, mean: FloatArray, var: FloatArray, order: int) -> tuple[Array, ...]:
     """The first ``order`` moments; ``mean`` and ``var`` one-dimensional, float32 or float64."""
-    if order <= 2 and closed.serves(activation):
+    if order <= 2 and activation.has_closed_form:
         return closed.moments(activation, mean.astype(float, copy=False), var.astype(float, copy=False), order)
-    surface = _surface(activation) if order <= 2 else None
+    surface = load(activation) if order <= 2 else None
     if surface is None:
         return exact.moments(activation, mean.astype(float, copy=False), var.astype(float, copy=False), order)
-    if fast or mean.dtype == var.dtype == np.float32:
-        return _fill_packed(activation, surface, mean, var)[:order]
-    result = _fill_all(surface, mean, var)[:order]
+    result = evaluate(surface, mean, var)[:order]
     beyond = _unfinished(activation, surface, mean, var)
     if beyond is not None:
-        for ours, true in zip(
-            result, exact.moments(activation, mean[beyond].astype(float), var[beyond].astype(float), order), strict=True
-        ):
-            ours[beyond] = true
-    return result
+        result[:, beyond] = exact.moments(activation, mean[beyond].astype(float), var[beyond].astype(float), order)
+    return tuple(result)
 
 
-def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> AnyArray:
+def gain(activation: Activation, mean: FloatArray, var: FloatArray) -> Array:
     """E[f′(z)]; ``mean`` and ``var`` one-dimensional, float32 or float64."""
-    if closed.serves(activation):
+    if activation.has_closed_form:
         return closed.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
-    surface = _surface(activation)
+    surface = load(activation)
     if surface is None:
         return exact.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
     out = np.empty(mean.shape)
-    sources = _source(mean, np.float64), _source(var, np.float64)
-
-    def fill(part: slice) -> None:
-        given = surface, *_each(sources[0], part), *_each(sources[1], part), out[part]
-        if fill_gains(*given):
-            fill_gain_tails(*given)
-
-    by_parts(fill, mean.size)
+    _fill(surface, mean, var, out[None], (fill_gains, fill_gain_tails))
     beyond = _unfinished(activation, surface, mean, var)
     if beyond is not None:
         out[beyond] = exact.gain(activation, mean[beyond].astype(float), var[beyond].astype(float))
     return out
 
 
-def _unfinished(activation: Activation, surface: Surface, mean: AnyArray, var: AnyArray) -> Any:
+def _unfinished(activation: Activation, surface: Surface, mean: FloatArray, var: FloatArray) -> npt.NDArray[np.intp] | None:
     """Where the table ends though an activation of the user's own is not on its tail yet, or None."""
-    if tables.is_shipped(activation) or activation.core <= FARTHEST * surface.root_c:
+    if is_shipped(activation) or activation.core <= FARTHEST * surface.root_c:
         return None
     size = np.abs(mean.astype(float, copy=False))
     beyond = (size > FARTHEST * np.sqrt(var + surface.root_c**2)) & (size < activation.core + 12.0 * np.sqrt(var))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pesn._support.intrinsics import FUSED, add_sparse_row
 from pesn._support.jit import INLINE, jit
 from pesn.moments.special import tanh
-from pesn.moments.tables import Surface
+from pesn.moments.surface import Surface
 from pesn.reservoir.kernels import OWN, Rules, Weights, fill_moments
 
 Array = npt.NDArray[Any]

@@ -28,8 +28,7 @@ from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import AnyArray as Array
 from pesn._support.types import MomentName
 from pesn.activations import get
-from pesn.moments import MomentMethod, UnitMethod, named_method
-from pesn.moments.spline import Mesh
+from pesn.moments import Mesh, MomentMethod, UnitMethod, named_method
 from pesn.readout.features import Features
 from pesn.reservoir.weights import Reservoir, Seed
 
@@ -276,7 +275,7 @@ class _Job:
 
         Which of the two a row gets depends on the state before it and its own variance alone: not on how a run was cut.
         """
-        from pesn.moments import tables
+        from pesn.moments import surface as surfaces
         from pesn.reservoir import kernels
         from pesn.reservoir.kernels import rules
 
@@ -289,7 +288,7 @@ class _Job:
         while row < n_rows:
             rest = slice(row, n_rows)
             if noise > 0.0 or h[1].any() or y[1].any() or blurred[row]:
-                surface = tables.load(get("tanh"))
+                surface = surfaces.load(get("tanh"))
                 # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
                 new, out = (a if row == 0 else np.empty((2, *a[0, rest].shape)) for a in (states, outputs))
                 both, given = h.T.copy(), (self.inputs[rest], var[rest], fed, self.teacher[rest], readout, noise)

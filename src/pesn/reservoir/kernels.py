@@ -12,8 +12,7 @@ import numpy.typing as npt
 from pesn._support.intrinsics import FUSED, LANES, add_packed_rows
 from pesn._support.jit import INLINE, jit
 from pesn.moments.special import tanh, tanh_and_slope
-from pesn.moments.surface_kernel import at
-from pesn.moments.tables import Surface
+from pesn.moments.surface import Surface, at
 
 Array = npt.NDArray[Any]
 

@@ -442,7 +442,7 @@ def run_gaussian_stacked(
     states, outputs, ends
         Means and variances: (2, T, N), (2, T, m), and in the state after each sequence.
     """
-    from pesn.moments import tables
+    from pesn.moments import surface as surfaces
     from pesn.reservoir import batch_kernel, kernels
     from pesn.reservoir.kernels import rules
 
@@ -453,7 +453,7 @@ def run_gaussian_stacked(
     net, given, surface = (
         kernels.Weights(*kernel_weights(reservoir)),
         (frozen(inputs), frozen(input_var)),
-        tables.load(get("tanh")),
+        surfaces.load(get("tanh")),
     )
 
     def drive(part: slice) -> None:

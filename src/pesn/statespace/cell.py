@@ -20,8 +20,7 @@ from pesn._support.types import Array, MomentName, Rng
 from pesn.activations import Activation
 from pesn.activations.smooth import TANH
 from pesn.linalg import outer
-from pesn.moments import MomentMethod
-from pesn.moments.spline import Mesh
+from pesn.moments import Mesh, MomentMethod
 from pesn.statespace import kernels
 from pesn.statespace.kernels import REACH
 

@@ -555,7 +555,7 @@ class Dense(GaussianState):
         cov = _mended(np.subtract(self.cov, explained, out=explained))
         known = told.exact[..., None]
         cov[..., told.seen, :] = np.where(known, 0.0, cov[..., told.seen, :])
-        cov[..., :, told.seen] = np.where(transpose(known), 0.0, cov[..., :, told.seen])
+        cov[..., :, told.seen] = np.where(known.mT, 0.0, cov[..., :, told.seen])
         return self.with_arrays(cov=cov, **self._conditioned_mean_and_cross(told, gain))
 
 

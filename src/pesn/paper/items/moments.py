@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import pesn
 from pesn._support.types import Array
-from pesn.moments.analytic import formulas
+from pesn.moments.mixture import formulas
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict
 from pesn.paper.items import sensitivity
 from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, several, whole
