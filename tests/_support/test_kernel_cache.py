@@ -98,9 +98,8 @@ def test_an_edit_to_a_helper_or_to_a_constant_changes_every_caller(root):
 def test_an_edit_to_a_helper_of_pesn_changes_its_caller_in_another_module(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "pesn", ignore=shutil.ignore_patterns("__pycache__"))
     script = (
-        "import numpy as np; from pesn.moments.spline import _add_piece, _Nodes; p = np.zeros(32); "
-        "_add_piece(_Nodes(p, p.copy(), (np.zeros(32), np.ones(32))), 0, 1.0, 3.0, 0.0, (0.0, 1.0, 0.0, 0.0)); "
-        "print(p[0], len(_add_piece.stats.cache_hits))"
+        "import numpy as np; from pesn.moments.spline import _piece; p, rule = np.zeros(32), (np.zeros(32), np.ones(32)); "
+        "_piece(0, p, p.copy(), rule, 1.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0); print(p[0], len(_piece.stats.cache_hits))"
     )
     (first, hits), _ = run(tmp_path, script)
     assert hits == "0"

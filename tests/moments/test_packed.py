@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from numba import njit
 
 import pesn
 from pesn import activations
@@ -148,23 +147,6 @@ def test_closed_forms_and_higher_orders_have_no_packed_table():
             strict=True,
         ):  # fmt: skip
             np.testing.assert_array_equal(ours, theirs)
-
-
-def test_one_at_a_time_for_kernels():
-    record = surfaces.load(activations.get("swish"))
-    table = packed.pack(record, surfaces._fill_all, np.dtype(float))
-    mean, var = scattered(3000, 2)
-
-    @njit(error_model="numpy")
-    def each(table, record, mean, var, out):
-        for i in range(mean.size):
-            out[0, i], out[1, i] = packed.at(table, record, mean[i], var[i])
-
-    out = np.empty((2, mean.size))
-    each(table, record, mean, var, out)
-    fast = pesn.moments("swish", mean, var, method="surface-fast")
-    np.testing.assert_allclose(out[0], fast.mean, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(out[1], fast.var, rtol=1e-9, atol=1e-300)
 
 
 def test_made_once_for_all_threads(monkeypatch):

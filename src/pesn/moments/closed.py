@@ -186,56 +186,47 @@ def _slopes_at_mean(kinks: Array, slopes: Array, m: Array, n: int, k: Array) -> 
             k[i] = slopes[j + 1] if m[i] >= kinks[j] else k[i]
 
 
-@fast_inline
-def _add_hinge(kink: float, delta: float, n: int, work: Array, tails: Array) -> None:
-    """Mean and variance of one hinge, and its covariance with the line; ``tails`` (3, n) are left for other hinges."""
-    m, k, shift, total, size = work[0], work[3], work[4], work[5], work[6]
-    t0, t1, t2 = tails[0], tails[1], tails[2]
-    _fill_tails(kink, m, work[1], n, t0, t1, t2)
-    for i in range(n):
-        cross = 2.0 * k[i] * delta * (t0[i] if kink > m[i] else -t0[i])
-        own = delta * delta * (t2[i] - t1[i] * t1[i])
-        shift[i] += delta * t1[i]
-        total[i] += cross + own
-        size[i] += abs(cross) + abs(own)
-
-
-@fast_inline
-def _add_pair(before: float, kink: float, factor: float, n: int, work: Array, tails: Array, others: Array) -> None:
-    """Twice the covariance of the hinges at two kinks."""
-    m, s, total, size = work[0], work[1], work[5], work[6]
-    t1, t2, u1, u2 = tails[1], tails[2], others[1], others[2]
-    gap = kink - before
-    for i in range(n):
-        # The farther hinge opens inside the nearer one: E[h h′] = E[h′²] + gap · E[h′].
-        step = near(gap / s[i])
-        both = t2[i] + step * t1[i] if before > m[i] else (u2[i] + step * u1[i] if kink <= m[i] else 0.0)
-        term = factor * (both - t1[i] * u1[i])
-        total[i] += term
-        size[i] += abs(term)
-
-
 @fast
 def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
     """Mean and variance, the latter −1 where the hinges cancel; how many there are of these."""
     n_kinks, cancelled = kinks.size, 0
-    work, tails = np.empty((7, _BLOCK)), np.empty((n_kinks, 3, _BLOCK))
+    work = np.empty((7 + 3 * n_kinks, _BLOCK))
     m, s, value, k, shift, total, size = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
         given_var = var[start : start + n]
         _load(mean[start : start + n], given_var, n, m, s)
-        _slopes_at_mean(kinks, slopes, m, n, k)
-        _fill_values(kinks, values, slopes, m, n, value)
+        for i in range(n):
+            value[i], k[i], shift[i] = values[0] + slopes[0] * (m[i] - kinks[0]), slopes[0], 0.0
+        for j in range(n_kinks):
+            kink, at_kink, slope = kinks[j], values[j], slopes[j + 1]
+            for i in range(n):
+                value[i] = at_kink + slope * (m[i] - kink) if m[i] >= kink else value[i]
+                k[i] = slope if m[i] >= kink else k[i]
         # Terms of Var((f(z) − f(m))/s), and the sum of their sizes, which says whether they cancel.
         for i in range(n):
-            total[i], size[i], shift[i] = k[i] * k[i], k[i] * k[i], 0.0
+            total[i] = size[i] = k[i] * k[i]
         for j in range(n_kinks):
-            delta = slopes[j + 1] - slopes[j]
-            _add_hinge(kinks[j], delta, n, work, tails[j])
+            kink, delta = kinks[j], slopes[j + 1] - slopes[j]
+            t0, t1, t2 = work[7 + 3 * j], work[8 + 3 * j], work[9 + 3 * j]
+            _fill_tails(kink, m, s, n, t0, t1, t2)
+            for i in range(n):
+                cross = 2.0 * k[i] * delta * (t0[i] if kink > m[i] else -t0[i])
+                own = delta * delta * (t2[i] - t1[i] * t1[i])
+                shift[i] += delta * t1[i]
+                total[i] += cross + own
+                size[i] += abs(cross) + abs(own)
             for other in range(j):
-                factor = 2.0 * delta * (slopes[other + 1] - slopes[other])
-                _add_pair(kinks[other], kinks[j], factor, n, work, tails[j], tails[other])
+                gap, factor = kink - kinks[other], 2.0 * delta * (slopes[other + 1] - slopes[other])
+                u1, u2 = work[8 + 3 * other], work[9 + 3 * other]
+                before = kinks[other]
+                for i in range(n):
+                    # The farther hinge opens inside the nearer one: E[h h′] = E[h′²] + gap · E[h′].
+                    step = near(gap / s[i])
+                    both = t2[i] + step * t1[i] if before > m[i] else (u2[i] + step * u1[i] if kink <= m[i] else 0.0)
+                    term = factor * (both - t1[i] * u1[i])
+                    total[i] += term
+                    size[i] += abs(term)
         first, second = out_mean[start : start + n], out_var[start : start + n]
         for i in range(n):
             moving = s[i] > 0.0
@@ -244,17 +235,6 @@ def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
             second[i] = (-1.0 if lost else given_var[i] * max(total[i], 0.0)) if moving else 0.0
             cancelled += int(lost)
     return cancelled
-
-
-@fast_inline
-def _fill_values(kinks: Array, values: Array, slopes: Array, m: Array, n: int, value: Array) -> None:
-    """f(m)."""
-    for i in range(n):
-        value[i] = values[0] + slopes[0] * (m[i] - kinks[0])
-    for j in range(kinks.size):
-        kink, at_kink, slope = kinks[j], values[j], slopes[j + 1]
-        for i in range(n):
-            value[i] = at_kink + slope * (m[i] - kink) if m[i] >= kink else value[i]
 
 
 @fast
@@ -341,7 +321,7 @@ def _inner(alpha: float, beta: float, gap: float, density_at: Array, t: Array) -
     return p0, p1, p2
 
 
-@fast
+@fast_inline
 def _piece(kinks: Array, slopes: Array, u: Array, j: int, m: float, s: float, nodes: Array) -> tuple[float, ...]:
     """Moments 0, 1, 2 of t under φ over piece j, and u = value + slope · t there."""
     n = kinks.size
@@ -361,7 +341,7 @@ def _piece(kinks: Array, slopes: Array, u: Array, j: int, m: float, s: float, no
 def _fill_pieces(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
     """Mean and variance where the variance stands at −1."""
     n = kinks.size
-    u, sums, nodes, at_mean = np.empty(n), np.empty((n + 1, 5)), np.empty((2, _NODES.size)), np.empty(1)
+    u, sums, nodes = np.empty(n), np.empty((n + 1, 5)), np.empty((2, _NODES.size))
     for i in range(mean.size):
         if out_var[i] >= 0.0:
             continue
@@ -378,8 +358,10 @@ def _fill_pieces(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
             value, slope = (sums[j, 3] - shift) / unit, sums[j, 4] / unit
             square += value * value * sums[j, 0] + 2.0 * value * slope * sums[j, 1] + slope * slope * sums[j, 2]
         root = s * (unit * math.sqrt(max(square, 0.0)))
-        _fill_values(kinks, values, slopes, mean[i : i + 1], 1, at_mean)
-        out_mean[i], out_var[i] = at_mean[0] + s * shift, root * root
+        at_m = values[0] + slopes[0] * (m - kinks[0])
+        for j in range(n):
+            at_m = values[j] + slopes[j + 1] * (m - kinks[j]) if m >= kinks[j] else at_m
+        out_mean[i], out_var[i] = at_m + s * shift, root * root
 
 
 @fast

@@ -403,7 +403,7 @@ def rows(bumps: Bumps, units: Units, known: Array, tolerance: float, order: int,
     ``known`` (B, n, D): coefficients in output deviations that are known.
     """
     batch, size = units.mean.shape
-    c, state, left = np.zeros((most, size)), np.zeros((7, bumps.place.shape[0], size)), np.zeros(size)
+    c, state, left = np.empty((most, size)), np.zeros((7, bumps.place.shape[0], size)), np.zeros(size)
     asked, limit = (order, -1.0) if order > 0 else (most, tolerance)
     ready = known.shape[1] if known.shape[0] > 0 else 0
     decay, none = (1.5 if bumps.exponential == 0.0 and _largest(bumps.width) == 0.0 else 0.0), np.empty(0)

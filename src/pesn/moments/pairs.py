@@ -168,13 +168,13 @@ def _piecewise_linear(
                         active += 1
                     # pairs that are done with make room for others
                     if waiting == _POOL:
-                        waiting = _panels(easy, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
+                        waiting = _panels(easy.work, easy.place, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
                     if active == _POOL:
-                        active = _panels(pool, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
+                        active = _panels(pool.work, pool.place, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
     while waiting > 0:
-        waiting = _panels(easy, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
+        waiting = _panels(easy.work, easy.place, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
     while active > 0:
-        active = _panels(pool, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
+        active = _panels(pool.work, pool.place, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
     _add_linear(correlation, gain, out)
     return out
 
@@ -252,80 +252,75 @@ def _is_off(a: float, b: float, far: float, gap: float, limit: float) -> bool:
     return square * far > 1e-13 * gap * gap and square < limit * far * far
 
 
-@_inline
-def _spread(work: Array, n: int, count: int, far: float, near: float) -> float:
-    """How far the exponents of a panel's corners fall within it."""
-    limit, spread = work[12, n], 0.0
-    (far_apart, far_along), (near_apart, near_along) = _exponents(far), _exponents(near)
-    for p in range(count):
-        for q in range(count):
-            a, b = work[13 + p, n], work[13 + count + q, n]
-            least = 0.5 * (max(a * a, b * b) if a * b > 0.0 else a * a + b * b)  # of the exponent
-            if least < limit:
-                square, product = (a - b) ** 2, a * b
-                start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
-                spread = max(spread, abs(min(start, limit) - min(stop, limit)))
-    return spread
-
-
-@_inline
-def _begin_panel(work: Array, n: int, count: int) -> None:
-    """The next panel of a pair, or the next part of one: half its length, its middle, and how far its middle is from the top."""
-    gap, far, half, middle = work[1], work[2], work[3], work[4]
-    beyond, parts = work[5], work[11]
-    if parts[n] > 0.0:
-        parts[n] -= 1.0
-        middle[n] -= 2.0 * half[n]
-        last = parts[n] == 0.0 and far[n] == gap[n]
-        beyond[n] = half[n] if last else middle[n] - gap[n]
-        far[n] = 0.0 if last else far[n]
-        return
-    near = gap[n]
-    if gap[n] < 0.5 * far[n]:
-        for p in range(count):
-            for q in range(count):
-                if _is_off(work[13 + p, n], work[13 + count + q, n], far[n], gap[n], 2.5 * work[12, n]):
-                    near = 0.5 * far[n]
-    parts[n] = math.floor(_spread(work, n, count, far[n], near) / 8.0)  # beside the first: 12 nodes integrate no more than that
-    half[n] = 0.5 * (work[0, n] if far[n] == 1.0 and near == gap[n] else far[n] - near) / (1.0 + parts[n])
-    middle[n] = far[n] - half[n]
-    beyond[n] = half[n] if near == gap[n] and parts[n] == 0.0 else middle[n] - gap[n]
-    far[n] = 0.0 if parts[n] == 0.0 and (near == gap[n] or near * near * near < 1e-24) else near
-
-
 @jit(fastmath={"contract", "nsz"})
-def _panels(pool: _Pool, active: int, steps: Array, nodes: Array, weights: Array, out: Array) -> int:
+def _panels(
+    pool: Array, place: npt.NDArray[np.int64], active: int, steps: Array, nodes: Array, weights: Array, out: Array
+) -> int:
     """One panel more of Σ steps_p steps_q ∫₀^{asin ρ} (ρ − sin θ) e^{−Q(θ)} dθ over kinks a and b, 0 < ρ < 1, in τ = tan(θ/2).
 
     As :func:`_rectangle` does with its corners; but a node of the panels of all pairs in the pool is a vector. How many are left.
     """
-    count, work = steps.shape[0], pool.work
-    value, first, second = work[10], work[13 : 13 + count], work[13 + count :]
+    count = steps.shape[0]
+    top, gap, far, half, middle, beyond = pool[0], pool[1], pool[2], pool[3], pool[4], pool[5]
+    apart, along, lever, inverse, value, parts, limit = pool[6], pool[7], pool[8], pool[9], pool[10], pool[11], pool[12]
+    first, second = pool[13 : 13 + count], pool[13 + count :]
     for n in range(active):
         value[n] = 0.0
-        _begin_panel(work, n, count)
-    for k in range(nodes.shape[0]):
-        _at_node(nodes[k], weights[k], active, work)
+        if parts[n] > 0.0:  # the next part of a panel
+            parts[n] -= 1.0
+            middle[n] -= 2.0 * half[n]
+            if parts[n] == 0.0 and far[n] == gap[n]:
+                beyond[n], far[n] = half[n], 0.0
+            else:
+                beyond[n] = middle[n] - gap[n]
+            continue
+        near, spread = gap[n], 0.0
+        if gap[n] < 0.5 * far[n]:
+            for p in range(count):
+                for q in range(count):
+                    square = (first[p, n] - second[q, n]) ** 2
+                    if square * far[n] > 1e-13 * gap[n] * gap[n] and square < 2.5 * limit[n] * far[n] * far[n]:
+                        near = 0.5 * far[n]
+        (far_apart, far_along), (near_apart, near_along) = _exponents(far[n]), _exponents(near)
         for p in range(count):
             for q in range(count):
-                _add_corner(first[p], second[q], steps[p] * steps[q], active, work)
+                a, b = first[p, n], second[q, n]
+                least = 0.5 * (max(a * a, b * b) if a * b > 0.0 else a * a + b * b)  # of the exponent
+                if least < limit[n]:
+                    square, product = (a - b) ** 2, a * b
+                    start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
+                    spread = max(spread, abs(min(start, limit[n]) - min(stop, limit[n])))
+        parts[n] = math.floor(spread / 8.0)  # beside the first: 12 nodes integrate no more than that
+        half[n] = 0.5 * (top[n] if far[n] == 1.0 and near == gap[n] else far[n] - near) / (1.0 + parts[n])
+        middle[n] = far[n] - half[n]
+        beyond[n] = half[n] if near == gap[n] and parts[n] == 0.0 else middle[n] - gap[n]
+        far[n] = near
+        if parts[n] == 0.0 and (near == gap[n] or near * near * near < 1e-24):
+            far[n] = 0.0
+    for k in range(nodes.shape[0]):
+        _at_node(nodes[k], weights[k], active, top, gap, half, middle, beyond, inverse, apart, along, lever)
+        for p in range(count):
+            for q in range(count):
+                _add_corner(first[p], second[q], steps[p] * steps[q], active, apart, along, lever, value)
     kept = 0
     for n in range(active):
-        out[pool.place[n]] += 4.0 * value[n] / (1.0 + work[0, n] * work[0, n])
-        if work[2, n] > 0.0:
-            pool.place[kept] = pool.place[n]
-            for row in range(work.shape[0]):
-                work[row, kept] = work[row, n]
+        out[place[n]] += 4.0 * value[n] / (1.0 + top[n] * top[n])
+        if far[n] > 0.0:
+            top[kept], gap[kept], far[kept], place[kept] = top[n], gap[n], far[n], place[n]
+            half[kept], middle[kept], parts[kept], limit[kept] = half[n], middle[n], parts[n], limit[n]
+            for p in range(count):
+                first[p, kept], second[p, kept] = first[p, n], second[p, n]
             kept += 1
     return kept
 
 
 # Each array has a loop of its own: LLVM compares the addresses of all arrays of a loop before it, and if they are many gives up.
 @_inline
-def _at_node(x: float, weight: float, active: int, work: Array) -> None:
+def _at_node(
+    x: float, weight: float, active: int, top: Array, gap: Array, half: Array, middle: Array, beyond: Array,
+    inverse: Array, apart: Array, along: Array, lever: Array,
+) -> None:  # fmt: skip
     """−1/(2 cos² θ), −1/(1 + sin θ), and weight times (ρ − sin θ) dθ/dτ, but for 4/(1 + T²), at a node of each panel."""
-    top, gap, half, middle, beyond = work[0], work[1], work[3], work[4], work[5]
-    apart, along, lever, inverse = work[6], work[7], work[8], work[9]
     for j in range(active):
         rest = middle[j] - half[j] * x
         tau = 1.0 - rest
@@ -346,8 +341,7 @@ def _at_node(x: float, weight: float, active: int, work: Array) -> None:
 
 
 @_inline
-def _add_corner(a: Array, b: Array, step: float, active: int, work: Array) -> None:
-    apart, along, lever, value = work[6], work[7], work[8], work[10]
+def _add_corner(a: Array, b: Array, step: float, active: int, apart: Array, along: Array, lever: Array, value: Array) -> None:
     for j in range(active):
         delta = a[j] - b[j]
         value[j] += step * lever[j] * exp(delta * delta * apart[j] + a[j] * b[j] * along[j])

@@ -28,7 +28,7 @@ import numpy as np
 from scipy import special as sc
 from scipy.interpolate import CubicSpline
 
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation, Tail
 from pesn.moments import Mesh
@@ -90,7 +90,7 @@ def _run(spline: Spline, mean: Array, var: Array, order: int, scale: float) -> A
     # One type of array only, so that one compilation serves views and read-only input too.
     mean, var = (np.require(x, np.float64, ["C", "W", "A"]) for x in (mean, var))
     out = np.empty((order, mean.size))
-    _fill_moments(mean, var, spline, *_rules(max(order, 2)), scale, out)
+    _fill_moments(mean, var, order, spline, *_rules(max(order, 2)), scale, out)
     return out
 
 
@@ -176,7 +176,6 @@ _MOST_PANELS = 32  # of length 2 in x; the longest reach is 24.5 to either side
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 # Fused products only: allowed to reassociate, LLVM would turn the products with 1/s back into divisions.
 _fused = jit(fastmath={"contract", "nsz"})
-_inline = jit(**INLINE)
 _loose = jit(fastmath={"reassoc", "contract", "nsz"})  # sums may be reordered: that is what vectorises
 
 
@@ -188,162 +187,115 @@ def _mass(low: float, high: float) -> float:
     return 0.5 * (math.erfc(-high * _SQRT_HALF) - math.erfc(-low * _SQRT_HALF))
 
 
-class _Nodes(NamedTuple):
-    """Nodes of the integral: probabilities ``p`` and values ``u``, as many as are in use, and the ``rule`` of a panel."""
-
-    p: Array
-    u: Array
-    rule: tuple[Array, Array]
-
-
-class _Place(NamedTuple):
-    """Where a Gaussian lies: mean, deviation, reach in deviations, the unit of u, its interval j, and P there.
-
-    j is −1 and n − 1 in a tail; P(m + d) = here + c1 d + c2 d² + c3 d³.
-    """
-
-    m: float
-    s: float
-    reach: float
-    unit: float
-    j: int
-    here: float
-    c1: float
-    c2: float
-    c3: float
-
-
 @_fused
-def _add_piece(nodes: _Nodes, k: int, low: float, high: float, origin: float, c: tuple[float, float, float, float]) -> int:
+def _piece(k, p, u, rule, low, high, origin, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
     """Append nodes for low < x < high, where u = c0 + c1 y + c2 y² + c3 y³ with y = x − origin; a constant needs one."""
-    c0, c1, c2, c3 = c
     if c1 == 0.0 and c2 == 0.0 and c3 == 0.0:
-        nodes.p[k], nodes.u[k] = _mass(low, high), c0
+        p[k], u[k] = _mass(low, high), c0
         return k + 1
     panels = max(1, math.ceil(0.5 * (high - low)))
     half = 0.5 * (high - low) / panels
-    n = nodes.rule[0].size // _MOST_PANELS * panels
+    n = rule[0].size // _MOST_PANELS * panels
     # Slices, because an index that LLVM cannot prove non-negative keeps the loop from being vectorised.
-    at, weights, p, u = nodes.rule[0][:n], nodes.rule[1][:n], nodes.p[k : k + n], nodes.u[k : k + n]
-    for i in range(at.size):
-        x = low + half * at[i]
+    nodes, weights, to_p, to_u = rule[0][:n], rule[1][:n], p[k : k + n], u[k : k + n]
+    for i in range(nodes.size):
+        x = low + half * nodes[i]
         y = x - origin
-        p[i] = exp(-0.5 * x * x) * (weights[i] * (half * _DENSITY))
-        u[i] = c0 + y * (c1 + y * (c2 + y * c3))
+        to_p[i] = exp(-0.5 * x * x) * (weights[i] * (half * _DENSITY))
+        to_u[i] = c0 + y * (c1 + y * (c2 + y * c3))
     return k + n
 
 
 @_fused
-def _add_intervals(nodes: _Nodes, table: tuple[Array, Array, Array], start: int, stop: int, place: _Place) -> int:
+def _intervals(p, u, table, start, stop, m, s, here, unit):  # type: ignore[no-untyped-def]
     """Append the tabulated nodes start ≤ i < stop of whole intervals."""
-    z, w, values, p, u = table[0][start:stop], table[1][start:stop], table[2][start:stop], nodes.p, nodes.u
-    x_scale, p_scale, u_scale = 1.0 / place.s, _DENSITY / place.s, 1.0 / place.unit
+    z, w, values = table[0][start:stop], table[1][start:stop], table[2][start:stop]
+    x_scale, p_scale, u_scale = 1.0 / s, _DENSITY / s, 1.0 / unit
     for i in range(z.size):
-        x = (z[i] - place.m) * x_scale
+        x = (z[i] - m) * x_scale
         p[i] = exp(-0.5 * x * x) * (w[i] * p_scale)
-        u[i] = (values[i] - place.here) * u_scale
+        u[i] = (values[i] - here) * u_scale
     return z.size
 
 
 @jit()
-def _add_whole(nodes: _Nodes, spline: Spline, place: _Place) -> int:
-    """Nodes for all of P within reach where whole intervals will do, and the tails."""
-    knots, tails, reach, g = spline.knots, spline.tails, place.reach, place.s / place.unit
-    n = knots.size
-    a, b = knots[0], knots[-1]
-    step = (b - a) / (n - 1)
-    table = spline.few if step <= 0.25 * place.s else (spline.some if step <= place.s else spline.many)
-    per = table[0].size // (n - 1)
-    # Clipped as floats: far from the mesh these would overflow an integer.
-    first = int(min(max(np.floor((place.m - reach * place.s - a) / step), 0.0), n - 1.0))
-    last = int(min(max(np.ceil((place.m + reach * place.s - a) / step), 0.0), n - 1.0))
-    k = _add_intervals(nodes, table, first * per, last * per, place)
-    left, right = (a - place.m) / place.s, (b - place.m) / place.s
-    if right < reach:
-        outside = 0.0 if place.j == n - 1 else right
-        start = 0.0 if place.j == n - 1 else (tails[2] + tails[3] * b - place.here) / place.unit
-        k = _add_piece(nodes, k, right, reach, outside, (start, tails[3] * g, 0.0, 0.0))
-    if left > -reach:
-        outside = 0.0 if place.j == -1 else left
-        start = 0.0 if place.j == -1 else (tails[0] + tails[1] * a - place.here) / place.unit
-        k = _add_piece(nodes, k, -reach, left, outside, (start, tails[1] * g, 0.0, 0.0))
-    return k
-
-
-@_inline
-def _rise(place: _Place, d: float) -> float:
-    """P(m + d) − P(m) on the piece of m."""
-    return d * (place.c1 + d * (place.c2 + d * place.c3))
-
-
-@jit()
-def _add_right(nodes: _Nodes, k: int, spline: Spline, place: _Place) -> int:
-    """Pieces right of m's own: P(z) − P(m) is carried from mesh point to mesh point."""
+def _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3):  # type: ignore[no-untyped-def]
+    """Nodes and probabilities for all of P within reach; m lies in interval j (−1 and n − 1: in a tail), P(m) = here."""
     knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
-    n, m, s, unit, i = knots.size, place.m, place.s, place.unit, place.j + 1
-    g, base = s / unit, 0.0
+    n = knots.size
+    a, b, g = knots[0], knots[-1], s / unit
+    step = (b - a) / (n - 1)
+    k = 0
+    left, right = (a - m) / s, (b - m) / s
+    if step <= 2.0 * s:
+        table = spline.few if step <= 0.25 * s else (spline.some if step <= s else spline.many)
+        per = table[0].size // (n - 1)
+        # Clipped as floats: far from the mesh these would overflow an integer.
+        first = int(min(max(np.floor((m - reach * s - a) / step), 0.0), n - 1.0))
+        last = int(min(max(np.ceil((m + reach * s - a) / step), 0.0), n - 1.0))
+        k = _intervals(p, u, table, first * per, last * per, m, s, here, unit)
+        if right < reach:
+            if j == n - 1:
+                k = _piece(k, p, u, rule, right, reach, 0.0, 0.0, c1 * g, 0.0, 0.0)
+            else:
+                k = _piece(k, p, u, rule, right, reach, right, (tails[2] + tails[3] * b - here) / unit, tails[3] * g, 0.0, 0.0)
+        if left > -reach:
+            if j == -1:
+                k = _piece(k, p, u, rule, -reach, left, 0.0, 0.0, c1 * g, 0.0, 0.0)
+            else:
+                k = _piece(k, p, u, rule, -reach, left, left, (tails[0] + tails[1] * a - here) / unit, tails[1] * g, 0.0, 0.0)
+        return k
+
+    low = max((knots[j] - m) / s, -reach) if j >= 0 else -reach
+    high = min((knots[j + 1] - m) / s, reach) if j < n - 1 else reach
+    k = _piece(k, p, u, rule, low, high, 0.0, 0.0, c1 * g, c2 * s * g, c3 * s * s * g)
+    # P(z) − P(m) is carried from mesh point to mesh point, first to the right, then to the left.
+    i = j + 1
     if i < n:
-        base = _rise(place, knots[i] - m)
-        if i == 0:
-            base += values[0] - (tails[0] + tails[1] * knots[0])
-    while i < n and (knots[i] - m) / s < place.reach:
+        d = knots[i] - m
+        base = d * (c1 + d * (c2 + d * c3))
+        if j == -1:
+            base += values[0] - (tails[0] + tails[1] * a)
+    while i < n and (knots[i] - m) / s < reach:
         x = (knots[i] - m) / s
         if i == n - 1:
-            base += tails[2] + tails[3] * knots[-1] - values[n - 1]
-            k = _add_piece(nodes, k, x, place.reach, x, (base / unit, tails[3] * g, 0.0, 0.0))
+            base += tails[2] + tails[3] * b - values[n - 1]
+            k = _piece(k, p, u, rule, x, reach, x, base / unit, tails[3] * g, 0.0, 0.0)
         else:
-            end = min((knots[i + 1] - m) / s, place.reach)
-            c = base / unit, cubic[1, i] * g, cubic[2, i] * s * g, cubic[3, i] * s * s * g
-            k = _add_piece(nodes, k, x, end, x, c)
+            end = min((knots[i + 1] - m) / s, reach)
+            k = _piece(k, p, u, rule, x, end, x, base / unit, cubic[1, i] * g, cubic[2, i] * s * g, cubic[3, i] * s * s * g)
             base += values[i + 1] - values[i]
         i += 1
-    return k
-
-
-@jit()
-def _add_left(nodes: _Nodes, k: int, spline: Spline, place: _Place) -> int:
-    """The same to the left, each piece expanded about its right end, which is the one near m."""
-    knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
-    n, m, s, unit, i = knots.size, place.m, place.s, place.unit, place.j - 1
-    g, base = s / unit, 0.0
+    i = j - 1
     if i >= -1:
-        base = _rise(place, knots[i + 1] - m)
-        if i == n - 2:
-            base += values[n - 1] - (tails[2] + tails[3] * knots[-1])
-    while i >= -1 and (knots[i + 1] - m) / s > -place.reach:
+        d = knots[j] - m
+        base = d * (c1 + d * (c2 + d * c3))
+        if j == n - 1:
+            base += values[n - 1] - (tails[2] + tails[3] * b)
+    while i >= -1 and (knots[i + 1] - m) / s > -reach:
         end = (knots[i + 1] - m) / s
         if i == -1:
-            base += tails[0] + tails[1] * knots[0] - values[0]
-            k = _add_piece(nodes, k, -place.reach, end, end, (base / unit, tails[1] * g, 0.0, 0.0))
+            base += tails[0] + tails[1] * a - values[0]
+            k = _piece(k, p, u, rule, -reach, end, end, base / unit, tails[1] * g, 0.0, 0.0)
         else:
+            # Expanded about its right end, which is the one near m.
             h = knots[i + 1] - knots[i]
-            r1 = cubic[1, i] + h * (2.0 * cubic[2, i] + 3.0 * h * cubic[3, i])
-            r2 = cubic[2, i] + 3.0 * h * cubic[3, i]
-            x = max((knots[i] - m) / s, -place.reach)
-            k = _add_piece(nodes, k, x, end, end, (base / unit, r1 * g, r2 * s * g, cubic[3, i] * s * s * g))
+            r1, r2, r3 = (
+                cubic[1, i] + h * (2.0 * cubic[2, i] + 3.0 * h * cubic[3, i]),
+                cubic[2, i] + 3.0 * h * cubic[3, i],
+                cubic[3, i],
+            )
+            x = max((knots[i] - m) / s, -reach)
+            k = _piece(k, p, u, rule, x, end, end, base / unit, r1 * g, r2 * s * g, r3 * s * s * g)
             base -= values[i + 1] - values[i]
         i -= 1
     return k
 
 
-@jit()
-def _add_all(nodes: _Nodes, spline: Spline, place: _Place) -> int:
-    """Nodes and probabilities for all of P within reach."""
-    knots, m, s, j, reach = spline.knots, place.m, place.s, place.j, place.reach
-    n = knots.size
-    if (knots[-1] - knots[0]) / (n - 1) <= 2.0 * s:
-        return _add_whole(nodes, spline, place)
-    g = s / place.unit
-    low = max((knots[j] - m) / s, -reach) if j >= 0 else -reach
-    high = min((knots[j + 1] - m) / s, reach) if j < n - 1 else reach
-    k = _add_piece(nodes, 0, low, high, 0.0, (0.0, place.c1 * g, place.c2 * s * g, place.c3 * s * s * g))
-    return _add_left(nodes, _add_right(nodes, k, spline, place), spline, place)
-
-
 @_loose
-def _central(nodes: _Nodes, k: int, order: int) -> tuple[float, float, float, float]:
+def _central(p, u, k, order):  # type: ignore[no-untyped-def]
     """Mean, central second moment, skewness and kurtosis of u; standardised first, so that fourth powers stay in range."""
-    p, u, shift, second = nodes.p, nodes.u, 0.0, 0.0
+    shift, second = 0.0, 0.0
     for i in range(k):
         shift += p[i] * u[i]
         second += p[i] * u[i] * u[i]
@@ -364,69 +316,54 @@ def _central(nodes: _Nodes, k: int, order: int) -> tuple[float, float, float, fl
 
 
 @jit()
-def _interval(knots: Array, m: float) -> int:
-    """The interval that m lies in; −1 and n − 1 are the tails."""
-    n, step = knots.size, (knots[-1] - knots[0]) / (knots.size - 1)
-    if m == knots[-1]:
-        return n - 2
-    j = int(min(max(np.floor((m - knots[0]) / step), -1.0), n - 1.0))
-    if j < n - 1 and m >= knots[j + 1]:  # the division may have rounded across a mesh point
-        return j + 1
-    return j - 1 if j >= 0 and m < knots[j] else j
-
-
-@jit()
-def _place(spline: Spline, m: float, s: float, reach: float) -> _Place:
-    cubic, tails, j = spline.coefficients, spline.tails, _interval(spline.knots, m)
-    unit = min(max(s, 1e-150), 1e150)  # u = (P − P(m))/unit: its square neither underflows nor overflows
-    if 0 <= j < spline.knots.size - 1:
-        t = m - spline.knots[j]
-        here = cubic[0, j] + t * (cubic[1, j] + t * (cubic[2, j] + t * cubic[3, j]))
-        c1 = cubic[1, j] + t * (2.0 * cubic[2, j] + t * 3.0 * cubic[3, j])
-        return _Place(m, s, reach, unit, j, here, c1, cubic[2, j] + 3.0 * t * cubic[3, j], cubic[3, j])
-    side = 0 if j < 0 else 2
-    return _Place(m, s, reach, unit, j, tails[side] + tails[side + 1] * m, tails[side + 1], 0.0, 0.0)
-
-
-@jit()
-def _one_cubic(
-    nodes: _Nodes, hermite: tuple[Array, Array], place: _Place, order: int
-) -> tuple[float, float, float, float]:  # fmt: skip
-    """Moments where P is one cubic within reach."""
-    s, g = place.s, place.s / place.unit
-    q1, q2, q3 = place.c1 * g, place.c2 * s * g, place.c3 * s * s * g
-    third, fourth = 0.0, 3.0
-    if order > 2:
-        for i in range(hermite[0].size):
-            x = hermite[0][i]
-            nodes.p[i], nodes.u[i] = hermite[1][i], x * (q1 + x * (q2 + x * q3))
-        _, _, third, fourth = _central(nodes, hermite[0].size, order)
-    return q2, q1 * q1 + 2.0 * q2 * q2 + 6.0 * q1 * q3 + 15.0 * q3 * q3, third, fourth
-
-
-@jit()
-def _fill_moments(
-    mean: Array, var: Array, spline: Spline, rule: tuple[Array, Array], hermite: tuple[Array, Array], scale: float, out: Array
-) -> None:  # fmt: skip
+def _fill_moments(mean, var, order, spline, rule, hermite, scale, out):  # type: ignore[no-untyped-def]
     """Moments of the spline at every (mean, var), row by row into ``out`` (order, n)."""
-    order, knots = out.shape[0], spline.knots
-    nodes = _Nodes(np.empty(spline.many[0].size + 2048), np.empty(spline.many[0].size + 2048), rule)
-    found = np.empty(4)
+    knots, cubic, tails = spline.knots, spline.coefficients, spline.tails
+    n = knots.size
+    a, step = knots[0], (knots[-1] - knots[0]) / (n - 1)
+    p = np.empty(spline.many[0].size + 2048)
+    u = np.empty(p.size)
     for e in range(mean.size):
         m, s = mean[e], math.sqrt(var[e])
-        # Powers of an exponentially small difference have their mass up to 2·order·s/scale from the mean.
-        reach = 8.5 + 2.0 * max(order, 2) * min(s / scale, 2.0)
-        place = _place(spline, m, s, reach)
-        j, unit = place.j, place.unit
-        found[0], found[1], found[2], found[3] = 0.0, 0.0, 0.0, 3.0
+        j = int(min(max(np.floor((m - a) / step), -1.0), n - 1.0))
+        if j < n - 1 and m >= knots[j + 1]:  # the division may have rounded across a mesh point
+            j += 1
+        elif j >= 0 and m < knots[j]:
+            j -= 1
+        if m == knots[-1]:
+            j = n - 2
+        if 0 <= j < n - 1:
+            t = m - knots[j]
+            here = cubic[0, j] + t * (cubic[1, j] + t * (cubic[2, j] + t * cubic[3, j]))
+            c1 = cubic[1, j] + t * (2.0 * cubic[2, j] + t * 3.0 * cubic[3, j])
+            c2, c3 = cubic[2, j] + 3.0 * t * cubic[3, j], cubic[3, j]
+        else:
+            side = 0 if j < 0 else 2
+            here, c1, c2, c3 = tails[side] + tails[side + 1] * m, tails[side + 1], 0.0, 0.0
+        shift, second, third, fourth = 0.0, 0.0, 0.0, 3.0
+        unit = min(max(s, 1e-150), 1e150)  # u = (P − P(m))/unit: its square neither underflows nor overflows
         if s > 0.0:
-            if (j < 0 or m - reach * s >= knots[j]) and (j == knots.size - 1 or m + reach * s <= knots[j + 1]):
-                found[0], found[1], found[2], found[3] = _one_cubic(nodes, hermite, place, order)
+            # Powers of an exponentially small difference have their mass up to 2·order·s/scale from the mean.
+            reach = 8.5 + 2.0 * max(order, 2) * min(s / scale, 2.0)
+            if (j < 0 or m - reach * s >= knots[j]) and (j == n - 1 or m + reach * s <= knots[j + 1]):
+                g = s / unit
+                q1, q2, q3 = c1 * g, c2 * s * g, c3 * s * s * g
+                shift, second = q2, q1 * q1 + 2.0 * q2 * q2 + 6.0 * q1 * q3 + 15.0 * q3 * q3
+                if order > 2:
+                    for i in range(hermite[0].size):
+                        x = hermite[0][i]
+                        p[i], u[i] = hermite[1][i], x * (q1 + x * (q2 + x * q3))
+                    _, _, third, fourth = _central(p, u, hermite[0].size, order)
             else:
-                found[0], found[1], found[2], found[3] = _central(nodes, _add_all(nodes, spline, place), order)
-        found[0], found[1] = place.here + unit * found[0], unit * unit * found[1]
-        for i in range(order):
-            out[i, e] = found[i]
+                k = _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3)
+                shift, second, third, fourth = _central(p, u, k, order)
+        out[0, e] = here + unit * shift
+        if order > 1:
+            out[1, e] = unit * unit * second
+        if order > 2:
+            out[2, e] = third
+        if order > 3:
+            out[3, e] = fourth
 
 
 @lru_cache(maxsize=4)
