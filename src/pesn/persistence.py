@@ -49,8 +49,7 @@ from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.reservoir.drive import State
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.topology import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.weights import Layer, Reservoir

@@ -23,11 +23,9 @@ from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_w
 from pesn.forecasting.time_index import TimeIndex
 from pesn.gaussian import Gaussian
 from pesn.linalg import condition_root, root_of
-from pesn.reservoir.closed_loop import ClosedLoop, Dynamics
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding
 from pesn.reservoir.drive import State, run
-from pesn.reservoir.encoding import Encoding
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout, stack
 from pesn.statespace.model import Bounds

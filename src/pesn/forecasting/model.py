@@ -55,8 +55,7 @@ from pesn.gaussian import Gaussian
 from pesn.readout.ridge import PARTS, check_parts, penalties_of
 from pesn.readout.rls import RLSState, start_from_batch, update
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace import Cell, GaussianState, tangent
 
 __all__ = ["HORIZON", "Context", "ForecastModel", "GivenContext", "OnlineLearner", "close_loop", "linear_step"]
