@@ -12,11 +12,11 @@ from pesn.evaluation.calibration import LEADS
 from pesn.evaluation.process_noise import form_of, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
 from pesn.readout.features import Features
-from pesn.readout.least_squares import Gram
-from pesn.readout.ridge import solve
-from pesn.reservoir.drive import State, draw, run
+from pesn.readout.ridge import Gram, solve
+from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import learn
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)

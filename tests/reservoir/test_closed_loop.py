@@ -10,10 +10,10 @@ import pytest
 import pesn
 from pesn.activations import get
 from pesn.linalg import root_of
-from pesn.readout.ridge import Readout
-from pesn.reservoir.closed_loop import PARTS, ClosedLoop, Dynamics, ErrorModel
-from pesn.reservoir.drive import draw
+from pesn.readout.ridge import PARTS, Readout
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import learn as learn_start
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments, Noise, rollout
 from pesn.statespace.model import Bounds
 

@@ -11,7 +11,8 @@ import pytest
 
 from pesn.linalg import root_of
 from pesn.moments import moments
-from pesn.reservoir.drive import draw, run
+from pesn.reservoir.drive import run
+from pesn.reservoir.weights import draw
 from pesn.statespace import CLOSED_FORMS, Cell, LowRank, Noise, init
 
 COVARIANT = ("full", "low-rank")
