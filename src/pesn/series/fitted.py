@@ -34,8 +34,6 @@ from pesn.series.table.files import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel, describe_change
 
-__all__ = ["FittedSeries", "Seasons", "check_horizon", "common_horizon", "default_horizon", "fit_columns", "most_ahead"]
-
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
 Progress = Callable[[int, int], None] | None
 _SHOWN = 200  # rows before the forecast that pictures show

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["LEVELS", "NORMAL", "Margins", "SeriesForecast", "level_of", "levels_of", "percent", "pinball_score"]
-
 
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0

@@ -17,7 +17,6 @@ from pesn.series.univariate import UnivariateModel, describe_change
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["frame", "lines", "record", "sentences"]
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3

@@ -26,8 +26,6 @@ from pesn.series.members.smoothing import Grid, Path, Rows
 from pesn.series.members.weights import Trial, Widths
 from pesn.series.result import NORMAL, Margins
 
-__all__ = ["Member", "UnivariateModel", "backtest", "describe_change", "fit", "observed_span"]
-
 FEWEST = 8  # observed rows for rolling origins
 POSITIVE = 1e-100  # of the largest number: what is smaller counts as zero
 EXPONENTIAL = 0.25  # of the others' error, for trends of the logarithm to be taken: they are as often far too steep

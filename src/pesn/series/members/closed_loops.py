@@ -17,8 +17,6 @@ from pesn.series.members.dynamics import Dynamics
 from pesn.series.members.smoothing import Path
 from pesn.series.members.weights import Trial
 
-__all__ = ["Changes", "Loops", "Units", "draw_units", "fit", "forecast", "learn", "learn_dynamics", "no_units", "prepare"]
-
 LAGS = 5
 PACE = 0.2  # of the moving average
 FADE = 0.95  # of the mean change, a step

@@ -35,12 +35,6 @@ from pesn._support.arguments import flag
 from pesn._support.records import check_array
 from pesn._support.types import AnyArray, Array
 
-__all__ = [
-    "Effects", "candidates", "factors", "find_seasons", "learn_effects", "moving_average", "no_effects", "periods_of",
-    "positions", "remove_outliers", "repeated_after", "season_of",
-]  # fmt: skip
-
-
 # ---------------------------------------------------------------- candidates for seasons
 
 _BY_STEP = {"M": (12,), "Q": (4,), "W": (52,), "B": (5,), "D": (7, 365), "h": (24, 168)}

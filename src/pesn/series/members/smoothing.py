@@ -27,8 +27,6 @@ from pesn._support.types import AnyArray, Array
 from pesn.series.members import decomposition
 from pesn.series.members.weights import Trial
 
-__all__ = ["ADDITIVE", "LOG", "MULTIPLICATIVE", "NAIVE", "Grid", "Path", "Rows", "grid", "path", "prepare", "rolling_errors"]
-
 PLAIN, TREND, THETA = 0, 1, 2  # kinds of trend
 ADDITIVE, MULTIPLICATIVE, LOG = 0, 1, 2  # how season and trend meet; LOG: additive on the logarithms
 

@@ -13,9 +13,6 @@ from pesn._support.arguments import flag, number
 from pesn._support.records import check_array
 from pesn._support.types import AnyArray, Array
 
-__all__ = ["Trial", "Widths", "expected_share", "learn", "mean_error", "scores", "share", "sharpness", "stack", "trial"]
-
-
 MOST_ORIGINS = 200
 MOST_LEADS = 5
 MOST_MEMBERS = 100
