@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, step_name
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
-from pesn.series.result import percent
 from pesn.series.table.reading import counted, shown
 from pesn.series.univariate import UnivariateModel, describe_change
 
