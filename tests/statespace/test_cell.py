@@ -5,10 +5,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.stats import ortho_group
 
 from pesn.activations import get
 from pesn.linalg import orthonormal
-from pesn.statespace import ActivationMoments, Cell, Compression, Dense, LowRank, Noise, SquareMoments, init
+from pesn.moments.covariance import covariance
+from pesn.statespace import (
+    ActivationMoments,
+    Cell,
+    Compression,
+    Dense,
+    FirstOrder,
+    LowRank,
+    Noise,
+    SineMoments,
+    SquareMoments,
+    StateSpaceModel,
+    init,
+    stacked,
+)
 from pesn.statespace.cell import SparseRows
 
 COVARIANT = ("full", "low-rank")
@@ -237,3 +252,329 @@ def test_squares_as_features(kit):
     x = kit.samples_of(state, 400_000)
     x[:, 2:4] = x[:, :2] ** 2
     kit.agrees_with_samples(after.mean, after.cov, x)
+
+
+# ---------------------------------------------------------------- units
+#
+# Claim: the moments that the moves need are those of f(a), for every activation, for the square and for the sine of angles.
+
+
+def gaussian(n=4, seed=0, spread=0.7):
+    rng = np.random.default_rng(seed)
+    root = spread * rng.normal(size=(n, n + 1)) / np.sqrt(n)
+    return rng.normal(size=n), root @ root.T
+
+
+def test_squares_are_isserlis(kit):
+    """E[a_i² a_j²] − E[a_i²] E[a_j²], from the moments of four Gaussian factors."""
+    mean, cov = gaussian()
+    units = SquareMoments()
+    unit, var = units.moments(mean, np.diag(cov))
+    g, rest = units.linear_and_rest(mean, cov)
+    for i in range(4):
+        assert unit[i] == pytest.approx(mean[i] ** 2 + cov[i, i])
+        for j in range(4):
+            # a = m + d: (2 m_i d_i + d_i²)(2 m_j d_j + d_j²), odd products vanish, E[d_i² d_j²] = S_ii S_jj + 2 S_ij²
+            fourth = cov[i, i] * cov[j, j] + 2.0 * cov[i, j] ** 2
+            expected = 4.0 * mean[i] * mean[j] * cov[i, j] + fourth - cov[i, i] * cov[j, j]
+            assert (g[:, None] * cov * g + rest)[i, j] == pytest.approx(expected)
+        assert var[i] == pytest.approx((g[:, None] * cov * g + rest)[i, i])
+    np.testing.assert_array_equal(g, units.gain(mean, np.diag(cov)))
+    kit.close(rest, 0.5 * np.square(units.slopes(mean, np.diag(cov))[1][:, None] * cov), 1e-14)
+
+
+@pytest.mark.parametrize("name", ["square", "angles", "tanh", "relu", "gelu", "sine", "elu"])
+def test_all_moments_against_samples(kit, name):
+    mean, cov = gaussian()
+    own = {"square": SquareMoments, "angles": SineMoments}
+    units = own[name]() if name in own else ActivationMoments(get(name))
+    x = mean + np.random.default_rng(1).standard_normal((400_000, 4)) @ np.linalg.cholesky(cov).T
+    f = units.activation(x)
+    unit, var = units.moments(mean, np.diag(cov))
+    g, rest = units.linear_and_rest(mean, cov)
+    out = g[:, None] * cov * g + rest
+    kit.close(np.diag(out), var, 1e-6)
+    kit.agrees_with_samples(unit, out, f)
+    kit.close(units.gain(mean, np.diag(cov)), g, 1e-6)
+    product = (f - f.mean(axis=0)) * (x - mean)  # Stein: Cov(a, f(a)) = v g
+    assert np.all(np.abs(product.mean(axis=0) - np.diag(cov) * g) < 5.0 * product.std(axis=0) / np.sqrt(len(x)))
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-300, 1e-150, 1e-20, 1e-8, 1e-3, 0.5, 0.999, 1.001, 5.0])
+def test_sines_are_mehlers_series(variance):
+    """Sine and cosine of one angle, and of one that goes half with it: Σ cⁿ/n! E f⁽ⁿ⁾ E f⁽ⁿ⁾, in all digits of any c."""
+    share = np.array([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
+    mean, cov = np.array([0.3, 0.3 + 0.5 * np.pi, -1.1]), variance * share
+    shrunk, orders = np.exp(-0.5 * variance), np.arange(1, 40)
+    slopes = shrunk * np.sin(mean[:, None] + 0.5 * np.pi * orders)
+    terms = np.power(cov[..., None], orders) / np.array([np.prod(np.arange(1.0, n + 1.0)) for n in orders])
+    terms = terms * slopes[:, None] * slopes
+    units = SineMoments()
+    g, rest = units.linear_and_rest(mean, cov)
+    np.testing.assert_allclose(rest, terms[..., 1:].sum(axis=-1), rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(g, slopes[:, 0], rtol=1e-12)
+    unit, var = units.moments(mean, np.diag(cov))
+    np.testing.assert_allclose(unit, shrunk * np.sin(mean), rtol=1e-14)
+    np.testing.assert_allclose(var, np.diagonal(terms.sum(axis=-1)), rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(units.slopes(mean, np.diag(cov))[1], slopes[:, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("variance", [40.0, 1e5, 1e300])
+def test_a_wide_angle_is_anywhere(variance):
+    """Sine and cosine have variance ½, and nothing to do with each other."""
+    mean, units = np.array([0.3, 0.3 + 0.5 * np.pi]), SineMoments()
+    unit, var = units.moments(mean, np.full(2, variance))
+    g, rest = units.linear_and_rest(mean, np.full((2, 2), variance))
+    np.testing.assert_allclose(unit, 0.0, atol=1e-8)
+    np.testing.assert_allclose(g, 0.0, atol=1e-8)
+    np.testing.assert_allclose(var, 0.5, rtol=1e-8)
+    np.testing.assert_allclose(rest, 0.5 * np.eye(2), atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "sigmoid", "relu", "hard_tanh", "elu"])
+@pytest.mark.parametrize("variance", [1e-12, 1e-6, 1e-2, 1.0, 100.0])
+def test_curvature_is_stein_of_second_order(name, variance):
+    """E[f″(a)] = E[f(a) (z² − 1)]/v, z standardised; and for kinks, too, where f″ is a density at a point."""
+    units = ActivationMoments(get(name))
+    s = np.sqrt(variance)
+    for distance in (0.0, 0.7, -1.3):
+        kinks = units.record.kinks or (0.4,)
+        mean = kinks[0] + distance * s
+        edges = np.unique(np.concatenate([np.linspace(-12, 12, 97), *[[(k - mean) / s] for k in units.record.kinks]]))
+        edges = edges[np.abs(edges) <= 12.0]
+        x, w = np.polynomial.legendre.leggauss(20)
+        half = 0.5 * np.diff(edges)[:, None]
+        z = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * x).ravel()
+        weight = (half * w).ravel() * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
+        expected = np.sum(weight * units.record.difference(np.full_like(z, mean), s * z) * (z * z - 1.0)) / variance
+        g, (given,) = units.slopes(np.array([mean]), np.array([variance]))
+        assert g == pytest.approx(units.gain(np.array([mean]), np.array([variance])), rel=1e-12)
+        assert given * s == pytest.approx(expected * s, rel=2e-3, abs=2e-4)
+        assert np.isfinite(units.slopes(np.array([mean]), np.zeros(1))).all()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+@pytest.mark.parametrize("units", [ActivationMoments(get("tanh")), ActivationMoments(get("relu")), SquareMoments()])
+def test_leading_axes_are_a_batch(kit, units, shape):
+    count = int(np.prod(shape))
+    means, covs = zip(*(gaussian(seed=s, spread=0.3 + 0.2 * s) for s in range(count)), strict=True)
+    together = units.linear_and_rest(np.reshape(means, (*shape, 4)), np.reshape(covs, (*shape, 4, 4)))
+    for index, mean, cov in zip(np.ndindex(*shape), means, covs, strict=True):
+        for a, b in zip(together, units.linear_and_rest(mean, cov), strict=True):
+            kit.close(a[index], b, 1e-13)
+
+
+def test_a_certain_entry_passes_f_itself():
+    units = ActivationMoments(get("relu"))
+    mean = np.array([-1.0, 0.5])
+    unit, var = units.moments(mean, np.zeros(2))
+    np.testing.assert_array_equal(unit, [0.0, 0.5])
+    assert not var.any()
+    unit, var = units.moments(mean, np.array([0.0, 1.0]))
+    assert unit[0] == var[0] == 0.0
+    assert var[1] == pytest.approx(covariance("relu", [0.5], [[1.0]])[0, 0])
+
+
+def test_monte_carlo_draws_anew_at_every_call():
+    units = ActivationMoments(get("tanh"), "monte-carlo", rng=np.random.default_rng(0))
+    mean, var = np.zeros(3), np.ones(3)
+    first, second = units.moments(mean, var)[0], units.moments(mean, var)[0]
+    assert (first != second).all()
+    assert not units.exact
+
+
+# ---------------------------------------------------------------- leaks and rotations
+#
+# Claims about cells whose rows have leaks of their own, or keep a rotation of what they were: 1. Each closed form is the
+# formula as it stands, covariances with the past included; without variance it is the function. 2. Members agree with the dense
+# form, and equal leaks and the identity are the plain cell. 3. Two cells as one move keep what each of them keeps; noise of all
+# units joins after several cells in every form.
+
+
+N = 10
+LEAKS = np.random.default_rng(8).uniform(0.1, 1.0, N)
+TURN = ortho_group.rvs(N, random_state=4)
+KINDS = {
+    "leaks": {"leak": LEAKS},
+    "rotation": {"leak": 0.3, "rotation": TURN},
+    "both": {"leak": LEAKS, "rotation": TURN},
+}
+
+
+@pytest.fixture(params=KINDS)
+def world(request, kit):
+    return kit.world(N, **KINDS[request.param])
+
+
+# ---------------------------------------------------------------- 1. forms
+
+
+def test_dense_is_the_formula(kit, world):
+    state = kit.some(world)
+    after = state.move(world.cell)
+    mean, cov = kit.twin(state.mean, state.cov, world.cell)
+    kit.close(after.mean, mean, 1e-9)
+    kit.close(after.cov, cov, 1e-7)
+    kit.is_covariance(after.cov)
+
+
+def test_low_rank_is_the_formula_without_the_rest(kit, world):
+    state = kit.some(world, "low-rank")
+    cell = replace(world.cell, compression=replace(world.compression, products=0))
+    after = state.move(cell).move(cell)  # the second with entries that have something to themselves
+    mean, cov = kit.twin(*kit.twin(state.mean, kit.cov_of(state), cell, "none"), cell, "none")
+    kit.close(after.mean, mean, 1e-9)
+    kit.close(kit.cov_of(after), cov, 1e-7)
+
+
+def test_low_rank_in_a_cut_factor_keeps_variances_and_what_is_read_out(kit, world):
+    """Of a state whose units have something to themselves, with fewer columns than units."""
+    rng = np.random.default_rng(2)
+    state = kit.some(world, "low-rank")
+    state = state.with_arrays(factor=state.factor[..., :4], own=0.05 * rng.random(N))
+    cell = replace(world.cell, compression=Compression(6, world.compression.basis, 0))
+    after = state.move(cell)
+    mean, cov = kit.twin(state.mean, kit.cov_of(state), cell, "none")
+    kit.close(after.mean, mean, 1e-12)
+    kit.close(after.variances(), np.diag(cov), 1e-9)
+    kit.close(after.covariance_with(world.carry), cov[:, : world.p], 1e-9)
+    y = np.hstack([np.zeros((len(world.readout), world.p)), world.readout])
+    kit.close(after.factor @ (after.factor.T @ y.T), cov @ y.T, 1e-9)
+
+
+def test_diagonal_is_the_formula(kit, world):
+    state, cell = kit.some(world, "diagonal"), world.cell
+    after, A = state.move(cell), cell.matrix.toarray()
+    unit, unit_var = cell.units.moments(A @ state.mean + cell.bias, A**2 @ state.var)
+    O = np.eye(N) if cell.rotation is None else cell.rotation  # noqa: E741
+    kit.close(after.mean[world.units], (1 - cell.leaks) * (O @ state.mean[world.units]) + cell.leaks * unit, 1e-12)
+    kit.close(after.var[world.units], (1 - cell.leaks) ** 2 * (O**2 @ state.var[world.units]) + cell.leaks**2 * unit_var, 1e-12)
+
+
+def test_first_order_is_the_formula_to_first_order(kit, world):
+    dense = kit.some(world, spread=1e-4)
+    state = FirstOrder.of(dense, world.compression)
+    after, other = state.move(world.cell), dense.move(world.cell)
+    kit.close(after.mean, other.mean, 1e-9)
+    kit.close(after.covariance_with(slice(0, N + world.p)), other.cov, 1e-6)
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank"])
+def test_covariances_with_the_past(kit, world, form):
+    state = kit.some(world, form).remember(slice(0, N + world.p))
+    cell, A, before = world.cell, world.cell.matrix.toarray(), state.cross
+    g = cell.units.gain(A @ state.mean + cell.bias, np.diag(A @ before @ A.T))
+    O = np.eye(N) if cell.rotation is None else cell.rotation  # noqa: E741
+    expected = before.copy()
+    expected[world.units] = (1 - cell.leaks)[:, None] * (O @ before[world.units]) + (cell.leaks * g)[:, None] * (A @ before)
+    kit.close(state.move(cell).cross, expected, 1e-9)
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "first-order", "none", "ensemble"])
+def test_without_variance_it_is_the_function(world, form):
+    h = np.random.default_rng(1).normal(size=N)
+    state = init(form, world.p, h, np.zeros((0, N)), world.compression).assign(world.carry, np.array([0.3, -0.2]))
+    cell, x = world.cell, np.concatenate([[0.3, -0.2], h])
+    O = np.eye(N) if cell.rotation is None else cell.rotation  # noqa: E741
+    expected = (1 - cell.leaks) * (O @ h) + cell.leaks * np.tanh(cell.matrix @ x + cell.bias)
+    after = state.move(cell)
+    np.testing.assert_allclose(after.mean[world.units], expected, rtol=1e-12)
+    assert after.variances().max() <= 1e-25
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
+def test_a_batch_is_a_loop(kit, world, form, shape):
+    states = [kit.some(world, form, seed=i) for i in range(int(np.prod(shape)))]
+    batch = kit.batch_of(states, shape).move(world.cell)
+    for place, state in zip(np.ndindex(*shape), states, strict=True):
+        after = state.move(world.cell)
+        kit.close(batch.mean[place], after.mean, 1e-12)
+        kit.close(kit.cov_of(batch)[place], kit.cov_of(after), 1e-9)
+
+
+# ---------------------------------------------------------------- 2. rivals
+
+
+def test_members_agree_with_the_dense_form(kit, world):
+    state = kit.some(world)
+    after, members = state.move(world.cell), kit.ensemble_of(state, 200_000, sobol=False).move(world.cell)
+    kit.agrees_with_samples(after.mean, after.cov, members.members)
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
+def test_equal_leaks_and_the_identity_are_the_plain_cell(kit, form):
+    plain = kit.world(N, leak=0.3)
+    state = kit.some(plain, form)
+    expected = state.move(plain.cell)
+    for parts in ({"leak": np.full(N, 0.3)}, {"rotation": np.eye(N)}):
+        after = state.move(replace(plain.cell, **parts))
+        kit.close(after.mean, expected.mean, 1e-13)
+        kit.close(kit.cov_of(after), kit.cov_of(expected), 1e-12)
+
+
+# ---------------------------------------------------------------- 3. several cells
+
+
+def test_two_cells_as_one_move(kit, world):
+    """x = [c, c², h]: squares without a leak, and units that keep what they keep."""
+    p, cell = world.p, world.cell
+    A = cell.matrix.toarray()
+    rows, n = slice(2 * p, 2 * p + N), 2 * p + N
+    units = replace(cell, rows=rows, matrix=sparse.csr_array(np.hstack([A[:, :p], np.zeros((N, p)), A[:, p:]])))
+    squares = Cell(slice(p, 2 * p), sparse.csr_array(np.eye(p, n)), np.zeros(p), 1.0, SquareMoments())
+    rng = np.random.default_rng(0)
+    root = 0.2 * rng.normal(size=(n, n)) / np.sqrt(n)
+    state = Dense(0.4 * rng.normal(size=n), p, np.zeros((n, 0)), root @ root.T)
+    after, x = state.move(stacked(squares, units)), kit.samples_of(state, 200_000)
+    kit.agrees_with_samples(after.mean, after.cov, squares(units(x)))
+    apart = state.move(units)
+    kit.close(after.cov[rows, rows], apart.cov[rows, rows], 1e-12)
+
+
+def layers_of(compression):
+    """Two cells of four and six of the units, the second seeing the first."""
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(N, 2 + N)) / 3.0
+    A[:4, 6:] = 0.0
+    tanh, turn = ActivationMoments(get("tanh")), ortho_group.rvs(6, random_state=2)
+    return (
+        Cell(slice(2, 6), sparse.csr_array(A[:4]), np.zeros(4), LEAKS[:4], tanh, compression),
+        Cell(slice(6, 12), sparse.csr_array(A[4:]), np.zeros(6), 0.4, tanh, compression, rotation=turn),
+    )
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "first-order", "ensemble"])
+def test_noise_of_all_units_joins_after_the_last_cell(kit, form):
+    rng = np.random.default_rng(0)
+    readout = np.zeros((2, N))
+    readout[0, :4], readout[1, 4:] = rng.normal(size=4), rng.normal(size=6)
+    compression = Compression(30, orthonormal(readout.T))
+    noise = Noise(0.1 * rng.normal(size=(3, N)), 0.01 * rng.random(N))
+    cells = layers_of(compression)
+    model = StateSpaceModel(cells, np.zeros((2, 12)), np.zeros(2), slice(0, 1), slice(1, 2), noise)
+    state = init(form, 2, 0.3 * rng.normal(size=N), 0.1 * rng.normal(size=(4, N)), compression, members=50_000)
+    quiet, noisy = state.move(cells[0]).move(cells[1]), model.move(state)
+    units = slice(2, 12)
+    expected = quiet.covariance_of(units) + (np.diag(noise.variances) if form == "diagonal" else noise.cov)
+    np.testing.assert_allclose(noisy.mean, quiet.mean, atol=0.005 if form == "ensemble" else 1e-13)
+    found = noisy.covariance_of(units)
+    np.testing.assert_allclose(found, expected, atol=0.02 * expected.max() if form == "ensemble" else 1e-12)
+
+
+def test_noise_in_a_cut_factor_reaches_all_that_is_read_out(kit):
+    rng = np.random.default_rng(0)
+    readout = np.zeros((2, N))
+    readout[0, :4], readout[1, 4:] = rng.normal(size=4), rng.normal(size=6)
+    compression, noise = Compression(5, orthonormal(readout.T)), Noise(0.1 * rng.normal(size=(9, N)), 0.01 * rng.random(N))
+    state = init("low-rank", 2, np.zeros(N), 0.1 * rng.normal(size=(2, N)), compression)
+    after = state.add(noise, compression)
+    h = slice(2, 12)
+    kit.close(after.variances()[h], state.variances()[h] + noise.variances, 1e-12)
+    gained = after.factor[h] @ (after.factor[h].T @ readout.T) - state.factor[h] @ (state.factor[h].T @ readout.T)
+    kit.close(gained, noise.cov @ readout.T, 1e-9)
+
+
+def test_noise_of_a_low_rank_state_needs_a_compression(kit):
+    with pytest.raises(ValueError, match="compression must be given where noise is added"):
+        kit.some(kit.world(N), "low-rank").add(Noise(np.zeros((0, N)), np.ones(N)))

@@ -1,14 +1,109 @@
-"""Means alone are the other forms where nothing is uncertain."""
+"""The compiled loop of means goes where one step after the other goes."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from pesn.activations import get
-from pesn.statespace import ActivationMoments, Cell, Noise, StateSpaceModel, init, rollout
+from pesn.statespace import ActivationMoments, Cell, CertainPath, Noise, SquareMoments, StateSpaceModel, init, rollout
+from pesn.statespace.model import Bounds
 
 
-def _model(rng, readouts=()):
+def _model(rng, readouts=(), guard=None, size=0.3, activation="tanh"):
+    """y (2,), an input, a square of their sums, six units."""
+    squares = Cell(slice(3, 4), sparse.csr_array([[1.0, 0.5, 0.0] + 7 * [0.0]]), np.zeros(1), 1.0, SquareMoments())
+    enter = sparse.random_array((6, 10), density=0.5, rng=rng, data_sampler=rng.standard_normal)
+    units = Cell(slice(4, 10), enter, rng.normal(size=6), 0.7, ActivationMoments(get(activation)))
+    K, k = size * rng.normal(size=(*readouts, 4, 10)), rng.normal(size=(*readouts, 4))
+    K[..., 2:4, :] = k[..., 2:4] = 0.0  # the input and the square are made anew
+    return StateSpaceModel((squares, units), K, k, slice(2, 3), slice(0, 2), guard=guard)
+
+
+def _compiled(model):
+    path = CertainPath(model.cells, model.K, model.k, model.inputs, model.outputs, model.guard)
+    return replace(model, fast=path)
+
+
+def _bounds(kinematic=False, widen=False):
+    return Bounds(np.zeros(2), np.ones(2), np.full(2, -1.5), np.full(2, 1.5), np.array([False, kinematic]), widen)
+
+
+def _assert_same(model, state, inputs, moved=False, served=True):
+    slow, fast = (rollout(one, state, inputs, moved=moved) for one in (model, _compiled(model)))
+    assert served == (_compiled(model).fast.take(state, inputs, None, None, moved) is not None)
+    np.testing.assert_allclose(fast.mean, slow.mean, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(fast.state.mean, slow.state.mean, rtol=1e-11, atol=1e-11)
+    np.testing.assert_array_equal(fast.left, slow.left)
+    assert fast.cov.shape == slow.cov.shape
+    assert fast.parts.keys() == slow.parts.keys()
+    return fast
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(("readouts", "batch"), [((), ()), ((), (3,)), ((), (2, 9)), ((5, 1), (5, 12)), ((3, 1), (3, 33))])
+def test_rows_of_any_batch_are_those_of_single_steps(readouts, batch, moved):
+    rng = np.random.default_rng(0)
+    state = init("none", 3, rng.normal(size=(*batch, 7)), np.zeros((0, 7)))
+    _assert_same(_model(rng, readouts), state, rng.normal(size=(*batch, 8, 1)), moved)
+
+
+@pytest.mark.parametrize("kinematic", [False, True])
+@pytest.mark.parametrize("widen", [False, True])
+def test_a_mean_that_leaves_is_brought_back_to_where_single_steps_bring_it(kinematic, widen):
+    rng = np.random.default_rng(1)
+    model = _model(rng, (4, 1), _bounds(kinematic, widen), size=1.0)
+    state = init("none", 3, rng.normal(size=(4, 20, 7)), np.zeros((0, 7)))
+    path = _assert_same(model, state, rng.normal(size=(4, 20, 5, 1)))
+    assert path.left[..., 0].any()
+    assert not path.left.all()
+    assert path.left[..., 1].any()  # a kinematic column where it moves by more than its range
+
+
+def test_a_loop_that_diverges_stops_where_single_steps_do():
+    rng = np.random.default_rng(2)
+    state = init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
+    path = _assert_same(_model(rng, size=1e60), state, np.zeros((20, 1)))
+    assert np.isfinite(path.mean).all()
+
+
+def test_layers_and_leaks_by_unit_are_compiled_and_rotations_go_step_by_step():
+    rng = np.random.default_rng(4)
+    model, leaks, tanh = _model(rng), rng.uniform(0.1, 1.0, 6), ActivationMoments(get("tanh"))
+    squares, units = model.cells
+    A = sparse.csr_array(units.matrix)
+    layers = [Cell(slice(4 + i, 4 + j), A[i:j], units.bias[i:j], leaks[i:j], tanh) for i, j in ((0, 2), (2, 6))]
+    inputs, state = rng.normal(size=(3, 9, 1)), init("none", 3, rng.normal(size=(3, 7)), np.zeros((0, 7)))
+    deep = _assert_same(replace(model, cells=(squares, *layers)), state, inputs)
+    flat = _assert_same(replace(model, cells=(squares, replace(units, leak=leaks))), state, inputs)
+    assert np.abs(deep.mean - flat.mean).max() > 1e-3  # the second layer sees the first as it is now
+    turned = replace(layers[1], rotation=np.linalg.qr(rng.normal(size=(4, 4)))[0])
+    _assert_same(replace(model, cells=(squares, layers[0], turned)), state, inputs, served=False)
+
+
+def test_what_is_not_compiled_goes_step_by_step():
+    rng = np.random.default_rng(3)
+    inputs, state = rng.normal(size=(5, 1)), init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
+    _assert_same(_model(rng, activation="relu"), state, inputs, served=False)
+    model = _compiled(_model(rng))
+    assert model.fast.take(state, inputs, np.ones((5, 1)), None) is None
+    assert model.fast.take(state, inputs, None, np.zeros((5, 2))) is None
+    assert model.fast.take(init("full", 3, rng.normal(size=7), np.zeros((0, 7))), inputs, None, None) is None
+
+
+def test_no_rows_leave_the_state_as_it_is():
+    rng = np.random.default_rng(4)
+    state = init("none", 3, rng.normal(size=(2, 7)), np.zeros((0, 7)))
+    _assert_same(_model(rng), state, np.zeros((2, 0, 1)), served=False)
+
+
+# ---------------------------------------------------------------- certain
+#
+# Means alone are the other forms where nothing is uncertain.
+
+
+def _plain_model(rng, readouts=()):
     cell = Cell(
         slice(3, 9), sparse.csr_array(0.4 * rng.normal(size=(6, 9))), rng.normal(size=6), 0.7, ActivationMoments(get("tanh"))
     )
@@ -18,7 +113,7 @@ def _model(rng, readouts=()):
 
 def test_a_certain_state_moves_as_a_full_covariance_of_zero():
     rng = np.random.default_rng(0)
-    model, units, inputs = _model(rng), rng.normal(size=(4, 6)), rng.normal(size=(4, 12, 1))
+    model, units, inputs = _plain_model(rng), rng.normal(size=(4, 6)), rng.normal(size=(4, 12, 1))
     paths = [rollout(model, init(form, 3, units, np.zeros((4, 0, 6))), inputs) for form in ("none", "full")]
     np.testing.assert_allclose(paths[0].mean, paths[1].mean, atol=1e-13)
     assert not paths[0].cov.any()
@@ -26,7 +121,7 @@ def test_a_certain_state_moves_as_a_full_covariance_of_zero():
 
 def test_a_batch_of_readouts_is_one_after_the_other():
     rng = np.random.default_rng(1)
-    model, units, inputs = _model(rng, (5, 1)), rng.normal(size=(5, 4, 6)), rng.normal(size=(5, 4, 12, 1))
+    model, units, inputs = _plain_model(rng, (5, 1)), rng.normal(size=(5, 4, 6)), rng.normal(size=(5, 4, 12, 1))
     path = rollout(model, init("none", 3, units, np.zeros((0, 6))), inputs)
     for i in range(5):
         alone = StateSpaceModel(model.cells, model.K[i, 0], model.k[i, 0], model.inputs, model.outputs)
@@ -36,7 +131,7 @@ def test_a_batch_of_readouts_is_one_after_the_other():
 
 def test_what_is_observed_replaces_what_was_predicted_and_noise_is_left_out():
     rng = np.random.default_rng(2)
-    model, state = _model(rng), init("none", 3, rng.normal(size=6), np.zeros((0, 6)))
+    model, state = _plain_model(rng), init("none", 3, rng.normal(size=6), np.zeros((0, 6)))
     seen = model.update(state, np.array([7.0, np.nan]))
     assert seen.mean[0] == 7.0
     np.testing.assert_array_equal(seen.mean[1:], state.mean[1:])
@@ -49,7 +144,7 @@ def test_what_is_observed_replaces_what_was_predicted_and_noise_is_left_out():
 
 def test_a_loop_that_diverges_stays_numbers():
     rng = np.random.default_rng(3)
-    model = _model(rng)
+    model = _plain_model(rng)
     far = StateSpaceModel(model.cells, 1e60 * model.K, model.k, model.inputs, model.outputs)
     path = rollout(far, init("none", 3, rng.normal(size=6), np.zeros((0, 6))), np.zeros((20, 1)))
     assert np.isfinite(path.mean).all()

@@ -5,15 +5,16 @@ read out; with room for all columns it is Dense but for the activation's rest. N
 """
 
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 import pytest
 
-from pesn.linalg import root_of
+from pesn.linalg import QuadraticForm, root_of
 from pesn.moments import moments
 from pesn.reservoir.drive import run
 from pesn.reservoir.weights import draw
-from pesn.statespace import CLOSED_FORMS, Cell, LowRank, Noise, init
+from pesn.statespace import CLOSED_FORMS, FORMS, Cell, Draws, Ensemble, LowRank, Noise, init
 
 COVARIANT = ("full", "low-rank")
 
@@ -285,3 +286,236 @@ def test_samples_of_a_certain_entry_are_its_value(kit):
     for form in CLOSED_FORMS:
         state = kit.some(world, form).assign(slice(0, 1), np.array([2.0]))
         np.testing.assert_allclose(state.sample(100, np.random.default_rng(0))[:, 0], 2.0, rtol=1e-12)
+
+
+# ---------------------------------------------------------------- memory
+#
+# Claim: covariances with the past are those of a state that holds it; states stay what they are for ever.
+
+
+@pytest.mark.parametrize("form", COVARIANT)
+def test_covariances_with_the_past_are_those_of_a_longer_state(kit, form):
+    world = kit.world(rank=30)
+    state = kit.some(world, form, 1e-5)
+    mean, cov = state.mean, kit.cov_of(state)
+    K = np.hstack([0.7 * np.eye(2), world.readout])
+    p, n, L, A = 2, 8, world.cell.leak, world.cell.matrix.toarray()
+    state = state.remember(slice(0, 1))
+    J = np.vstack([np.eye(10), np.eye(10)[:1]])  # the past stands at the end
+    cov = J @ cov @ J.T
+    for step in range(6):
+        a = A @ mean + world.cell.bias
+        g = 1.0 - np.tanh(a) ** 2
+        T = np.eye(len(cov))
+        T[p : p + n, : p + n] = L * g[:, None] * A
+        T[p : p + n, p : p + n] += (1 - L) * np.eye(n)
+        mean = np.concatenate([mean[:p], (1 - L) * mean[p:] + L * np.tanh(a)])
+        M = np.eye(len(cov))
+        M[:p, : p + n] = K
+        mean[:p] = K @ mean
+        cov = M @ T @ cov @ T.T @ M.T
+        cov[:p, :p] += 1e-10 * np.eye(p)
+        state = state.move(world.cell).affine(world.carry, K, np.zeros(2), 1e-5 * np.eye(2))
+        if step == 2:
+            state = state.remember(slice(0, 2))
+            J = np.vstack([np.eye(11), np.eye(11)[:2]])
+            cov = J @ cov @ J.T
+        if step in (3, 4):  # what is learnt of now tells of the past; and so it does through noise
+            value, R = state.mean[1] + 1e-5, 1e-10 * (step - 3)
+            gain = cov[:, 1] / (cov[1, 1] + R)
+            mean = mean + gain[:10] * (value - mean[1])
+            cov = cov - np.outer(gain, cov[1])
+            state = state.condition(world.carry, np.array([np.nan, value]), None if step == 3 else R * np.eye(2))
+        kit.close(state.cross, cov[:10, 10:], 1e-8)
+    assert state.without_memory().cross.shape == (10, 0)
+
+
+def test_covariances_with_the_past_against_samples(kit):
+    world = kit.world(6)
+    state = kit.some(world, spread=0.5).remember(slice(0, 2))
+    x, L = kit.samples_of(state, 200_000, seed=2), world.cell.leak
+    past = x[:, :2] - x[:, :2].mean(axis=0)
+    after = state.move(world.cell)
+    x[:, 2:] = (1 - L) * x[:, 2:] + L * np.tanh(x @ world.cell.matrix.toarray().T + world.cell.bias)
+    for j in range(2):
+        product = (x - x.mean(axis=0)) * past[:, j : j + 1]
+        assert np.all(np.abs(product.mean(axis=0) - after.cross[:, j]) < 5.0 * product.std(axis=0) / np.sqrt(len(x)))
+
+
+def test_the_past_of_the_diagonal_form(kit):
+    world = kit.world()
+    state = kit.some(world, "diagonal")
+    after = state.remember(slice(0, 1))
+    np.testing.assert_array_equal(after.cross[:, 0], np.concatenate([state.var[:1], np.zeros(9)]))
+    assert not after.condition(world.carry, np.array([0.0, np.nan])).cross.any()
+
+
+@pytest.mark.parametrize("form", COVARIANT)
+def test_many_steps(kit, form):
+    n, p = 12, 2
+    world = kit.world(n, p, rank=8)
+    rng = np.random.default_rng(0)
+    state = kit.some(world, form)
+    K = np.hstack([0.9 * np.eye(p), 0.1 * world.readout])
+    shifts, noise = rng.normal(size=(2_000, p)), 0.05 * np.eye(p)
+    for step, shift in enumerate(shifts):
+        state = state.move(world.cell).affine(world.carry, K, 0.3 * shift, noise)
+        if step % 7 == 0:
+            state = state.condition(world.carry, np.array([0.5 * shift[0], np.nan]), 0.01 * np.eye(2) if step % 2 else None)
+        if step % 200 == 199:
+            cov = kit.cov_of(state)
+            kit.is_covariance(0.5 * cov + 0.5 * cov.T)
+            assert np.isfinite(state.mean).all()
+            assert np.all(state.variances() < 10.0)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "ensemble"])
+@pytest.mark.parametrize("observed", [False, True])
+def test_a_loop_that_diverges_stays_numbers(kit, form, observed):
+    world = kit.world(4, rank=3)
+    state = kit.some(world, "full" if form == "ensemble" else form)
+    state = (kit.ensemble_of(state, 20) if form == "ensemble" else state).remember(slice(0, 1))
+    K = np.hstack([1.5 * np.array([[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]]), world.readout])
+    for step in range(1_000):
+        state = state.move(world.cell).affine(world.carry, K, np.ones(2), np.eye(2))
+        if observed and step % 700 == 699:
+            state = state.condition(world.carry, np.array([1.0, np.nan]))
+        if step % 100 == 99:
+            for part in (state.mean, kit.cov_of(state), state.cross):
+                assert np.isfinite(part).all()
+            values = np.linalg.eigvalsh(kit.cov_of(state))
+            assert values[0] >= -1e-12 * values[-1]
+    if form != "ensemble":
+        assert np.sqrt(state.variances()[:2].max()) == pytest.approx(1e100, rel=1e-6) or observed
+    assert np.all(np.abs(state.mean[2:]) <= 1.0 + 1e-12)
+
+
+# ---------------------------------------------------------------- batches
+#
+# Claim: a batch of states *is* its states one by one, in every form and move.
+
+
+SHAPES = [(), (3,), (2, 3)]
+FORMS_AND_MORE = (*CLOSED_FORMS, "cut", "ensemble")
+
+
+def states_of(kit, form, count):
+    """Different states of one form; "cut": with a factor that holds few of its columns."""
+    world = kit.world(12, rank=3) if form == "cut" else kit.world()
+    kind = {"cut": "low-rank", "ensemble": "full"}.get(form, form)
+    states = [kit.some(world, kind, 0.1 + 0.2 * i, seed=i) for i in range(count)]
+    if form == "ensemble":
+        states = [kit.ensemble_of(state, 50, seed=i) for i, state in enumerate(states)]
+    return world, [state.remember(slice(0, 3)) for state in states]
+
+
+def moves(world, shape, form):
+    """Name → a move of a state, with ``at`` to take what belongs to it from arguments of the whole batch."""
+    rng = np.random.default_rng(4)
+    n, total = world.n, world.n + world.p
+    noise = None if form == "ensemble" else Noise(0.1 * rng.normal(size=(2, n)), 0.01 * rng.random(n))
+    K = np.hstack([rng.normal(size=(2, 2)), rng.normal(size=(2, 2)) @ world.readout])
+    many_K, k = K * (1.0 + rng.random((*shape, 1, 1))), rng.normal(size=(*shape, 2))
+    root, R = rng.normal(size=(*shape, 2, 3)), np.array([[0.3, 0.1], [0.1, 0.2]])
+    root[..., 1] = 0.0
+    if shape:
+        root[0, ..., 2] = 0.0  # a column that only some have
+    y, some = rng.normal(size=(*shape, 2)), rng.normal(size=(*shape, 4))
+    some[rng.random(some.shape) < 0.4] = np.nan
+    result = {
+        "move": lambda s, at: s.move(world.cell, noise),
+        "two moves": lambda s, at: s.move(world.cell, noise).move(world.cell),
+        "affine": lambda s, at: s.affine(world.carry, K, at(k)),
+        "affine, a map each": lambda s, at: s.affine(world.carry, at(many_K), at(k)),
+        "affine, the same noise": lambda s, at: s.affine(world.carry, K, k[(0,) * len(shape)], root[(0,) * len(shape)]),
+        "affine with noise": lambda s, at: s.affine(world.carry, at(many_K), at(k), at(root)),
+        "assign": lambda s, at: s.assign(slice(1, 3), at(y)),
+        "assign one for all": lambda s, at: s.assign(slice(1, 3), np.array([0.5, 1.0])),
+        "assign with variances": lambda s, at: s.assign(slice(1, 3), at(y), at(y) ** 2),
+        "condition": lambda s, at: s.condition(world.carry, at(y)),
+        "condition, one for all": lambda s, at: s.condition(world.carry, np.array([0.5, np.nan])),
+        "condition, each misses others": lambda s, at: s.condition(slice(0, 4), at(some)),
+        "as_certain": lambda s, at: s.as_certain(),
+        "remember": lambda s, at: s.remember(slice(2, 4)),
+        "without_memory": lambda s, at: s.without_memory(),
+        "a step": lambda s, at: s.assign(slice(1, 2), at(y)[..., :1]).move(world.cell, noise).affine(world.carry, K, at(k)),
+    }
+    if form != "ensemble":
+        noises = R * (1.0 + rng.random((*shape, 1, 1)))
+        result["condition with noise"] = lambda s, at: s.condition(world.carry, at(y), R)
+        result["condition with noise of its own"] = lambda s, at: s.condition(world.carry, at(y), at(noises))
+        result["condition with noise, each misses others"] = lambda s, at: s.condition(slice(0, 4), at(some), 0.1 * np.eye(4))
+    return result, total
+
+
+class SameForAll(Draws):
+    """The same numbers for every state of a batch."""
+
+    def normal(self, batch, members, size):
+        numbers, after = super().normal((), members, size)
+        return np.broadcast_to(numbers, (*batch, members, size)), after
+
+
+@pytest.mark.parametrize("form", FORMS_AND_MORE)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_batch_is_its_states_one_by_one(kit, form, shape):
+    world, states = states_of(kit, form, int(np.prod(shape)))
+    if form == "ensemble":
+        states = [Ensemble(state.members, state.carried, SameForAll(9), state.past) for state in states]
+    batch = kit.batch_of(states, shape)
+    several, n = moves(world, shape, form)
+    rng = np.random.default_rng(5)
+    K, A = rng.normal(size=(2, n)), rng.normal(size=(n, n))
+    A = A @ A.T
+    many_K = rng.normal(size=(*shape, 2, n))
+    for name, move in several.items():
+        together = move(batch, lambda a: a)
+        assert together.mean.shape == (*shape, n)
+        for index, state in zip(np.ndindex(*shape), states, strict=True):
+            alone = move(state, itemgetter(index))
+            for part in (
+                lambda s: s.mean,
+                lambda s: s.cross,
+                kit.cov_of,
+                lambda s: s.variances(),
+                lambda s: s.covariance_with(slice(1, 4)),
+                lambda s: s.covariance_of(slice(1, 4)),
+                lambda s: s.covariance_after(K),
+                lambda s: s.trace(QuadraticForm(A)),
+                lambda s: s.marginal(slice(1, 4)).cov,
+            ):
+                a, b = part(together)[index], part(alone)
+                np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(b).max(initial=0.0)), err_msg=name)
+            kit.close(together.covariance_after(many_K)[index], alone.covariance_after(many_K[index]), 1e-9)
+            assert together.is_certain() <= alone.is_certain()
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank", "cut"])
+def test_a_certain_state_beside_others(kit, form):
+    """Which decides nothing for them, nor they for it: with a small variance the second order is not taken apart."""
+    world, states = states_of(kit, form, 2)
+    kind = "full" if form == "full" else "low-rank"
+    states += [states[0].as_certain(), kit.some(world, kind, 1e-4).remember(slice(0, 3))]
+    if kind == "low-rank":
+        width = max(state.factor.shape[-1] for state in states)
+        for i, state in enumerate(states):
+            padded = np.concatenate([state.factor, np.zeros((world.n + 2, width - state.factor.shape[-1]))], axis=-1)
+            states[i] = type(state)(**{**vars(state), "factor": padded})
+    batch = kit.batch_of(states, (4,)).move(world.cell)
+    for i, state in enumerate(states):
+        alone = state.move(world.cell)
+        kit.close(batch.mean[i], alone.mean, 1e-12)
+        cov = kit.cov_of(alone)
+        np.testing.assert_allclose(kit.cov_of(batch)[i], cov, rtol=1e-9, atol=1e-12 * np.abs(cov).max())
+
+
+@pytest.mark.parametrize("form", FORMS_AND_MORE)
+def test_an_empty_batch_is_no_special_case(kit, form):
+    world, states = states_of(kit, form, 2)
+    batch = kit.batch_of(states, (2,))
+    if form == "ensemble":
+        batch = Ensemble(batch.members[:0], batch.carried, batch.draws, batch.past[:0])
+    else:
+        batch = type(batch)(**{k: v[:0] if isinstance(v, np.ndarray) else v for k, v in vars(batch).items()})
+    after = batch.affine(world.carry, np.ones((2, len(states[0].mean))), np.zeros(2)).assign(slice(0, 1), np.zeros(1))
+    assert after.condition(slice(0, 2), np.zeros((0, 2))).mean.shape == (0, world.n + 2)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from pesn.linalg import QuadraticForm
-from pesn.statespace.cell import Compression
-from pesn.statespace.low_rank import LowRank, _turned, truncate
+from pesn.moments import gain, moments
+from pesn.statespace import Compression, FirstOrder, LowRank, Noise
+from pesn.statespace.low_rank import _turned, fewer, truncate
 
 P, N, K = 4, 30, 40
 
@@ -107,3 +108,124 @@ def test_columns_that_rows_do_not_hang_on_are_the_widest_of_what_is_left():
         left = columns - columns @ turn @ turn.T
         widest = np.argsort(-np.sum(left**2, axis=0))[:3]
         np.testing.assert_allclose(turned, np.hstack([columns @ turn, left[:, widest]]), atol=1e-12)
+
+
+# ---------------------------------------------------------------- first order
+#
+# Claim: columns of sources move by E[f] and E[f′] as the formulas say, agree with the dense covariance where it is small, keep
+# what is carried and read out when they are made fewer, and take observations as every other form does.
+
+
+SMALL, LARGE = 1e-3, 0.5
+
+
+def first_order(kit, world, spread, seed=1):
+    """The Gaussian of a dense state, as columns."""
+    return FirstOrder.of(kit.some(world, spread=spread, seed=seed), world.compression)
+
+
+def cov_of(state):
+    return state.covariance_with(slice(0, state.mean.shape[-1]))
+
+
+@pytest.mark.parametrize("spread", [SMALL, LARGE])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_move_is_the_formula(kit, spread, activation):
+    world = kit.world(activation=activation)
+    state, cell = first_order(kit, world, spread), world.cell
+    A, L, F = cell.matrix.toarray(), cell.leak, state.factor
+    a, v = A @ state.mean + cell.bias, np.sum((A @ F) ** 2, axis=1)
+    mean, new = state.mean.copy(), F.copy()
+    mean[cell.rows] = (1 - L) * mean[cell.rows] + L * moments(activation, a, v).mean
+    new[cell.rows] = (1 - L) * F[cell.rows] + L * gain(activation, a, v)[:, None] * (A @ F)
+    moved = state.move(cell)
+    kit.close(moved.mean, mean, 1e-12)
+    kit.close(cov_of(moved), new @ new.T, 1e-12)
+
+
+def test_where_little_is_uncertain_it_is_the_dense_form(kit):
+    world = kit.world()
+    state = kit.some(world, spread=SMALL)
+    columns = FirstOrder.of(state, world.compression)
+    kit.close(cov_of(columns), state.cov, 1e-12)
+    noise = Noise(0.1 * SMALL * np.random.default_rng(0).normal(size=(3, world.n)), np.full(world.n, (0.1 * SMALL) ** 2))
+    for _ in range(5):
+        state, columns = state.move(world.cell, noise), columns.move(world.cell, noise)
+    scale = np.sqrt(np.diag(state.cov))
+    np.testing.assert_allclose(columns.mean, state.mean, atol=1e-9)
+    np.testing.assert_allclose(cov_of(columns) / np.outer(scale, scale), state.cov / np.outer(scale, scale), atol=1e-4)
+
+
+@pytest.mark.parametrize("spread", [SMALL, LARGE])
+def test_affine_maps_assignments_and_observations_are_those_of_the_dense_form(kit, spread):
+    world = kit.world()
+    dense = kit.some(world, spread=spread)
+    columns = FirstOrder.of(dense, world.compression)
+    rng = np.random.default_rng(3)
+    K, k, root = rng.normal(size=(2, world.n + 2)), rng.normal(size=2), rng.normal(size=(2, 2))
+    noise = np.diag([0.0, 0.3])
+    for change in (
+        lambda state: state.affine(world.carry, K, k, root),
+        lambda state: state.assign(world.carry, np.ones(2), np.array([0.0, 0.5])),
+        lambda state: state.condition(world.carry, np.array([0.3, -0.2])),
+        lambda state: state.condition(world.carry, np.array([0.3, np.nan])),
+        lambda state: state.condition(world.carry, np.array([0.3, -0.2]), noise),
+    ):
+        one, other = change(columns), change(dense)
+        kit.close(one.mean, other.mean, 1e-9)
+        kit.close(cov_of(one), other.cov, 1e-9)
+        kit.close(one.variances(), np.diag(cov_of(one)), 1e-12)
+        A = np.diag(np.arange(1.0, 1 + world.n + 2))
+        np.testing.assert_allclose(one.trace(QuadraticForm(A)), np.trace(A @ other.cov), rtol=1e-8)
+
+
+def test_samples_have_its_mean_and_covariance(kit):
+    state = first_order(kit, kit.world(), LARGE)
+    draws = state.sample(100_000, np.random.default_rng(0))
+    std = np.sqrt(state.variances())
+    assert np.all(np.abs(draws.mean(axis=0) - state.mean) < 5.0 * std / np.sqrt(len(draws)))
+    np.testing.assert_allclose(np.cov(draws.T) / np.outer(std, std), cov_of(state) / np.outer(std, std), atol=0.02)
+
+
+def test_a_low_rank_state_keeps_all_of_its_variance(kit):
+    world = kit.world(n=40, rank=6)
+    state = kit.some(world, "low-rank")
+    assert isinstance(state, LowRank)
+    assert state.own.any()
+    roomy = Compression(60, world.compression.basis)
+    kit.close(cov_of(FirstOrder.of(state, roomy)), kit.cov_of(state), 1e-12)
+
+
+@pytest.mark.parametrize("k", [10, 60, 200])
+def test_fewer_columns_keep_what_is_carried_and_read_out(k):
+    rng = np.random.default_rng(0)
+    p, n = 4, 80
+    F = rng.normal(size=(3, p + n, k)) * np.geomspace(1.0, 1e-6, k)
+    F[:, 2] = 2.0 * F[:, 1]  # dependent, as kinematics make them
+    F[:, 3] = 0.0
+    basis = np.linalg.qr(rng.normal(size=(n, 2)))[0]
+    kept = fewer(F, p, Compression(20, basis))
+    assert kept.shape[-1] <= max(p + 2 + 20, k if k <= p + 2 + 20 + 32 else 0)
+    whole, cut = F @ F.mT, kept @ kept.mT
+    np.testing.assert_allclose(cut[:, :p], whole[:, :p], atol=1e-9)
+    np.testing.assert_allclose(basis.T @ cut[:, p:], basis.T @ whole[:, p:], atol=1e-9)
+    lost = np.linalg.eigvalsh(whole - cut)
+    assert lost.min() > -1e-9  # nothing is added
+    assert lost.max() < 0.1 * np.linalg.eigvalsh(whole).max()
+
+
+def test_states_of_a_batch_move_as_each_alone(kit):
+    world = kit.world(n=30, rank=8)
+    states = [first_order(kit, world, 0.3, seed) for seed in range(3)]
+    most = max(state.factor.shape[-1] for state in states)
+    factor = np.stack([np.pad(s.factor, ((0, 0), (0, most - s.factor.shape[-1]))) for s in states])
+    batch = FirstOrder(np.stack([s.mean for s in states]), world.p, np.zeros((3, world.n + world.p, 0)), factor)
+    K = np.hstack([np.zeros((2, 2)), world.readout])
+    for _ in range(12):  # more noise than there is room for
+        batch, states = (
+            batch.move(world.cell).affine(world.carry, K, np.zeros(2), 0.1 * np.eye(2, 4)),
+            [s.move(world.cell).affine(world.carry, K, np.zeros(2), 0.1 * np.eye(2, 4)) for s in states],
+        )
+    for i, state in enumerate(states):
+        kit.close(batch.mean[i], state.mean, 1e-10)
+        kit.close(cov_of(batch)[i][:2], cov_of(state)[:2], 1e-9)

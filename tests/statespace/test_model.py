@@ -175,3 +175,195 @@ def test_a_guard_of_a_batch_is_that_of_its_states(kit):
 def test_a_layout_names_blocks():
     assert LAYOUT["units"] == slice(3, 8)
     assert (LAYOUT.size, list(LAYOUT.blocks)) == (8, ["y", "u", "units"])
+
+
+# ---------------------------------------------------------------- guard
+#
+# Claim: a bound cuts deviations, draws means in, and brings back what has left; kinematics go on. A batch is its states.
+
+
+CENTER, WIDTH = np.array([0.5, -1.0]), np.array([1.0, 2.0])
+LOW, HIGH = CENTER - 1.5 * WIDTH, CENTER + 1.5 * WIDTH  # so that a mean has left beyond 4.5 widths
+FORMS = ("full", "low-rank", "diagonal")
+
+
+def bounds(kinematic=(False, False), **options):
+    return Bounds(CENTER, WIDTH, LOW, HIGH, np.array(kinematic), **options)
+
+
+def guarded_state(kit, form, away, std):
+    """y at so many widths from its mean in training, with so many as its deviation, correlated with h."""
+    state = kit.some(kit.world(), form)
+    K = np.zeros((2, 10))
+    if form != "diagonal":
+        K[:, :2] = np.diag(0.6 * np.asarray(std) * WIDTH / np.sqrt(state.variances()[:2]))
+    else:
+        K[:, :2] = np.diag(0.6 * np.asarray(std) * WIDTH / np.sqrt(state.var[:2]))
+    k = CENTER + np.asarray(away) * WIDTH - K[:, :2] @ state.mean[:2]
+    return state.affine(slice(0, 2), K, k, np.diag(0.8 * np.asarray(std) * WIDTH))
+
+
+def of(state):
+    return (state.mean[..., :2] - CENTER) / WIDTH, np.sqrt(state.variances()[..., :2]) / WIDTH
+
+
+def test_the_states_of_these_tests(kit):
+    for form in FORMS:
+        mean, std = of(guarded_state(kit, form, (1.0, -2.0), (0.7, 3.0)))
+        kit.close(mean, np.array([1.0, -2.0]), 1e-12)
+        kit.close(std, np.array([0.7, 3.0]), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_within_is_left_alone(kit, form):
+    state = guarded_state(kit, form, (4.4, -4.4), (0.1, 2.0))
+    same, factor, left = bounds()(state, CENTER)
+    assert same is state
+    np.testing.assert_array_equal(factor, 1.0)
+    assert not left.any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_deviation_is_cut_to_twice_that_of_training_and_the_mean_drawn_in(kit, form):
+    state = guarded_state(kit, form, (3.0, -1.0), (8.0, 1.5))
+    bound, factor, left = bounds()(state, CENTER)
+    mean, std = of(bound)
+    kit.close(factor, np.array([0.25, 1.0]), 1e-12)
+    kit.close(std, np.array([2.0, 1.5]), 1e-12)
+    kit.close(mean, np.array([3.0 / 16.0, -1.0]), 1e-12)  # by the square of the factor
+    assert not left.any()
+    if form != "diagonal":  # a linear map of y, with all that is correlated with it
+        kit.close(bound.covariance_with(slice(0, 2))[2:], factor * state.covariance_with(slice(0, 2))[2:], 1e-12)
+    np.testing.assert_array_equal(bound.mean[2:], state.mean[2:])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_mean_that_is_drawn_in_ends_within_a_deviation_of_the_range(kit, form):
+    state = guarded_state(kit, form, (4.4, 0.0), (2.05, 1.0))
+    mean, std = of(bounds()(state, CENTER)[0])
+    kit.close(std, np.array([2.0, 1.0]), 1e-12)
+    kit.close(mean, np.array([3.5, 0.0]), 1e-12)  # 4.4 (2/2.05)² is 4.2
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("widen", [True, False])
+def test_a_mean_that_has_left_is_brought_back(kit, form, widen):
+    """As wide as y was in training, or as it was: into the range widened by that."""
+    state = guarded_state(kit, form, (7.0, -7.0), (0.6, 1.2))
+    bound, factor, left = bounds(widen=widen)(state, CENTER)
+    mean, std = of(bound)
+    np.testing.assert_array_equal(factor, 1.0)
+    assert left.all()
+    kit.close(std, np.array([1.0 if widen else 0.6, 1.2]), 1e-12)
+    kit.close(mean, np.array([2.5 if widen else 2.1, -2.7]), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_mean_that_was_farther_out_is_on_its_way_back(kit, form):
+    state = guarded_state(kit, form, (7.0, -7.0), (0.5, 0.5))
+    bound, _, left = bounds()(state, CENTER + np.array([7.5, -6.5]) * WIDTH)
+    np.testing.assert_array_equal(left, [False, True])
+    kit.close(of(bound)[0], np.array([7.0, -2.5]), 1e-12)
+
+
+def test_a_mean_that_stays_far_out_has_left(kit):
+    """A twentieth of the way beyond the bounds, at 4.5 widths, is what each step must bring it back by."""
+    before = CENTER + np.array([10.5, -10.5]) * WIDTH
+    state = guarded_state(kit, "full", (4.5 + 0.96 * 6.0, -4.5 - 0.94 * 6.0), (0.5, 0.5))
+    np.testing.assert_array_equal(bounds()(state, before)[2], [True, False])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_kinematics_go_on_beyond_every_range(kit, form):
+    state = guarded_state(kit, form, (30.0, 30.0), (14.0, 20.0))
+    bound, factor, left = bounds((True, True))(state, CENTER + 29.0 * WIDTH)
+    mean, std = of(bound)
+    assert not left.any()
+    kit.close(std, np.array([14.0, 15.0]), 1e-12)  # half the distance
+    kit.close(factor, np.array([1.0, 0.75]), 1e-12)
+    kit.close(mean, np.array([30.0, 30.0 * 0.75**2]), 1e-12)
+    near = bounds((True, True))(guarded_state(kit, form, (1.0, 0.0), (4.0, 1.0)), CENTER)[0]
+    kit.close(of(near)[1], np.array([2.0, 1.0]), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_is_its_states(kit, form):
+    """One of each kind: within, too wide, left, both, and on its way back."""
+    places = [((1.0, 0.0), (1.0, 1.0)), ((1.0, 0.0), (9.0, 1.0)), ((7.0, 0.0), (0.5, 3.0)), ((9.0, -9.0), (5.0, 1.0))]
+    places.append(((6.0, 50.0), (0.1, 30.0)))
+    states = [guarded_state(kit, form, *place) for place in places]
+    before = CENTER + WIDTH * np.array([[0.0, 0.0]] * 4 + [[6.5, 0.0]])
+    for guard in (bounds(), bounds((False, True)), bounds((True, False), widen=False)):
+        batch = kit.batch_of(states, (5,))
+        together, factor, left = guard(batch, before)
+        for i, state in enumerate(states):
+            alone, its_factor, its_left = guard(state, before[i])
+            kit.close(together.mean[i], alone.mean, 1e-12)
+            kit.close(kit.cov_of(together)[i], kit.cov_of(alone), 1e-12)
+            kit.close(factor[i], its_factor, 1e-13)
+            np.testing.assert_array_equal(left[i], its_left)
+
+
+# ---------------------------------------------------------------- members
+
+
+def test_a_member_that_runs_away_does_not_take_the_others_with_it(kit):
+    """It is brought back to the range; by mean and deviation alone it would draw all of them to one point."""
+    members = kit.ensemble_of(guarded_state(kit, "full", (0.0, 0.0), (0.5, 0.5)), 200)
+    x = members.members.copy()
+    x[7, 0], x[9, 1] = 1e6, -1e100
+    for widen in (True, False):
+        held, factor, left = bounds(widen=widen)(Ensemble(x, 2, Draws(0)), CENTER)
+        np.testing.assert_array_equal(factor, 1.0)
+        assert not left.any()
+        others = np.delete(np.arange(200), [7, 9])
+        np.testing.assert_array_equal(held.members[others], x[others])
+        np.testing.assert_array_equal(held.members[:, 2:], x[:, 2:])
+        back = np.array([held.members[7, 0] - HIGH[0], held.members[9, 1] - LOW[1]])
+        assert np.all(np.abs(back) <= 4.0 * WIDTH * widen)
+
+
+@pytest.mark.parametrize("away", [3.0, 20.0])
+def test_members_are_not_held_where_the_mean_was_or_kinematics_lead(kit, away):
+    members = kit.ensemble_of(guarded_state(kit, "full", (away, 0.0), (0.5, 0.5)), 100)
+    same, _, left = bounds()(members, CENTER + np.array([away + 1.0, 0.0]) * WIDTH)  # on its way back
+    assert same is members
+    assert not left.any()
+    assert bounds((True, False))(members, CENTER + np.array([away - 1.0, 0.0]) * WIDTH)[0] is members
+    held, _, left = bounds()(members, CENTER)
+    assert left[0] == (held is not members) == (away > 4.5)
+
+
+def test_members_too_wide_are_drawn_in_together(kit):
+    members = kit.ensemble_of(guarded_state(kit, "full", (0.0, 0.0), (2.5, 1.0)), 20_000)
+    bound, factor, _ = bounds()(members, CENTER)
+    assert factor[0] < 1.0
+    np.testing.assert_allclose(of(bound)[1], [2.0, 1.0], rtol=0.01)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "ensemble"])
+def test_where_a_free_column_stands_makes_no_difference(kit, form):
+    """However wide it is: the bound does to it, and to all that goes with it, the same wherever it is."""
+    free = bounds(free=np.array([False, True]))
+    away, far = np.array([0.0, 3.0]), np.array([0.0, 500.0])
+    if form == "ensemble":
+        members = CENTER + WIDTH * np.random.default_rng(0).normal(size=(400, 2)) * np.array([0.5, 5.0])
+        near, there = (Ensemble(np.hstack([members + by, np.zeros((400, 2))]), 2, Draws(0)) for by in (away, far))
+    else:
+        near, there = (guarded_state(kit, form, by / WIDTH, (1.0, 9.0)) for by in (away, far))
+    (one, factor, left), (other, *rest) = (free(state, CENTER + by) for state, by in ((near, away), (there, far)))
+    kit.close(other.mean[..., :2] - far, one.mean[..., :2] - away, 1e-10)
+    kit.close(other.variances(), one.variances(), 1e-10)
+    np.testing.assert_array_equal(rest, [factor, left])
+    np.testing.assert_array_equal(factor, 1.0)
+    assert not left.any()
+    np.testing.assert_array_equal(free.widest(), [2.0 * WIDTH[0], np.inf])
+
+
+def test_a_free_column_that_jumps_stays_where_it_was(kit):
+    free = bounds(free=np.array([False, True]))
+    for place in (0.0, 300.0):
+        state = guarded_state(kit, "full", (0.0, place), (0.5, 0.5))
+        bound, _, left = free(state, CENTER + WIDTH * np.array([0.0, place - 10.0]))
+        np.testing.assert_array_equal(left, [False, True])
+        kit.close(of(bound)[0], np.array([0.0, place - 10.0]), 1e-9)

@@ -11,36 +11,10 @@ from __future__ import annotations
 
 import difflib
 
-from pesn.activations.kinked import (
-    absolute,
-    elu,
-    hard_shrink,
-    hard_sigmoid,
-    hard_swish,
-    hard_tanh,
-    leaky_relu,
-    piecewise_linear,
-    relu,
-    selu,
-    soft_shrink,
-    softsign,
-    threshold,
-)
+from pesn.activations import kinked, smooth
+from pesn.activations.kinked import elu, hard_shrink, hard_tanh, leaky_relu, piecewise_linear, soft_shrink, threshold
 from pesn.activations.record import Activation, Reduction, Tail, custom
-from pesn.activations.smooth import (
-    ERF,
-    GELU,
-    IDENTITY,
-    LOG_SIGMOID,
-    MISH,
-    SIGMOID,
-    SINE,
-    SOFTPLUS,
-    SWISH,
-    TANH,
-    softplus,
-    swish,
-)
+from pesn.activations.smooth import softplus, swish
 
 __all__ = [
     "Activation",
@@ -61,29 +35,29 @@ __all__ = [
 ]
 
 _BUILT_IN = {
-    "tanh": TANH,
-    "sigmoid": SIGMOID,
-    "logistic": SIGMOID,
-    "swish": SWISH,
-    "silu": SWISH,
-    "relu": relu(),
+    "tanh": smooth.TANH,
+    "sigmoid": smooth.SIGMOID,
+    "logistic": smooth.SIGMOID,
+    "swish": smooth.SWISH,
+    "silu": smooth.SWISH,
+    "relu": kinked.relu(),
     "leaky_relu": leaky_relu(),
     "elu": elu(),
-    "gelu": GELU,
-    "selu": selu(),
-    "softplus": SOFTPLUS,
-    "mish": MISH,
-    "log_sigmoid": LOG_SIGMOID,
-    "softsign": softsign(),
-    "hard_sigmoid": hard_sigmoid(),
-    "hard_swish": hard_swish(),
-    "abs": absolute(),
+    "gelu": smooth.GELU,
+    "selu": kinked.selu(),
+    "softplus": smooth.SOFTPLUS,
+    "mish": smooth.MISH,
+    "log_sigmoid": smooth.LOG_SIGMOID,
+    "softsign": kinked.softsign(),
+    "hard_sigmoid": kinked.hard_sigmoid(),
+    "hard_swish": kinked.hard_swish(),
+    "abs": kinked.absolute(),
     "hard_tanh": hard_tanh(),
-    "erf": ERF,
-    "sine": SINE,
-    "sin": SINE,
-    "identity": IDENTITY,
-    "linear": IDENTITY,
+    "erf": smooth.ERF,
+    "sine": smooth.SINE,
+    "sin": smooth.SINE,
+    "identity": smooth.IDENTITY,
+    "linear": smooth.IDENTITY,
 }
 
 

@@ -488,27 +488,27 @@ def _fill_differences(n: int, work: Array) -> None:
 
 @fast_inline
 def _fill_group(alpha: float, group: int, n: int, work: Array) -> None:
-    """Mean and variance of the elements that one formula serves, in place of m and s."""
-    m, s = work[0], work[1]
+    """Mean and variance of the elements that one formula serves, the mean in place of m, the variance in the last row."""
+    m, s, var = work[0], work[1], work[7]
     if group == 2:
         _fill_differences(n, work)
     elif group < 2:
         _fill_integrals(1.0 - 2.0 * group, n, work)
     if group == 3:
         for i in range(n):
-            m[i], s[i] = _wide_left(alpha, m[i], s[i])
+            m[i], var[i] = _wide_left(alpha, m[i], s[i])
     elif group == 1:
         for i in range(n):
-            m[i], s[i] = _left(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
+            m[i], var[i] = _left(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
     else:
         for i in range(n):
-            m[i], s[i] = _right(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
+            m[i], var[i] = _right(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
 
 
 @fast
 def _fill_elu(alpha: float, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
     """Mean and variance."""
-    places, work, s = np.empty(_BLOCK, np.int64), np.empty((7, _BLOCK)), np.empty(_BLOCK)
+    places, work, s = np.empty(_BLOCK, np.int64), np.empty((8, _BLOCK)), np.empty(_BLOCK)
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
         m, v = mean[start : start + n], var[start : start + n]
@@ -519,7 +519,7 @@ def _fill_elu(alpha: float, mean: Array, var: Array, out_mean: Array, out_var: A
             count = _collect(group, m, s, n, places, work)
             _fill_group(alpha, group, count, work)
             for i in range(count):
-                to_mean[places[i]], to_var[places[i]] = work[0, i], work[1, i]
+                to_mean[places[i]], to_var[places[i]] = work[0, i], work[7, i]
         for i in range(n):
             if v[i] == 0.0:
                 to_mean[i], to_var[i] = m[i] if m[i] > 0.0 else alpha * expm1(m[i]), 0.0

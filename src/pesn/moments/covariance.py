@@ -41,6 +41,8 @@ from pesn.activations import Activation, get
 from pesn.activations.smooth import ERF, SINE, TANH, as_scaled_tanh
 from pesn.moments import hermite, mehler, mixture, pairs, surface
 
+__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross", "linear_and_rest"]
+
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH
 STAGES = (10, 24, MAX_ORDER)  # coefficients are projected up to these orders, the later ones only where they are needed
@@ -190,41 +192,42 @@ class Series:
         """In stages; tanh in closed form after them, the others continued."""
         problem = self.problem
         waiting: list[tuple[Rows, Array]] = []  # rows for closed coefficients, and those that are known
-        for stage, count in enumerate(plan.orders):
-            if self.order > count or not rows.size:
-                continue
-            last, left = stage + 1 == len(plan.orders), []
-            for group, grid in mehler.by_grid(problem.record, problem.mean, problem.std, rows, count):
-                if grid is None and plan.after == "closed":
-                    self._own_by_surface(group)
-                    waiting.append((group, np.empty((len(group), 0, problem.mean.shape[1]))))
-                    continue
-                c = self._projected(group, grid, count)
-                part = self._part(group)
-                hermite.projected(c, problem.std[group], self.own[group], TOLERANCE, self.order, part)
-                open_ = part.orders == 0
-                rest = self._done(group, part)
-                if not rest.size:
-                    continue
-                c = c[open_]
-                if plan.after == "closed":
-                    least = np.min(np.where(self.own[rest] > 0.0, self.own[rest], np.inf), axis=1)
-                    good = least >= (mixture.ERROR / TOLERANCE) ** 2  # beside which a mixture's error is nothing
-                    go = last | (good & ((problem.largest[rest] > _COLLINEAR) | (count >= STAGES[1])))
-                    waiting.append((rest[go], np.ascontiguousarray(np.swapaxes(c[go], 1, 2))))
-                    rest = rest[~go]
-                elif plan.after == "continued" and count >= MAX_ORDER:
-                    for row, own in zip(rest, c, strict=True):
-                        if last or (grid is None and self._bound(row, own) <= _FINE):
-                            self._continued(row, own)
-                    rest = rest[self.sums.orders[rest] == 0]
-                left.append(rest)
-            rows = np.concatenate(left) if left else rows[:0]
+        for count in plan.orders:
+            if self.order <= count and rows.size:
+                groups = mehler.by_grid(problem.record, problem.mean, problem.std, rows, count)
+                left = [self._project(group, grid, count, plan, waiting) for group, grid in groups]
+                rows = np.concatenate(left) if left else rows[:0]
         if waiting:
             _, inner, outer, _ = as_scaled_tanh(problem.record)  # type: ignore[misc]
         for group, known in waiting:
             self.own[group] = np.where(self.own[group] > mixture.LEAST, self.own[group], 0.0)
             self._closed(group, mixture.bumps(), TANH, inner, outer, known, _MOST_CLOSED)
+
+    def _project(
+        self, group: Rows, grid: tuple[float, float] | None, count: int, plan: Plan, waiting: list[tuple[Rows, Array]]
+    ) -> Rows:
+        """``count`` orders of some rows that one grid serves; the rows that need more of them."""
+        problem, last = self.problem, count == plan.orders[-1]
+        if grid is None and plan.after == "closed":
+            self._own_by_surface(group)
+            waiting.append((group, np.empty((len(group), 0, problem.mean.shape[1]))))
+            return group[:0]
+        c, part = self._projected(group, grid, count), self._part(group)
+        hermite.projected(c, problem.std[group], self.own[group], TOLERANCE, self.order, part)
+        c = c[part.orders == 0]
+        rest = self._done(group, part)
+        if rest.size and plan.after == "closed":
+            least = np.min(np.where(self.own[rest] > 0.0, self.own[rest], np.inf), axis=1)
+            good = least >= (mixture.ERROR / TOLERANCE) ** 2  # beside which a mixture's error is nothing
+            go = last | (good & ((problem.largest[rest] > _COLLINEAR) | (count >= STAGES[1])))
+            waiting.append((rest[go], np.ascontiguousarray(np.swapaxes(c[go], 1, 2))))
+            return rest[~go]
+        if plan.after == "continued" and count >= MAX_ORDER:
+            for row, own in zip(rest, c, strict=True):
+                if last or (grid is None and self._bound(row, own) <= _FINE):
+                    self._continued(row, own)
+            return rest[self.sums.orders[rest] == 0]
+        return rest
 
     def _projected(self, rows: Rows, grid: tuple[float, float] | None, count: int) -> Array:
         """c_n/s (b, D, count) of some rows that one grid serves."""

@@ -430,6 +430,17 @@ def _largest(values: Array) -> float:
 
 
 @jit()
+def _start_bump(bumps: Bumps, k: int, m: float, s: float, own: float, state: Array) -> None:
+    """What is known of one bump and one unit at the start; nothing where it is too far away."""
+    total = math.hypot(s, math.sqrt(bumps.width[k]))
+    a, r, scale = (m - bumps.place[k]) / total, s / total, 1.0 / (total * math.sqrt(own))
+    if abs(a) <= 38.0:
+        state[0] = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
+        state[1], state[2], state[3] = -r * a, -r * r, bumps.weight[0, k] * scale
+        state[4], state[5] = bumps.weight[1, k] * scale * s, bumps.weight[2, k] * scale * s * s
+
+
+@jit()
 def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, out: Array) -> tuple[int, int]:
     """Coefficients that are known, the gain's among them, and bumps that count.
 
@@ -446,15 +457,8 @@ def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, ou
         for k in range(kinds):
             for part in range(7):
                 state[part, k, i] = 0.0
-            total = math.hypot(s, math.sqrt(bumps.width[k]))
-            a, r = (units.mean[i] - bumps.place[k]) / total, s / total
-            if alive and (k < bumps.common or s > _WIDE) and abs(a) <= 38.0:
-                scale = 1.0 / (total * math.sqrt(units.own[i]))
-                state[0, k, i] = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
-                state[1, k, i], state[2, k, i] = -r * a, -r * r
-                state[3, k, i] = bumps.weight[0, k] * scale
-                state[4, k, i] = bumps.weight[1, k] * scale * s
-                state[5, k, i] = bumps.weight[2, k] * scale * s * s
+            if alive and (k < bumps.common or s > _WIDE):
+                _start_bump(bumps, k, units.mean[i], s, units.own[i], state[:, k, i])
     return (1 if known == 0 and units.gain.shape[0] else known), kinds
 
 

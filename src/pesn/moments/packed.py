@@ -254,7 +254,8 @@ def moments(activation: Activation, mean: FloatArray, var: FloatArray, order: in
     means, variances = surfaces.source(mean, dtype), surfaces.source(var, dtype)
 
     def fill(part: slice) -> bool:
-        return bool(fill_moments(table, *surfaces.part_of(means, part), *surfaces.part_of(variances, part), *out[:, part]))
+        given = *surfaces.part_of(means, part), *surfaces.part_of(variances, part), out[0, part], out[1, part]
+        return bool(fill_moments(table, *given))
 
     if any(by_parts(fill, mean.size)):
         beyond = np.flatnonzero(out[1] < 0.0)

@@ -484,12 +484,14 @@ def part_of(given: tuple[FloatArray, int], part: slice) -> tuple[FloatArray, int
     return (given[0][part] if given[1] else given[0]), given[1]
 
 
-def _fill(surface: Surface, mean: FloatArray, var: FloatArray, out: Array, kernels: tuple[Callable[..., bool], ...]) -> None:
-    """Rows of ``out`` (k, n) by the first kernel, and by the second what lies beyond the table."""
+def _fill(
+    surface: Surface, mean: FloatArray, var: FloatArray, out: tuple[Array, ...], kernels: tuple[Callable[..., bool], ...]
+) -> None:
+    """Arrays ``out`` (n,) by the first kernel, and by the second what lies beyond the table."""
     means, variances = source(mean, np.float64), source(var, np.float64)
 
     def fill(part: slice) -> None:
-        given = surface, *part_of(means, part), *part_of(variances, part), *out[:, part]
+        given = surface, *part_of(means, part), *part_of(variances, part), *(each[part] for each in out)
         if kernels[0](*given):
             kernels[1](*given)
 
@@ -499,7 +501,7 @@ def _fill(surface: Surface, mean: FloatArray, var: FloatArray, out: Array, kerne
 def evaluate(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
     """Mean and variance (2, n) from a surface."""
     out = np.empty((2, *mean.shape))  # one piece of memory, which the allocator keeps where it gives two back
-    _fill(surface, mean, var, out, (fill_bounded if surface.bounded else fill_sloped, fill_tails))
+    _fill(surface, mean, var, (out[0], out[1]), (fill_bounded if surface.bounded else fill_sloped, fill_tails))
     return out
 
 
@@ -536,7 +538,7 @@ def gain(activation: Activation, mean: FloatArray, var: FloatArray) -> Array:
     if surface is None:
         return exact.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
     out = np.empty(mean.shape)
-    _fill(surface, mean, var, out[None], (fill_gains, fill_gain_tails))
+    _fill(surface, mean, var, (out,), (fill_gains, fill_gain_tails))
     beyond = _unfinished(activation, surface, mean, var)
     if beyond is not None:
         out[beyond] = exact.gain(activation, mean[beyond].astype(float), var[beyond].astype(float))

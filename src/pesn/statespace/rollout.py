@@ -67,8 +67,9 @@ def rollout(
         Keep the covariances between each row and the next.
     """
     rows = _Rows(inputs, input_var, observations, clamp, along, observation_cov)
-    kept = _Kept(joint and not isinstance(state, Diagonal), lagged, members)
-    fast = None if joint or lagged or observations is not None or along is not None else model.fast
+    kept = _Kept(joint, lagged, members)
+    certain = not (joint or lagged) and observations is None and along is None
+    fast = model.fast if certain else None
     if along is not None and model.staying_root is not None and not state.cross.shape[-1]:  # else a run goes on
         state = state.with_unknowns(model.n_unknowns(along))
     paths: list[Path] = []
@@ -77,12 +78,7 @@ def rollout(
         left = rows.at(slice(row, None))
         path = None if fast is None else fast.take(state, left.inputs, left.input_var, clamp=left.clamp, moved=moved)
         if path is None:
-            unknowns, (after, infos) = state.cross.shape[-1], _steps(model, state, left, kept, moved, stops=fast is not None)
-            path = _as_path(infos, after, model.outputs.stop - model.outputs.start)
-            if joint:
-                path = path._replace(joint=_joint(path, infos, unknowns, along is not None))
-            if lagged:
-                path = path._replace(lagged=_lagged(path.cov, infos))
+            path = _step_by_step(model, state, left, kept, moved, stops=fast is not None)
         paths.append(path)
         row, state, moved = row + path.mean.shape[-2], path.state, False
     return concatenate(paths)
@@ -125,10 +121,10 @@ class _Info(NamedTuple):
     members: Array | None = None
 
 
-def _steps(
+def _step_by_step(
     model: StateSpaceModel, state: GaussianState, rows: _Rows, kept: _Kept, moved: bool, stops: bool
-) -> tuple[GaussianState, list[_Info]]:
-    """One after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop to go on."""
+) -> Path:  # fmt: skip
+    """One row after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop."""
     infos: list[_Info] = []
     unknowns = state.cross.shape[-1]
     for k in range(rows.inputs.shape[-2]):
@@ -141,7 +137,11 @@ def _steps(
             state = state.as_certain()
             if stops:
                 break
-    return state, infos
+    path = _as_path(infos, state, model.outputs.stop - model.outputs.start)
+    return path._replace(
+        joint=_joint(path, infos, unknowns, rows.along is not None) if kept.joint else None,
+        lagged=_lagged(path.cov, infos) if kept.lagged else None,
+    )
 
 
 def _step(
@@ -159,7 +159,7 @@ def _step(
         info = info._replace(before=found)
     if kept.members and isinstance(state, Ensemble):
         info = info._replace(members=state.members[..., y].copy())
-    if kept.joint:
+    if kept.joint and not isinstance(state, Diagonal):  # what has dropped its covariances in a row has none between rows
         info = info._replace(past=state.covariance_with_past(y).copy())
         state = state.remember(y)
     if row.observations is not None:
@@ -187,7 +187,7 @@ def _joint(path: Path, infos: list[_Info], unknowns: int, along: bool) -> Array:
     counted, unknown = along and unknowns and not path.state.has_members, np.empty((*batch, steps, d, unknowns))
     for k, info in enumerate(infos):
         joint[..., k, :, k, :] = path.cov[..., k, :, :]
-        if info.past is None:  # what has dropped its covariances in a row cannot have them right between rows
+        if info.past is None:
             continue
         past = info.past[..., unknowns:].reshape(*batch, d, k, d)
         if counted:
