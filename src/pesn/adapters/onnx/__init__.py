@@ -167,8 +167,8 @@ class _Source:
             raise ValueError(f"x must be a Gaussian for each input of the ONNX file, {names}, or one of all, got {len(shapes)}")
         several = len(self.inputs) > 1
         if len(shapes) == len(self.inputs) and shapes != ((dim,),):
-            names = [f"x[{i}]" if several else "x" for i in range(len(shapes))]
-            found = tuple(map(_Input.shaped, self.inputs, shapes, names))
+            each_name = [f"x[{i}]" if several else "x" for i in range(len(shapes))]
+            found = tuple(map(_Input.shaped, self.inputs, shapes, each_name))
         else:
             found = tuple(one.shaped(None if several else (dim,), "") for one in self.inputs)
         total = sum(map(math.prod, found))

@@ -179,8 +179,17 @@ def transformed(step: Any, value: Value, place: str) -> Value:
         for name, part in step.steps:
             value = transformed(part, value, below(place, f"step {name!r}"))
         return value
-    selects = is_own(step) and isinstance(step, SelectorMixin)
-    if kind not in (*_AFFINE, *_TRANSFORMERS) and not selects:
+    check_transformer(step, place)
+    check_taken(step, value, place)
+    if kind in _TRANSFORMERS:
+        return _TRANSFORMERS[kind](step, value, place)
+    return map_affinely(step, "transform", value) if kind in _AFFINE else value.picked(step.get_support())
+
+
+def check_transformer(step: Any, place: str) -> None:
+    """Refuse a transformer that is not known, not fitted or not affine."""
+    kind = type(step)
+    if kind not in (*_AFFINE, *_TRANSFORMERS) and not (is_own(step) and isinstance(step, SelectorMixin)):
         known = ", ".join(k.__name__ for k in (*_AFFINE, *_TRANSFORMERS, Pipeline))
         raise TypeError(
             f"{place} must be one of {known}, 'passthrough' or a feature selection, got {described(step)}; propagate does not "
@@ -188,16 +197,12 @@ def transformed(step: Any, value: Value, place: str) -> Value:
         )
     if kind is not FeatureUnion and not getattr(step, "prefit", False):
         check_fitted(step)
-    check_taken(step, value, place)
-    if kind in _TRANSFORMERS:
-        return _TRANSFORMERS[kind](step, value, place)
     if getattr(step, "clip", False):
         raise ValueError(f"{place}, a {described(step)} with clip=True, is not affine; fit it with clip=False")
     if kind is SimpleImputer and not pd.isna(step.missing_values):
         raise ValueError(
             f"{place}, a SimpleImputer with missing_values={step.missing_values!r}, replaces a number; missing_values must be NaN"
         )
-    return value.picked(step.get_support()) if selects else map_affinely(step, "transform", value)
 
 
 def inverted(step: Any, value: Value, place: str) -> Value:

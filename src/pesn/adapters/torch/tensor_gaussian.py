@@ -63,9 +63,9 @@ def as_tensors(**given: TensorLike | None) -> list[Any]:
     """All as finite real tensors of one floating dtype, on the device of the first tensor; None stays."""
     anchor = next(value for value in given.values() if isinstance(value, Tensor))
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
-    for name, value in tensors.items():
-        _check_tensor(name, value, anchor.device)
-    own = [value.dtype for value in tensors.values() if value.is_floating_point()]
+    for name, tensor in tensors.items():
+        _check_tensor(name, tensor, anchor.device)
+    own = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
     dtype = reduce(torch.promote_types, own) if own else torch.get_default_dtype()
     result: list[Any] = []
     for name, value in given.items():
