@@ -524,13 +524,10 @@ class _Reader:
         if not is_activation and all_affine and self._is_affine(step, args):
             return [_Value(made.rows, base, function) for made in self._apply_affine(step, args, values)]
         self._check_quotient(step, args)
-        record = None
-        if is_activation:
-            record = self._record(step, args)
-        elif step.name == "mul" and len(values) == 2 and values[0] is values[1]:
+        record = self._record(step, args) if is_activation else None
+        if step.name == "mul" and len(values) == 2 and values[0] is values[1]:
             record = SQUARE
-        source = (values[0], record) if record is not None and all_affine else None
-        return [_Value(None, base, function, source, step)]
+        return [_Value(None, base, function, (values[0], record) if record is not None and all_affine else None, step)]
 
     @staticmethod
     def _record(step: _Step, args: list[Any]) -> Activation | None:
