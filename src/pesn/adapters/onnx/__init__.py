@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -41,9 +41,15 @@ _FLOATS: dict[str, type[np.floating[Any]]] = {
     "tensor(float16)": np.float16,
 }
 _NUMBERS = 2**22  # that are handed over at once
+_Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | onnxruntime.InferenceSession
 
 
-def read(network: Any, x: Gaussian, shapes: Shapes, closure: Closure = "gaussian") -> Program:
+def read(
+    network: str | os.PathLike[str] | onnx.ModelProto | onnxruntime.InferenceSession,
+    x: Gaussian,
+    shapes: Shapes,
+    closure: Closure = "gaussian",
+) -> Program:
     """Read a network for :func:`pesn.propagate`.
 
     Parameters
@@ -151,7 +157,7 @@ class _Input:
 class _Source:
     """A model and what runs it; ``model`` None where it came as a session."""
 
-    session: Any
+    session: onnxruntime.InferenceSession
     model: onnx.ModelProto | None
     inputs: tuple[_Input, ...]
 
@@ -231,7 +237,7 @@ def _load_version(path: str, changed: int, size: int) -> _Source:
     return _checked(model, f"the file {path!r}", path)
 
 
-def _of_session(session: Any) -> _Source:
+def _of_session(session: onnxruntime.InferenceSession) -> _Source:
     """From a session of the user's, with the options that it has."""
     return _Source(session, None, _inputs(session))
 
@@ -250,7 +256,7 @@ def _checked(model: onnx.ModelProto, name: str, path: str | None) -> _Source:
     return _Source(session, model, _inputs(session))
 
 
-def _inputs(session: Any) -> tuple[_Input, ...]:
+def _inputs(session: onnxruntime.InferenceSession) -> tuple[_Input, ...]:
     found = []
     for one in session.get_inputs():
         if one.type not in _FLOATS:

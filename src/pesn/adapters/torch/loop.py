@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -21,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from pesn._support.jit import jit
-from pesn._support.types import AnyArray
+from pesn._support.types import Array
 from pesn.activations import Activation, get
 from pesn.linalg import root_of
 from pesn.moments import MomentMethod, mehler
@@ -97,13 +98,14 @@ def _root(x: Tensor) -> Tensor:
 
 
 # (m, v) → E of f, f′, f″ and f‴, (4, …) over the shape of m; v None: as if it were 0
-Expectations: TypeAlias = Callable[[AnyArray, AnyArray | None], AnyArray]
+Expectations: TypeAlias = Callable[[Array, Array | None], Array]
 
 _NARROW = ((0.1, 8), (0.2, 12))  # up to such deviations, so many nodes of Gauss and Hermite are right to 1e-10
 _REACH, _SPACING, _FINER = 6.8, 0.7, 0.28  # of the trapezoid rule beyond: its spacing, and that times the deviation
 _MOST = 2048  # nodes; more would be wanted for deviations above 40
 _LEAST = 1e-4  # of the scale of f: a standard deviation below which E[f″] and E[f‴] are as if it were that
-SparseArrays: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]
+Indices: TypeAlias = npt.NDArray[np.uint32]
+SparseArrays: TypeAlias = tuple[Indices, Indices, Array]
 _LADDER = 1.25  # deviations are rounded up to one of its powers: there are few sets of nodes
 
 
@@ -120,18 +122,18 @@ def expectations_of(moments: UnitMoments) -> Expectations:
     return tanh_expectations if moments.record is get("tanh") else partial(_expectations, moments.record)
 
 
-def _square(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def _square(mean: Array, var: Array | None) -> Array:
     first = mean * mean if var is None else mean * mean + var
     return np.stack([first, 2.0 * mean, np.full_like(mean, 2.0), np.zeros_like(mean)])
 
 
-def _sine(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def _sine(mean: Array, var: Array | None) -> Array:
     shrunk = 1.0 if var is None else np.exp(-0.5 * var)
     sine, cosine = shrunk * np.sin(mean), shrunk * np.cos(mean)
     return np.stack([sine, cosine, -sine, -cosine])
 
 
-def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def tanh_expectations(mean: Array, var: Array | None) -> Array:
     """Compute those of tanh on arrays (4, …), compiled: a dozen small operations of torch cost more than the arithmetic."""
     out = np.zeros((4, *mean.shape))
     if var is None:
@@ -143,7 +145,7 @@ def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
 
 
 @jit(fastmath={"contract", "nsz"})
-def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray, out: AnyArray) -> None:
+def _tanh_compiled(mean: Array, var: Array, x: Array, weights: Array, out: Array) -> None:
     """E of tanh and three derivatives in ``out`` (4, N), which is 0 before."""
     std = np.sqrt(var)
     for k in range(x.size):
@@ -160,7 +162,7 @@ def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray
         out[1, i], out[2, i], out[3, i] = 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
 
 
-def _expectations(record: Activation, mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def _expectations(record: Activation, mean: Array, var: Array | None) -> Array:
     """Compute those of any activation, (4, …): E[f⁽ⁿ⁾] is the n-th Hermite coefficient, but for its scale."""
     m, v = mean.ravel(), np.zeros(mean.size) if var is None else var.ravel()
     method = MomentMethod(record)
@@ -181,7 +183,7 @@ def _rung(var: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _rule(std: float) -> tuple[AnyArray, AnyArray]:
+def _rule(std: float) -> tuple[Array, Array]:
     """Nodes and weights of a standard normal, for deviations of a up to ``std``."""
     count = next((n for most, n in _NARROW if std <= most), 0)
     if count:
@@ -204,12 +206,12 @@ class _Cell(NamedTuple):
     rows: slice
     inputs: Tensor
     bias: Tensor
-    leak: AnyArray
-    rotation: AnyArray | None
+    leak: Array
+    rotation: Array | None
     is_units: bool
     expectations: Expectations
 
-    def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[AnyArray, AnyArray]:
+    def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[Array, Array]:
         """Rows x (R B, n) moved in place, with a ``drive`` (B, r) of the means; what entered the units, and E of f, f′, f″, f‴.
 
         ``s``: rows of each plan that add nothing to the variances; ``noisy``: whether there are any that do.
@@ -223,7 +225,7 @@ class _Cell(NamedTuple):
         _move(into, found, self.rows.start, self.leak, rows)
         return into, found
 
-    def back(self, by_x: Tensor, into: AnyArray, found: AnyArray, s: int) -> Tensor:
+    def back(self, by_x: Tensor, into: Array, found: Array, s: int) -> Tensor:
         """The gradient by rows before :meth:`move`, in place of that by those after it; returned: that by the drive."""
         by_drive, rows = np.empty(into.shape[:2]), by_x.numpy()
         kept = None if self.rotation is None else (1.0 - self.leak) * rows[:, self.rows]
@@ -234,9 +236,7 @@ class _Cell(NamedTuple):
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
-def _enter(
-    indptr: AnyArray, indices: AnyArray, data: AnyArray, x: AnyArray, s: int, into: AnyArray, mean: AnyArray, var: AnyArray
-) -> None:
+def _enter(indptr: Indices, indices: Indices, data: Array, x: Array, s: int, into: Array, mean: Array, var: Array) -> None:
     """Into (B, r, R) = A x of each plan; its means are added to ``mean`` (B, r), and its variances put into ``var``."""
     B, r, R = into.shape
     turned = np.empty((1, x.shape[1], R))
@@ -255,7 +255,7 @@ def _enter(
 
 
 @jit()
-def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArray) -> None:
+def _move(into: Array, found: Array, first: int, leak: Array, x: Array) -> None:
     B, r, R = into.shape
     keep = 1.0 - leak
     for b in range(B):
@@ -271,8 +271,8 @@ def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArr
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
 def _back(
-    indptr: AnyArray, indices: AnyArray, data: AnyArray, into: AnyArray, found: AnyArray, first: int, leak: AnyArray, s: int,
-    by_x: AnyArray, by_drive: AnyArray,
+    indptr: Indices, indices: Indices, data: Array, into: Array, found: Array, first: int, leak: Array, s: int,
+    by_x: Array, by_drive: Array,
 ) -> None:  # fmt: skip
     B, r, R = into.shape
     keep, n = 1.0 - leak, indptr.size - 1
@@ -310,7 +310,7 @@ class Drive(NamedTuple):
     carried: Tensor
 
 
-def tensor(values: AnyArray) -> Tensor:
+def tensor(values: Array) -> Tensor:
     """Return an array as a tensor of float64."""
     return torch.from_numpy(np.array(values, float, order="C"))
 
@@ -475,7 +475,7 @@ class _Step(NamedTuple):
     at the end; how they were made fewer; where bounds were touched, what went in and what came out.
     """
 
-    cells: list[tuple[int, AnyArray, AnyArray]]
+    cells: list[tuple[int, Array, Array]]
     rows: int
     end: int
     fewer: list[_Fewer] | None
