@@ -257,18 +257,22 @@ def _checked(model: onnx.ModelProto, name: str, path: str | None) -> _Source:
 
 
 def _inputs(session: onnxruntime.InferenceSession) -> tuple[_Input, ...]:
-    found = []
-    for one in session.get_inputs():
-        if one.type not in _FLOATS:
-            raise TypeError(f"input {one.name!r} of the ONNX file must be a tensor of floating point, got {one.type}")
-        sizes = tuple(n if isinstance(n, int) and n > 0 else None for n in one.shape)
-        bare = len(sizes) == 1 and sizes[0] is not None
-        batch = 1 if bare else sizes[0] if sizes else None
-        found.append(_Input(one.name, _FLOATS[one.type], (sizes if bare else sizes[1:]) if sizes else None, batch, bare))
+    found = tuple(map(_as_input, session.get_inputs()))
     fixed = {one.name: one.batch for one in found if one.batch is not None}
     if len(set(fixed.values())) > 1 or len({one.bare for one in found}) > 1:
         raise ValueError(f"inputs of the ONNX file must take as many rows each, got {fixed}")
-    return tuple(found)
+    return found
+
+
+def _as_input(given: onnxruntime.NodeArg) -> _Input:
+    if given.type not in _FLOATS:
+        raise TypeError(f"input {given.name!r} of the ONNX file must be a tensor of floating point, got {given.type}")
+    dtype, sizes = _FLOATS[given.type], tuple(n if isinstance(n, int) and n > 0 else None for n in given.shape)
+    if not sizes:
+        return _Input(given.name, dtype, None, None, bare=False)
+    if len(sizes) == 1 and sizes[0] is not None:
+        return _Input(given.name, dtype, sizes, 1, bare=True)
+    return _Input(given.name, dtype, sizes[1:], sizes[0], bare=False)
 
 
 def _fits(told: tuple[int, ...], sizes: tuple[int | None, ...]) -> bool:

@@ -514,13 +514,7 @@ class _Steps(torch.autograd.Function):
             if now is None:
                 ys.append(x.view(-1, B, n))
             else:
-                c = torch.mm(x, loop.K_transposed)
-                c.narrow(0, 0, s * B).add_(now)
-                x.narrow(1, 0, q).copy_(c)
-                if noisy:
-                    x = torch.cat([x, fresh])
-                if bounded and loop.bounds is not None:
-                    x, bounds = _bounded(loop.bounds, x.view(-1, B, n), means[t].narrow(1, 0, d), s, noisy)
+                x, bounds = _emit(loop, x, now, fresh if noisy else None, means[t] if bounded else None, s)
                 ys.append(x.view(-1, B, n).narrow(2, 0, d).clone())  # x goes on in place
             if wanted:
                 tape.append(_Step(cells, count, x.shape[0], fewer, bounds))
@@ -532,8 +526,7 @@ class _Steps(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, by_y: Tensor | None, by_means: Tensor | None) -> Any:
         loop, tape, (H, s, B) = ctx.loop, ctx.tape, ctx.sizes
-        d, n, q, units = loop.d, loop.n, loop.q, loop.units
-        n_units, alone = units.stop - units.start, not ctx.needs_input_grad[2]
+        d, n, q, alone = loop.d, loop.n, loop.q, not ctx.needs_input_grad[2]
         given = by_y if by_y is not None else by_means
         if given is None:
             return (None,) * (6 + len(loop.cells))
@@ -546,13 +539,8 @@ class _Steps(torch.autograd.Function):
             if not alone:
                 if by_steps is not None:
                     back.narrow(1, 0, d).add_(by_steps[t].narrow(0, 0, back.shape[0]))
-                if step.bounds is not None:
-                    back, by_before = _back_through_bounds(back, step.bounds, B)
-                by_c = back[: step.rows, :q]
+                back, by_c, by_before = _back_through_emit(loop, back, step, B)
                 by_adds.append(by_c.narrow(0, 0, s * B))
-                here = torch.mm(by_c, loop.K)
-                here.narrow(1, units.start, n_units).add_(back[: step.rows, units])
-                back = here
             if by_means is not None:
                 back.narrow(0, 0, B).add_(by_means[t])
             if step.fewer is not None:
@@ -565,6 +553,34 @@ class _Steps(torch.autograd.Function):
                 back[:B, :d] += by_before
         by_add = torch.stack(by_adds[::-1]).view(H, s, B, q) if by_adds else None
         return None, back.view(-1, B, n), by_add, None, None, None, *by_drives
+
+
+def _emit(
+    loop: TensorLoop, x: Tensor, now: Tensor, fresh: Tensor | None, before: Tensor | None, s: int
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
+    """Rows x (R B, n) with the next c, ``now`` added to the first s of each plan, and rows of ``fresh`` errors.
+
+    ``before`` (B, n): means before the step, where y is kept within its bounds; None: it is not.
+    """
+    c = torch.mm(x, loop.K_transposed)
+    c.narrow(0, 0, len(now)).add_(now)
+    x.narrow(1, 0, loop.q).copy_(c)
+    if fresh is not None:
+        x = torch.cat([x, fresh])
+    if before is None or loop.bounds is None:
+        return x, None
+    return _bounded(loop.bounds, x.view(-1, len(before), loop.n), before.narrow(1, 0, loop.d), s, fresh is not None)
+
+
+def _back_through_emit(loop: TensorLoop, back: Tensor, step: _Step, B: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradient by the rows that :func:`_emit` was given, by the next c, and by the mean before the step."""
+    by_before, units = None, loop.units
+    if step.bounds is not None:
+        back, by_before = _back_through_bounds(back, step.bounds, B)
+    by_c = back[: step.rows, : loop.q]
+    here = torch.mm(by_c, loop.K)
+    here.narrow(1, units.start, units.stop - units.start).add_(back[: step.rows, units])
+    return here, by_c, by_before
 
 
 def _with_process_noise(loop: TensorLoop, x: Tensor, B: int, s: int) -> tuple[Tensor, list[_Fewer] | None]:

@@ -49,6 +49,10 @@ class _Layer:
     affine: str = ""  # the names of the two modules
     active: str = ""
 
+    def numbers(self) -> list[Tensor]:
+        """Return its weight and bias, as far as there are any."""
+        return [part for part in (self.weight, self.bias) if part is not None]
+
 
 def propagate(
     network: nn.Module, x: Gaussian, method: UnitMethod = "surface", covariance: NetworkCovariance = "full"
@@ -70,15 +74,15 @@ def propagate(
         if parameter.device != x.device:
             raise ValueError(f"network lies on {parameter.device} and x on {x.device}; move one of them with .to(...)")
     layers = _read(network, x.dim)
-    numbers = [part for layer in layers for part in (layer.weight, layer.bias) if part is not None]
-    dtype = reduce(torch.promote_types, [part.dtype for part in numbers], x.dtype)
+    dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
     work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits is not semi-definite for long
     state, full = x._cast(work), covariance == "full"
     states: list[Gaussian] = []
     for layer in layers:
+        name = layer.active or layer.affine
         z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
-        state = _finite(_activate(layer, z, full), layer.active or layer.affine)
-        states.append(state if dtype == work else _finite(state._cast(dtype), layer.active or layer.affine))
+        state = _finite(_activate(layer, z, full), name)
+        states.append(state if dtype == work else _finite(state._cast(dtype), name))
     return states or [x]
 
 

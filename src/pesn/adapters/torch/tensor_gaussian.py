@@ -139,6 +139,16 @@ def as_covariance(cov: Tensor, size: int) -> Tensor:
     return 0.5 * (cov + cov.mT)
 
 
+def _broadcast_variance(mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return mean and variances of one shape; None is no variance, and a negative one is refused."""
+    if var is None:
+        return mean, torch.zeros_like(mean)
+    if (var < 0.0).any():
+        raise ValueError(f"var must not be negative, got {var[var < 0.0].flatten()[0].item()}")
+    shape = _broadcast(mean.shape, var.shape, "var must broadcast against mean")
+    return _expanded(mean, shape), _expanded(var, shape)
+
+
 class TensorGaussian(Gaussian):
     """What ``pesn.Gaussian`` of tensors is: differentiable, on the tensors' device, in their dtype.
 
@@ -191,17 +201,11 @@ class TensorGaussian(Gaussian):
                 raise ValueError(f"cov must have no axes, as mean has none, got shape {tuple(c.shape)}")
             diagonal, c = c, None  # a scalar's covariance is its variance
         if c is None:
-            diagonal = torch.zeros_like(m) if diagonal is None else diagonal
-            if (diagonal < 0.0).any():
-                raise ValueError(f"var must not be negative, got {diagonal[diagonal < 0.0].flatten()[0].item()}")
-            shape = _broadcast(m.shape, diagonal.shape, "var must broadcast against mean")
-            m, diagonal = _expanded(m, shape), _expanded(diagonal, shape)
+            m, diagonal = _broadcast_variance(m, diagonal)
         else:
             c = as_covariance(c, m.shape[-1])
         if f is not None and (m.ndim == 0 or f.ndim < 2 or f.shape[-2] != m.shape[-1]):
-            expected = (
-                "a mean of at least one dimension" if m.ndim == 0 else f"shape ({m.shape[-1]}, k), a row for each entry of mean"
-            )
+            expected = f"shape ({m.shape[-1]}, k), a row for each entry of mean" if m.ndim else "a mean of at least one dimension"
             raise ValueError(f"factor must have {expected}, got shape {tuple(f.shape)}")
         self._store(m, diagonal, c, f)
 

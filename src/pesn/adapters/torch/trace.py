@@ -460,6 +460,16 @@ class _Call(NamedTuple):
     args: list[Any]
     values: list[_Value]
 
+    @property
+    def is_activation(self) -> bool:
+        """Whether it is a known function of its first argument alone."""
+        return self.step.name in _ACTIVATIONS and len(self.values) == 1 and self.args[0] is self.values[0]
+
+    @property
+    def is_square(self) -> bool:
+        """Whether it is a tensor times itself."""
+        return self.step.name == "mul" and len(self.values) == 2 and self.values[0] is self.values[1]
+
 
 class _Reader:
     """Apply the recorded operations to affine tensors."""
@@ -524,8 +534,8 @@ class _Reader:
 
     def _apply_elementwise(self, call: _Call) -> list[_Value] | None:
         """Return one function of each number of one tensor; None where the operation is none."""
-        step, args, values = call
-        is_activation = step.name in _ACTIVATIONS and len(values) == 1 and args[0] is values[0]
+        step, _, values = call
+        is_activation = call.is_activation
         if not (is_activation or step.name in _ELEMENTWISE) or not _is_function_of_one(call):
             return None
         base, run = values[0].base, _as_function(call)
@@ -538,9 +548,7 @@ class _Reader:
         if not is_activation and all_affine and self._is_affine(call):
             return [_Value(made.rows, base, function) for made in self._apply_affine(call)]
         self._check_quotient(call)
-        record = self._record(call) if is_activation else None
-        if step.name == "mul" and len(values) == 2 and values[0] is values[1]:
-            record = SQUARE
+        record = self._record(call) if is_activation else SQUARE if call.is_square else None
         return [_Value(None, base, function, (values[0], record) if record is not None and all_affine else None, step)]
 
     @staticmethod
