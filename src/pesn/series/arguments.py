@@ -16,20 +16,6 @@ from pesn.forecasting.time_index import TimeIndex, kind_of, shown
 from pesn.series import judging
 from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
 
-__all__ = [
-    "check_one_level",
-    "check_season",
-    "column_names",
-    "inputs_ahead",
-    "last_label",
-    "places_of",
-    "rows_after",
-    "rows_of",
-    "scaled_score",
-    "steps_of",
-    "without_later_rows",
-]
-
 
 def check_season(season: Any) -> None:
     """An error unless it is "auto", None, a number of rows or several."""

@@ -31,7 +31,7 @@ from pesn.series.judging import SeriesBacktest
 from pesn.series.members.dynamics import FARTHEST
 from pesn.series.members.seasonality import candidates
 from pesn.series.result import Margins, SeriesForecast
-from pesn.series.table.files import counted
+from pesn.series.table.numerals import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel
 

@@ -12,7 +12,8 @@ from pesn.series.choice import describe_change
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
 from pesn.series.result import percent
-from pesn.series.table.reading import counted, shown
+from pesn.series.table.numerals import counted
+from pesn.series.table.reading import shown
 from pesn.series.univariate import UnivariateModel
 
 if TYPE_CHECKING:

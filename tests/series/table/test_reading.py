@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.series.table.errors import DataError
+from pesn.series.table.numerals import DataError
 from pesn.series.table.reading import read, read_ahead
 
 

@@ -29,7 +29,8 @@ from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
 from pesn.series.judging import SeriesBacktest
 from pesn.series.result import SeriesForecast, percent
-from pesn.series.table.reading import counted, shown
+from pesn.series.table.numerals import counted
+from pesn.series.table.reading import shown
 
 if TYPE_CHECKING:
     import pandas as pd
