@@ -230,6 +230,7 @@ def share_out(
             partitioning=[_BUCKET],
             use_threads=False,  # rows stay in their order
             max_partitions=_MOST,
+            min_rows_per_group=2**12,  # smaller ones take longer, larger ones more memory
         )
     rule = rule_of_all([dates[False]], columns, freq)
     return Plan(count, rule, span_of_all(rule, [dates[True]]))
