@@ -13,10 +13,11 @@ import numpy as np
 
 from pesn._support.arguments import flag, whole_number
 from pesn._support.types import AnyArray, Array
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex, shown
 from pesn.series.arguments import check_season
 from pesn.series.fitted import Seasons, common_horizon
-from pesn.series.members.seasonality import periods_of, repeated_after
+from pesn.series.members.decomposition import periods_of, repeated_after
 from pesn.series.panel.frame import (
     LARGEST,
     MODEL,
@@ -30,7 +31,7 @@ from pesn.series.panel.frame import (
     shown_id,
 )  # fmt: skip
 from pesn.series.panel.work import Blocks, Runner, Task, run
-from pesn.series.result import levels_of, percent
+from pesn.series.result import levels_of
 from pesn.series.table.reading import Columns
 from pesn.series.univariate import observed_span
 

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, one_step
 from pesn.series.job import Request
 from pesn.series.page.panel_page import panel_content, panel_page
@@ -17,7 +18,6 @@ from pesn.series.panel.forecasts import Settings
 from pesn.series.panel.frame import Panel
 from pesn.series.panel.long_frame import cross_validated, fit, forecast, later_notes, mean_shares, season_in_words, task_of
 from pesn.series.panel.work import Blocks
-from pesn.series.result import percent
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import DataError, counted
 from pesn.series.table.reading import LongTable, read_long, read_long_ahead
