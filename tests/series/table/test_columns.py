@@ -195,14 +195,14 @@ def test_row_numbers_are_no_target_in_any_order(cells, name, order):
     [("time", np.arange(60.0)), ("year", np.arange(1950.0, 2010.0)), ("time", (1950 + np.arange(60) / 12).round(3))],
 )
 def test_a_time_of_numbers_with_an_empty_cell_is_refused(cells, name, times):
-    frame = cells(months(**{name: times}))
+    frame = cells(months(**{name: times})).frame
     frame.loc[5, name] = "" if frame[name].dtype == object else np.nan
     with pytest.raises(DataError, match=rf"column '{name}' has no time in line 7; give each row one"):
         assign_roles(Cells(frame, range(2, 62)))
 
 
 def test_a_calendar_column_with_an_empty_cell_is_no_target(cells):
-    frame = cells(months(Date=MONTHS, month=MONTHS.month.astype(float)))
+    frame = cells(months(Date=MONTHS, month=MONTHS.month.astype(float))).frame
     frame.loc[5, "month"] = "" if frame["month"].dtype == object else np.nan
     assert assign_roles(Cells(frame)).left_out == {"month": "calendar"}
 
@@ -218,7 +218,6 @@ def test_the_cell_that_is_no_time_is_found_among_decimal_commas_and_open_dates()
 
 def test_written_dates_win_over_a_column_of_years(cells):
     days = pd.date_range("1960-01-01", periods=60, freq="YS")
-    frame = cells(months(when=days.strftime("%Y-%m-%d"), year=days.year))
-    roles = assign_roles(Cells(frame))
+    roles = assign_roles(cells(months(when=days.strftime("%Y-%m-%d"), year=days.year)))
     assert roles.time == "when"
     assert roles.left_out == {"year": "counter"}
