@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
@@ -84,15 +84,10 @@ def forecast(
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
     with terminal.failing_in_one_line():
         begin = perf_counter()
-        if id_col is None:
-            only = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
-            why = "must come with --id, the column of the series' names"
-        else:
-            only = {"--save": save, "--model": model}
-            why = "must not be given with --id: the rows and options are all there is to many series"
-        for option, given in only.items():
-            if given is not None:
-                raise ValueError(f"{option} {why}")
+        many = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
+        _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")
+        alone = {} if id_col is None else {"--save": save, "--model": model}
+        _refuse(alone, "must not be given with --id: the rows and options are all there is to many series")
         from pesn.series.job import Request
         from pesn.series.panel.work import Runner
 
@@ -108,6 +103,13 @@ def forecast(
             _forecast_parquet(request, out, scheduler)
         else:
             _forecast_panel(request, out, overwrite, begin)
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Raise a ValueError where one of the options was given."""
+    for option, given in options.items():
+        if given is not None:
+            raise ValueError(f"{option} {why}")
 
 
 def _check(request: Request, jobs: int | None) -> None:

@@ -115,7 +115,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     rows = len(table.frame)
     if request.horizon is not None:
         check_horizon("--horizon", request.horizon, rows)
-    if any(2 * one > rows for one in request.season):
+    if 2 * max(request.season, default=0) > rows:
         raise ValueError(f"--season must fit into the {rows} rows twice, got {max(request.season)}")
     time = time_of(table.frame.index, table.freq).at(table.frame.index[0])
     ahead = _ahead(request, table)
@@ -127,9 +127,10 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     places = judging.origins(rows, fitted.horizon, request.origins)
     if len(places):
         outcome.backtest = fitted.backtest(fitted.horizon, places, watch.stage("looking back"))
+    elif request.origins:
+        outcome.notes.append(f"too few rows for a backtest of {counted(fitted.horizon, 'step')}")
     else:
-        steps = counted(fitted.horizon, "step")
-        outcome.notes.append(f"too few rows for a backtest of {steps}" if request.origins else "no backtest, as asked")
+        outcome.notes.append("no backtest, as asked")
     return outcome
 
 
@@ -148,24 +149,27 @@ def _from_model(request: Request, model: Path, watch: Watch) -> Outcome:
         watch.warn(line)
     if tuple(table.inputs) != saved.inputs:
         raise DataError(f"the model needs the inputs {list(saved.inputs)}, and {table.warnings[-1]}")
+    if table.time is None and saved.seasons:
+        watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
+    place, first = _place_in_model(request, table, time)
+    horizon = request.horizon or (None if request.future else saved.horizon)
+    if horizon is not None:
+        check_horizon("--horizon", horizon, max(len(table.frame), saved.rows))
+    request = replace(request, horizon=horizon, levels=request.levels or levels)
+    return _forecast(request, table, saved.on(table.y, table.x, first, place), _ahead(request, table))
+
+
+def _place_in_model(request: Request, table: Table, time: TimeIndex) -> tuple[int, TimeIndex]:
+    """Return the steps from the model's first row to the table's, and the time of that; a DataError where it is on no step."""
     index, freq = table.frame.index, time.step if time.kind == "dates" else None
     if (table.freq is None) != (freq is None):
         raise DataError(f"the model's rows have {'dates' if freq else 'no dates'}, and those of {request.file} do not match")
     step = 1.0 if freq else float(time.step)
-    if table.time is None:
-        place: int | None = int(index[0]) - int(time.label())
-        if saved.seasons:
-            watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
-    else:
-        place = steps_between(time.label(), index[0], freq, step)
+    counts = table.time is None
+    place = int(index[0]) - int(time.label()) if counts else steps_between(time.label(), index[0], freq, step)
     if place is None:
         raise DataError(f"column {table.time!r} is not on the grid of the model's times, which goes through {time.label()}")
-    horizon = request.horizon or (None if request.future else saved.horizon)
-    if horizon is not None:
-        check_horizon("--horizon", horizon, max(len(index), saved.rows))
-    request = replace(request, horizon=horizon, levels=request.levels or levels)
-    fitted = saved.on(table.y, table.x, time_of(index, freq, step).at(index[0]), place)
-    return _forecast(request, table, fitted, _ahead(request, table))
+    return place, time_of(index, freq, step).at(index[0])
 
 
 def _read_for_model(request: Request, saved: FittedSeries, time: TimeIndex) -> Table:

@@ -22,7 +22,7 @@ import numpy as np
 from pesn._support.arguments import check_real, pandas_index
 from pesn.forecasting.alignment import index_of, is_count, is_default
 from pesn.forecasting.dataset import as_matrix
-from pesn.forecasting.time_index import kind_of, shown
+from pesn.forecasting.time_index import shown
 from pesn.series.arguments import column_names
 from pesn.series.table.columns import assign_roles, find_time
 from pesn.series.table.dates import to_times
@@ -114,15 +114,15 @@ def _decide(
     y: pd.DataFrame, X: pd.DataFrame, names: list[str], time: str | None, target: Sequence[str], inputs: Sequence[str]
 ) -> FrameRows:
     cells = _to_cells(y.set_axis(names, axis=1))
-    labels = None if time is not None else _labels(y, cells, {*target, *inputs})
-    dates = labels.to_timestamp() if labels is not None and kind_of(labels) == "periods" else labels
+    labels: Any = None if time is not None else _labels(y, cells, {*target, *inputs})
+    dates = labels.to_timestamp() if hasattr(labels, "to_timestamp") else labels
     roles = assign_roles(cells, time=time, targets=target, inputs=inputs, times=dates)
     notes = [*cells.notes, *map(_name_arguments, roles.notes)]
     rows = _numbers(y, cells, names, roles.targets)
-    empty = rows.isna().all().to_numpy()
-    if not target and empty.any() and not empty.all():
+    empty = rows.isna().all().to_numpy() & (not target)
+    if not empty.all():
         notes += [f"column {roles.targets[i]!r} has no numbers at all; it is left out" for i in np.flatnonzero(empty)]
-        rows = rows.loc[:, ~empty]
+        rows = rows.loc[:, ~empty] if empty.any() else rows
     if inputs:
         X = _numbers(y, cells, names, roles.inputs)
     if roles.time_columns:

@@ -306,20 +306,12 @@ def panel_of(
         A series that cannot be forecast (two rows at one date, another step than the others, no number at all) is left out of it
         and stands in its ``failures``; what concerns the frame is a ValueError.
     """
-    check_names(columns)
-    if frame.index.name == columns.id and columns.id not in frame.columns:
-        frame = frame.reset_index()
-    if not frame.columns.is_unique:
-        raise ValueError(f"y must have columns of different names, got {list(map(str, frame.columns))}")
-    if not len(frame):
-        raise ValueError("y must have at least one row, got an empty frame")
+    frame = _check_frame(frame, columns)
     codes, ids = _series(frame, columns)
     names = tuple(str(one) for one in frame.columns if one not in columns) if inputs is None else inputs
     dates = as_labels(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
     values = np.column_stack([numbers_of(frame, name, columns) for name in (columns.target, *names)])
-    merged = (0, "")
-    if duplicates != "error":
-        codes, dates, values, merged = _merge(codes, dates, values, duplicates)
+    codes, dates, values, merged = _merge(codes, dates, values, duplicates)
     if time is None and freq is not None:
         time = step_of(dates.unique().sort_values(), freq)
     days = days_to_sunday(codes, dates, time)
@@ -332,6 +324,18 @@ def panel_of(
     order = np.lexsort((place, codes))
     rows = _Rows(codes[order], place[order], dates[order], values[order, 0], values[order, 1:])
     return _lay_out(rows, Panel(ids, values[:0, 0], values[:0, 1:], codes[:0], codes[:0], time, columns, names, days, merged))
+
+
+def _check_frame(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+    """Return a frame with ids as a column; a ValueError where its columns have no names of their own, or it is empty."""
+    check_names(columns)
+    if frame.index.name == columns.id and columns.id not in frame.columns:
+        frame = frame.reset_index()
+    if not frame.columns.is_unique:
+        raise ValueError(f"y must have columns of different names, got {list(map(str, frame.columns))}")
+    if not len(frame):
+        raise ValueError("y must have at least one row, got an empty frame")
+    return frame
 
 
 def numbers_of(frame: pd.DataFrame, name: str, columns: Columns) -> Array:
@@ -399,6 +403,8 @@ def _series(frame: pd.DataFrame, columns: Columns) -> tuple[Places, pd.Index]:
 
 def _merge(codes: Places, dates: pd.Index, values: Array, how: str) -> tuple[Places, pd.Index, Array, tuple[int, str]]:
     """Merge rows of one series with the same date; return how many there were, and the first such date, too."""
+    if how == "error":
+        return codes, dates, values, (0, "")
     pd: Any = import_module("pandas")
     which, different = pd.factorize(dates, sort=True)
     frame = pd.DataFrame(values, index=codes * len(different) + which)

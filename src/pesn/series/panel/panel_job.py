@@ -57,11 +57,9 @@ def run(request: Request) -> PanelOutcome:
     assert request.id_col is not None
     target = request.targets[0] if request.targets else None
     table = read_long(request.file, request.id_col, time=request.time, target=target, inputs=request.inputs)
-    ahead = None
-    if request.future is not None:
-        if not request.inputs:
-            raise ValueError("--future must come with --inputs, the columns that are known ahead")
-        ahead = read_long_ahead(request.future, table)
+    if request.future is not None and not request.inputs:
+        raise ValueError("--future must come with --inputs, the columns that are known ahead")
+    ahead = None if request.future is None else read_long_ahead(request.future, table)
     settings = Settings(tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.runner)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of failures, which are told below

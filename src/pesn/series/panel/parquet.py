@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.metadata import version
@@ -333,11 +333,7 @@ def _common_schemas(paths: Sequence[Path], columns: Columns) -> list[pa.Schema]:
         common: dict[str, pa.DataType] = {}
         for file in _files(path):
             found = _types(file, columns)
-            if common and list(found) != list(common):
-                raise ValueError(f"{file} must have the columns {list(common)} of the files before it, got {list(found)}")
-            missing = [name for name in (columns.id, columns.time) if name not in found]
-            if missing:
-                raise ValueError(f"{file} must have a column {missing[0]!r}, got {list(found)}")
+            _check_columns(file, found, common or found, columns)
             common = {name: _common_type(common.get(name, kind), kind) or common[name] for name, kind in found.items()}
             both = _common_type(ids or found[columns.id], found[columns.id])
             if both is None:
@@ -348,6 +344,15 @@ def _common_schemas(paths: Sequence[Path], columns: Columns) -> list[pa.Schema]:
             ids = both
         schemas.append(common)
     return [import_module("pyarrow").schema({**one, columns.id: ids}) for one in schemas]
+
+
+def _check_columns(file: Path, found: Collection[str], common: Collection[str], columns: Columns) -> None:
+    """Raise a ValueError where a file has other columns than those before it, or no ids or times."""
+    if [*found] != [*common]:
+        raise ValueError(f"{file} must have the columns {[*common]} of the files before it, got {[*found]}")
+    for name in (columns.id, columns.time):
+        if name not in found:
+            raise ValueError(f"{file} must have a column {name!r}, got {[*found]}")
 
 
 def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

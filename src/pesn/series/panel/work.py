@@ -300,10 +300,10 @@ def _read(file: Path, part: Chunk, task: Task) -> Blocks | None:
             series, origin, values, text = (arrays[key] for key in ("series", "origin", "values", "note"))
         if values.shape != (len(series), task.steps, len(task.quantiles)) or origin.shape != series.shape:
             return None
-        note = {name: {part.series[int(i)]: fact for i, fact in found.items()} for name, found in json.loads(str(text)).items()}
-        failures = {number: str(reason) for number, reason in note["failures"].items()}
-        seasons = {number: tuple(int(m) for m in periods) for number, periods in note["seasons"].items()}
-        shares = {number: {str(kind): float(one) for kind, one in each.items()} for number, each in note["shares"].items()}
+        note = json.loads(str(text))
+        failures, seasons, shares = ({part.series[int(i)]: fact for i, fact in note[name].items()} for name in _FACTS)
+        seasons = {number: tuple(map(int, periods)) for number, periods in seasons.items()}
+        shares = {number: dict(zip(each, map(float, each.values()), strict=True)) for number, each in shares.items()}
         return Blocks(np.array(part.series, np.int64)[series], origin, values, failures, seasons, shares)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile):
         return None

@@ -130,7 +130,7 @@ def assign_roles(
         A table without a column to forecast is a :class:`DataError`.
     """
     frame, inputs = cells.frame, list(dict.fromkeys(inputs))
-    taken = {*targets, *inputs, *(() if id_col is None else (id_col,))}
+    taken = {*targets, *inputs, id_col} - {None}
     notes: list[str] = []
     apart: list[str] = []
     if times is None:
@@ -138,18 +138,18 @@ def assign_roles(
         notes += year_note(frame[apart[0]], times) if len(apart) == 1 else []
     notes += [f"{name}: TRUE is 1, FALSE is 0" for name in (*targets, *inputs) if is_boolean(frame[name])]
     label = None if times is None else " and ".join(apart) or str(times.name or "time")
-    if targets:
-        return ColumnRoles(label, apart, times, list(dict.fromkeys(targets)), inputs, {}, notes)
-    free = [name for name in frame.columns if name not in taken and name not in apart]
-    left = _left_out(cells, free, times, id_col)
-    found = [str(name) for name in free if name not in left]
-    if not found:
-        raise _nothing_to_forecast(frame, free, left)
+    found, left = list(dict.fromkeys(targets)), dict[str, str]()
+    if not targets:
+        free = [name for name in frame.columns if name not in {*taken, *apart}]
+        left = _left_out(cells, free, times, id_col)
+        found = [str(name) for name in free if name not in left]
+        if not found:
+            raise _nothing_to_forecast(frame, free, left)
     return ColumnRoles(label, apart, times, found, inputs, left, [*notes, *_say(left)])
 
 
 def find_time(
-    cells: Cells, *, time: str | None = None, taken: Iterable[str] = (), id_col: str | None = None
+    cells: Cells, *, time: str | None = None, taken: Iterable[str | None] = (), id_col: str | None = None
 ) -> tuple[list[str], pd.Index]:
     """Find the columns that hold the time, and the time of each row; nothing and None where rows are counted.
 
@@ -204,28 +204,35 @@ class _TimeSearch:
         column, named = self.cells.frame[name], name in self.named
         numeric = is_numeric(column)
         days = numeric and _has_days(column)
-        if is_boolean(column) or (numeric and not days and name != self.leading and not named):
+        if is_boolean(column) or not (named or name == self.leading or days or not numeric):
             return  # numbers that might be dates, under a name that says nothing of the kind
         empty = _is_missing(column)
         times = _times(column[~empty], name == self.leading, self.cells.decimal)
-        sure = not numeric or days or self.id_col is not None or _DATED.fullmatch(str(name))
-        dated = hasattr(times, "year") and bool(sure or _is_run(times))
+        if times is None:
+            return
+        dated = hasattr(times, "year") and (self._says_dates(name, numeric, days) or _is_run(times))
         if empty.any():
-            few = 2 * empty.sum() < len(empty) or (column.dtype.kind == "M" and not empty.all())
-            if few and (dated or (numeric and named and times is not None and _is_run(times))):
+            few = 2 * empty.sum() < len(empty) or column.dtype.kind == "M"
+            if few and (dated or (numeric and named and _is_run(times))):
                 self.broken.append(name)
         elif dated:
             rank = _repeats(times, self.cells.frame, self.id_col), numeric and not days, not named, 2 if numeric else 0
             self.dates.append((rank, [name], times))
-        elif times is not None and numeric:
+        elif numeric:
             self.numbers[name] = times
+
+    def _says_dates(self, name: str, numeric: bool, days: bool) -> bool:
+        """Return whether times that are dates need no order to be believed."""
+        return not numeric or days or self.id_col is not None or _DATED.fullmatch(str(name)) is not None
 
     def find_counter(self) -> tuple[list[str], pd.Index]:
         """Return the column that counts rows, and its numbers; a DataError where a column should be dates and is not."""
-        for name in (*self.named, *self.broken):
-            if name in self.broken or (name not in self.numbers and name and not is_numeric(self.cells.frame[name])):
-                raise _not_a_time(self.cells, name, self.id_col, ", or name another column with --time")
-        for name, times in ((name, times) for name, times in self.numbers.items() if name in self.named):
+        texts = [name for name in self.named if name and not is_numeric(self.cells.frame[name]) and name not in self.numbers]
+        wrong = next((name for name in (*self.named, *self.broken) if name in (*self.broken, *texts)), None)
+        if wrong is not None:
+            raise _not_a_time(self.cells, wrong, self.id_col, ", or name another column with --time")
+        for name in filter(self.named.__contains__, self.numbers):
+            times = self.numbers[name]
             if self.id_col is not None or _is_run(times):
                 return [name], times
             if times.has_duplicates and str(name).lower() in ("t", "time", "step"):
@@ -342,15 +349,16 @@ def _kind_of_numbers(name: str, values: Array, times: pd.Index, many: bool) -> s
     """Return why a column of numbers under a telling name is no target: a counter, an id, a part of the date; else None."""
     known = np.isfinite(values)
     whole = bool((values == np.rint(values))[known].all())
-    steps = whole and (_counts(values) or (times is not None and not many and _counts(_in_order(values, times))))
-    if _matches(name, _UNNAMED):
-        return "counter" if steps else "unnamed"
-    if steps and _matches(name, _COUNTERS, NAMES):
+    in_order = values if times is None or many else _in_order(values, times)
+    if whole and (_counts(values) or _counts(in_order)) and _matches(name, _UNNAMED, _COUNTERS, NAMES):
         return "counter"
+    if _matches(name, _UNNAMED):
+        return "unnamed"
     if whole and _matches(name, _IDS):
         return "id"
-    dated = hasattr(times, "year") and known.any()
-    return "calendar" if dated and _is_calendar(name, values[known], times[known]) else None
+    if hasattr(times, "year") and known.any() and _is_calendar(name, values[known], times[known]):
+        return "calendar"
+    return None
 
 
 def _counts(values: Array) -> bool:

@@ -41,6 +41,7 @@ _FIRST_YEAR = 1930  # of the hundred years in which the latest of two-digit year
 _YEARS = re.compile(r"(?i)year|date|time|^ds$|^t$|^$|period|jahr|^index$|decimal|unnamed: \d+")  # numbers that may be years
 _MONTHS = re.compile(r"(?i)month|monat|yyyymm|year|date|time|^ds$|period|jahr")  # numbers that may be months such as 202012
 _YEAR = re.compile(r"(?i)year|date|jahr|^ds$|period")  # whole numbers that are years, in whatever order
+_PARTS = (("year", "month", "day"), ("year", "month"), ("year", "quarter"))  # columns that may hold a date together
 _LEAST = 5  # rows from which on numbers in a first column may be years, whatever its name
 
 
@@ -67,7 +68,7 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
     if column.dtype.kind in "bm":
         return None
     text = column.astype("object").where(column.notna(), "").astype(str).str.strip()
-    if text.str.len().max() > LONGEST or not any(sign.isdigit() for sign in text.iloc[0]) or text.str.lower().isin(MISSING).any():
+    if text.str.len().max() > LONGEST or not re.search(r"\d", text.iloc[0]) or text.str.lower().isin(MISSING).any():
         return None
     numbers = pd.to_numeric(text, errors="coerce")
     if np.isfinite(numbers).all():
@@ -92,15 +93,15 @@ def year_note(column: pd.Series, times: pd.Index) -> list[str]:
 def whole_times(frame: pd.DataFrame) -> tuple[list[str], pd.DatetimeIndex] | None:
     """Names of the columns year and month or quarter (and day) with their times, where a table keeps them apart."""
     by_name = {str(name).strip().lower(): name for name in frame.columns}
-    finer = next((name for name in ("month", "quarter") if name in by_name), None)
-    if "year" not in by_name or finer is None:
+    kept = next((parts for parts in _PARTS if {*parts} <= {*by_name}), ())
+    if not kept:
         return None
-    names = [by_name[name] for name in ("year", finer, "day") if name in by_name and (name != "day" or finer == "month")]
+    names = [by_name[name] for name in kept]
     try:
         year, part, *day = (frame[name].astype("float64").astype("int64") for name in names)
     except (TypeError, ValueError):
         return None
-    times = _from_parts(year, part if finer == "month" else 3 * part - 2, *day)
+    times = _from_parts(year, 3 * part - 2 if "quarter" in kept else part, *day)
     return None if times is None else (names, times)
 
 
@@ -255,11 +256,11 @@ def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex | None:
     """Parse days and months in the usual ways to write them; None where rows do not agree on one."""
     ways: list[pd.DatetimeIndex] = []
     for way in _read_in_all_forms(text):
-        if not any(way.equals(other) for other in ways):
+        if not any(map(way.equals, ways)):
             ways.append(way)
     if len(ways) > 1:  # day or month first? The one whose steps are regular; the 2nd of each month could be days as well
-        times = [(way, time_index(way.sort_values().unique())) for way in ways]
-        steady = [way for way, time in times if time is not None and not re.fullmatch(r"\d*M(-\d+)?", time.step)]
+        times = [time_index(way.sort_values().unique()) for way in ways]
+        steady = [way for way, time in zip(ways, times, strict=True) if time and not re.fullmatch(r"\d*M(-\d+)?", time.step)]
         ways = steady if len(steady) == 1 else ways
     if len(ways) > 1:
         raise DataError(
@@ -348,15 +349,20 @@ def _from_years(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex | No
     low, high = (1500, 2200) if named else (1700, 2100)
     if not (named or (first and len(distinct) >= _LEAST)) or distinct[0] < low or distinct[-1] >= high + 1:
         return None
-    decimals = next((d for d in range(2, 7) if np.allclose(distinct, np.round(distinct, d), rtol=0.0, atol=1e-9)), 7)
     for per_year, middle in product((1, 4, 12), (0.0, 0.5)):
-        places = distinct * per_year - middle
-        near = np.abs(places - np.rint(places)) <= 1.01 * per_year * 10.0**-decimals
-        gaps = np.diff(np.rint(places))
-        if near.all() and (gaps >= 1).all() and (gaps == 1).sum() >= (2 / 3 if named else 1) * len(gaps):
+        if _is_regular(distinct, per_year, middle, 2 / 3 if named else 1.0):
             count = np.rint(numbers * per_year - middle).astype(int)
             return _from_parts(pd.Series(count // per_year), pd.Series(count % per_year * (12 // per_year) + 1))
     return None
+
+
+def _is_regular(years: Array, per_year: int, middle: float, least: float) -> bool:
+    """Return whether increasing years lie on a grid within the rounding of their decimals, with ``least`` of its steps there."""
+    decimals = next((d for d in range(2, 7) if np.allclose(years, np.round(years, d), rtol=0.0, atol=1e-9)), 7)
+    places = years * per_year - middle
+    near = np.abs(places - np.rint(places)) <= 1.01 * per_year * 10.0**-decimals
+    gaps = np.diff(np.rint(places))
+    return bool(near.all() and (gaps >= 1).all() and (gaps == 1).sum() >= least * len(gaps))
 
 
 def _from_parts(year: pd.Series, month: pd.Series | int, day: pd.Series | int = 1) -> pd.DatetimeIndex | None:

@@ -141,13 +141,7 @@ def find_decimal(frame: pd.DataFrame, *, comma_separated: bool = False) -> tuple
     tuple of (str or None, list of str)
         The mark, "mixed" where columns differ, None where no cell shows it; and notes about the decision.
     """
-    if comma_separated and not any("," in str(cell) for name in frame.columns for cell in frame[name]):
-        return None, []
-    shown: dict[str, tuple[str, str]] = {}
-    unclear: dict[str, tuple[str, str]] = {}
-    for name in frame.columns:
-        if frame[name].dtype == object and is_numeric(frame[name]):
-            _collect_marks(frame[name], shown, unclear)
+    shown, unclear = _find_marks(frame, comma_separated)
     if len(shown) == 2:
         (comma, one), (point, other) = shown[","], shown["."]
         return "mixed", [
@@ -238,16 +232,23 @@ def _plain_floats(column: pd.Series, decimal: str) -> Array | None:
     return None
 
 
-def _collect_marks(column: pd.Series, shown: dict[str, tuple[str, str]], unclear: dict[str, tuple[str, str]]) -> None:
-    """Add the first cell of a column that shows its decimal mark, and those before it that may have either, by their mark."""
-    for text in filter(None, map(_clean, (cell for cell in column if "," in str(cell) or "." in str(cell)))):
-        marks = _marks(text)
-        if len(marks) == 1:
-            if not any(map(_PADDED.match, map(str, column))):
-                shown.setdefault(marks[0], (text, str(column.name)))
-            return
-        if marks:
-            unclear.setdefault("," if "," in text else ".", (text, str(column.name)))
+def _find_marks(frame: pd.DataFrame, comma_separated: bool) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
+    """Return by decimal mark the first cell that shows it, with its column; and one that may have either, by what it has."""
+    shown: dict[str, tuple[str, str]] = {}
+    unclear: dict[str, tuple[str, str]] = {}
+    columns = [frame[name] for name in frame.columns if frame[name].dtype == object]
+    if comma_separated and not any("," in str(cell) for column in columns for cell in column):
+        return shown, unclear
+    for column in filter(is_numeric, columns):
+        for text in filter(None, map(_clean, (cell for cell in column if "," in str(cell) or "." in str(cell)))):
+            marks = _marks(text)
+            if len(marks) == 1:
+                if not any(map(_PADDED.match, map(str, column))):
+                    shown.setdefault(marks[0], (text, str(column.name)))
+                break
+            if marks:
+                unclear.setdefault("," if "," in text else ".", (text, str(column.name)))
+    return shown, unclear
 
 
 def _marks(text: str) -> list[str]:
@@ -291,13 +292,12 @@ def _decimal(given: dict[int, str], column: pd.Series, lines: Sequence[int], dec
         return "," if comma > point else "."
     if decimal is not None and decimal in _PATTERNS:
         return decimal
-    commas, dots = ([row for row, text in given.items() if marks[row] and mark in text] for mark in ",.")
-    if not commas and decimal != "mixed" and not any(map(_HUNDREDS.fullmatch, given.values())):  # 1.163 beside 950
-        return "."
-    for row in (commas or dots)[:1]:
+    either = sorted((row for row in given if marks[row] and re.search("[.,]", given[row])), key=lambda row: "," not in given[row])
+    doubtful = decimal == "mixed" or any(map(_HUNDREDS.fullmatch, given.values()))  # 1.163 beside 950
+    if either and (doubtful or "," in given[either[0]]):
         raise DataError(
-            f"column {column.name!r} has {quoted(given[row])} in line {lines[row]}, which may be a thousand or a fraction; write "
-            "thousands without a separator, or fractions with another number of digits"
+            f"column {column.name!r} has {quoted(given[either[0]])} in line {lines[either[0]]}, which may be a thousand or a "
+            "fraction; write thousands without a separator, or fractions with another number of digits"
         )
     return "."
 
@@ -306,7 +306,7 @@ def _check_units(given: dict[int, str], column: pd.Series, lines: Sequence[int])
     """Raise a DataError where cells have different currency signs, or a percent sign only in some; zeros need none."""
     signs = {row: "".join(re.findall(r"[$€£¥%]", str(column.iloc[row]))) for row in given}
     percent = [row for row, sign in signs.items() if "%" in sign]
-    bare = [row for row, sign in signs.items() if percent and "%" not in sign and re.search(r"[1-9]", given[row])]
+    bare = [row for row, sign in signs.items() if "%" not in sign and re.search(r"[1-9]", given[row])]
     currencies = {sign: row for row, sign in reversed(signs.items()) if sign and sign != "%"}
     for rows, what in (([*percent[:1], *bare[:1]], "a percent sign in one"), ([*currencies.values()], "two currencies")):
         if len(rows) > 1:

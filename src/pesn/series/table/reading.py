@@ -216,12 +216,16 @@ def read_ahead(path: PathLike, table: Table, horizon: int | None) -> Array:
     frame, _ = _sort(_numbers(cells, table.inputs, times, " and ".join(apart)), cells, "error", [], [])
     if kind_of(frame.index) != kind_of(table.frame.index):
         raise DataError(f"{path}: column {apart[0]!r} does not go on as {table.time!r} does in the other file")
+    return _rows_after(path, frame, table, horizon)
+
+
+def _rows_after(path: PathLike, frame: pd.DataFrame, table: Table, horizon: int | None) -> Array:
+    """Return the rows of a frame after those of a table; a DataError names the first that is missing."""
     end = table.frame.index[-1]
     count = max(int((frame.index > end).sum()) if horizon is None else horizon, 1)
     time = time_of(table.frame.index, table.freq)
-    wanted = time.ahead(count)
     places = time.positions(frame.index, count) - 1
-    missing = wanted.delete(places[places >= 0])
+    missing = time.ahead(count).delete(places[places >= 0])
     if len(missing):
         first, last = (table.describe(frame.index[i]) for i in (0, -1))
         raise DataError(
@@ -255,19 +259,19 @@ def read_long(
         A wrong name is a ValueError, a file that cannot be used a :class:`DataError`.
     """
     cells = read_cells(Path(path), 1)
-    raw = cells.frame
-    named = {"--id": [id_col], "--time": [time] if time else [], "--target": [target] if target else [], "--inputs": inputs}
-    check_columns(raw.columns, named)
-    roles = assign_roles(cells, id_col=id_col, time=time, targets=named["--target"], inputs=inputs)
+    names = list(cells.frame.columns)
+    targets = [target] if target else []
+    check_columns(names, {"--id": [id_col], "--time": [time] if time else [], "--target": targets, "--inputs": inputs})
+    roles = assign_roles(cells, id_col=id_col, time=time, targets=targets, inputs=inputs)
     if roles.times is None:
-        others = [name for name in raw.columns if name != id_col and name not in (target, *inputs)]
+        others = [name for name in names if name not in (id_col, target, *inputs)]
         raise DataError(f"no column of times among {', '.join(map(repr, others)) or 'the others'}; name it with --time")
     if len(roles.targets) > 1 and "y" not in roles.targets:
         several = ", ".join(roles.targets[:8])
         raise ValueError(f"--target must name the column to forecast, as there are several of numbers: {several}")
     columns = Columns(id_col, str(roles.time), "y" if "y" in roles.targets else roles.targets[0])
     frame = _to_long(cells, columns, roles.times, [columns.target, *inputs])
-    left = [name for name in raw.columns if name not in {*columns, *inputs, *roles.time_columns, *roles.left_out}]
+    left = [name for name in names if name not in {*columns, *inputs, *roles.time_columns, *roles.left_out}]
     them = "it" if len(left) == 1 else "them"
     notes = [f"left out, as neither --target nor --inputs name {them}: {list_names(left)}"] if left else []
     return LongTable(frame, columns, tuple(inputs), [*cells.notes, *roles.notes, *notes], cells.decimal)
@@ -406,15 +410,7 @@ def _trim(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_])
 
     Rows at the end may know their inputs: these are known ahead. ``absent`` (n,) are the rows that the file does not have.
     """
-    useless = {name: why for name in (*table.targets, *table.inputs) if (why := _useless(table.frame[name], learn))}
-    left = [name for name in table.targets if name not in useless]
-    for name in table.targets:
-        if name in useless and (named or not left):
-            raise DataError(f"column {name!r} {useless[name]}; there is nothing to forecast in it")
-    for name, why in useless.items():
-        table.warnings.append(f"{'input' if name in table.inputs else 'column'} {name!r} {why}; it is left out")
-    table.targets, table.inputs = left, [name for name in table.inputs if name not in useless]
-    table.frame = table.frame[[*table.targets, *table.inputs]]
+    _drop_useless(table, named, learn)
     seen = np.flatnonzero(~np.isnan(table.y).all(axis=1))
     first, stop = int(seen[0]), int(seen[-1]) + 1
     whose = repr(table.targets[0]) if len(table.targets) == 1 else "any target"
@@ -424,6 +420,19 @@ def _trim(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_])
     table.frame = table.frame.iloc[first:stop]
     table.notes += _gaps(table, absent[first:stop])
     return table
+
+
+def _drop_useless(table: Table, named: bool, learn: bool) -> None:
+    """Leave out columns that tell nothing, with a warning; a DataError where they were asked for, or none is left."""
+    useless = {name: why for name in (*table.targets, *table.inputs) if (why := _useless(table.frame[name], learn))}
+    left = [name for name in table.targets if name not in useless]
+    if len(left) < len(table.targets) and (named or not left):
+        name = next(name for name in table.targets if name in useless)
+        raise DataError(f"column {name!r} {useless[name]}; there is nothing to forecast in it")
+    for name, why in useless.items():
+        table.warnings.append(f"{'input' if name in table.inputs else 'column'} {name!r} {why}; it is left out")
+    table.targets, table.inputs = left, [name for name in table.inputs if name not in useless]
+    table.frame = table.frame[[*table.targets, *table.inputs]]
 
 
 def _split_end(table: Table, stop: int, whose: str) -> None:
@@ -564,7 +573,7 @@ def _without_titles(text: str, separator: str, titles: int, notes: list[str]) ->
         return text, 0
     lines = io.StringIO(text, newline=None).readlines()
     filled = [place for place, line in enumerate(lines) if line.strip()]
-    last, first, second = ([*map(_bare, lines[place].split(separator))] for place in filled[titles - 1 : titles + 2])
+    last, first, second = ([_bare(cell) for cell in lines[place].split(separator)] for place in filled[titles - 1 : titles + 2])
     if len(last) + 1 == len(first) and any(map(_is_value, first)) and not any(map(_is_name, first, second)):
         titles -= 1
         header = lines[filled[titles]].rstrip("\n")
@@ -574,8 +583,7 @@ def _without_titles(text: str, separator: str, titles: int, notes: list[str]) ->
         else:
             notes.append("the first column has no name, as the first line has one cell less than the others")
             lines[filled[titles]] = f"{separator}{header}\n"
-    if titles:
-        notes.append(_say_titles([lines[place] for place in filled[:titles]]))
+    notes += [_say_titles([lines[place] for place in filled[:titles]])] if titles else []
     return "".join(lines[filled[titles] :]), filled[titles]
 
 
@@ -652,27 +660,33 @@ def _separator(text: str) -> tuple[str, int]:
     decimals'. Else it is the one that does so but for the fewest narrower lines above; a comma where there is none. A file of one
     column has none, a tab is returned.
     """
-    lines = [*islice((line for line in io.StringIO(text, newline=None) if line.strip()), 50)]
+    lines = [*islice(filter(str.strip, io.StringIO(text, newline=None)), 50)]
     above = _single_column(lines)
     if above is not None:
         return "\t", above
-    first = "".join(lines).removesuffix("\n")
     below: dict[str, tuple[int, int]] = {}
     for separator in _SEPARATORS:
-        # Not by the csv module, which refuses cells of more than 131,072 characters: a line is one cell by a wrong separator.
-        quotes = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
-        outside = re.sub(quotes, r"\1", first, flags=re.MULTILINE)
-        widths = [line.count(separator) + 1 for line in outside.split("\n")]
+        widths = _widths(lines, separator)
         full = max(widths)
-        if full > 1 and min(widths) == full:
-            return separator, 0
         narrow = widths.index(full)
-        if full > 1 and 0 < narrow <= _MOST_TITLES and len(widths) - narrow >= max(3, narrow) and {*widths[narrow:]} == {full}:
+        if full == 1 or {*widths[narrow:]} != {full}:
+            continue
+        if narrow == 0:
+            return separator, 0
+        if narrow <= _MOST_TITLES and len(widths) - narrow >= max(3, narrow):
             below[separator] = narrow, -full
     if below:
         best = min(below, key=below.__getitem__)  # decimal commas are in no header
         return best, below[best][0]
     return next((one for one in (";", "\t") if one in lines[0]), ","), 0
+
+
+def _widths(lines: Sequence[str], separator: str) -> list[int]:
+    """Return the number of cells of each line; in quotes, separators and ends of lines are none."""
+    # Not by the csv module, which refuses cells of more than 131,072 characters: a line is one cell by a wrong separator.
+    quotes = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
+    outside = re.sub(quotes, r"\1", "".join(lines).removesuffix("\n"), flags=re.MULTILINE)
+    return [line.count(separator) + 1 for line in outside.split("\n")]
 
 
 def _single_column(lines: Sequence[str]) -> int | None:
@@ -682,15 +696,18 @@ def _single_column(lines: Sequence[str]) -> int | None:
     1,5 and 2,7 and 3,6 are two columns, the first of which counts from 1; and quotes around some cells show commas to separate.
     """
     cells = [*map(_bare, lines)]
-    numbers = [is_number(cell) or cell.lower() in MISSING for cell in cells]
+    numbers = [*map(_is_number_or_missing, cells)]
     names = numbers.index(True) if True in numbers else 0
     if not 0 < names <= _MOST_TITLES or not all(numbers[names:]) or any(map("".join(lines[:names]).count, _SEPARATORS)):
         return None
-    if '"' in "".join(lines[names:]) and '"' not in lines[names - 1]:
-        return None
-    first = [re.match(r"(\d+),", cell) for cell in cells[names:]]
-    counts = all(first) and [int(one[1]) for one in first if one] == [*range(1, len(first) + 1)]
-    return None if counts else names - 1
+    quotes = '"' in "".join(lines[names:]) and '"' not in lines[names - 1]
+    first = [found[1] for found in map(re.compile(r"(\d+),").match, cells[names:]) if found]
+    counts = [*map(int, first)] == [*range(1, len(cells) - names + 1)]
+    return None if quotes or counts else names - 1
+
+
+def _is_number_or_missing(cell: str) -> bool:
+    return is_number(cell) or cell.lower() in MISSING
 
 
 def _is_value(text: str) -> bool:
@@ -706,6 +723,7 @@ def _is_name(cell: str, below: str) -> bool:
 def _has_no_header(table: AnyArray) -> bool:
     """Return whether the first row holds values: nothing else, or a date above a date."""
     first, second = ([str(cell).strip() for cell in row] for row in (table[0], table[min(1, len(table) - 1)]))
-    if any(map(_DATE.match, first)) and len(table) > 1:
-        return any(_DATE.match(one) and _DATE.match(other) for one, other in zip(first, second, strict=True))
+    dates, below = ([*map(bool, map(_DATE.match, row))] for row in (first, second))
+    if any(dates) and len(table) > 1:
+        return any(map(all, zip(dates, below, strict=True)))
     return first[0] != "" and any(map(_is_value, first)) and all(_is_value(cell) or cell.lower() in MISSING for cell in first)
