@@ -113,8 +113,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     for line in table.warnings:
         watch.warn(line)
     rows = len(table.frame)
-    if request.horizon is not None:
-        check_horizon("--horizon", request.horizon, rows)
+    check_horizon("--horizon", request.horizon or 1, rows)
     if 2 * max(request.season, default=0) > rows:
         raise ValueError(f"--season must fit into the {rows} rows twice, got {max(request.season)}")
     time = time_of(table.frame.index, table.freq).at(table.frame.index[0])
@@ -153,8 +152,7 @@ def _from_model(request: Request, model: Path, watch: Watch) -> Outcome:
         watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
     place, first = _place_in_model(request, table, time)
     horizon = request.horizon or (None if request.future else saved.horizon)
-    if horizon is not None:
-        check_horizon("--horizon", horizon, max(len(table.frame), saved.rows))
+    check_horizon("--horizon", horizon or 1, max(len(table.frame), saved.rows))
     request = replace(request, horizon=horizon, levels=request.levels or levels)
     return _forecast(request, table, saved.on(table.y, table.x, first, place), _ahead(request, table))
 

@@ -104,7 +104,7 @@ def later_notes(panel: Panel) -> list[str]:
 
 
 def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
-    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.settings.Settings.task`."""
+    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.forecasts.Settings.task`."""
     if horizon is None and settings.horizon is None and panel.steps_known_ahead:
         settings = replace(settings, horizon=panel.steps_known_ahead)
     asked = settings.horizon if horizon is None else horizon
