@@ -51,13 +51,12 @@ from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.drive import State, read, widened
 from pesn.reservoir.initial_state import state_shapes
-from pesn.reservoir.local import repeat
 from pesn.reservoir.open_loop import chunks, in_lockstep, run_stacked
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.pooling import POOLINGS
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.reservoir.topology import Connections, Topology
-from pesn.reservoir.weights import Layers, Reservoir, draw_layers, without_units
+from pesn.reservoir.weights import Layers, Reservoir, draw_layers, repeat, without_units
 
 if TYPE_CHECKING:
     from pesn.esn.classifier import ReservoirClassifier

@@ -69,14 +69,13 @@ from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features
 from pesn.readout.groups import Patches
 from pesn.readout.ridge import PARTS, Readout, check_parts, predictive_variance, weights_cov
-from pesn.reservoir.drive import Reservoir, State
-from pesn.reservoir.initial_state import Start, state_of
-from pesn.reservoir.local import LocalStart, learn_start
+from pesn.reservoir.drive import State
+from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_of
 from pesn.reservoir.open_loop import OpenLoop, can_stack, chunks, predict_rows, predict_stacked
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.reservoir.topology import Topology
-from pesn.reservoir.weights import Layers
+from pesn.reservoir.weights import Layers, Reservoir
 from pesn.statespace import ActivationMoments, Draws
 
 __all__ = [

@@ -22,12 +22,12 @@ from pesn.evaluation.process_noise import find_washout, search_open_loop
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve
-from pesn.reservoir.drive import Reservoir, State, read
-from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.drive import State, read
+from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, LocalStart, Start
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity, adapt, adapt_weights
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
+from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments
 
 __all__ = [

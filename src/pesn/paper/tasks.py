@@ -20,11 +20,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from zipfile import ZipFile
 
 import numpy as np
 
 from pesn._support.cluster import WAIT, client, worker_processes
-from pesn._support.files import LARGEST_JSON, contents, replacing, stored
+from pesn._support.files import LARGEST_JSON, check_archive, contents, replacing
 from pesn._support.types import AnyArray
 from pesn.paper.claims import Tasks
 
@@ -51,7 +52,9 @@ def encode(value: object) -> bytes:
 
 def decode(record: bytes) -> Any:
     """Return the value, of the same types; a record of anything else is an error, of whatever kind."""
-    with stored(io.BytesIO(record)), np.load(io.BytesIO(record), allow_pickle=False) as arrays:
+    with ZipFile(io.BytesIO(record)) as archive:
+        check_archive(archive, len(record))
+    with np.load(io.BytesIO(record), allow_pickle=False) as arrays:
         text = arrays["arr_0"].tobytes()
         if len(text) > LARGEST_JSON:
             raise ValueError("too much JSON")

@@ -174,7 +174,8 @@ def multi_step(scene: Scene, esn: ProbabilisticESN, k: int, how: Sampling) -> Co
     context = Gaussian(scene.run.states[k], var=np.square(how.input_std * forecaster.scale_.y_std))
     ahead, closed = scene.run.inputs[k : k + how.steps], {}
     for form, options in FORMS.items():
-        forecaster.esn_ = copy.copy(esn).set_params(**options, initial_state=start)
+        network = copy.copy(esn).set_params(**options, initial_state=start)
+        forecaster.model_ = replace(scene.forecaster.model_, esn=network)
         forecast = forecaster.forecast(how.steps, context, ahead, parts=("state",))
         closed[form] = forecaster.scaled(forecast.mean, ahead)[0], forecast.std / forecaster.scale_.y_std
     y = scene.y[k] + how.input_std * pairs(how.rng, how.samples, scene.y.shape[1])
