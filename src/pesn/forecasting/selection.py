@@ -15,8 +15,10 @@ from pesn.evaluation.backtest import MOST_ORIGINS, rolling_origins
 from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.evaluation.error_model import SHARES, measurement_var, of_process
 from pesn.forecasting.backtest import Known, forecast_all
-from pesn.forecasting.context import FILTERED, ContextFilter
+from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
+from pesn.forecasting.design import Design
+from pesn.forecasting.model import close_loop
 from pesn.forecasting.predict import filtered_segments, observed, observer_of
 from pesn.forecasting.training import (
     Driven,
@@ -33,6 +35,7 @@ from pesn.forecasting.training import (
 from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
+from pesn.statespace import GaussianState
 
 __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_network", "origins_in"]
 
@@ -73,37 +76,48 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A network to fit, and what it is fitted for.
+    """A network to fit, and the data that it is fitted to.
 
     Parameters
     ----------
-    esn, dynamics
-        The network and what its outputs mean.
-    segments
-        All rows to learn from, in memory or in a stream.
-    sample
-        Those of them that are held in memory, to choose and to calibrate by: all of them unless they are many.
-    loop_of
-        Makes the closed loop of a model, with process noise of a scale.
-    context_of
-        Makes the filter of contexts from what was learnt about starts.
-    input_noise
-        By how much y in the inputs that readouts learn from is taken for uncertain.
-    measurement
-        The variances (d,) of the noise that y is measured with, "auto" where they are to be found, None where there is none.
-    spread
-        Whether what is held back is spread over all rows, not the last of them.
+    esn : ProbabilisticESN
+        The network.
+    columns : Columns
+        What its inputs and outputs mean.
+    segments : list of Segment or SegmentStream
+        All training data, in memory or in a stream.
+    sample : list of Segment
+        Part of it in memory, to choose and calibrate by; all of it unless it is large.
+    design : Design or None
+        The design of the network, if it has one. Validation data are then spread over all data.
+    measurement : array of shape (d,), "auto" or None
+        Variances of the measurement noise of y; "auto" to estimate them.
     """
 
     esn: ProbabilisticESN
-    dynamics: Dynamics
+    columns: Columns
     segments: Segments
     sample: list[Segment]
-    loop_of: Callable[[Trained, float], ClosedLoop]
-    context_of: Callable[[Start | LocalStart], ContextFilter]
-    input_noise: float = 0.0
+    design: Design | None = None
     measurement: Array | Literal["auto"] | None = None
-    spread: bool = False
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Meaning of the network's outputs."""
+        return self.columns.dynamics
+
+    @property
+    def input_noise(self) -> float:
+        """By how much y in the inputs that readouts learn from is taken for uncertain."""
+        return 0.0 if self.design is None else self.design.candidate.input_noise
+
+    def loop_of(self, trained: Trained, noise_scale: float) -> ClosedLoop:
+        """Return the closed loop of a readout, with process noise of a scale."""
+        return close_loop(self.esn, self.columns, trained, designed=self.design is not None, noise_scale=noise_scale)
+
+    def context_of(self, start: Start | LocalStart) -> ContextFilter:
+        """Return the filter of contexts, by what was learned about starts."""
+        return ContextFilter(start, self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
     @property
     def known_var(self) -> Array | None:
@@ -113,6 +127,13 @@ class Task:
     def measurement_var(self, errors: ErrorModel, share: float) -> Array:
         """The same, or what is left of the errors of one step beside the share of the process."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
+
+    def last_state(self, learned: Found, rows: Array, known: Array) -> GaussianState:
+        """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
+        assert self.esn.start_ is not None
+        S = np.diag(learned.measurement_var) if learned.measurement_var.any() else None
+        loop = self.loop_of(Trained(self.esn.readout_, learned.errors, self.esn.start_, S), self.esn.process_noise_)
+        return self.context_of(self.esn.start_).filtered(loop, rows, known[:-1])
 
     def fit_esn(self, segments: Segments, steps: Steps) -> None:
         """Fit the network to rows."""
@@ -134,12 +155,12 @@ class Validation:
     """Forecasts into held-back rows by models of a network's reservoir that have not seen them."""
 
     def __init__(self, task: Task) -> None:
-        seen, held = train_validation_split(task.sample, LEAST_HELD_BACK, task.spread)
+        seen, held = train_validation_split(task.sample, LEAST_HELD_BACK, task.design is not None)
         self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
         self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
-        self._every = every = _EVERY_LONG if task.spread else _EVERY
+        self._every = every = _EVERY_LONG if task.design is not None else _EVERY
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
         self._task, self._seen = task, seen
         self._tried: dict[tuple[Setting, int], tuple[Array, Array]] = {}
