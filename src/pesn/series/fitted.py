@@ -24,11 +24,10 @@ from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
 from pesn.evaluation.backtest import observed_after
 from pesn.forecasting.time_index import TimeIndex, count_steps
-from pesn.series import joint, judging, univariate
-from pesn.series.joint import Joint
+from pesn.series import judging, univariate
 from pesn.series.judging import SeriesBacktest
 from pesn.series.members.decomposition import candidates
-from pesn.series.members.dynamics import FARTHEST
+from pesn.series.members.dynamics import FARTHEST, Joint, forecast_past, learn_joint
 from pesn.series.result import Margins, SeriesForecast
 from pesn.series.table.files import counted
 from pesn.series.table.reading import shown
@@ -108,11 +107,10 @@ class FittedSeries:
         self._check_trial()
 
     def _check_trial(self) -> None:
-        """Raise a ValueError unless forecasts are finite; learned dynamics, which take seconds, are checked by their fit."""
+        """Raise a ValueError unless forecasts are finite."""
         with np.errstate(all="ignore"):
             for i, model in enumerate(self.models):
-                loops = None if model.loops is None else replace(model.loops, dynamics=None)
-                margins = replace(model, loops=loops).forecast(self.horizon)
+                margins = model.forecast(self.horizon)
                 if not (np.isfinite(margins.quantile([0.005, 0.5, 0.995])).all() and np.isfinite(margins.std).all()):
                     raise ValueError(f"models[{i}] must forecast finite numbers, got others in a trial")
 
@@ -203,7 +201,7 @@ class FittedSeries:
         y, x, places = self.y, self.x, np.asarray(origins, np.intp)
         found = None
         if self.joint is not None:
-            found = joint.past_forecasts(y, places, horizon, [one.lower for one in self.models])
+            found = forecast_past(y, places, horizon, [one.lower for one in self.models])
         if found is None:
             columns = []
             for i, model in enumerate(self.models):
@@ -317,7 +315,7 @@ def fit_columns(
         models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
         if progress is not None:
             progress(i + 1, len(spans))
-    together = None if x is not None and x.shape[1] else joint.find(y, models, steps)
+    together = None if x is not None and x.shape[1] else learn_joint(y, models, steps)
     if together is not None:
         models = [_joined(one, together) for one in models]
     periods = tuple(sorted({m for found in each for m in found}))
