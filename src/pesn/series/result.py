@@ -30,7 +30,8 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.types import Array
-from pesn.forecasting.forecast import as_frame, percent, probabilities
+from pesn.forecasting.forecast import as_frame, percent
+from pesn.gaussian import probabilities
 
 if TYPE_CHECKING:
     import pandas as pd
