@@ -20,11 +20,9 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series import judging
-from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
-from pesn.series.judging import SeriesBacktest
+from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.panel.work import Runner
-from pesn.series.result import SeriesForecast, levels_of
+from pesn.series.result import SeriesBacktest, SeriesForecast, levels_of, spread_origins
 from pesn.series.table.dates import steps_between, time_of
 from pesn.series.table.numerals import DataError, counted
 from pesn.series.table.reading import Table, read, read_ahead
@@ -123,7 +121,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         horizon=request.horizon if ahead is None else len(ahead), progress=watch.stage("learning"),
     )  # fmt: skip
     outcome = _forecast(request, table, fitted, ahead)
-    places = judging.origins(rows, fitted.horizon, request.origins)
+    places = spread_origins(rows, fitted.horizon, request.origins)
     if len(places):
         outcome.backtest = fitted.backtest(fitted.horizon, places, watch.stage("looking back"))
     elif request.origins:

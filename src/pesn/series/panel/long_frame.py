@@ -22,7 +22,7 @@ import numpy as np
 from pesn._support.arguments import whole_number
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex, kind_of, one_step
-from pesn.series.fitted import check_horizon
+from pesn.series.model import check_horizon
 from pesn.series.panel.forecasts import Level, Parts, Settings, failures_frame, forecast_frame, inputs_ahead, value_columns
 from pesn.series.panel.frame import Panel, as_labels, farthest, panel_of, shown_id, step_of, steps_between
 from pesn.series.panel.work import Blocks, Runner, Task, run
