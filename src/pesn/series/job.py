@@ -20,11 +20,9 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series import judging
-from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
-from pesn.series.judging import SeriesBacktest
+from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.panel.work import Runner
-from pesn.series.result import SeriesForecast, levels_of
+from pesn.series.result import SeriesBacktest, SeriesForecast, levels_of, spread_origins
 from pesn.series.table.dates import steps_between, time_of
 from pesn.series.table.numerals import DataError, counted
 from pesn.series.table.reading import Table, read, read_ahead
@@ -113,8 +111,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     for line in table.warnings:
         watch.warn(line)
     rows = len(table.frame)
-    if request.horizon is not None:
-        check_horizon("--horizon", request.horizon, rows)
+    check_horizon("--horizon", request.horizon or 1, rows)
     if 2 * max(request.season, default=0) > rows:
         raise ValueError(f"--season must fit into the {rows} rows twice, got {max(request.season)}")
     time = time_of(table.frame.index, table.freq).at(table.frame.index[0])
@@ -124,7 +121,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         horizon=request.horizon if ahead is None else len(ahead), progress=watch.stage("learning"),
     )  # fmt: skip
     outcome = _forecast(request, table, fitted, ahead)
-    places = judging.origins(rows, fitted.horizon, request.origins)
+    places = spread_origins(rows, fitted.horizon, request.origins)
     if len(places):
         outcome.backtest = fitted.backtest(fitted.horizon, places, watch.stage("looking back"))
     elif request.origins:
@@ -153,8 +150,7 @@ def _from_model(request: Request, model: Path, watch: Watch) -> Outcome:
         watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
     place, first = _place_in_model(request, table, time)
     horizon = request.horizon or (None if request.future else saved.horizon)
-    if horizon is not None:
-        check_horizon("--horizon", horizon, max(len(table.frame), saved.rows))
+    check_horizon("--horizon", horizon or 1, max(len(table.frame), saved.rows))
     request = replace(request, horizon=horizon, levels=request.levels or levels)
     return _forecast(request, table, saved.on(table.y, table.x, first, place), _ahead(request, table))
 

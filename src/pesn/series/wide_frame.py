@@ -70,7 +70,8 @@ def read_frame(
     """
     named = {"time": [] if time is None else [time], "target": target, "inputs": inputs}
     if pandas_index(y) is None or not hasattr(y, "columns"):
-        for option in (option for option, names in named.items() if names):
+        option = next(filter(named.get, named), None)
+        if option is not None:
             raise ValueError(f"{option} must come with a DataFrame, whose columns have names, got a {type(y).__name__}")
         return FrameRows(y, X, [])
     if inputs and X is not None:

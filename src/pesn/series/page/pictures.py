@@ -2,7 +2,7 @@
 
 All are texts of HTML with SVG inside, light and dark as the page is, and made without matplotlib.
 
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> t = np.arange(60.0)
 >>> fitted = fit_columns((20.0 + np.sin(t / 3.0))[:, None], names=("a<b",), seasons=(), horizon=6)
 >>> drawn = forecast(fitted, fitted.forecast(6), (0.8, 0.95))
@@ -27,9 +27,8 @@ from pesn._support.pages.tables import number, powers
 from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series.fitted import FittedSeries
-from pesn.series.judging import SeriesBacktest
-from pesn.series.result import SeriesForecast
+from pesn.series.model import FittedSeries
+from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.numerals import counted
 from pesn.series.table.reading import shown
 
@@ -186,7 +185,7 @@ class _Past(NamedTuple):
         margins, origin = judged.margins[k][column], int(judged.origins[k])
         bounds = [margins.interval(level) for level in sorted(levels, reverse=True)]
         seen = _before(y, origin, judged.horizon)
-        return cls(seen, margins.mean, judged.observed[k, :, column], bounds, f"from {_origin(judged.labels, origin)}")
+        return cls(seen, margins.mean, judged.observed[k, :, column], bounds, f"from {_origin(judged.index, origin)}")
 
     @property
     def known(self) -> int:

@@ -16,8 +16,8 @@ from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex, shown
 from pesn.series.arguments import check_season
-from pesn.series.fitted import Seasons, common_horizon
 from pesn.series.members.decomposition import periods_of, repeated_after
+from pesn.series.model import Seasons, common_horizon
 from pesn.series.panel.frame import (
     LARGEST,
     MODEL,

@@ -22,7 +22,7 @@ import numpy as np
 from pesn._support.arguments import whole_number
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex, kind_of, one_step
-from pesn.series.fitted import check_horizon
+from pesn.series.model import check_horizon
 from pesn.series.panel.forecasts import Level, Parts, Settings, failures_frame, forecast_frame, inputs_ahead, value_columns
 from pesn.series.panel.frame import Panel, as_labels, farthest, panel_of, shown_id, step_of, steps_between
 from pesn.series.panel.work import Blocks, Runner, Task, run
@@ -104,7 +104,7 @@ def later_notes(panel: Panel) -> list[str]:
 
 
 def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
-    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.settings.Settings.task`."""
+    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.forecasts.Settings.task`."""
     if horizon is None and settings.horizon is None and panel.steps_known_ahead:
         settings = replace(settings, horizon=panel.steps_known_ahead)
     asked = settings.horizon if horizon is None else horizon

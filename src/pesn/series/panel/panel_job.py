@@ -54,9 +54,8 @@ class PanelOutcome:
 
 def run(request: Request) -> PanelOutcome:
     """Do all that is asked for; what cannot be done is a :class:`DataError`, a wrong call another ValueError."""
-    assert request.id_col is not None
-    target = request.targets[0] if request.targets else None
-    table = read_long(request.file, request.id_col, time=request.time, target=target, inputs=request.inputs)
+    target = next(iter(request.targets), None)
+    table = read_long(request.file, str(request.id_col), time=request.time, target=target, inputs=request.inputs)
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     ahead = None if request.future is None else read_long_ahead(request.future, table)

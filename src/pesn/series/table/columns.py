@@ -208,18 +208,15 @@ class _TimeSearch:
             return  # numbers that might be dates, under a name that says nothing of the kind
         empty = _is_missing(column)
         times = _times(column[~empty], name == self.leading, self.cells.decimal)
-        if times is None:
-            return
         dated = hasattr(times, "year") and (self._says_dates(name, numeric, days) or _is_run(times))
-        if empty.any():
-            few = 2 * empty.sum() < len(empty) or column.dtype.kind == "M"
-            if few and (dated or (numeric and named and _is_run(times))):
-                self.broken.append(name)
-        elif dated:
+        if dated and not empty.any():
             rank = _repeats(times, self.cells.frame, self.id_col), numeric and not days, not named, 2 if numeric else 0
             self.dates.append((rank, [name], times))
-        elif numeric:
+        elif times is not None and numeric and not empty.any():
             self.numbers[name] = times
+        elif dated or (times is not None and numeric and named and _is_run(times)):
+            few = 2 * empty.sum() < len(empty) or column.dtype.kind == "M"
+            self.broken += [name] if few else []
 
     def _says_dates(self, name: str, numeric: bool, days: bool) -> bool:
         """Return whether times that are dates need no order to be believed."""

@@ -75,11 +75,10 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
         if has_months(text):
             return _parsed(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
-    for parse in (_from_calendar_parts, _from_iso):
-        found = parse(text)
-        if found is not None:
-            return found
-    return _from_texts(text, str(column.name))
+    found = _from_calendar_parts(text)
+    if found is None:
+        found = _from_iso(text)
+    return _from_texts(text, str(column.name)) if found is None else found
 
 
 def year_note(column: pd.Series, times: pd.Index) -> list[str]:

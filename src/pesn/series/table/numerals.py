@@ -240,15 +240,20 @@ def _find_marks(frame: pd.DataFrame, comma_separated: bool) -> tuple[dict[str, t
     if comma_separated and not any("," in str(cell) for column in columns for cell in column):
         return shown, unclear
     for column in filter(is_numeric, columns):
-        for text in filter(None, map(_clean, (cell for cell in column if "," in str(cell) or "." in str(cell)))):
-            marks = _marks(text)
-            if len(marks) == 1:
-                if not any(map(_PADDED.match, map(str, column))):
-                    shown.setdefault(marks[0], (text, str(column.name)))
-                break
-            if marks:
-                unclear.setdefault("," if "," in text else ".", (text, str(column.name)))
+        _collect_marks(column, shown, unclear)
     return shown, unclear
+
+
+def _collect_marks(column: pd.Series, shown: dict[str, tuple[str, str]], unclear: dict[str, tuple[str, str]]) -> None:
+    """Add the first cell of a column that shows its decimal mark, and those before it that may have either."""
+    for text in filter(None, map(_clean, (cell for cell in column if "," in str(cell) or "." in str(cell)))):
+        marks = _marks(text)
+        if len(marks) == 1:
+            if not any(map(_PADDED.match, map(str, column))):
+                shown.setdefault(marks[0], (text, str(column.name)))
+            return
+        if marks:
+            unclear.setdefault("," if "," in text else ".", (text, str(column.name)))
 
 
 def _marks(text: str) -> list[str]:
