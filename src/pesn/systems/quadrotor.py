@@ -34,6 +34,11 @@ _FREEDOM, _HEADROOM = 8.0, 2.5  # m: how far from home the pilot flies as it lik
 _RETURN = 2.0  # m/s for each metre beyond
 
 
+_POSITIVE = (
+    "mass", "inertia_x", "inertia_y", "inertia_z", "gravity", "thrust_factor", "moment_factor", "rotor_limit", "arm",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Parameters:
     """What the drone is made of, in SI units. The defaults are the AR.Drone of Gazebo's tum_simulator, with RotorS' rotors.
@@ -87,19 +92,8 @@ class Parameters:
     body_drag: float = 0.03
 
     def __post_init__(self) -> None:
-        divisors = (
-            "mass",
-            "inertia_x",
-            "inertia_y",
-            "inertia_z",
-            "gravity",
-            "thrust_factor",
-            "moment_factor",
-            "rotor_limit",
-            "arm",
-        )
         for field in fields(self):
-            number(field.name, getattr(self, field.name), 0.0, math.inf, "()" if field.name in divisors else "[)")
+            number(field.name, getattr(self, field.name), 0.0, math.inf, "()" if field.name in _POSITIVE else "[)")
             object.__setattr__(self, field.name, float(getattr(self, field.name)))
 
 
