@@ -31,7 +31,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from pesn._support.files import LARGEST_JSON, MANIFEST, RefusedError, digest, npy_array, one_line, regular, replacing, stored
-from pesn._support.types import PathLike
+from pesn._support.types import MomentName, PathLike
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
@@ -382,7 +382,9 @@ def _check_type(name: str, value: Any, types: tuple[type, ...]) -> None:
 def _annotated_types(kind: type) -> dict[str, tuple[type, ...]]:
     """Return the attributes that a class of pesn and its bases of pesn are annotated with, and the types of each."""
     own = {name for base in kind.__mro__ if base.__module__.startswith("pesn.") for name in inspect.get_annotations(base)}
-    return {name: _types(hint) for name, hint in get_type_hints(kind).items() if name in own and get_origin(hint) is not ClassVar}
+    names = {"Literal": Literal, "Mesh": Mesh, "MomentName": MomentName}  # in pesn.moments.UnitMethod, which is a string
+    hints = get_type_hints(kind, localns=names)
+    return {name: _types(hint) for name, hint in hints.items() if name in own and get_origin(hint) is not ClassVar}
 
 
 def _types(hint: Any) -> tuple[type, ...]:

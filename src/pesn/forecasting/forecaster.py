@@ -24,8 +24,8 @@ from pesn._support.arguments import as_count, as_real, check_not_negative, flag,
 from pesn._support.progress import Steps, shown
 from pesn._support.records import rollback_on_error
 from pesn._support.types import Array, Lengths, TableLike, Target
-from pesn.esn.base import check_probabilistic
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.esn.validation import check_probabilistic
 from pesn.evaluation.backtest import Backtest
 from pesn.evaluation.calibration import LEADS
 from pesn.forecasting.alignment import align, run_slices
