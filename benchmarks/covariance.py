@@ -37,9 +37,11 @@ from pesn.activations import get
 from pesn.forecasting.design import Candidate, Design
 from pesn.linalg import orthonormal
 from pesn.moments.covariance import covariance
-from pesn.reservoir.closed_loop import PARTS, ClosedLoop
-from pesn.reservoir.drive import draw, run
+from pesn.readout.ridge import PARTS
+from pesn.reservoir.closed_loop import ClosedLoop
+from pesn.reservoir.drive import run
 from pesn.reservoir.open_loop import OpenLoop
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments, Cell, Compression, Draws, Ensemble, GaussianState, init, rollout
 from pesn.systems import chaotic
 from uncertainty import format_spread, load_task

@@ -26,12 +26,22 @@ from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from types import UnionType
 from typing import IO, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 
-from pesn._support.files import LARGEST_JSON, MANIFEST, RefusedError, digest, npy_array, one_line, regular, replacing, stored
-from pesn._support.types import MomentName, PathLike
+from pesn._support.files import (
+    LARGEST_JSON,
+    MANIFEST,
+    RefusedError,
+    check_archive,
+    digest,
+    npy_array,
+    one_line,
+    regular,
+    replacing,
+)
+from pesn._support.types import AnyArray, MomentName, PathLike
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
@@ -47,8 +57,7 @@ from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.reservoir.drive import State
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.topology import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.weights import Layer, Reservoir
@@ -154,7 +163,7 @@ def load(path: PathLike) -> Model:
 # ---------------------------------------------------------------- the archive
 
 
-def _pack(tree: Any, arrays: list[Any]) -> bytes:
+def _pack(tree: object, arrays: list[AnyArray]) -> bytes:
     """Return the bytes of an archive."""
     buffer = io.BytesIO()
     with ZipFile(buffer, "w") as archive:
@@ -175,16 +184,14 @@ def _check_container(file: IO[bytes]) -> None:
     """Refuse a file that is not ours, or that would unpack to more than it has, before a member is read."""
     try:
         with ZipFile(file) as archive:
-            names = archive.namelist()
+            is_ours = MANIFEST in archive.namelist()
+            members_end = archive.start_dir
     except Exception:
         raise RefusedError("is not a file saved by pesn, or it was cut short") from None
-    if MANIFEST not in names:
+    if not is_ours:
         raise RefusedError("is not a file saved by pesn")
-    try:
-        with stored(file) as archive:
-            _check_sizes(archive)
-    except BadZipFile as error:
-        raise RefusedError(f"was changed after pesn saved it: {error}") from None
+    check_archive(archive, members_end)
+    _check_sizes(archive)
 
 
 def _check_sizes(archive: ZipFile) -> None:
@@ -214,7 +221,7 @@ def _load_archive(archive: ZipFile) -> Any:
     _check_manifest(archive)
     unread = set(archive.namelist()) - {MANIFEST, _TREE}
 
-    def read_array(number: Any) -> Any:
+    def read_array(number: object) -> AnyArray:
         name = f"{number}.npy"
         if name not in unread:  # once each: many names of one array would take many times its memory
             raise RefusedError(f"is damaged: it names the array {name[:20]} twice, or has none; save the model again")
@@ -238,52 +245,63 @@ def _load_archive(archive: ZipFile) -> Any:
 # ---------------------------------------------------------------- the tree
 
 
-def _encode_model(model: Model) -> tuple[Any, list[Any]]:
+def _encode_model(model: Model) -> tuple[object, list[AnyArray]]:
     """Return the tree of a model, and its arrays."""
     if type(model) not in _MODELS:
         raise RefusedError(f"holds {_name(type(model))}, which is not a model of pesn")
-    arrays: list[Any] = []
+    arrays: list[AnyArray] = []
     return _encode(model, arrays), arrays
 
 
-def _encode(value: Any, arrays: list[Any]) -> Any:
+def _encode(value: object, arrays: list[AnyArray]) -> object:
     """Return a value as JSON has it; arrays are appended to ``arrays``, and named by their number."""
-    if hasattr(value, "toarray"):  # sparse
-        value = value.toarray()
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
+    value = _simplify(value)
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": str(value)}
-    if type(value) is np.ndarray and value.dtype == object and value.ndim == 1 and all(type(one) is str for one in value):
-        return {"texts": value.tolist()}
-    if type(value) is np.ndarray and value.dtype.kind in "biufU":
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
-    if type(value) in (list, tuple):
+    if type(value) is np.ndarray:
+        return _encode_array(value, arrays)
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):  # not named tuples, which are records
         return {type(value).__name__: [_encode(one, arrays) for one in value]}
     if isinstance(value, Mapping) and all(type(key) is str for key in value):
         return {"dict": {key: _encode(one, arrays) for key, one in value.items()}}
-    if type(value) is np.random.RandomState:
+    if isinstance(value, np.random.RandomState):
         return {"RandomState": _encode(value.get_state(legacy=False), arrays)}
     if _CLASSES.get(type(value).__name__) is not type(value):
         raise RefusedError(f"holds {_name(value if callable(value) else type(value))}, which is not part of a model of pesn")
     names = _field_names(type(value))
-    parts = value.__getstate__() if names is None else {name: getattr(value, name) for name in names}
+    parts: Any = value.__getstate__() if names is None else {name: getattr(value, name) for name in names}
     return {"class": type(value).__name__, "fields": {name: _encode(one, arrays) for name, one in parts.items()}}
 
 
-def _decode(tree: Any, read_array: Callable[[Any], Any], depth: int = 0) -> Any:
+def _simplify(value: Any) -> object:
+    """Return sparse matrices as arrays, NumPy scalars as Python's, and paths as text."""
+    if hasattr(value, "toarray"):
+        return value.toarray()
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _encode_array(value: AnyArray, arrays: list[AnyArray]) -> object:
+    """Return the number of an array; text in an array of objects is stored in the tree."""
+    if value.dtype == object and value.ndim == 1 and all(type(one) is str for one in value):
+        return {"texts": value.tolist()}
+    if value.dtype.kind not in "biufU":
+        raise RefusedError(f"holds an array of {value.dtype}, which is not part of a model of pesn")
+    arrays.append(value)
+    return {"array": len(arrays) - 1}
+
+
+def _decode(tree: Any, read_array: Callable[[Any], AnyArray], depth: int = 0) -> Any:
     """Return the value that :func:`_encode` was given."""
     if tree is None or type(tree) in (bool, int, float, str):
         return tree
     if type(tree) is not dict or depth > _DEEPEST:
         raise RefusedError(f"is damaged: it holds a {type(tree).__name__} where a value should be; save the model again")
 
-    def decode(one: Any) -> Any:
+    def decode(one: object) -> Any:
         return _decode(one, read_array, depth + 1)
 
     if "class" in tree:
@@ -292,19 +310,18 @@ def _decode(tree: Any, read_array: Callable[[Any], Any], depth: int = 0) -> Any:
             raise RefusedError(f"holds {tree['class']}, which is not part of a model of pesn")
         return _build(kind, {name: decode(one) for name, one in tree["fields"].items()})
     [(kind, body)] = tree.items()
-    if kind == "array":
-        return read_array(body)
-    if kind in ("list", "tuple"):
-        return (list if kind == "list" else tuple)(map(decode, body))
-    if kind == "dict":
-        return {name: decode(one) for name, one in body.items()}
-    if kind == "texts":
-        return np.array([str(one) for one in body], object)
-    if kind == "RandomState":
-        return _build_random_state(decode(body))
-    if kind == "float":
-        return float(body)
-    raise RefusedError(f"holds {kind}, which is not part of a model of pesn")
+    builders: dict[str, Callable[[Any], Any]] = {
+        "array": read_array,
+        "list": lambda body: [decode(one) for one in body],
+        "tuple": lambda body: tuple(decode(one) for one in body),
+        "dict": lambda body: {name: decode(one) for name, one in body.items()},
+        "texts": lambda body: np.array([str(one) for one in body], object),
+        "RandomState": lambda body: _build_random_state(decode(body)),
+        "float": float,
+    }
+    if kind not in builders:
+        raise RefusedError(f"holds {kind}, which is not part of a model of pesn")
+    return builders[kind](body)
 
 
 def _field_names(kind: type) -> tuple[str, ...] | None:
@@ -328,7 +345,7 @@ def _build(kind: Any, parts: dict[str, Any]) -> Any:
     return made
 
 
-def _build_random_state(parts: Any) -> np.random.RandomState:
+def _build_random_state(parts: dict[str, Any]) -> np.random.RandomState:
     """Return a generator; NumPy itself would read beyond the end of its key, and draw for ever from a key of zeros."""
     key, place = parts["state"]["key"], parts["state"]["pos"]
     is_key = np.shape(key) == (624,) and key.dtype == np.uint32 and key[1:].any()
@@ -371,11 +388,11 @@ def check_model(model: Any) -> None:
         model.check_stored()
 
 
-def _check_type(name: str, value: Any, types: tuple[type, ...]) -> None:
+def _check_type(name: str, value: object, types: tuple[type, ...]) -> None:
     """Check for Python's and NumPy's types exactly, as True is an int; for pesn's with subclasses. Numbers are finite, >= 0."""
     if type(value) not in types and not any(one.__module__.startswith("pesn.") and isinstance(value, one) for one in types):
         raise ValueError(f"{name} is a {type(value).__name__}")
-    if type(value) in (int, float) and not 0 <= value < math.inf:
+    if isinstance(value, int | float) and not 0 <= value < math.inf:
         raise ValueError(f"{name} is {value!r}")
 
 

@@ -6,8 +6,8 @@ import pytest
 import pesn
 from pesn.readout.groups import Patches
 from pesn.reservoir import Plasticity
-from pesn.reservoir.local import LocalStart, learn_start, repeat
-from pesn.reservoir.weights import draw
+from pesn.reservoir.initial_state import LocalStart, learn_start
+from pesn.reservoir.weights import draw, repeat
 
 P = 6
 NETWORKS = [pesn.EchoStateNetwork, pesn.ProbabilisticESN]

@@ -12,11 +12,11 @@ from pesn.evaluation.calibration import LEADS
 from pesn.evaluation.process_noise import form_of, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
 from pesn.readout.features import Features
-from pesn.readout.least_squares import Gram
-from pesn.readout.ridge import solve
-from pesn.reservoir.drive import State, draw, run
+from pesn.readout.ridge import Gram, solve
+from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import learn
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
@@ -39,8 +39,8 @@ def test_forms_and_noise():
     start = learn([(z, run(RESERVOIR, z)[0], 50)])
     root = start.stationary()[1]
     assert process_noise(start, 0.0, 0.0, 12) is None
-    np.testing.assert_allclose(process_noise(start, 0.01, 0.1, 12).cov(), 0.01 * root.T @ root + 0.01 * np.eye(12), atol=1e-12)
-    np.testing.assert_allclose(process_noise(None, 0.0, 0.1, 5).cov(), 0.01 * np.eye(5))
+    np.testing.assert_allclose(process_noise(start, 0.01, 0.1, 12).cov, 0.01 * root.T @ root + 0.01 * np.eye(12), atol=1e-12)
+    np.testing.assert_allclose(process_noise(None, 0.0, 0.1, 5).cov, 0.01 * np.eye(5))
 
 
 def test_the_scale_for_short_and_long_series(monkeypatch):

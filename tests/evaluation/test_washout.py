@@ -6,9 +6,9 @@ import pytest
 from pesn.activations import get
 from pesn.evaluation.process_noise import find_washout
 from pesn.readout.features import Features
-from pesn.readout.least_squares import Gram
-from pesn.readout.ridge import predict, solve
-from pesn.reservoir.drive import State, draw, run
+from pesn.readout.ridge import Gram, predict, solve
+from pesn.reservoir.drive import State, run
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments
 
 TANH = ActivationMoments(get("tanh"))

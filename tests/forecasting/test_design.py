@@ -8,7 +8,7 @@ from pesn.forecasting.dataset import Segment
 from pesn.forecasting.design import Candidate, Design, designed
 from pesn.forecasting.design.candidates import FOLDS, KINDS, MAPS, Network, Place, Problem, finalists, maps_for, shortlist
 from pesn.forecasting.training import with_noise
-from pesn.readout.least_squares import Factor
+from pesn.readout.ridge import Factor
 from pesn.systems import chaotic
 
 

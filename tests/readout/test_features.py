@@ -12,10 +12,10 @@ import pytest
 import pesn
 from pesn.activations import get
 from pesn.readout.features import Features
-from pesn.reservoir.drive import draw, read
+from pesn.reservoir.drive import read
 from pesn.reservoir.initial_state import to_state
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
-from pesn.reservoir.weights import without_units
+from pesn.reservoir.weights import draw, without_units
 from pesn.statespace import ActivationMoments, Draws, Ensemble, init, rollout
 from pesn.systems.chaotic import lorenz
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.readout import Factor, Gram, solve
-from pesn.readout.least_squares import leave_out, ridge_path
-from pesn.readout.ridge import GRID, choose_ridge, least_squares, penalties_of
+from pesn.readout.ridge import GRID, choose_ridge, least_squares, leave_out, penalties_of, ridge_path
 from pesn.readout.rls import start_from_batch, update
 
 

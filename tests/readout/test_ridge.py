@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from pesn.readout.least_squares import Gram
-from pesn.readout.ridge import leverages, predict, predictive_variance, solve
+from pesn.readout.ridge import Gram, leverages, predict, predictive_variance, solve
 
 
 def data(n, p, m=1, noise=0.1, seed=0, correlation=0.5):

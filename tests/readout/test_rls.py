@@ -4,8 +4,7 @@ textbook's recursion breaks: in single precision, for ever, and after the input 
 import numpy as np
 import pytest
 
-from pesn.readout.least_squares import Gram
-from pesn.readout.ridge import predict, solve
+from pesn.readout.ridge import Gram, predict, solve
 from pesn.readout.rls import RLSState, rls_start, rls_update, rotation
 
 

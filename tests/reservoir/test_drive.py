@@ -21,7 +21,8 @@ import pesn
 from pesn.activations import get
 from pesn.moments import tables
 from pesn.reservoir import kernels
-from pesn.reservoir.drive import Reservoir, State, draw, run, run_batch, run_gaussian
+from pesn.reservoir.drive import State, run, run_batch, run_gaussian
+from pesn.reservoir.weights import Reservoir, draw
 
 T, D, M = 200, 2, 3
 

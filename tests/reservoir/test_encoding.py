@@ -10,9 +10,8 @@ from pesn.activations import get
 from pesn.linalg import root_of
 from pesn.readout.features import Features
 from pesn.readout.ridge import Readout
-from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
-from pesn.reservoir.drive import draw
-from pesn.reservoir.encoding import Encoding
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding, ErrorModel
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments, rollout
 
 D, KNOWN, N = 4, 1, 12

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import pesn.reservoir.initial_state
-from pesn.reservoir.drive import draw, run
+from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import Start, learn
+from pesn.reservoir.weights import draw
 
 RIDGE = 1e-6
 

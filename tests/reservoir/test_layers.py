@@ -14,7 +14,8 @@ from scipy import sparse
 from scipy.stats import ortho_group
 
 import pesn
-from pesn.reservoir.drive import Reservoir, draw, run, run_gaussian
+from pesn.reservoir.drive import run, run_gaussian
+from pesn.reservoir.weights import Reservoir, draw
 
 T, D, M = 60, 2, 3
 SIZES = (12, 7, 9)

@@ -12,8 +12,9 @@ import pytest
 from scipy.stats import ortho_group
 
 import pesn
-from pesn.reservoir.drive import State, draw, run, run_gaussian
+from pesn.reservoir.drive import State, run, run_gaussian
 from pesn.reservoir.open_loop import chunks, in_lockstep, run_gaussian_stacked, run_stacked
+from pesn.reservoir.weights import draw
 
 LENGTHS = [7, 1, 12, 5, 9, 9, 3, 12, 11, 2, 8, 6, 10, 4, 12, 7, 9, 1, 12, 10]
 N, D, M = 22, 2, 2

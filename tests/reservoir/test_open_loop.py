@@ -16,9 +16,10 @@ from pesn.activations import get
 from pesn.evaluation.process_noise import process_noise
 from pesn.gaussian import Gaussian
 from pesn.readout.ridge import Readout
-from pesn.reservoir.drive import State, draw, run
+from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import learn, state_of, state_shapes
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments, Noise, rollout
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pesn.reservoir.drive import Reservoir, State, run, run_gaussian
+from pesn.reservoir.drive import State, run, run_gaussian
 from pesn.reservoir.kernels import pack
+from pesn.reservoir.weights import Reservoir
 
 T = 80  # rows: enough for W to be packed
 

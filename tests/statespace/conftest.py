@@ -11,7 +11,7 @@ from pesn.activations import get
 from pesn.linalg import orthonormal
 from pesn.moments import gain, moments
 from pesn.moments.covariance import covariance
-from pesn.reservoir.drive import draw
+from pesn.reservoir.weights import draw
 from pesn.statespace import ActivationMoments, Cell, Compression, Dense, Diagonal, Draws, Ensemble, LowRank, init
 
 

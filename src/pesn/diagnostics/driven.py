@@ -12,14 +12,12 @@ from pesn.esn.base import ReservoirEstimator
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.training import draw_reservoir, generator
 from pesn.forecasting.forecaster import Forecaster
-from pesn.plotting import COLOURS, new_axes
+from pesn.plotting import new_axes
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.weights import Reservoir
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["COLOURS", "check_inputs", "driven_by", "labelled", "network_of", "noise", "reservoir_of", "states_of"]
 
 
 def labelled(ax: Axes | None, x: str, y: str) -> Axes:

@@ -23,8 +23,6 @@ from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, Cell
 from pesn.statespace.state import Layout
 
-__all__ = ["Loop", "loop_of"]
-
 _FARTHEST = 1e6  # of outputs, times their largest weight: beyond, a free run has left what it learnt
 
 

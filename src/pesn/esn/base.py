@@ -72,10 +72,7 @@ from pesn.reservoir.sequences import blocks, check_longer_than_washout, check_no
 from pesn.reservoir.topology import Topology
 from pesn.reservoir.weights import Layers, Reservoir
 from pesn.statespace import ActivationMoments, Certain, rollout
-from pesn.statespace.state import FARTHEST
-
-__all__ = ["Classifier", "Regressor", "ReservoirEstimator", "Stored", "feeds_back", "free_loop", "loop_state", "own_inputs"]
-
+from pesn.statespace.kernels import FARTHEST
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -72,19 +72,6 @@ from pesn.reservoir.weights import Layers, Reservoir
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = [
-    "LabelledRows",
-    "ReservoirClassifier",
-    "labelled_rows",
-    "on_standardised_rows",
-    "pooled_features",
-    "row_features",
-    "row_logits",
-    "rows_after",
-    "sequence_logits",
-    "sequence_rows",
-]
-
 
 Labels: TypeAlias = AnyArray  # numbers or texts
 

@@ -27,8 +27,6 @@ from pesn.reservoir.open_loop import chunks, in_lockstep, run_stacked
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.reservoir.weights import Reservoir
 
-__all__ = ["EchoStateNetwork"]
-
 
 @final
 @dataclass(eq=False, repr=False, kw_only=True)

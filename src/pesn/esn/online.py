@@ -35,18 +35,6 @@ from pesn.reservoir.weights import Reservoir
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator
 
-__all__ = [
-    "Learner",
-    "Online",
-    "Stepper",
-    "learn",
-    "learn_online",
-    "learn_rows",
-    "open_stepper",
-    "resume",
-    "start_empty",
-]
-
 
 class Learner:
     """Learning row by row in arrays that are made once and move in place; what it began with stays as it was.

@@ -41,23 +41,12 @@ from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features
 from pesn.readout.ridge import PARTS, Readout, check_parts, predictive_variance, weights_cov
-from pesn.reservoir.drive import Reservoir, State
-from pesn.reservoir.initial_state import Start, state_of
-from pesn.reservoir.local import LocalStart, learn_start
+from pesn.reservoir.drive import State
+from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_of
 from pesn.reservoir.open_loop import OpenLoop, can_stack, chunks, predict_rows, predict_stacked
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
+from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, Draws
-
-__all__ = [
-    "ProbabilisticESN",
-    "Propagation",
-    "beginning",
-    "gaussian",
-    "initial_state",
-    "predict_sequences",
-    "transform_sequences",
-]
-
 
 _AT_ONCE = 2**19  # features of all rows that are predicted at a time: what is freed after one block serves the next
 _SETTLED = 1e-12  # of the outputs' noise: below, the state passes for certain

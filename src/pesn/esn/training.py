@@ -26,35 +26,18 @@ from pesn.evaluation.process_noise import find_washout, search_open_loop
 from pesn.readout.features import Features
 from pesn.readout.groups import Patches
 from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve
-from pesn.reservoir.drive import Reservoir, State, read
-from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, Start
-from pesn.reservoir.local import LocalStart, repeat
+from pesn.reservoir.drive import State, read
+from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, LocalStart, Start
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity, adapt, adapt_weights
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
-from pesn.reservoir.weights import draw_layers, without_units
+from pesn.reservoir.weights import Reservoir, draw_layers, repeat, without_units
 from pesn.statespace import ActivationMoments
 
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator
     from pesn.esn.classifier import ReservoirClassifier
     from pesn.esn.probabilistic import ProbabilisticESN
-
-__all__ = [
-    "Drive",
-    "Mapping",
-    "RowsForStart",
-    "StreamedRows",
-    "adapt_units",
-    "deterministic",
-    "draw_reservoir",
-    "fit_readout",
-    "generator",
-    "in_threads",
-    "plain_ridge",
-    "process_noise_scale",
-    "washout_rows",
-]
 
 
 T = TypeVar("T")

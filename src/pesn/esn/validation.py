@@ -37,29 +37,6 @@ if TYPE_CHECKING:
     from pesn.esn.classifier import ReservoirClassifier
     from pesn.esn.probabilistic import ProbabilisticESN
 
-__all__ = [
-    "FLOATS",
-    "SequenceRows",
-    "States",
-    "TrainingRows",
-    "UncertainRows",
-    "as_given",
-    "as_rows",
-    "check_certain",
-    "check_classes_learnt",
-    "check_classifier",
-    "check_fitted",
-    "check_learnt",
-    "check_network",
-    "check_prediction",
-    "check_probabilistic",
-    "check_same_order",
-    "check_unlearnt",
-    "starts",
-    "training_rows",
-    "with_variance",
-]
-
 UncertainRows: TypeAlias = "TableLike | Gaussian"  # a Gaussian a row
 States: TypeAlias = State | Sequence[State] | None  # where sequences start: one, or one for each
 

@@ -14,8 +14,7 @@ from pesn.readout.features import Features
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Penalty, least_squares, solve
 from pesn.reservoir.drive import run
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weights import Reservoir

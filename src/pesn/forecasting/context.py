@@ -25,8 +25,7 @@ from pesn.gaussian import Gaussian
 from pesn.linalg import condition_root, root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import State, run
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout, stack
 

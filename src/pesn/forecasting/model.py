@@ -30,10 +30,8 @@ from pesn.forecasting.training import Trained
 from pesn.gaussian import Gaussian
 from pesn.readout.ridge import PARTS, penalties_of
 from pesn.readout.rls import RLSState, start_from_batch, update
-from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
-from pesn.reservoir.encoding import Encoding
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding, ErrorModel
+from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace import Cell, GaussianState, tangent
 from pesn.statespace.model import Bounds
 

@@ -32,8 +32,7 @@ from pesn.forecasting.training import (
 )
 from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start
 
 __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_network", "origins_in"]
 

@@ -32,12 +32,10 @@ from pesn.forecasting.dataset import Scale, Segment, Spread, rows_of, segments_o
 from pesn.forecasting.runs import Run, Runs
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
-from pesn.readout.least_squares import Factor
-from pesn.readout.ridge import Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, solve
+from pesn.readout.ridge import Factor, Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, solve
 from pesn.reservoir.closed_loop import Dynamics, ErrorModel
 from pesn.reservoir.drive import run
-from pesn.reservoir.initial_state import Start
-from pesn.reservoir.local import LocalStart, learn_start
+from pesn.reservoir.initial_state import LocalStart, Start, learn_start
 from pesn.reservoir.readout_uncertainty import posterior_root
 from pesn.reservoir.sequences import Rows, blocks
 

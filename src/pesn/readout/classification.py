@@ -29,8 +29,6 @@ from pesn.linalg import symmetric
 from pesn.moments import moments
 from pesn.networks.points import spread_points, standard_points
 
-__all__ = ["LogitReadout", "expected_softmax", "fit_logits", "means_and_deviations"]
-
 _FOLDS = 10
 _RIDGES = np.logspace(-6.0, 2.0, 17)  # of standardised features
 _LARGEST = 1e4  # of the scale of logits: indicators differ by about 1

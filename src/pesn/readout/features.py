@@ -32,8 +32,6 @@ from pesn._support.types import Array, RidgeValue
 from pesn.statespace.cell import Cell, SquareMoments
 from pesn.statespace.state import Layout
 
-__all__ = ["Features", "Moves", "pair_places"]
-
 Places = npt.NDArray[np.intp]
 
 

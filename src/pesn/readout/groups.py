@@ -24,10 +24,6 @@ import numpy.typing as npt
 from pesn._support.arguments import flag, whole_number
 from pesn._support.types import Array, FloatArray
 from pesn.readout.features import Features, pair_places
-from pesn.readout.least_squares import Factor, Gram
-
-__all__ = ["GroupedSums", "Groups", "Part", "Patches"]
-
 
 Places = npt.NDArray[np.intp]
 
@@ -281,39 +277,3 @@ class Groups(NamedTuple):
             Part(own, columns[columns >= 0], S if (columns >= 0).all() else S[columns >= 0])
             for own, columns, S in zip(self.outputs, self.columns, every, strict=True)
         ]
-
-
-class GroupedSums:
-    """Least squares of grouped outputs: rows are added as to a :class:`Gram` or a :class:`Factor` of each regression.
-
-    Parameters
-    ----------
-    groups
-        Of features and outputs.
-    n_features
-        p, of all.
-    kind
-        Gram or Factor.
-    """
-
-    def __init__(self, groups: Groups, n_features: int, kind: type[Gram] | type[Factor]) -> None:
-        self.groups, self.n_features = groups, int(n_features)
-        count = 1 if groups.shared else groups.n_groups
-        self.parts: list[Gram | Factor] = [kind(groups.n_features, groups.n_outputs) for _ in range(count)]
-
-    @property
-    def n_samples(self) -> int:
-        """Rows of a regression: of a shared one, as many as groups for each row of y."""
-        return self.parts[0].n_samples
-
-    def add(self, features: FloatArray, targets: FloatArray) -> GroupedSums:
-        """``features`` (n, p) and ``targets`` (n, m); returns itself."""
-        for part, rows in zip(self.parts, self.groups.rows(features, targets), strict=True):
-            part.add(*rows)
-        return self
-
-    def merge(self, other: GroupedSums) -> GroupedSums:
-        """Add what ``other`` has seen; returns itself."""
-        for part, theirs in zip(self.parts, other.parts, strict=True):
-            part.merge(theirs)  # type: ignore[arg-type]  # of one kind
-        return self

@@ -35,25 +35,6 @@ from pesn._support.types import FloatArray
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Readout
 
-__all__ = [
-    "RLSState",
-    "Recursion",
-    "absorb",
-    "effective_rows",
-    "learn_row",
-    "leverage",
-    "product",
-    "recursion",
-    "rls_start",
-    "rls_update",
-    "rotation",
-    "start_empty",
-    "start_from_batch",
-    "triangle",
-    "update",
-]
-
-
 Array = npt.NDArray[Any]
 
 _LANES = 8  # to whose multiples columns are lengthened

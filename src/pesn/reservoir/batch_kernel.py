@@ -17,8 +17,6 @@ from pesn.moments.special import tanh
 from pesn.moments.tables import Surface
 from pesn.reservoir.kernels import OWN, Rules, Weights, fill_moments
 
-__all__ = ["LANES", "drive_batch", "drive_gaussian_batch"]
-
 Array = npt.NDArray[Any]
 
 LANES = 16  # sequences that move together

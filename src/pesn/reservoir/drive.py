@@ -1,6 +1,7 @@
 """Drive a reservoir over a sequence, with certain or uncertain inputs, and evaluate its readout features.
 
 >>> import numpy as np
+>>> from pesn.reservoir.weights import draw
 >>> reservoir = draw(100, n_inputs=1, n_outputs=1, rng=0)
 >>> inputs = np.sin(0.1 * np.arange(300))[:, None]
 >>> states, _, last = run(reservoir, inputs)
@@ -30,23 +31,7 @@ from pesn.activations import get
 from pesn.moments import MomentMethod, UnitMethod, named_method
 from pesn.moments.spline import Mesh
 from pesn.readout.features import Features
-from pesn.reservoir.weights import Reservoir, Seed, draw
-
-__all__ = [
-    "Reservoir",
-    "State",
-    "as_past",
-    "draw",
-    "frozen",
-    "is_compiled",
-    "kernel_weights",
-    "read",
-    "rows_before",
-    "run",
-    "run_batch",
-    "run_gaussian",
-    "widened",
-]
+from pesn.reservoir.weights import Reservoir, Seed
 
 
 class State(NamedTuple):

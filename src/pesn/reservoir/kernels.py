@@ -15,25 +15,6 @@ from pesn.moments.special import tanh, tanh_and_slope
 from pesn.moments.surface_kernel import at
 from pesn.moments.tables import Surface
 
-__all__ = [
-    "NOTHING",
-    "OWN",
-    "TEACHER",
-    "Packed",
-    "Rules",
-    "Weights",
-    "directions_of",
-    "drive",
-    "drive_gaussian",
-    "fill_moments",
-    "multiply",
-    "multiply_moments",
-    "pack",
-    "rules",
-    "tanh",
-]
-
-
 Array = npt.NDArray[Any]
 
 _MOST_UNITS = 1 << 16  # whose columns fit into 16 bits

@@ -16,29 +16,9 @@ import numpy.typing as npt
 from pesn._support.array_table import matrix, put, unsigned, vector, whole
 from pesn._support.jit import INLINE, jit
 from pesn.readout.rls import learn_row, leverage, product
-from pesn.reservoir.kernels import OWN, TEACHER, Weights, drive
-
-__all__ = [
-    "BEGUN",
-    "FED",
-    "LAGS",
-    "LEARNS",
-    "NOTHING_TO_LEARN",
-    "NOT_FINITE",
-    "OUT_OF_RANGE",
-    "OWN",
-    "PRODUCTS",
-    "SAMPLES",
-    "SIZE",
-    "TEACHER",
-    "TO_WASH",
-    "UNITS",
-    "deviations",
-    "follow",
-    "learn",
-    "step",
-    "tabulate",
-]
+from pesn.reservoir.kernels import OWN as OWN
+from pesn.reservoir.kernels import TEACHER as TEACHER
+from pesn.reservoir.kernels import Weights, drive
 
 Array = npt.NDArray[Any]
 

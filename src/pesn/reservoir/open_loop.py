@@ -43,8 +43,7 @@ from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import Readout
 from pesn.reservoir.closed_loop import compression_of, laid_out, squares_of, with_units
 from pesn.reservoir.drive import State, as_past, frozen, kernel_weights, read, rows_before, run_gaussian, widened
-from pesn.reservoir.initial_state import Start, from_state, to_state
-from pesn.reservoir.local import LocalStart
+from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
 from pesn.reservoir.readout_uncertainty import Leverage
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import (
@@ -62,18 +61,6 @@ from pesn.statespace import (
     rollout,
 )
 from pesn.statespace.state import Layout
-
-__all__ = [
-    "OpenLoop",
-    "Stack",
-    "can_stack",
-    "chunks",
-    "in_lockstep",
-    "predict_rows",
-    "predict_stacked",
-    "run_gaussian_stacked",
-    "run_stacked",
-]
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,9 +31,6 @@ from pesn._support.types import AnyArray, Array
 from pesn.reservoir.sequences import Rows, blocks
 from pesn.reservoir.weights import Reservoir
 
-__all__ = ["Parts", "Plasticity", "SynapticPlasticity", "adapt", "adapt_weights", "check_activation", "pass_rows"]
-
-
 _ACTIVATIONS = ("tanh", "sigmoid")
 
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pesn._support.jit import INLINE, jit
 
-__all__ = ["adapt_rows", "move_weights"]
-
 Array = npt.NDArray[Any]
 _FARTHEST = 0.5  # by which one row moves log a: of a saturated unit, whose a x may be anything
 

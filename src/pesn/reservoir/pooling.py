@@ -22,8 +22,6 @@ from pesn._support.types import Array
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.statespace import GaussianState, StateSpaceModel, rollout
 
-__all__ = ["POOLINGS", "Pooling", "n_pooled", "pool", "pooled_outputs", "pooled_readout"]
-
 Pooling: TypeAlias = Literal["mean", "last", "both"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "last", "both")
 _AT_ONCE = 2**21  # numbers in the covariances of a batch: 16 MB

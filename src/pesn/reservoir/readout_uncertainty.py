@@ -18,8 +18,6 @@ from pesn.statespace import Emission, Ensemble, GaussianState
 if TYPE_CHECKING:
     from pesn.reservoir.closed_loop import ClosedLoop
 
-__all__ = ["Leverage", "LeverageNoise", "WeightErrors", "posterior_root"]
-
 
 class Leverage:
     """Of each output of a readout, from states x; ``parts``: outputs, what they see, and a root of A⁻¹ there.

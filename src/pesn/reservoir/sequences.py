@@ -20,18 +20,6 @@ from pesn._support.arguments import check_real, pandas_index
 from pesn._support.types import Lengths
 from pesn.gaussian import Gaussian
 
-__all__ = [
-    "Rows",
-    "blocks",
-    "check_kind",
-    "check_longer_than_washout",
-    "check_no_gaps",
-    "check_stacked",
-    "mean_of",
-    "split",
-    "stack_sequences",
-]
-
 Array = npt.NDArray[np.float64]
 BLOCK = 4096  # rows driven at a time: 6.5 MB of states at 200 units, and a matrix product large enough to run at full speed
 _LARGEST = 1e100

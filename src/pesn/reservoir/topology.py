@@ -26,23 +26,6 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.records import check_remade
 
-__all__ = [
-    "NAMES",
-    "Connections",
-    "CycleJumps",
-    "DelayLine",
-    "ErdosRenyi",
-    "Orthogonal",
-    "Random",
-    "Ring",
-    "SmallWorld",
-    "Topology",
-    "connect",
-    "orthogonal",
-    "sparse_rows",
-]
-
-
 Array = npt.NDArray[Any]
 
 

@@ -24,10 +24,8 @@ from pesn._support.records import check_remade
 from pesn._support.types import AnyArray as Array
 from pesn._support.types import LeakRate, Memory, Scaling
 from pesn.activations import Activation, get, names
+from pesn.readout.groups import Patches
 from pesn.reservoir.topology import Topology, connect, orthogonal, sparse_rows
-
-__all__ = ["Layer", "Layers", "Reservoir", "Seed", "check_leak_rate", "check_rotation", "draw", "draw_layers", "without_units"]
-
 
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 
@@ -239,6 +237,46 @@ def kept_activation(activation: str | Activation) -> str | Activation:
     """A shipped activation by its name, which a file can hold; one's own as it is."""
     record = get(activation)
     return record.name if record.name in names() and get(record.name) is record else record
+
+
+def repeat(small: Reservoir, patches: Patches, n_inputs: int, n_outputs: int) -> Reservoir:
+    """The reservoir of all patches, each with the units of ``small``.
+
+    Parameters
+    ----------
+    small
+        Of a patch: its inputs are the window and the known inputs, its outputs the patch's own columns.
+    patches
+        Of the field.
+    n_inputs, n_outputs
+        Columns of X and of y.
+
+    Returns
+    -------
+    Reservoir
+        Of G times as many units, patch after patch.
+    """
+    if len(small.layers) > 1 or small.rotation is not None:
+        raise ValueError("local goes with one layer of leaky units, got layers, or units whose memory is a rotation")
+    windows, n = patches.windows(n_outputs, n_inputs), small.n_units
+    G = len(windows)
+    W_in, W_fb = np.zeros((G * n, n_inputs)), np.zeros((G * n, n_outputs))
+    for g, window in enumerate(windows):
+        units, there = slice(g * n, (g + 1) * n), window >= 0
+        W_in[units, window[there]] = small.W_in[:, there]
+        W_fb[units, g * patches.size : (g + 1) * patches.size] = small.W_fb
+    ends = small.indptr.astype(np.int64)
+    indptr = np.concatenate([ends[:1], *(ends[1:] + g * ends[-1] for g in range(G))])
+    indices = np.concatenate([small.indices.astype(np.int64) + g * n for g in range(G)])
+    return small._replace(
+        indptr=indptr.astype(np.uint32),
+        indices=indices.astype(np.uint32),
+        data=np.tile(small.data, G),
+        W_in=W_in,
+        W_fb=W_fb,
+        bias=np.tile(small.bias, G),
+        leak_rate=small.leak_rate if np.ndim(small.leak_rate) == 0 else np.tile(small.leak_rate, G),
+    )
 
 
 MEMORIES = ("leaky", "orthogonal")

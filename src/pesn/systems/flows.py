@@ -16,17 +16,6 @@ from pesn._support.types import Array, Rng
 from pesn.systems.stepping import Plan, Progress, checked_time, for_each_run, generators, report, simulator, sizes
 from pesn.systems.trajectories import Trajectories
 
-__all__ = [
-    "double_scroll",
-    "from_dysts",
-    "lorenz",
-    "lorenz96",
-    "mso",
-    "multiscroll",
-    "rabinovich_fabrikant",
-    "roessler",
-]
-
 
 @simulator(dt=0.02, transient=20.0, non_negative=("sigma", "rho", "beta"))
 def lorenz(plan: Plan, *, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -> Trajectories:

@@ -13,8 +13,6 @@ from pesn._support.types import Array
 from pesn.systems.stepping import Plan, simulator
 from pesn.systems.trajectories import Trajectories
 
-__all__ = ["kuramoto_sivashinsky"]
-
 Modes = npt.NDArray[np.complex128]
 _CONTOUR = 32  # points of the circle over which the coefficients are averaged
 

@@ -12,8 +12,6 @@ from pesn._support.types import Array
 from pesn.systems.stepping import Plan, simulator
 from pesn.systems.trajectories import Trajectories
 
-__all__ = ["mackey_glass"]
-
 _MOST = 1e7  # steps in a delay, which are all held, and in a row
 
 

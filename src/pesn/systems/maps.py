@@ -9,8 +9,6 @@ from pesn._support.types import Array, Rng
 from pesn.systems.stepping import Plan, Progress, checked_transient, for_each_run, generators, simulator, sizes
 from pesn.systems.trajectories import Trajectories, stacked
 
-__all__ = ["henon", "logistic_map", "narma10"]
-
 
 @simulator(transient=100)
 def henon(plan: Plan, *, a: float = 1.4, b: float = 0.3) -> Trajectories:

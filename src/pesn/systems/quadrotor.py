@@ -20,9 +20,6 @@ import numpy as np
 from pesn._support.arguments import number
 from pesn._support.types import Array
 
-__all__ = ["PHYSICS_STEP", "SAMPLE_STEP", "Flight", "Parameters", "compiled", "fly"]
-
-
 PHYSICS_STEP = 0.001  # s
 SAMPLE_STEP = 0.01  # s: commands, feedback of the controllers and the rows that are recorded
 _STEPS = 10  # of the physics in a sample

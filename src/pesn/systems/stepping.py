@@ -16,23 +16,6 @@ from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems.trajectories import Trajectories, stacked
 
-__all__ = [
-    "Plan",
-    "Progress",
-    "Simulator",
-    "check_divergence",
-    "check_path",
-    "checked_time",
-    "checked_transient",
-    "chunks",
-    "for_each_run",
-    "generators",
-    "report",
-    "rk4",
-    "simulator",
-    "sizes",
-]
-
 Progress: TypeAlias = Callable[[int, int], None]  # rows done, rows in all
 Box: TypeAlias = tuple[tuple[float, float], ...]  # ends of each side
 State = TypeVar("State")

@@ -27,8 +27,6 @@ from pesn._support.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KINDS", "Trajectories", "stacked"]
-
 KINDS = (".csv", ".parquet", ".npz")
 T = TypeVar("T")
 

@@ -28,9 +28,10 @@ from pesn.adapters.torch.tensor_moments import units, working_dtype
 from pesn.linalg import root_of
 from pesn.moments.special import tanh
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments, are_many, kept_entries
+from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments
 from pesn.statespace.cell import SparseRows
 from pesn.statespace.kernels import sparse_times
+from pesn.statespace.low_rank import are_many, kept_entries
 from pesn.statespace.model import PACE, Bounds
 
 __all__ = ["CompiledCell", "Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tanh_expectations"]
@@ -391,7 +392,7 @@ class TensorLoop:
         self.K, self.K_inputs, self.k = tensor(K[carried][:, kept]), tensor(K[carried, inputs]), tensor(k[carried])
         self.K_transposed = self.K.mT
         self.fresh = tensor(np.pad(J[carried] @ root_of(loop.errors.innovation), ((0, self.n - self.q), (0, 0))).T)
-        noise = np.zeros((0, 0)) if loop.process_noise is None else loop.process_noise.columns().T
+        noise = np.zeros((0, 0)) if loop.process_noise is None else loop.process_noise.columns.T
         self.process = tensor(np.pad(noise, ((0, 0), (self.n - noise.shape[1], 0))))
         assert loop.compression is not None
         self.compression, self.carried = loop.compression, p

@@ -18,8 +18,7 @@ from pesn.evaluation.calibration import LEADS
 from pesn.forecasting.dataset import Segment
 from pesn.forecasting.training import with_noise
 from pesn.readout.features import Features
-from pesn.readout.least_squares import Factor, leave_out, ridge_path
-from pesn.readout.ridge import Readout, penalties_of
+from pesn.readout.ridge import Factor, Readout, leave_out, penalties_of, ridge_path
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.weights import Reservoir, draw, without_units

@@ -29,7 +29,7 @@ from markupsafe import Markup
 
 from pesn._support.files import contents, json_of, replacing
 from pesn._support.pages import style
-from pesn._support.pages.svg import inlined
+from pesn._support.pages.drawing import inline_svg
 from pesn._support.pages.tables import powers, table
 from pesn.paper.claims import CLAIMS, LABELS, Record, combined
 from pesn.paper.errata import ERRATA
@@ -203,7 +203,7 @@ def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
     drawing: Markup | None = None
     if "SVG" in there and ("PNG" not in there or there["SVG"].stat().st_size <= _LARGEST):
         try:
-            drawing = inlined(_own(there["SVG"]).decode(), prefix=anchor, label=f"{anchor}-caption")
+            drawing = inline_svg(_own(there["SVG"]).decode(), prefix=anchor, label=f"{anchor}-caption")
         except (ValueError, SyntaxError) as error:  # ElementTree's ParseError is a SyntaxError
             raise ValueError(f"{there['SVG']} must be SVG: {error}") from None
     elif "PNG" in there:

@@ -30,11 +30,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import numpy as np
 
 from pesn._support.cluster import WAIT, client, versions, worker_processes
-from pesn._support.files import LARGEST_JSON, RefusedFileError, contents, json_of, stored
+from pesn._support.files import LARGEST_JSON, RefusedFileError, check_archive, contents, json_of
 from pesn._support.types import AnyArray
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, Verdict
 from pesn.paper.settings import changed, flat, written
@@ -151,7 +152,9 @@ def encoded(value: object) -> bytes:
 
 def decoded(record: bytes) -> Any:
     """The value, of the same types; a record of anything else is an error, of whatever kind."""
-    with stored(io.BytesIO(record)), np.load(io.BytesIO(record), allow_pickle=False) as arrays:
+    with ZipFile(io.BytesIO(record)) as archive:
+        check_archive(archive, len(record))
+    with np.load(io.BytesIO(record), allow_pickle=False) as arrays:
         text = arrays["arr_0"].tobytes()
         if len(text) > LARGEST_JSON:
             raise ValueError("too much JSON")
