@@ -49,9 +49,8 @@ from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
-from pesn.reservoir.drive import State, read, widened
+from pesn.reservoir.drive import State, chunks, in_lockstep, read, run_stacked, widened
 from pesn.reservoir.initial_state import state_shapes
-from pesn.reservoir.open_loop import chunks, in_lockstep, run_stacked
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.pooling import POOLINGS
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
@@ -107,7 +106,8 @@ def read_sequences(
     for which, block in chunks(sequences, 8 * BLOCK if states is None else BLOCK):
         own = [slice(rows.start - block.start, rows.stop - block.start) for rows in sequences[which]]
         into = np.empty((0, 0)) if states is None else states[block] if states.dtype == np.float64 else None
-        units, found, after = run_stacked(wide, features.rows(rows.take(block)[0]), own, begun[which], readout=weights, into=into)
+        seen = features.rows(rows.take(block)[0])
+        units, found, after = run_stacked(wide, seen, own, begun[which], readout=weights, into=(into, None))
         if outputs is not None:
             outputs[block] = found
         if states is not None and into is None:

@@ -66,7 +66,7 @@ class Learner:
     """
 
     def __init__(self, reservoir: Reservoir, features: Features, begun: Online, forgetting: float, own: bool) -> None:
-        from pesn.reservoir import online_kernel as kernel  # here, not above: it compiles
+        from pesn.reservoir import kernels as kernel  # here, not above: it compiles
 
         self.kernel, self.reservoir, self.features, self.begun = kernel, reservoir, features, begun
         n, d, (m, p) = reservoir.n_units, reservoir.n_inputs, begun.readout.weights.shape
@@ -88,7 +88,7 @@ class Learner:
             weights, self.rls.root, *prior, self.residual_cov, *kernel_weights(reservoir),
         )  # fmt: skip
         self.table = np.empty((kernel.SIZE, 3), np.int64)
-        kernel.tabulate(self.table, *self._arrays)
+        kernel.tabulate(self.table, self._arrays)
 
     def go_to(self, state: State, to_wash: int) -> None:
         """Begin a sequence: at ``state``, of which the means count, with so many rows to be washed out."""
