@@ -21,23 +21,35 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
-from types import UnionType
-from typing import IO, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
-from zipfile import BadZipFile, ZipFile
+from typing import IO, Any, TypeAlias, get_args
+from zipfile import ZipFile
 
 import numpy as np
 
-from pesn._support.files import LARGEST_JSON, MANIFEST, RefusedError, digest, npy_array, one_line, regular, replacing, stored
-from pesn._support.types import PathLike
+from pesn._support.files import (
+    LARGEST_JSON,
+    MANIFEST,
+    RefusedError,
+    check_archive,
+    digest,
+    npy_array,
+    one_line,
+    regular,
+    replacing,
+)
+from pesn._support.records import annotated_types, check_annotated
+from pesn._support.types import AnyArray, PathLike
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.context import Columns
 from pesn.forecasting.dataset import Scale
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.forecaster import Forecaster
+from pesn.forecasting.model import ForecastModel
 from pesn.forecasting.time_index import TimeIndex
 from pesn.moments.spline import Mesh
 from pesn.readout.classification import LogitReadout
@@ -51,20 +63,19 @@ from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.topology import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.weights import Layer, Reservoir
-from pesn.series.fitted import FittedSeries
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.joint import Joint
 from pesn.series.members.closed_loops import Loops
-from pesn.series.members.dynamics import Dynamics
-from pesn.series.members.inputs import Effects
+from pesn.series.members.decomposition import Effects
+from pesn.series.members.dynamics import Dynamics, Joint
 from pesn.series.members.smoothing import Grid
 from pesn.series.members.weights import Widths
+from pesn.series.model import FittedSeries
 from pesn.series.univariate import Member, UnivariateModel
 from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
 
 __all__ = ["FORMAT", "LARGEST", "Model", "load", "save"]
 
-FORMAT = 10  # raised when an older pesn could not read what is written; earlier formats were never released
+FORMAT = 11  # raised when an older pesn could not read what is written; earlier formats were never released
 LARGEST = 2**32  # bytes of a file
 _DEEPEST = 50  # values inside each other
 _TREE = "model.json"
@@ -73,10 +84,10 @@ Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | F
 
 _MODELS: tuple[type, ...] = get_args(Model)
 _RECORDS: tuple[type, ...] = (
-    Candidate, CycleJumps, DelayLine, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble, ErdosRenyi, ErrorModel,
-    Features, FittedSeries, Grid, Groups, Joint, Layer, LocalStart, LogitReadout, Loops, LowRank, Member, Mesh, Orthogonal,
-    Patches, Plasticity, Random, Readout, Reservoir, Ring, RLSState, Scale, SmallWorld, Start, State, SynapticPlasticity,
-    TimeIndex, UnivariateModel, Widths,
+    Candidate, Columns, CycleJumps, DelayLine, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble, ErdosRenyi,
+    ErrorModel, Features, FittedSeries, ForecastModel, Grid, Groups, Joint, Layer, LocalStart, LogitReadout, Loops, LowRank,
+    Member, Mesh, Orthogonal, Patches, Plasticity, Random, Readout, Reservoir, Ring, RLSState, Scale, SmallWorld, Start, State,
+    SynapticPlasticity, TimeIndex, UnivariateModel, Widths,
 )  # fmt: skip
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (*_MODELS, *_RECORDS)}
 
@@ -153,7 +164,7 @@ def load(path: PathLike) -> Model:
 # ---------------------------------------------------------------- the archive
 
 
-def _pack(tree: Any, arrays: list[Any]) -> bytes:
+def _pack(tree: object, arrays: list[AnyArray]) -> bytes:
     """Return the bytes of an archive."""
     buffer = io.BytesIO()
     with ZipFile(buffer, "w") as archive:
@@ -174,16 +185,14 @@ def _check_container(file: IO[bytes]) -> None:
     """Refuse a file that is not ours, or that would unpack to more than it has, before a member is read."""
     try:
         with ZipFile(file) as archive:
-            names = archive.namelist()
+            is_ours = MANIFEST in archive.namelist()
+            members_end = archive.start_dir
     except Exception:
         raise RefusedError("is not a file saved by pesn, or it was cut short") from None
-    if MANIFEST not in names:
+    if not is_ours:
         raise RefusedError("is not a file saved by pesn")
-    try:
-        with stored(file) as archive:
-            _check_sizes(archive)
-    except BadZipFile as error:
-        raise RefusedError(f"was changed after pesn saved it: {error}") from None
+    check_archive(archive, members_end)
+    _check_sizes(archive)
 
 
 def _check_sizes(archive: ZipFile) -> None:
@@ -213,7 +222,7 @@ def _load_archive(archive: ZipFile) -> Any:
     _check_manifest(archive)
     unread = set(archive.namelist()) - {MANIFEST, _TREE}
 
-    def read_array(number: Any) -> Any:
+    def read_array(number: object) -> AnyArray:
         name = f"{number}.npy"
         if name not in unread:  # once each: many names of one array would take many times its memory
             raise RefusedError(f"is damaged: it names the array {name[:20]} twice, or has none; save the model again")
@@ -237,52 +246,63 @@ def _load_archive(archive: ZipFile) -> Any:
 # ---------------------------------------------------------------- the tree
 
 
-def _encode_model(model: Model) -> tuple[Any, list[Any]]:
+def _encode_model(model: Model) -> tuple[object, list[AnyArray]]:
     """Return the tree of a model, and its arrays."""
     if type(model) not in _MODELS:
         raise RefusedError(f"holds {_name(type(model))}, which is not a model of pesn")
-    arrays: list[Any] = []
+    arrays: list[AnyArray] = []
     return _encode(model, arrays), arrays
 
 
-def _encode(value: Any, arrays: list[Any]) -> Any:
+def _encode(value: object, arrays: list[AnyArray]) -> object:
     """Return a value as JSON has it; arrays are appended to ``arrays``, and named by their number."""
-    if hasattr(value, "toarray"):  # sparse
-        value = value.toarray()
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
+    value = _simplify(value)
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": str(value)}
-    if type(value) is np.ndarray and value.dtype == object and value.ndim == 1 and all(type(one) is str for one in value):
-        return {"texts": value.tolist()}
-    if type(value) is np.ndarray and value.dtype.kind in "biufU":
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
-    if type(value) in (list, tuple):
+    if type(value) is np.ndarray:
+        return _encode_array(value, arrays)
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):  # not named tuples, which are records
         return {type(value).__name__: [_encode(one, arrays) for one in value]}
     if isinstance(value, Mapping) and all(type(key) is str for key in value):
         return {"dict": {key: _encode(one, arrays) for key, one in value.items()}}
-    if type(value) is np.random.RandomState:
+    if isinstance(value, np.random.RandomState):
         return {"RandomState": _encode(value.get_state(legacy=False), arrays)}
     if _CLASSES.get(type(value).__name__) is not type(value):
         raise RefusedError(f"holds {_name(value if callable(value) else type(value))}, which is not part of a model of pesn")
     names = _field_names(type(value))
-    parts = value.__getstate__() if names is None else {name: getattr(value, name) for name in names}
+    parts: Any = value.__getstate__() if names is None else {name: getattr(value, name) for name in names}
     return {"class": type(value).__name__, "fields": {name: _encode(one, arrays) for name, one in parts.items()}}
 
 
-def _decode(tree: Any, read_array: Callable[[Any], Any], depth: int = 0) -> Any:
+def _simplify(value: Any) -> object:
+    """Return sparse matrices as arrays, NumPy scalars as Python's, and paths as text."""
+    if hasattr(value, "toarray"):
+        return value.toarray()
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _encode_array(value: AnyArray, arrays: list[AnyArray]) -> object:
+    """Return the number of an array; text in an array of objects is stored in the tree."""
+    if value.dtype == object and value.ndim == 1 and all(type(one) is str for one in value):
+        return {"texts": value.tolist()}
+    if value.dtype.kind not in "biufU":
+        raise RefusedError(f"holds an array of {value.dtype}, which is not part of a model of pesn")
+    arrays.append(value)
+    return {"array": len(arrays) - 1}
+
+
+def _decode(tree: Any, read_array: Callable[[Any], AnyArray], depth: int = 0) -> Any:
     """Return the value that :func:`_encode` was given."""
     if tree is None or type(tree) in (bool, int, float, str):
         return tree
     if type(tree) is not dict or depth > _DEEPEST:
         raise RefusedError(f"is damaged: it holds a {type(tree).__name__} where a value should be; save the model again")
 
-    def decode(one: Any) -> Any:
+    def decode(one: object) -> Any:
         return _decode(one, read_array, depth + 1)
 
     if "class" in tree:
@@ -291,19 +311,18 @@ def _decode(tree: Any, read_array: Callable[[Any], Any], depth: int = 0) -> Any:
             raise RefusedError(f"holds {tree['class']}, which is not part of a model of pesn")
         return _build(kind, {name: decode(one) for name, one in tree["fields"].items()})
     [(kind, body)] = tree.items()
-    if kind == "array":
-        return read_array(body)
-    if kind in ("list", "tuple"):
-        return (list if kind == "list" else tuple)(map(decode, body))
-    if kind == "dict":
-        return {name: decode(one) for name, one in body.items()}
-    if kind == "texts":
-        return np.array([str(one) for one in body], object)
-    if kind == "RandomState":
-        return _build_random_state(decode(body))
-    if kind == "float":
-        return float(body)
-    raise RefusedError(f"holds {kind}, which is not part of a model of pesn")
+    builders: dict[str, Callable[[Any], Any]] = {
+        "array": read_array,
+        "list": lambda body: [decode(one) for one in body],
+        "tuple": lambda body: tuple(decode(one) for one in body),
+        "dict": lambda body: {name: decode(one) for name, one in body.items()},
+        "texts": lambda body: np.array([str(one) for one in body], object),
+        "RandomState": lambda body: _build_random_state(decode(body)),
+        "float": float,
+    }
+    if kind not in builders:
+        raise RefusedError(f"holds {kind}, which is not part of a model of pesn")
+    return builders[kind](body)
 
 
 def _field_names(kind: type) -> tuple[str, ...] | None:
@@ -327,7 +346,7 @@ def _build(kind: Any, parts: dict[str, Any]) -> Any:
     return made
 
 
-def _build_random_state(parts: Any) -> np.random.RandomState:
+def _build_random_state(parts: dict[str, Any]) -> np.random.RandomState:
     """Return a generator; NumPy itself would read beyond the end of its key, and draw for ever from a key of zeros."""
     key, place = parts["state"]["key"], parts["state"]["pos"]
     is_key = np.shape(key) == (624,) and key.dtype == np.uint32 and key[1:].any()
@@ -352,7 +371,7 @@ def check_model(model: Any) -> None:
     """
     kind, found = type(model), vars(model)
     parameters = set(inspect.signature(kind).parameters)
-    annotated = _annotated_types(kind)
+    annotated = annotated_types(kind)
     learned = set(annotated) - parameters - set(kind.stored_at_times)
     fitted = learned if learned & set(found) else set()
     missing = (parameters | fitted) - set(found)
@@ -362,31 +381,19 @@ def check_model(model: Any) -> None:
     for name, types in {**annotated, **{name: (one,) for name, one in kind.stored_at_times.items()}}.items():
         # numbers among the parameters have checks of their own, which know their ranges
         if name in found and (name not in parameters or set(types) & set(_MODELS)):
-            _check_type(name, found[name], types)
-    for value in found.values():
-        if type(value) in _MODELS:
-            check_model(value)
+            check_annotated(name, found[name], types)
+    for inside in _find_models(found):
+        check_model(inside)
     if fitted:
         model.check_stored()
 
 
-def _check_type(name: str, value: Any, types: tuple[type, ...]) -> None:
-    """Check for Python's and NumPy's types exactly, as True is an int; for pesn's with subclasses. Numbers are finite, >= 0."""
-    if type(value) not in types and not any(one.__module__.startswith("pesn.") and isinstance(value, one) for one in types):
-        raise ValueError(f"{name} is a {type(value).__name__}")
-    if type(value) in (int, float) and not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value!r}")
-
-
-def _annotated_types(kind: type) -> dict[str, tuple[type, ...]]:
-    """Return the attributes that a class of pesn and its bases of pesn are annotated with, and the types of each."""
-    own = {name for base in kind.__mro__ if base.__module__.startswith("pesn.") for name in inspect.get_annotations(base)}
-    return {name: _types(hint) for name, hint in get_type_hints(kind).items() if name in own and get_origin(hint) is not ClassVar}
-
-
-def _types(hint: Any) -> tuple[type, ...]:
-    if get_origin(hint) in (Union, UnionType):
-        return tuple(one for part in get_args(hint) for one in _types(part))
-    if get_origin(hint) is Literal:
-        return tuple({type(value) for value in get_args(hint)})
-    return (get_origin(hint) or hint,)
+def _find_models(value: Any) -> Iterator[Any]:
+    """Return the models inside a value, but not those inside of them."""
+    if type(value) in _MODELS:
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _find_models(one)
+    elif is_dataclass(value):
+        yield from _find_models(vars(value))

@@ -1,5 +1,5 @@
 """Claim: what is not a regular file is not opened, what is larger than stated is not read, and an archive unpacks to no more than
-the file has, all of whose bytes belong to one member."""
+the file has."""
 
 import io
 import os
@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from pesn._support.files import RefusedFileError, contents, regular, stored
+from pesn._support.files import RefusedError, RefusedFileError, check_archive, contents, regular
 
 POSIX = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices, pipes and links as POSIX has them")
 
@@ -62,7 +62,7 @@ def test_a_file_that_becomes_a_pipe_or_grows_meanwhile(tmp_path, monkeypatch):
         assert file.read(5) == b"12345"
 
 
-def archive(members, compression=zipfile.ZIP_STORED):
+def write_archive(members, compression=zipfile.ZIP_STORED):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as made:
         for name, data in members:
@@ -70,57 +70,32 @@ def archive(members, compression=zipfile.ZIP_STORED):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_an_archive_as_zipfile_makes_it(large, monkeypatch):
-    """Also with the fields that archives beyond 2 GiB have."""
-    if large:
-        monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 50)
-    data = archive([("a", b"1" * 100), ("folder/b", b""), ("c", b"23")])
-    assert (b"PK\6\6" in data) == large
-    with stored(io.BytesIO(data)) as found:
-        assert {name: len(found.read(name)) for name in found.namelist()} == {"a": 100, "folder/b": 0, "c": 2}
+TWO = write_archive([("a", b"1" * 150), ("b", b"2" * 150)])
 
 
-TWO = archive([("a", b"1" * 50), ("b", b"2" * 50)])
-DIRECTORY = TWO.index(b"PK\1\2")
-
-
-def overlapping():
-    """Both names for the bytes of the first, as zip bombs have it."""
+def overlap():
+    """Let both names stand for the same bytes, as zip bombs do."""
     data = bytearray(TWO)
-    second = data.index(b"PK\1\2", data.index(b"PK\1\2") + 1)
+    first = data.index(b"PK\1\2")
+    second = data.index(b"PK\1\2", first + 1)
     struct.pack_into("<I", data, second + 42, 0)
-    return bytes(data)
+    return bytes(data[: TWO.index(b"PK\3\4", 4)] + data[first:-6] + struct.pack("<IH", TWO.index(b"PK\3\4", 4), 0))
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (archive([("a", b"1" * 100)], zipfile.ZIP_DEFLATED), "compressed"),
+        (TWO, None),
+        (write_archive([("a", b"1" * 100)], zipfile.ZIP_DEFLATED), "compressed"),
         (TWO.replace(b"b2", b"a2").replace(b"b", b"a"), "one name"),
-        (archive([("é", b"1")]), "not ASCII"),
-        (overlapping(), "overlap"),
-        (b"#!/bin/sh\n" + TWO, "overlap|something before"),
-        (TWO + b"\0" * 5, "something|not a zip"),
-        (TWO[:-2] + b"\3\0abc", "something"),
-        (TWO[:DIRECTORY] + b"hidden" + TWO[DIRECTORY:], "something|overlap|not a zip"),
+        (overlap(), "overlap"),
     ],
-    ids=["compressed", "twice", "name", "overlapping", "before", "after", "comment", "between"],
+    ids=["good", "compressed", "twice", "overlapping"],
 )
-def test_archives_that_hold_more_or_less_than_they_say(data, message):
-    with pytest.raises(zipfile.BadZipFile, match=message), stored(io.BytesIO(data)):
-        pass
-
-
-def test_a_gap_between_members():
-    """Bytes that no member has, with all offsets right."""
-    gap = b"hidden"
-    second = TWO.index(b"PK\3\4", 4)
-    data = bytearray(TWO[:second] + gap + TWO[second:])
-    entry = data.index(b"PK\1\2", data.index(b"PK\1\2") + 1)
-    struct.pack_into("<I", data, entry + 42, second + len(gap))
-    struct.pack_into("<I", data, len(data) - 6, DIRECTORY + len(gap))
-    with zipfile.ZipFile(io.BytesIO(data)) as found:
-        assert found.read("b") == b"2" * 50  # zipfile by itself does not mind
-    with pytest.raises(zipfile.BadZipFile, match="something between"), stored(io.BytesIO(data)):
-        pass
+def test_archives_that_unpack_to_more_than_the_file_are_refused(data, message):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if message is None:
+            check_archive(archive, archive.start_dir)
+        else:
+            with pytest.raises(RefusedError, match=message):
+                check_archive(archive, archive.start_dir)

@@ -1,35 +1,23 @@
-"""Files and folders written whole or not at all.
-
->>> import io, zipfile
->>> file = io.BytesIO()
->>> with zipfile.ZipFile(file, "w") as archive:
-...     archive.writestr("a", "1")
->>> with stored(file) as archive:
-...     archive.namelist()
-['a']
-"""
+"""Read regular files of limited size, and write files and folders whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import hashlib
 import io
 import json
 import math
 import os
-import re
 import secrets
 import shutil
 import stat
-import struct
-import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO
-from zipfile import ZIP_STORED, BadZipFile, ZipFile
+from typing import Any, BinaryIO
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +29,7 @@ __all__ = [
     "RefusedError",
     "RefusedFileError",
     "beside",
+    "check_archive",
     "check_writable",
     "claim_folder",
     "contents",
@@ -54,7 +43,6 @@ __all__ = [
     "regular",
     "remove_leftovers",
     "replacing",
-    "stored",
     "sync",
 ]
 
@@ -62,7 +50,6 @@ __all__ = [
 MANIFEST = "pesn.json"  # the member of a saved model that says what the others are
 _LONGEST = 300  # characters of a message
 LARGEST_JSON = 2**26  # bytes: read, it takes many times as many
-_LOCAL, _DIRECTORY, _END, _END_64 = 30, 46, 22, 76  # bytes of a zip's headers, without names and extra fields
 
 
 class RefusedError(Exception):
@@ -112,32 +99,16 @@ def _check_readable(path: str | os.PathLike[str], found: os.stat_result, most: i
         raise RefusedFileError(errno.EFBIG, f"it has {found.st_size:,} bytes, and {most:,} are the most", os.fspath(path))
 
 
-@contextlib.contextmanager
-def stored(file: IO[bytes]) -> Iterator[ZipFile]:
-    """The zip archive, if its members lie one after the other, uncompressed, and nothing but its directory follows them.
+def check_archive(archive: ZipFile, size: int) -> None:
+    """Raise a RefusedError unless the members of a zip file are uncompressed and take at most ``size`` bytes together.
 
-    It then unpacks to less than the file itself. Compressed members might unpack to terabytes, overlapping ones show other
-    readers other contents, and what lies between or before them is seen by none. A BadZipFile says what is wrong.
+    Compressed or overlapping members could unpack to terabytes, and names that occur twice show readers different contents.
     """
-    size = file.seek(0, os.SEEK_END)
-    with ZipFile(file) as archive:
-        members = sorted(archive.infolist(), key=lambda member: member.header_offset)
-        names = {member.filename for member in members if member.orig_filename.isascii()}
-        if len(names) < len(members):
-            raise BadZipFile("two of its members have one name, or one has a name that is not ASCII")
-        end = 0
-        for member in members:
-            if member.compress_type != ZIP_STORED or member.compress_size != member.file_size or member.flag_bits & 1:
-                raise BadZipFile("its members are compressed or encrypted")
-            if member.header_offset != end:
-                raise BadZipFile("its members overlap, or there is something between them")
-            file.seek(end)
-            name, extra = struct.unpack("<26x2H", file.read(_LOCAL))
-            end += _LOCAL + name + extra + member.file_size
-        directory = sum(_DIRECTORY + len(m.orig_filename) + len(m.extra) + len(m.comment) for m in members)
-        if end != archive.start_dir or archive.comment or size - end - directory not in (_END, _END + _END_64):
-            raise BadZipFile("there is something before, between or after its members and its directory")
-        yield archive
+    members = archive.infolist()
+    if any(member.compress_type != ZIP_STORED or member.flag_bits & 1 for member in members):
+        raise RefusedError("was changed after pesn saved it: its members are compressed or encrypted")
+    if len({member.filename for member in members}) < len(members) or sum(member.file_size for member in members) > size:
+        raise RefusedError("was changed after pesn saved it: its members overlap, or two have one name")
 
 
 def digest(archive: ZipFile) -> str:
@@ -196,7 +167,7 @@ def npy_array(name: str, data: bytes) -> npt.NDArray[Any]:
 
 
 LOCK = ".lock"  # the file in a folder that one run holds
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux
+_ABANDONED = 3600.0  # seconds after which a folder that nobody has written to is a leftover
 
 
 @contextlib.contextmanager
@@ -227,32 +198,28 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def filling(folder: str | os.PathLike[str], first: str) -> Iterator[Path]:
-    """A folder to write files to, which take their places in ``folder`` when the block ends: all of them, or none.
+    """Yield a folder to write files to, which are moved to ``folder`` if the block ends without an error.
 
-    A folder that holds nothing but files of the same names is exchanged for the new one, in one step. Where this cannot be
-    (other files in it, the working directory, a mount point, a system that cannot exchange folders), the files are renamed one
-    after another, the one named ``first`` before the others: it should say which belong together. What a killed process left
-    half-written is removed.
+    They are moved one after another, the file named ``first`` before the others: it should say which files belong together. Two
+    processes move their files one after the other.
     """
-    place = Path(os.path.realpath(folder))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the folder, to be exchanged for it; inside, where nothing may be written beside it or that is another file system.
-    inside = place.is_dir() and (os.path.ismount(place) or not os.access(place.parent, os.W_OK))
-    named = place / place.name if inside else place
-    remove_leftovers(named)
-    with _held_part(named) as temporary:
-        yield temporary
-        written = sorted(temporary.iterdir(), key=lambda path: path.name != first)
-        sync(*written)
-        with lock_folder(named.parent):  # two runs put their files in place one after the other
-            if not place.exists():
-                os.rename(temporary, place)
-                return
-            names = {path.name for path in written}
-            alone = set(os.listdir(place)) <= names and not os.path.samefile(place, os.curdir)
-            if inside or not alone or not _exchanged(temporary, place):
+    place = Path(folder)
+    is_new = not place.exists()
+    place.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(place)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=place) as name:
+            yield Path(name)
+            written = sorted(Path(name).iterdir(), key=lambda path: path.name != first)
+            sync(*written)
+            with lock_folder(place):
                 for path in written:
                     os.replace(path, place / path.name)
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):  # files of another process are in it
+                place.rmdir()
+        raise
 
 
 @contextlib.contextmanager
@@ -333,29 +300,24 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
 
 
 def put_folder(temporary: Path, place: Path) -> None:
-    """Rename a folder to its place; an older one goes, in one step where the system can exchange folders."""
-    if not os.path.lexists(place):
-        os.rename(temporary, place)
-        return
-    if not _exchanged(temporary, place):
-        old = beside(place)
+    """Rename a folder to its place; an older one is removed."""
+    old = beside(place)
+    with contextlib.suppress(FileNotFoundError):
         os.rename(place, old)
-        os.rename(temporary, place)
-        temporary = old
-    shutil.rmtree(temporary, ignore_errors=True)
+    os.rename(temporary, place)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def beside(place: Path) -> Path:
-    """A name that nothing has, for a folder to be renamed to ``place`` when it is whole; hidden, and it ends in .part."""
+    """Return an unused name for a folder that is renamed to ``place`` when it is complete; hidden, and it ends in .part."""
     return place.with_name(f".{place.name[:100]}-{secrets.token_hex(4)}.part")
 
 
-def remove_leftovers(place: Path) -> None:
-    """Remove the folders of :func:`beside` that a killed process left; those that one still writes to stay."""
-    leftover = re.compile(rf"\.{re.escape(place.name[:100])}-[0-9a-f]{{8}}\.part")
-    for path in place.parent.iterdir() if place.parent.is_dir() else ():
-        if leftover.fullmatch(path.name):
-            with contextlib.suppress(OSError), lock_folder(path, wait=False):  # held by whoever is alive, also on another machine
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary folders that a killed process left in ``folder``: those unchanged for an hour."""
+    for path in folder.glob(".*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED:
                 shutil.rmtree(path)
 
 
@@ -374,31 +336,6 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 # ---------------------------------------------------------------- inside
-
-
-@contextlib.contextmanager
-def _held_part(place: Path) -> Iterator[Path]:
-    """A new folder beside ``place``, locked while the block lasts, then removed, if it is still there."""
-    with contextlib.ExitStack() as stack:
-        while True:
-            temporary = beside(place)
-            temporary.mkdir()
-            stack.callback(shutil.rmtree, temporary, ignore_errors=True)
-            held = stack.enter_context(lock_folder(temporary))
-            if temporary.exists() and (held is None or os.path.samestat(os.fstat(held), temporary.stat())):
-                break  # else another run took it for a leftover, before it was locked
-        if place.is_dir():
-            shutil.copymode(place, temporary)
-        yield temporary
-
-
-def _exchanged(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders, in one step; False where the system cannot."""
-    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
-    if function is None:
-        return False
-    done = function(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_RENAME_EXCHANGE))
-    return bool(done == 0)
 
 
 def _check_replaceable(path: str | os.PathLike[str]) -> None:

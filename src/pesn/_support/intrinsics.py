@@ -6,28 +6,35 @@ compiled functions; with ``NUMBA_DISABLE_JIT`` it returns the plain twin. The te
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.base import BaseContext
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
+from numba.types import Type
+
+from pesn._support.types import AnyArray as Array
 
 __all__ = ["FUSED", "LANES", "add_packed_rows", "add_sparse_row", "pointer", "polynomial", "power_series", "sparse_row_times"]
 
 FUSED = ("contract", "nsz")  # fused multiply-add, but no other order of sums
 LANES = 4  # rows of a packed group
 
+Implementation: TypeAlias = tuple[Signature, Callable[..., ir.Value]]  # of an intrinsic: its types and its code
+
 _SHORT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 
 
 @intrinsic
-def pointer(context: Any, address: Any) -> Any:
+def pointer(_: object, address: Type) -> Implementation:
     """Convert an integer address to a void pointer."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.inttoptr(args[0], cgutils.voidptr_t)
 
     return types.voidptr(types.int64), generate
@@ -46,12 +53,12 @@ def power_series(*coefficients: float, plain: bool = False) -> Callable[[float],
         return total
 
     @intrinsic
-    def vectorized(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def vectorized(_: object, x: Type) -> Implementation:
+        def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             (x,) = args
             square = builder.fmul(x, x)
 
-            def horner(terms: tuple[float, ...]) -> Any:
+            def horner(terms: tuple[float, ...]) -> ir.Value:
                 total = ir.Constant(_DOUBLE, terms[-1])
                 for term in terms[-2::-1]:
                     product = builder.fmul(total, square, flags=FUSED)
@@ -68,7 +75,7 @@ def power_series(*coefficients: float, plain: bool = False) -> Callable[[float],
 
 def polynomial(
     rows: int, columns: int, quantities: int, single: bool = False, plain: bool = False
-) -> Callable[[Any, int, float, float], Any]:
+) -> Callable[[Array, int, float, float], object]:
     """Return a function (table, offset, x, y) → Σ table[offset + r, k] y^r x^k of one cell of a table.
 
     A cell holds, for each power of y and each power of x, the coefficients of the quantities side by side.
@@ -89,7 +96,7 @@ def polynomial(
     width = quantities * columns
     if quantities == 1:
 
-        def twin(table: Any, offset: int, x: float, y: float) -> Any:
+        def twin(table: Array, offset: int, x: float, y: float) -> object:
             total = y * 0
             for r in range(rows - 1, -1, -1):
                 row = x * 0
@@ -100,7 +107,7 @@ def polynomial(
 
     else:
 
-        def twin(table: Any, offset: int, x: float, y: float) -> Any:
+        def twin(table: Array, offset: int, x: float, y: float) -> object:
             first, second = y * 0, y * 0
             for r in range(rows - 1, -1, -1):
                 row, other = x * 0, x * 0
@@ -113,18 +120,18 @@ def polynomial(
     number, real = (types.float32, ir.FloatType()) if single else (types.float64, _DOUBLE)
 
     @intrinsic
-    def vectorized(typing_context: Any, table: Any, offset: Any, x: Any, y: Any) -> Any:
+    def vectorized(_: object, table: Type, offset: Type, x: Type, y: Type) -> Implementation:
         signature = (types.UniTuple(number, quantities) if quantities > 1 else number)(table, types.intp, number, number)
 
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             table, offset, x, y = args
 
-            def fma(a: Any, b: Any, c: Any) -> Any:
+            def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
                 return builder.fadd(builder.fmul(a, b, flags=FUSED), c, flags=FUSED)
 
             start = builder.gep(context.make_array(signature.args[0])(context, builder, table).data, [offset])
 
-            def row(r: int) -> Any:
+            def row(r: int) -> ir.Value:
                 address = builder.gep(start, [_LONG(width * r)])
                 return _load(builder, address, ir.VectorType(real, width), 4 if single else 8)
 
@@ -147,14 +154,14 @@ def polynomial(
     return twin if plain or numba.config.DISABLE_JIT else vectorized
 
 
-def sparse_row_times(n: int, plain: bool = False) -> Any:
+def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:
     """Return a function that writes one row of a sparse product with n columns of x.
 
     (indices, data, start, stop, x, column, out, i): out[i, column : column + n] = Σ_j data[j] x[indices[j], column : column + n]
     for j from ``start`` to ``stop``. The sums stay in registers for the whole row: three times faster than slices where n is 8.
     """
 
-    def twin(indices: Any, data: Any, start: int, stop: int, x: Any, column: int, out: Any, i: int) -> None:
+    def twin(indices: Array, data: Array, start: int, stop: int, x: Array, column: int, out: Array, i: int) -> None:
         for c in range(column, column + n):
             total = 0.0
             for j in range(start, stop):
@@ -163,17 +170,17 @@ def sparse_row_times(n: int, plain: bool = False) -> Any:
 
     @intrinsic
     def vectorized(
-        typing_context: Any, indices: Any, data: Any, start: Any, stop: Any, x: Any, column: Any, out: Any, i: Any
-    ) -> Any:
+        _: object, indices: Type, data: Type, start: Type, stop: Type, x: Type, column: Type, out: Type, i: Type
+    ) -> Implementation:
         signature = types.void(indices, data, types.uint32, types.uint32, x, types.intp, out, types.intp)
 
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             start, stop, column, i = args[2], args[3], args[5], args[7]
             indices, data, x, out = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 4, 6))
             vector = ir.VectorType(_DOUBLE, n)
             width = builder.extract_value(x.shape, 1)
 
-            def address(array: Any, row: Any) -> Any:
+            def address(array: ir.Value, row: ir.Value) -> ir.Value:
                 return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
 
             total = cgutils.alloca_once(builder, vector)
@@ -192,14 +199,14 @@ def sparse_row_times(n: int, plain: bool = False) -> Any:
     return twin if plain or numba.config.DISABLE_JIT else vectorized
 
 
-def add_sparse_row(n: int, plain: bool = False) -> Any:
+def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
     """Return a function that adds one row of a sparse product with n sequences side by side.
 
     (weights, columns, start, stop, h, into, row, squared): into[row] += Σ weights[p] h[columns[p]], or with squared weights, for
     start ≤ p < stop, in two alternating sums.
     """
 
-    def twin(weights: Any, columns: Any, start: int, stop: int, h: Any, into: Any, row: int, squared: bool) -> None:
+    def twin(weights: Array, columns: Array, start: int, stop: int, h: Array, into: Array, row: int, squared: bool) -> None:
         for lane in range(n):
             sums = [into[row, lane], 0.0]
             for p in range(start, stop):
@@ -209,19 +216,19 @@ def add_sparse_row(n: int, plain: bool = False) -> Any:
 
     @intrinsic
     def vectorized(
-        typing_context: Any, weights: Any, columns: Any, start: Any, stop: Any, h: Any, into: Any, row: Any, squared: Any
-    ) -> Any:
+        _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, into: Type, row: Type, squared: Type
+    ) -> Implementation:
         signature = types.void(weights, columns, types.intp, types.intp, h, into, types.intp, types.boolean)
 
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             vector = ir.VectorType(_DOUBLE, n)
             weights, columns, h, into = (_data(context, builder, signature, args, place) for place in (0, 1, 4, 5))
             start, stop, row = args[2], args[3], args[6]
 
-            def address(array: Any, place: Any) -> Any:
+            def address(array: ir.Value, place: ir.Value) -> ir.Value:
                 return builder.gep(array, [builder.mul(place, _LONG(n))])
 
-            def add(at: Any, total: Any) -> None:
+            def add(at: ir.Value, total: ir.Value) -> None:
                 w = builder.load(builder.gep(weights, [at]))
                 w = builder.select(args[7], builder.fmul(w, w), w)
                 column = builder.zext(builder.load(builder.gep(columns, [at])), _LONG)
@@ -247,7 +254,7 @@ def add_sparse_row(n: int, plain: bool = False) -> Any:
     return twin if plain or numba.config.DISABLE_JIT else vectorized
 
 
-def add_packed_rows(n_values: int, plain: bool = False) -> Any:
+def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
     """Return a function that adds W h for a group of four rows of W packed side by side.
 
     One value a unit, (weights, columns, start, stop, h, sums, row): sums[row : row + 4] += W h for h (N,). Two values, (weights,
@@ -255,7 +262,7 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Any:
     s of a row goes to the sum s mod 2 of that row: a row has the same sum to the bit in whichever way it is multiplied.
     """
 
-    def add(weights: Any, columns: Any, start: int, stop: int, h: Any, sums: Any, row: int, value: int) -> None:
+    def add(weights: Array, columns: Array, start: int, stop: int, h: Array, sums: Array, row: int, value: int) -> None:
         for lane in range(LANES):
             totals = [sums[row + lane], 0.0]
             for p in range(start + lane, stop, LANES):
@@ -265,12 +272,12 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Any:
 
     lanes, pair = ir.VectorType(_DOUBLE, LANES), ir.VectorType(_DOUBLE, 2)
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         weights, columns, h = (_data(context, builder, signature, args, place) for place in (0, 1, 4))
         start, stop, row = args[2], args[3], args[-1]
         into = [builder.gep(_data(context, builder, signature, args, 5 + k), [row]) for k in range(n_values)]
 
-        def values(places: list[Any]) -> list[Any]:
+        def values(places: list[ir.Value]) -> list[ir.Value]:
             if n_values == 1:
                 found = ir.Constant(lanes, ir.Undefined)
                 for k, place in enumerate(places):
@@ -281,7 +288,7 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Any:
             low, high = (_shuffle(builder, each[k], each[k + 1], range(4)) for k in (0, 2))
             return [_shuffle(builder, low, high, range(k, 2 * LANES, 2)) for k in range(2)]
 
-        def add_slot(at: Any, sums: list[Any]) -> None:
+        def add_slot(at: ir.Value, sums: list[ir.Value]) -> None:
             w = _load(builder, builder.gep(weights, [at]), lanes)
             packed = _load(builder, builder.gep(columns, [at]), _LONG, 2)
             places = [builder.and_(builder.lshr(packed, _LONG(16 * k)), _LONG(0xFFFF)) for k in range(LANES)]
@@ -314,16 +321,16 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Any:
 
         @intrinsic
         def add_values(
-            typing_context: Any, weights: Any, columns: Any, start: Any, stop: Any, h: Any, sums: Any, row: Any
-        ) -> Any:
+            _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, sums: Type, row: Type
+        ) -> Implementation:
             return types.void(weights, columns, types.intp, types.intp, h, sums, types.intp), generate
 
         return add_values
 
     @intrinsic
     def add_moments(
-        typing_context: Any, weights: Any, columns: Any, start: Any, stop: Any, h: Any, means: Any, variances: Any, row: Any
-    ) -> Any:
+        _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, means: Type, variances: Type, row: Type
+    ) -> Implementation:
         return types.void(weights, columns, types.intp, types.intp, h, means, variances, types.intp), generate
 
     return add_moments
@@ -332,29 +339,29 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Any:
 # ---------------------------------------------------------------- pieces of LLVM IR
 
 
-def _data(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
+def _data(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value], place: int) -> ir.Value:
     """Return the data pointer of an array argument."""
     return context.make_array(signature.args[place])(context, builder, args[place]).data
 
 
-def _shuffle(builder: Any, a: Any, b: Any, places: Any) -> Any:
+def _shuffle(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, places: Iterable[int]) -> ir.Value:
     places = list(places)
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SHORT, len(places)), places))
 
 
-def _broadcast(builder: Any, scalar: Any, n: int) -> Any:
+def _broadcast(builder: ir.IRBuilder, scalar: ir.Value, n: int) -> ir.Value:
     """Return a vector of n copies of a scalar."""
     undefined = ir.Constant(ir.VectorType(scalar.type, n), ir.Undefined)
     one = builder.insert_element(undefined, scalar, ir.Constant(_SHORT, 0))
     return _shuffle(builder, one, one, [0] * n)
 
 
-def _load(builder: Any, address: Any, kind: Any, align: int = 8) -> Any:
+def _load(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type, align: int = 8) -> ir.Value:
     """Load a vector from an address that is aligned as its elements are."""
     found = builder.load(builder.bitcast(address, kind.as_pointer()))
     found.align = align
     return found
 
 
-def _store(builder: Any, value: Any, address: Any) -> None:
+def _store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
     builder.store(value, builder.bitcast(address, value.type.as_pointer())).align = 8

@@ -16,7 +16,7 @@ from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import State, read, run
 from pesn.reservoir.sequences import Array, blocks, check_no_gaps
 from pesn.statespace import ActivationMoments, Certain, rollout
-from pesn.statespace.state import FARTHEST
+from pesn.statespace.kernels import FARTHEST
 
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator

@@ -92,7 +92,6 @@ def _shown(outcome: Outcome, record: dict[str, Any]) -> dict[str, Any]:
         "notes": [*outcome.table.warnings, *outcome.notes],
         "sections": sections(outcome.fitted, outcome.forecast, outcome.levels, judged=outcome.backtest, x=outcome.ahead),
         "levels": outcome.levels,
-        "tables": [],
         "settings": {"season": record["season"], "horizon": record["horizon"], "levels": record["levels"]},
         "file": outcome.request.file.name,
         "command": record["command"],

@@ -11,6 +11,7 @@ import pytest
 
 from pesn._support.pages.drawing import limits
 from pesn.series.forecaster import SeriesForecaster
+from pesn.series.page import panel_page as panel_page_module
 from pesn.series.page.page import OPEN_COLUMNS, page, sections
 from pesn.series.page.panel_page import SeriesRecord, band_level, panel_content, panel_page, records, spark_code
 
@@ -57,7 +58,7 @@ def table_page(names, rows=48, horizon=6, origins=(30, 36), **other):
     shown = sections(model.fitted_, model.forecast(horizon), (0.8, 0.95), judged=judged)
     content = {
         "title": f"Forecast of {ODD}", "said": {"data": ODD, "model": ODD, "forecast": ODD, "backtest": ODD}, "notes": [ODD],
-        "sections": shown, "levels": (0.8, 0.95), "tables": [(ODD, [ODD, "n"], [[ODD, 1.5]])], "settings": {ODD: ODD},
+        "sections": shown, "levels": (0.8, 0.95), "settings": {ODD: ODD},
         "file": ODD, "command": ODD, "version": "1", "files": ["forecast.csv", "a b.csv"],
     }  # fmt: skip
     return page(content | other)
@@ -91,7 +92,7 @@ PAGES = {
     "a column": lambda: table_page([ODD]),
     "columns": lambda: table_page(["a", ODD]),
     "many columns": lambda: table_page([ODD, *(f"c{i}" for i in range(OPEN_COLUMNS + 2))]),
-    "no backtest, one step": lambda: table_page(["a"], 8, 1, None, tables=[], said={"data": "", "model": "", "forecast": ""}),
+    "no backtest, one step": lambda: table_page(["a"], 8, 1, None, said={"data": "", "model": "", "forecast": ""}),
     "a panel": lambda: many(records(*frames())),
     "a panel of nothing": lambda: many([], total=0, failed=0, end="", level="", shares={}),
     "a panel that failed": lambda: many([SeriesRecord(ODD, failed=ODD)]),
@@ -145,9 +146,10 @@ def test_records_are_what_pandas_groups():
         assert one.inside == pytest.approx(own["y"].between(own["pesn-lo-80"], own["pesn-hi-80"]).mean())
 
 
-def test_records_keep_their_limit_with_some_that_failed_and_take_other_names():
+def test_records_keep_their_limit_with_some_that_failed_and_take_other_names(monkeypatch):
     history, ahead, _, failed = frames(k=30)
-    found = records(history, ahead, failures=pd.concat([failed] * 9), most=20)
+    monkeypatch.setattr(panel_page_module, "MOST_SERIES", 20)
+    found = records(history, ahead, failures=pd.concat([failed] * 9))
     assert len(found) == 20
     assert [bool(one.failed) for one in found] == [False] * 18 + [True] * 2
     names = {"unique_id": "shop", "ds": "day", "y": "sales"}
@@ -178,11 +180,10 @@ def test_letters_hold_the_picture():
 
 def test_frames_become_a_page():
     history, ahead, past, failed = frames()
-    own = {"file": "x.csv", "command": "pesn forecast x.csv", "version": "1", "files": ["forecast.csv"]}
-    content = panel_content(history, ahead, past, failed, shares={"statistical": 7.0}, **own)
+    own = {"file": "x.csv", "command": "pesn forecast x.csv", "version": "1", "files": ["forecast.csv"], "notes": [],
+           "settings": {}, "said": {"data": "", "forecast": ""}, "shares": {"statistical": 7.0}}  # fmt: skip
+    content = panel_content(history, ahead, past, failed, **own)
     assert content["title"] == "Forecasts of 8 series"
-    assert content["said"]["data"] == "210 rows of 8 series"
-    assert content["said"]["forecast"] == "4 steps ahead, 2024-01-31 … 2024-02-03"
     assert (content["end"], content["level"], content["failed"]) == ("2024-02-03", "80", 1)
     Outline(panel_page(content))
     later = pd.concat([ahead[ahead["unique_id"] == "s0"].assign(ds=lambda one: one["ds"] + pd.Timedelta("9D")), ahead.iloc[4:]])

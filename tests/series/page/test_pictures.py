@@ -128,7 +128,7 @@ def test_bars_have_the_shares_that_the_members_have(model):
     one = model.fitted_.models[0]
     found = page.groups(one)
     assert sum(kind.share for group in found for kind in group.kinds) == pytest.approx(1.0)
-    root = parsed(page.bars(one))
+    root = parsed(page.draw_members("bars", found, one))
     widths = [float(bar.get("style").removeprefix("width:").rstrip("%")) for bar in root.findall(".//span[@class='bar']/i")]
     assert max(widths) == 100.0
     np.testing.assert_allclose(
@@ -145,7 +145,7 @@ def test_members_that_nobody_named_are_escaped_and_grouped():
     ]
     model = SimpleNamespace(members=made, shares={"statistical": 0.6005, "reservoir": 0.3995, "AR": 0.0}, notes=(ODD, "AR: few"))
     assert [group.key for group in page.groups(model)] == ["statistical", "reservoir"]
-    root = parsed(page.bars(model))
+    root = parsed(page.draw_members("bars", page.groups(model), model))
     assert root.find(".//small").text == ODD
     assert [one.text for one in root.findall(".//span[@class='n']")] == ["60 %", "<0.1 %", "40 %"]
     notes = root.findall(".//ul[@class='notes']/li")

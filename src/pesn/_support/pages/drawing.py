@@ -14,15 +14,20 @@ they have the page's size on a phone too. Colours are those of the classes in ``
 >>> months = np.arange("1958-06", "1960-06", dtype="M8[M]")
 >>> dates(months, 4)
 [(1, '1958-07'), (7, '1959-01'), (13, '1959-07'), (19, '1960-01')]
+
+>>> drawn = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><path id="p" d="M0 0"/><script>alert(1)</script></svg>'
+>>> print(inline_svg(drawn, prefix="fig1", label="fig1-caption"))
+<svg viewBox="0 0 4 2" id="fig1" role="img" aria-labelledby="fig1-caption"><path id="fig1-p" d="M0 0" /></svg>
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +36,7 @@ from markupsafe import Markup, escape
 from pesn._support.pages.tables import powers
 from pesn._support.types import Array
 
-__all__ = ["STRETCHED", "View", "dates", "drawing_style", "limits", "numbers", "plot", "texts"]
+__all__ = ["STRETCHED", "View", "dates", "inline_svg", "limits", "numbers", "plot", "texts"]
 
 
 Dates = npt.NDArray[np.datetime64]
@@ -67,18 +72,16 @@ def texts(values: Sequence[float]) -> list[str]:
     >>> texts([0.0, 0.05, 0.1]), texts([-2e6, 0.0]), texts([1e8, 2e8])
     (['0.00', '0.05', '0.10'], ['−2,000,000', '0'], ['1×10⁸', '2×10⁸'])
     """
-    if not values:
-        return []
-    gaps = [abs(b - a) for a, b in pairwise(values)]
-    largest, step = max(abs(value) for value in values), min(gaps, default=abs(values[0]))
+    largest = max(map(abs, values), default=0.0)
+    step = min((abs(b - a) for a, b in pairwise(values)), default=largest)
     if largest == 0.0:
         return ["0"] * len(values)
     if not 1e-4 <= step <= largest < 1e7:
         digits = max(0, math.floor(math.log10(largest)) - math.floor(math.log10(step) + 1e-9))
         shown = ["0" if value == 0.0 else f"{value:.{min(digits, 12)}e}" for value in values]
-        return [powers(text.replace("e+0", "e").replace("e+", "e").replace("-", "−")) for text in shown]
+        return [powers(text.replace("-", "−")) for text in shown]
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    return [f"{value:,.{digits}f}".replace("-", "−") for value in (value + 0.0 for value in values)]
+    return [f"{value + 0.0:,.{digits}f}".replace("-", "−") for value in values]
 
 
 def dates(labels: Dates, most: int) -> list[tuple[int, str]]:
@@ -130,11 +133,6 @@ _SIDE = 1000.0
 _MOST = 1200  # points of a line: more are thinned to the smallest and the largest of each stretch
 _PHONE = 24  # letters below a drawing, for which a phone is wide enough
 _BEYOND = 3.0  # a path that leaves the box is cut so many boxes away
-
-
-def drawing_style() -> str:
-    """The style of what this module draws."""
-    return (resources.files("pesn._support.pages") / "drawing.css").read_text(encoding="utf-8")
 
 
 class View(NamedTuple):
@@ -305,3 +303,86 @@ def _n(value: float) -> str:
     """
     text = f"{value:.1f}"
     return "0" if text == "-0.0" else text.removesuffix(".0")
+
+
+# ---------------------------------------------------------------- SVG files
+
+# What pictures are made of. All else goes: metadata, scripts, foreign objects, links, animations.
+_SHAPES = ("g", "use", "path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "text", "tspan", "image")
+_PAINTS = ("clipPath", "mask", "pattern", "marker", "linearGradient", "radialGradient", "stop")
+_DRAWN = frozenset(("svg", "defs", "symbol", "style", *_SHAPES, *_PAINTS))
+_SVG, _XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
+_REFERENCE = re.compile(r"""url\(\s*["']?#([^)"']+)["']?\s*\)""")
+_ELSEWHERE = re.compile(r"""url\(\s*["']?(?!["']?#)|@import|expression\(|\\""", re.IGNORECASE)
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_LENGTH = re.compile(r"\s*([0-9.]+)\s*(px|pt|in|)\s*")
+_PIXELS = {"": 1.0, "px": 1.0, "pt": 96.0 / 72.0, "in": 96.0}
+
+
+def inline_svg(text: str, prefix: str, label: str) -> Markup:
+    """Return an SVG file as an element of an HTML page, which the element with the id ``label`` describes.
+
+    Ids, links and styles reach no other figure, and nothing in it can run or call out: every id gets ``prefix``, as does what
+    refers to it. The figure takes the width it is given, up to its own.
+    """
+    root = ElementTree.fromstring(text)
+    if root.tag not in ("svg", f"{_SVG}svg"):
+        raise ValueError(f"an SVG file must begin with svg, got {root.tag}")
+    _clean(root, prefix)
+    width, height = (_pixels(root.attrib.pop(side, "")) for side in ("width", "height"))
+    if width and height:
+        root.attrib.setdefault("viewBox", f"0 0 {width:g} {height:g}")
+        root.set("style", f"max-width: {width:g}px")
+    root.attrib |= {"id": prefix, "role": "img", "aria-labelledby": label}
+    root.tail = None
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # made of elements, so escaped
+
+
+def _clean(element: ElementTree.Element, prefix: str) -> None:
+    """Namespaces, ids, links and styles of an element and all inside it, made right in place."""
+    element.tag = _name(element)
+    attributes = {key.removeprefix(_XLINK): value for key, value in element.attrib.items()}
+    element.attrib.clear()
+    for key, value in attributes.items():
+        if key == "id":
+            element.set(key, f"{prefix}-{value}")
+        elif key == "href" and value.startswith("#"):
+            element.set(key, f"#{prefix}-{value[1:]}")
+        elif _is_harmless(key, value):
+            element.set(key, _REFERENCE.sub(rf"url(#{prefix}-\1)", value))
+    if element.tag == "style":
+        element.text = _scoped(element.text or "", prefix)
+    for child in list(element):
+        if _name(child) in _DRAWN:
+            _clean(child, prefix)
+        else:
+            element.remove(child)
+
+
+def _is_harmless(key: str, value: str) -> bool:
+    """Return whether an attribute neither runs code nor refers to another file."""
+    if key.startswith(("{", "on")) or _ELSEWHERE.search(value):
+        return False
+    return key != "href" or value.startswith("data:image/")
+
+
+def _name(element: ElementTree.Element) -> str:
+    """The element's name without SVG's namespace; comments and processing instructions have none."""
+    return element.tag.removeprefix(_SVG) if isinstance(element.tag, str) else ""
+
+
+def _scoped(css: str, prefix: str) -> str:
+    """Rules that hold inside the figure alone: matplotlib writes ``*{…}``, which would style the whole page."""
+    rules = []
+    for selectors, body in _RULE.findall(re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)):
+        if "@" in selectors or _ELSEWHERE.search(body):
+            continue
+        scoped = ", ".join(f"#{prefix} {selector.strip().replace('#', f'#{prefix}-')}" for selector in selectors.split(","))
+        rules.append(scoped + " {" + _REFERENCE.sub(rf"url(#{prefix}-\1)", body) + "}")
+    return "\n".join(rules)
+
+
+def _pixels(length: str) -> float:
+    """A length in CSS pixels; 0 where it is none."""
+    match = _LENGTH.fullmatch(length)
+    return float(match[1]) * _PIXELS[match[2]] if match else 0.0

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 __all__ = ["Cell", "Column", "Table", "number", "powers", "table"]
 
@@ -65,15 +65,7 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
         if len(row) != len(names):
             raise ValueError(f"table {title!r} has {len(names)} columns, got a row of {len(row)}")
     rows = [[_INFINITE.get(value, value) if isinstance(value, str) else value for value in row] for row in rows]
-    marks: set[tuple[int, int]] = set()
-    hidden = set()
-    for j, name in enumerate(names):
-        if name.split()[:1] != ["better"]:
-            continue
-        words = {i: str(row[j]) for i, row in enumerate(rows) if row[j] not in (None, "") and row[j] == row[j]}
-        if all(word in names for word in words.values()):
-            hidden.add(j)
-        marks |= {(i, names.index(word)) for i, word in words.items() if word in names}
+    marks, hidden = _find_marks(names, rows)
     shown = [j for j in range(len(names)) if j not in hidden]
     texts = {j: _texts([row[j] for row in rows], "published" in names[j]) for j in shown}
     labels = _labels([names[j] for j in shown])
@@ -83,6 +75,18 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
         [[Cell(texts[j][i], (i, j) in marks) for j in shown] for i in range(len(rows))],
         bool(marks),
     )
+
+
+def _find_marks(names: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[set[tuple[int, int]], set[int]]:
+    """Return the cells that a column "better" marks, by row and column, and such columns that need not be shown."""
+    marks: set[tuple[int, int]] = set()
+    hidden = set()
+    for j in (j for j, name in enumerate(names) if name.split()[:1] == ["better"]):
+        words = {i: str(row[j]) for i, row in enumerate(rows) if row[j] not in (None, "") and row[j] == row[j]}
+        if all(word in names for word in words.values()):
+            hidden.add(j)
+        marks |= {(i, names.index(word)) for i, word in words.items() if word in names}
+    return marks, hidden
 
 
 def _labels(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -99,7 +103,7 @@ def _labels(names: Sequence[str]) -> list[tuple[str, str]]:
     return labels
 
 
-def number(value: Any) -> str:
+def number(value: float | Integral) -> str:
     """A number for people: whole ones in full, others to three significant digits; – where there is none."""
     if isinstance(value, Integral):
         return _minus(f"{int(value):,}")
@@ -124,21 +128,21 @@ def _texts(values: Sequence[object], printed: bool) -> list[str]:
 
     ``printed``: with all the digits that they have.
     """
-    numbers = [value for value in values if _is_number(value)]
-    whole = all(math.isfinite(value) and float(value).is_integer() and abs(value) < 1e9 for value in numbers if value == value)
-    texts = []
-    for value in values:
-        if value is None:
-            texts.append("–")
-        elif isinstance(value, bool):
-            texts.append("yes" if value else "no")
-        elif printed and _is_number(value) and math.isfinite(value):
-            texts.append(powers(_minus(f"{value:.10g}")))
-        elif _is_number(value):
-            texts.append(number(int(value) if whole and value == value else value))
-        else:
-            texts.append(powers(str(value)))
-    return texts
+    numbers = [value for value in values if _is_number(value) and value == value]
+    whole = all(math.isfinite(value) and float(value).is_integer() and abs(value) < 1e9 for value in numbers)
+    return [_text(value, whole, printed) for value in values]
+
+
+def _text(value: object, whole: bool, printed: bool) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not _is_number(value):
+        return powers(str(value))
+    if printed and math.isfinite(value):
+        return powers(_minus(f"{value:.10g}"))
+    return number(int(value) if whole and value == value else value)
 
 
 def _name(column: object) -> str:

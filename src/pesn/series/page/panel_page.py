@@ -27,33 +27,23 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from pesn._support.pages import style
-from pesn._support.pages.drawing import drawing_style, limits
+from pesn._support import pages
+from pesn._support.pages.drawing import limits
 from pesn._support.pages.tables import number
 from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
-from pesn.series.page.page import environment, share_bar
-from pesn.series.table.files import counted
+from pesn.series.page.page import environment, group_shares
+from pesn.series.panel.frame import MODEL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MOST_SERIES",
-    "SeriesRecord",
-    "band_level",
-    "digest",
-    "panel_content",
-    "panel_page",
-    "records",
-    "script",
-    "spark_code",
-]
+__all__ = ["MOST_SERIES", "SeriesRecord", "band_level", "digest", "panel_content", "panel_page", "records", "spark_code"]
 
 
 MOST_SERIES = 10_000  # on a page: the files have all
@@ -102,65 +92,49 @@ class SeriesRecord(NamedTuple):
 def records(
     history: pd.DataFrame,
     forecast: pd.DataFrame,
-    cross_validation: pd.DataFrame | None = None,
+    past: pd.DataFrame | None = None,
     failures: pd.DataFrame | None = None,
     *,
     names: tuple[str, str, str] = ("unique_id", "ds", "y"),
-    model: str = "pesn",
-    level: str | None = None,
-    seasons: Mapping[Any, str] | None = None,
-    shares: Mapping[Any, Mapping[str, float]] | None = None,
-    most: int = MOST_SERIES,
+    seasons: Mapping[object, str] | None = None,
+    shares: Mapping[object, Mapping[str, float]] | None = None,
 ) -> list[SeriesRecord]:
-    """The first ``most`` series of long frames: those with a forecast, in its order, then those that failed, a tenth at most.
+    """Return the first series of long frames: those with a forecast, in its order, then those that failed, a tenth at most.
 
     Parameters
     ----------
-    history
+    history : DataFrame
         Rows of id, time and target, in any order.
-    forecast
-        Rows of id, time, ``model`` and the ends of its intervals, ``pesn-lo-80`` and ``pesn-hi-80``, steps in their order.
-    cross_validation
+    forecast : DataFrame
+        Rows of id, time, forecast and the ends of its intervals, ``pesn-lo-80`` and ``pesn-hi-80``, steps in their order. The
+        smallest interval is shown.
+    past : DataFrame, optional
         The same of past forecasts, with the target.
-    failures
+    failures : DataFrame, optional
         Rows of id and reason.
-    names
+    names : tuple of str
         Of the columns of id, time and target.
-    model
-        The column of forecasts.
-    level
-        Of the interval that is shown, as in the columns' names; None: the smallest that there is.
-    seasons, shares
-        By id, where they are known.
-    most
-        How many series.
-
-    Returns
-    -------
-    list of SeriesRecord
+    seasons : mapping, optional
+        In words, by id.
+    shares : mapping, optional
+        Of the members' groups, by id.
     """
     import pandas as pd
 
     key, time, target = names
-    shown = band_level(forecast, model) if level is None else level
-    lost = [] if failures is None else _failed(failures, key)[: max(most // 10, 1)]
-    most -= len(lost)
-    codes, ids = pd.factorize(forecast[key])
-    ids, kept = ids[:most], codes < most
-    ahead = forecast.loc[kept, [model, *_ends(shown, model)]].to_numpy(np.float64)
-    steps = np.searchsorted(codes[kept], np.arange(len(ids) + 1)) if len(codes) else np.zeros(1, int)
-    if len(codes) and (np.diff(codes[kept]) < 0).any():
-        order = np.argsort(codes[kept], kind="stable")
-        ahead, steps = ahead[order], np.searchsorted(codes[kept][order], np.arange(len(ids) + 1))
-    seen, starts = _grouped(history, ids, key, time, target)
-    errors, inside = _judged(cross_validation, ids, key, target, model, shown)
+    level = band_level(forecast)
+    lost = _failed(failures, key)[: max(MOST_SERIES // 10, 1)]
+    ids = pd.Index(forecast[key].unique())[: MOST_SERIES - len(lost)]
+    errors, inside = _judged(past, ids, key, target, level)
+    observed = _values_by_id(history.sort_values(time, kind="stable"), ids, key, [target])
+    ahead = _values_by_id(forecast, ids, key, [MODEL, *_ends(level)])
     made = []
     for i, name in enumerate(ids):
-        y, step = seen[starts[i] : starts[i + 1]], ahead[steps[i] : steps[i + 1]]
+        y = observed[i][:, 0]
         y = y[: np.flatnonzero(np.isfinite(y)).max(initial=-1) + 1]  # the forecast begins after the last number
         known = y[np.isfinite(y)]
         change = float(np.abs(np.diff(known)).mean()) if len(known) > 1 else 0.0
-        end, lower, upper = step[-1].tolist()
+        end, lower, upper = ahead[i][-1].tolist()
         made.append(
             SeriesRecord(
                 id=str(name),
@@ -169,9 +143,9 @@ def records(
                 end=end,
                 lower=lower,
                 upper=upper,
-                spark=spark_code(y, *step.T),
-                season="" if seasons is None else seasons.get(name, ""),
-                shares={} if shares is None else shares.get(name, {}),
+                spark=spark_code(y, *ahead[i].T),
+                season=(seasons or {}).get(name, ""),
+                shares=(shares or {}).get(name, {}),
                 error=errors[i] / change if change > 0.0 else math.nan,
                 inside=inside[i],
             )
@@ -179,9 +153,9 @@ def records(
     return [*made, *lost]
 
 
-def band_level(forecast: pd.DataFrame, model: str = "pesn") -> str:
-    """The smallest level whose interval a frame of forecasts has, "80"; "" where it has none."""
-    lead = f"{model}-lo-"
+def band_level(forecast: pd.DataFrame) -> str:
+    """Return the smallest level whose interval a frame of forecasts has, "80"; "" where it has none."""
+    lead = f"{MODEL}-lo-"
     found = [str(name).removeprefix(lead) for name in forecast.columns if str(name).startswith(lead)]
     return min(found, key=float, default="")
 
@@ -208,47 +182,35 @@ def spark_code(seen: Array, mean: Array, low: Array, high: Array) -> str:
 # ---------------------------------------------------------------- inside
 
 
-def _failed(failures: pd.DataFrame, key: str) -> list[SeriesRecord]:
+def _failed(failures: pd.DataFrame | None, key: str) -> list[SeriesRecord]:
+    if failures is None:
+        return []
     reasons = zip(failures[key].tolist(), failures["reason"].tolist(), strict=True)
     return [SeriesRecord(str(name), failed=str(reason)) for name, reason in reasons]
 
 
-def _ends(level: str, model: str) -> list[str]:
-    return [f"{model}-lo-{level}", f"{model}-hi-{level}"] if level else [model, model]
+def _ends(level: str) -> list[str]:
+    return [f"{MODEL}-lo-{level}", f"{MODEL}-hi-{level}"] if level else [MODEL, MODEL]
 
 
-def _grouped(history: pd.DataFrame, ids: Any, key: str, time: str, target: str) -> tuple[Array, Any]:
-    """The numbers of each id in the order of time, one after the other, and where each begins."""
-    import pandas as pd
-
-    codes = pd.Index(ids).get_indexer(pd.Index(history[key]))
-    when = pd.factorize(history[time], sort=True)[0]
-    order = np.lexsort((when, codes))
-    order = order[codes[order] >= 0]
-    values = history[target].to_numpy(np.float64, na_value=np.nan)[order]
-    return values, np.searchsorted(codes[order], np.arange(len(ids) + 1))
+def _values_by_id(frame: pd.DataFrame, ids: pd.Index, key: str, columns: list[str]) -> list[Array]:
+    """Return the numbers (n, k) of each id, rows in their order."""
+    codes = ids.get_indexer(frame[key])
+    order = np.argsort(codes, kind="stable")
+    values = np.column_stack([frame[name].to_numpy(np.float64, na_value=np.nan) for name in columns])[order]
+    return np.split(values, np.searchsorted(codes[order], np.arange(len(ids) + 1)))[1:-1] if len(ids) else []
 
 
-def _judged(
-    frame: pd.DataFrame | None, ids: Any, key: str, target: str, model: str, level: str
-) -> tuple[list[float], list[float]]:
-    """Mean absolute error of past forecasts, and the share inside their interval, an id each; NaN where there are none."""
-    import pandas as pd
-
+def _judged(frame: pd.DataFrame | None, ids: pd.Index, key: str, target: str, level: str) -> tuple[list[float], list[float]]:
+    """Return the mean absolute error of past forecasts, and the share inside their interval, an id each; NaN where none is."""
     nothing = [math.nan] * len(ids)
     if frame is None or not len(ids):
         return nothing, nothing
-    codes = pd.Index(ids).get_indexer(pd.Index(frame[key]))
-    came, mean = frame[target].to_numpy(np.float64, na_value=np.nan), frame[model].to_numpy(np.float64)
-    known = (codes >= 0) & np.isfinite(came)
-    codes, came, mean = codes[known], came[known], mean[known]
-    count = np.bincount(codes, minlength=len(ids))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        errors = np.bincount(codes, np.abs(came - mean), len(ids)) / count
-        if not level:
-            return errors.tolist(), nothing
-        low, high = (frame[name].to_numpy(np.float64)[known] for name in _ends(level, model))
-        return errors.tolist(), (np.bincount(codes, (low <= came) & (came <= high), len(ids)) / count).tolist()
+    known = frame[frame[target].notna()]
+    low, high = (known[name] for name in _ends(level))
+    scores = [(known[target] - known[MODEL]).abs(), known[target].between(low, high)]
+    errors, inside = (one.groupby(known[key]).mean().reindex(ids).astype(float).tolist() for one in scores)
+    return errors, inside if level else nothing
 
 
 class _Column(NamedTuple):
@@ -259,89 +221,56 @@ class _Column(NamedTuple):
     there: bool = True
 
 
-def panel_page(content: Mapping[str, Any]) -> str:
-    """The page's text.
+def panel_page(content: Mapping[str, object]) -> str:
+    """Return the text of the page.
 
     Parameters
     ----------
-    content
+    content : mapping
         ``title``; ``said``: sentences on data, forecast and, where there is one, backtest; ``notes``; ``records``, the series
         shown; ``total``, how many there are, and ``failed``, how many of them have no forecast; ``end``, the last step's label,
         or "" where series end at different times; ``level`` of the interval in per cent, "80", or "" where there is none;
         ``shares`` of the members' groups in all forecasts, or none; ``settings``; ``file``, ``command``, ``version``, and
         ``files``, the names of the files beside the page, the first of which has all forecasts.
     """
-    template = environment().from_string((resources.files("pesn.series.page") / "panel_page.html.j2").read_text(encoding="utf-8"))
-    rows: Sequence[SeriesRecord] = content["records"]
-    columns = _columns(rows, content["level"], content["end"])
-    return template.render(
-        **{key: value for key, value in content.items() if key != "records"},
-        style=style() + drawing_style(),
+    rows: Sequence[SeriesRecord] = content["records"]  # type: ignore[assignment]
+    shares: Mapping[str, float] = content["shares"]  # type: ignore[assignment]
+    columns = _columns(rows, str(content["level"]), str(content["end"]))
+    return environment().get_template("panel_page.html.j2").render(
+        **content,
+        style=pages.style(drawings=True),
         columns=[column for column in columns if column.there],
         body=Markup("".join(_row(one, columns) for one in rows)),
         shown=len(rows),
-        bar=share_bar(content["shares"]),
+        groups=group_shares(shares),
         script=script(),
         digest=digest(),
-    )
+    )  # fmt: skip
 
 
 def panel_content(
     history: pd.DataFrame,
     forecast: pd.DataFrame,
-    cross_validation: pd.DataFrame | None = None,
+    past: pd.DataFrame | None = None,
     failures: pd.DataFrame | None = None,
     *,
     names: tuple[str, str, str] = ("unique_id", "ds", "y"),
-    shares: Mapping[str, float] | None = None,
-    total: int | None = None,
-    failed: int | None = None,
-    seasons: Mapping[Any, str] | None = None,
-    shares_of_each: Mapping[Any, Mapping[str, float]] | None = None,
-    **other: Any,
-) -> dict[str, Any]:
-    """What :func:`panel_page` shows, of long frames.
-
-    Parameters
-    ----------
-    history, forecast, cross_validation, failures, names
-        As :func:`pesn.series.page.panel_page.records` takes them. Of many series, the first ten thousand are enough.
-    shares
-        Of the members' groups, summed over all series.
-    total, failed
-        How many series there are, and how many of them have no forecast; None: as many as the frames have.
-    seasons, shares_of_each
-        By id, where they are known.
-    other
-        ``file``, ``command``, ``version``, ``files``; ``notes`` and ``settings``, where there are any; ``said``, where sentences
-        on data, forecast and backtest are to be others.
-
-    Returns
-    -------
-    dict
-    """
+    seasons: Mapping[object, str] | None = None,
+    shares_by_id: Mapping[object, Mapping[str, float]] | None = None,
+    **other: object,
+) -> dict[str, object]:
+    """Return what :func:`panel_page` shows of long frames, taken as :func:`records` takes them; ``other`` is shown as it is."""
     key, time, _ = names
     lost = 0 if failures is None else len(failures)
-    known = forecast[key].nunique()
-    count = known + lost if total is None else total
-    ends, starts = (forecast.groupby(key, sort=False)[time].agg(which) for which in ("last", "first"))
-    steps = len(forecast) // max(known, 1)
-    same = len(forecast) > 0 and bool((ends == ends.iloc[0]).all())
-    when = f", {shown(starts.min())} … {shown(ends.max())}" if len(forecast) else ""
-    said = {"data": f"{counted(len(history), 'row')} of {count:,} series", "forecast": f"{counted(steps, 'step')} ahead{when}"}
-    if cross_validation is not None and len(cross_validation):
-        said["backtest"] = f"{counted(len(cross_validation) // max(steps, 1), 'past forecast')}"
+    ends = forecast.groupby(key, sort=False)[time].last()
+    count = len(ends) + lost
     return {
         "title": f"Forecasts of {count:,} series",
-        "said": said,
-        "notes": [],
-        "records": records(history, forecast, cross_validation, failures, names=names, seasons=seasons, shares=shares_of_each),
+        "records": records(history, forecast, past, failures, names=names, seasons=seasons, shares=shares_by_id),
         "total": count,
-        "failed": lost if failed is None else failed,
-        "end": shown(ends.iloc[0]) if same else "",
+        "failed": lost,
+        "end": shown(ends.iloc[0]) if ends.nunique() == 1 else "",
         "level": band_level(forecast),
-        "shares": shares or {},
-        "settings": {},
         **other,
     }
 

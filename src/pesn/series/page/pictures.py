@@ -2,7 +2,7 @@
 
 All are texts of HTML with SVG inside, light and dark as the page is, and made without matplotlib.
 
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> t = np.arange(60.0)
 >>> fitted = fit_columns((20.0 + np.sin(t / 3.0))[:, None], names=("a<b",), seasons=(), horizon=6)
 >>> drawn = forecast(fitted, fitted.forecast(6), (0.8, 0.95))
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -25,24 +25,18 @@ from pesn._support.pages import drawing
 from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
 from pesn._support.types import AnyArray, Array
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series.fitted import FittedSeries
-from pesn.series.judging import SeriesBacktest
-from pesn.series.result import SeriesForecast, percent
+from pesn.series.model import FittedSeries
+from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.reading import counted, shown
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = [
-    "backtest",
-    "components",
-    "decimals",
-    "forecast",
-    "label_of",
-    "labels_of",
-    "legend",
-    "shown_rows",
-    "sparkline",
-    "which_origins",
-]
+    "backtest", "components", "decimals", "forecast", "label_of", "labels_of", "legend", "sparkline", "which_origins",
+]  # fmt: skip
 
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most
@@ -165,24 +159,21 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     came = [judged.observed[k, :, column] for k in chosen]
     before = [_before(y, int(judged.origins[k]), horizon) for k in chosen]
     bounds = [[one.interval(level) for level in sorted(levels, reverse=True)] for one in margins]
-    means = [one.mean for one in margins]
-    ends = limits([*came, *means, *before], [edge for pairs in bounds for pair in pairs for edge in pair])
+    ends = limits([*came, *(one.mean for one in margins), *before], [edge for pairs in bounds for pair in pairs for edge in pair])
     view = View((0.5 - len(before[0]), horizon + 0.5), ends)
     marks = [(1.0, "1"), (float(horizon), f"{horizon} steps")] if horizon > 1 else [(1.0, "1 step")]
     made = []
-    for k, seen, mean, pairs, truth in zip(chosen, before, means, bounds, came, strict=True):
+    for k, seen, one, pairs, truth in zip(chosen, before, margins, bounds, came, strict=True):
         missed = np.where((truth < pairs[0][0]) | (truth > pairs[0][1]), truth, np.nan)
         known = int(np.isfinite(truth).sum())
-        inside = known - int(np.isfinite(missed).sum())
-        origin = int(judged.origins[k])
-        title = f"from {_origin(judged.labels, origin)}"
-        score = f"{inside} of {known} inside {percent(wide)} %"
+        title = f"from {_origin(judged.index, int(judged.origins[k]))}"
+        score = f"{known - int(np.isfinite(missed).sum())} of {known} inside {percent(wide)} %"
         shapes = [view.upright(0.5, "now")] if len(seen) else []
-        shapes += _fan(view, np.empty(0), steps, mean, pairs)
+        shapes += _fan(view, np.empty(0), steps, one.mean, pairs)
         shapes.append(view.line(np.arange(1.0 - len(seen), horizon + 1.0), np.concatenate([seen, truth]), "seen"))
         shapes.append(view.dots(steps, missed, "missed"))
-        error = float(np.nanmean(np.abs(truth - mean))) if known else float("nan")
-        label = f"{judged.names[column]}, forecast {title}: {score}, mean absolute error {number(error)}."
+        error = number(float(np.nanmean(np.abs(truth - one.mean))))
+        label = f"{judged.names[column]}, forecast {title}: {score}, mean absolute error {error}."
         drawn = plot(view, shapes, label=label, marks=marks, size="small", most=3)
         made.append(f"<li><h4>{escape(title)}<small>{score}</small></h4>{drawn}</li>")
     return Markup(f'<ul class="multiples">{"".join(made)}</ul>')
@@ -226,12 +217,12 @@ def shown_rows(fitted: FittedSeries, horizon: int) -> int:
     return min(fitted.rows, max(60, 5 * horizon, min(season, 8 * horizon)))
 
 
-def labels_of(fitted: FittedSeries, horizon: int) -> Any:
+def labels_of(fitted: FittedSeries, horizon: int) -> pd.Index | None:
     """As ``fitted.labels(horizon)``, which many pictures of one page ask for; dates by the calendar take their time."""
     return None if fitted.time is None else _labels(fitted.time, fitted.rows + horizon)
 
 
-def label_of(fitted: FittedSeries, labels: Any, row: int) -> str:
+def label_of(fitted: FittedSeries, labels: pd.Index | None, row: int) -> str:
     """A row's label in words, as short as the step allows; its number where there are no labels."""
     if labels is None or fitted.time is None:
         return f"row {row + 1}"
@@ -240,7 +231,7 @@ def label_of(fitted: FittedSeries, labels: Any, row: int) -> str:
     return shown(labels[row], fitted.time.step if fitted.time.kind == "dates" else None)
 
 
-def decimals(values: Array, deviation: Any) -> list[str]:
+def decimals(values: Array, deviation: Array | float) -> list[str]:
     """Numbers with as many decimals as the smallest deviation has two digits.
 
     >>> decimals(np.array([371.8421, -0.04]), np.array([0.43, 1.2])), decimals(np.array([3e12]), np.array([1e11]))
@@ -257,7 +248,7 @@ def decimals(values: Array, deviation: Any) -> list[str]:
 
 
 @lru_cache(maxsize=2)
-def _labels(time: TimeIndex, n: int) -> Any:
+def _labels(time: TimeIndex, n: int) -> pd.Index | None:
     try:
         return time.onwards(n)
     except (ValueError, OverflowError):  # pandas has no such dates
@@ -310,7 +301,7 @@ def _before(y: Array | None, origin: int, horizon: int) -> Array:
     return np.concatenate([np.full(rows - len(seen), np.nan), seen])
 
 
-def _origin(labels: Any, row: int) -> str:
+def _origin(labels: pd.Index | None, row: int) -> str:
     if labels is None:
         return f"row {row + 1}"
     freq = getattr(labels, "freqstr", None)
@@ -319,7 +310,7 @@ def _origin(labels: Any, row: int) -> str:
     return f"row {labels[row]}" if getattr(labels, "name", None) is None and labels[0] == 0 else str(labels[row])
 
 
-def _finest(labels: Any) -> str:
+def _finest(labels: pd.DatetimeIndex) -> str:
     """A frequency that tells how much of dates without one is to be shown."""
     if bool((labels == labels.normalize()).all()):
         return "MS" if bool((labels.day == labels.day[0]).all()) else "D"

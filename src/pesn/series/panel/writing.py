@@ -53,7 +53,7 @@ def _shown(outcome: PanelOutcome, said: dict[str, Any], files: list[str]) -> dic
         names=outcome.table.columns,
         shares=mean_shares(facts),
         seasons={ids[i]: season_in_words(periods) for i, periods in facts.seasons.items()},
-        shares_of_each={ids[i]: shares for i, shares in facts.shares.items()},
+        shares_by_id={ids[i]: shares for i, shares in facts.shares.items()},
         said=panel_job.sentences(outcome),
         notes=outcome.table.notes,
         settings={"season": said["seasons"], "horizon": said["horizon"], "levels": said["levels"]},
