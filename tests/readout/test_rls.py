@@ -19,6 +19,11 @@ def fit(features, targets, ridge):
     return solve(Gram(features.shape[1], targets.shape[1]).add(features, targets), ridge)
 
 
+def same(state, other):
+    for a, c in zip(state, other, strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
 def weighted_batch(state, b, y, lam):
     """The naive twin: precision and right-hand side summed up, solved afresh at every step."""
     p = b.shape[1]
@@ -212,8 +217,7 @@ def test_the_old_state_stays():
     rls_update(state, b, y, 0.9)
     with pytest.raises(ValueError, match="left the range of float64"):
         rls_update(state, b * 1e200, y, 0.9)
-    for a, c in zip(state, before, strict=True):
-        np.testing.assert_array_equal(a, c)
+    same(state, before)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -229,8 +233,7 @@ def test_a_row_a_call(p, dtype):
         copies.append(RLSState(*(np.array(part) for part in state[:4]), state.row, state.waited))
         from_copy, after_copy = rls_update(copies[-2], b[k : k + 1], y[k : k + 1], 0.99)
         np.testing.assert_array_equal(from_copy, prediction)
-        for a, c in zip(after_copy, state, strict=True):
-            np.testing.assert_array_equal(a, c)
+        same(after_copy, state)
         states.append(state)
         seen.append(prediction)
     for state, copied in zip(states, copies, strict=True):
@@ -262,53 +265,46 @@ def test_a_row_that_leaves_the_range_leaves_the_state(size, target):
     before = RLSState(*(np.copy(part) for part in state))
     with pytest.raises(ValueError, match="left the range of float64"):
         rls_update(state, np.full((1, 12), size), np.full((1, 2), target), 0.9)
-    for a, c in zip(state, before, strict=True):
-        np.testing.assert_array_equal(a, c)
+    same(state, before)
 
 
 def test_no_rows_change_nothing():
     state = rls_start((3, 2, 10.0))
     predictions, after = rls_update(state, np.zeros((0, 3)), np.zeros((0, 2)), 0.9)
     assert predictions.shape == (0, 2)
-    for a, c in zip(after, state, strict=True):
-        np.testing.assert_array_equal(a, c)
+    same(after, state)
 
 
 def test_same_data_same_bits():
     b, y, _ = data(500, 30)
     state = rls_start((30, 2, 10.0))
-    for a, c in zip(rls_update(state, b, y, 0.99)[1], rls_update(state, b.copy(), y.copy(), 0.99)[1], strict=True):
-        np.testing.assert_array_equal(a, c)
+    same(rls_update(state, b, y, 0.99)[1], rls_update(state, b.copy(), y.copy(), 0.99)[1])
 
 
 # ---------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize("lam", [0.0, -0.5, 1.5, np.nan, np.inf])
-def test_forgetting_outside_its_range(lam):
-    b, y, _ = data(10, 3)
-    with pytest.raises(ValueError, match=r"forgetting must lie in \(0, 1\], got"):
-        rls_update(rls_start((3, 2, 1.0)), b, y, lam)
+BAD = [
+    *(
+        (lambda state, b, y, lam=lam: rls_update(state, b, y, lam), r"forgetting must lie in \(0, 1\], got")
+        for lam in (0.0, -0.5, 1.5, np.nan, np.inf)
+    ),
+    (
+        lambda state, b, y: rls_update(state, b, np.where(y == y[7, 1], np.inf, y), 0.9),
+        "targets must be finite, got inf at index",
+    ),
+    (lambda state, b, y: rls_update(state, b[:, :2], y, 0.9), r"features must have shape \(rows, 3\), got \(10, 2\)"),
+    (lambda state, b, y: rls_update(state, b, y[1:], 0.9), "as many rows, got 10 and 9"),
+    (lambda *_: rls_start((3, 2, 0.0)), "delta must be finite and positive, got 0"),
+    (lambda *_: rls_start((0, 2, 1.0)), "at least one of each"),
+    (lambda *_: rls_start((3, 2, 1.0), weights=np.zeros((3, 2))), r"weights must have shape \(2, 3\), got \(3, 2\)"),
+    (lambda *_: rls_start((3, 2, 1.0), dtype=np.int64), "dtype must be float32 or float64, got int64"),
+    (lambda state, b, y: rls_start(fit(b, y, 1e-3), prior_samples=0.0), "prior_samples must be finite and positive"),
+]
 
 
-def test_bad_input():
+@pytest.mark.parametrize(("wrong", "message"), BAD)
+def test_bad_input_is_refused(wrong, message):
     b, y, _ = data(10, 3)
-    state = rls_start((3, 2, 1.0))
-    broken = y.copy()
-    broken[7, 1] = np.inf
-    with pytest.raises(ValueError, match=r"targets must be finite, got inf at index \(7, 1\)"):
-        rls_update(state, b, broken, 0.9)
-    with pytest.raises(ValueError, match=r"features must have shape \(rows, 3\), got \(10, 2\)"):
-        rls_update(state, b[:, :2], y, 0.9)
-    with pytest.raises(ValueError, match="as many rows, got 10 and 9"):
-        rls_update(state, b, y[1:], 0.9)
-    with pytest.raises(ValueError, match="delta must be finite and positive, got 0"):
-        rls_start((3, 2, 0.0))
-    with pytest.raises(ValueError, match="at least one of each"):
-        rls_start((0, 2, 1.0))
-    with pytest.raises(ValueError, match=r"weights must have shape \(2, 3\), got \(3, 2\)"):
-        rls_start((3, 2, 1.0), weights=np.zeros((3, 2)))
-    with pytest.raises(ValueError, match="dtype must be float32 or float64, got int64"):
-        rls_start((3, 2, 1.0), dtype=np.int64)
-    with pytest.raises(ValueError, match="prior_samples must be finite and positive"):
-        rls_start(fit(b, y, 1e-3), prior_samples=0.0)
+    with pytest.raises(ValueError, match=message):
+        wrong(rls_start((3, 2, 1.0)), b, y)

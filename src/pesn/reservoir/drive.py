@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,9 @@ from pesn.moments import MomentMethod, UnitMethod, named_method
 from pesn.moments.spline import Mesh
 from pesn.readout.features import Features
 from pesn.reservoir.weights import Reservoir, Seed
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Units = Callable[..., tuple[Array, ...]]  # of what enters, or of its mean and variance
 
@@ -72,7 +75,7 @@ class State(NamedTuple):
         variances = self.var, self.output_var, self.past_var, self.cov, self.own
         return not any(part is not None and np.any(part) for part in variances)
 
-    def check(self, name: str, shapes: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
+    def check(self, name: str, shapes: Mapping[str, tuple[object, tuple[int, ...]]]) -> None:
         """A ValueError unless its parts are of these ``shapes`` (``kept_states.state_shapes``) and no variance is negative."""
         check_arrays(name, shapes)
         for part in ("var", "output_var", "own", "past_var"):
@@ -266,6 +269,15 @@ class _Job:
                 return r + 1
         return n_rows
 
+    def _move(self, layers: list[_Layer], entering: list[Array], units: Units) -> None:
+        """One step of all units, layer after layer, of means and of variances where they enter, too."""
+        h, parts = self.h, range(len(entering))
+        for rows, W, leak, turn in layers:  # h holds the layers before as they are now
+            new = units(*(entering[p][rows] + W[p] @ h[p] for p in parts))
+            for p, value in zip(parts, new, strict=True):
+                kept = h[p, rows] if turn is None else turn[p] @ h[p, rows]
+                h[p, rows] = (1.0 - leak) ** (p + 1) * kept + leak ** (p + 1) * value
+
     def step_through(self, var: Array | None, units: Units, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
         """States (P, T, N) and outputs (P, T, m) of any reservoir, the equations as they are written: P is 1 without ``var``.
 
@@ -283,12 +295,7 @@ class _Job:
         layers, h, y = _layers(r), self.h, self.y
         fed = bool(len(self.teacher)) or self.readout is not None
         for k in range(len(self.inputs)):
-            a = [entering[p][k] + W_fb[p] @ y[p] if fed else entering[p][k] for p in parts]
-            for rows, W, leak, turn in layers:  # h holds the layers before as they are now
-                new = units(*(a[p][rows] + W[p] @ h[p] for p in parts))
-                for p, value in zip(parts, new, strict=True):
-                    kept = h[p, rows] if turn is None else turn[p] @ h[p, rows]
-                    h[p, rows] = (1.0 - leak) ** (p + 1) * kept + leak ** (p + 1) * value
+            self._move(layers, [entering[p][k] + W_fb[p] @ y[p] if fed else entering[p][k] for p in parts], units)
             if var is not None:
                 h[1] += self.noise**2
             elif self.noise and rng is not None:
@@ -301,12 +308,20 @@ class _Job:
         return states, outputs
 
 
-def _layers(r: Reservoir) -> list[tuple[slice, list[Any], Array, list[Array] | None]]:
-    """Of each layer its rows, what they have of W, their leak rates and their rotation; matrices with their squares."""
+class _Layer(NamedTuple):
+    """Units of a layer: what they have of W, their leak rates and their rotation; matrices with their squares."""
+
+    rows: slice
+    W: list[csr_array]
+    leak: Array
+    rotation: list[Array] | None
+
+
+def _layers(r: Reservoir) -> list[_Layer]:
     leak, found = np.broadcast_to(r.leak_rate, r.n_units), []
     for rows in r.layer_rows:
         W, turn = r.W[rows], None if r.rotation is None else r.rotation[rows, rows]
-        found.append((rows, [W, W.power(2)], leak[rows], None if turn is None else [turn, np.square(turn)]))
+        found.append(_Layer(rows, [W, W.power(2)], leak[rows], None if turn is None else [turn, np.square(turn)]))
     return found
 
 
@@ -364,7 +379,7 @@ def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = 
     return frozen(array)
 
 
-def _check_finite(argument: str, value: Any) -> None:
+def _check_finite(argument: str, value: npt.ArrayLike) -> None:
     """A ValueError with the row and the column of the first NaN or infinity, where there is one."""
     try:
         infinite = ~np.isfinite(np.asarray(value, dtype=float))
@@ -388,7 +403,13 @@ def _fill(argument: str, value: npt.ArrayLike | None, into: Array) -> None:
 
 
 def read(
-    features: Features, reservoir: Reservoir, z: Array, state: State | None = None, *, readout: Any = None, **options: Any
+    features: Features,
+    reservoir: Reservoir,
+    z: Array,
+    state: State | None = None,
+    *,
+    readout: FloatArray | None = None,
+    **options: Any,
 ) -> tuple[Array, Array, Array | None, State]:
     """:func:`pesn.reservoir.drive.run` with ``readout`` (m, p) over all features: those of rows, states, outputs, the last state.
 

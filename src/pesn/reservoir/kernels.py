@@ -94,7 +94,7 @@ _add_four, _add_four_moments = add_packed_rows(1), add_packed_rows(2)
 
 
 @_inline_product
-def multiply(net: Any, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array) -> int:
+def multiply(net: Weights, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array) -> int:
     """Add W h of rows ``first`` … ``end`` to ``pre``; they begin at a ``group`` of four, and the group after them is returned."""
     indptr, indices, data = net.indptr, net.indices, net.data
     one = np.uint32(1)
@@ -118,7 +118,7 @@ def multiply(net: Any, packed: Packed, group: int, first: int, end: int, h: Arra
 
 
 @_inline_product
-def multiply_moments(net: Any, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array, var: Array) -> int:
+def multiply_moments(net: Weights, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array, var: Array) -> int:
     """The same for means and variances, h (N, 2): W μ is added to ``pre``, (W∘W) v to ``var``, in one pass over W."""
     indptr, indices, data = net.indptr, net.indices, net.data
     one = np.uint32(1)

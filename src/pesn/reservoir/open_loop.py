@@ -187,6 +187,11 @@ class OpenLoop:
         return self.process_noise is None or _one_variance(self.process_noise)
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled loop of variances alone serves, and no earlier rows are wanted."""
+        return self.form == "diagonal" and self.moments == "surface" and not self.features.lags and self.noise_is_plain
+
+    @property
     def unit_noise(self) -> float:
         """M_e, where the noise is plain."""
         return 0.0 if self.process_noise is None else float(np.sqrt(self.process_noise.diagonal[0]))
@@ -266,28 +271,46 @@ def predict_rows(
     ``clamp`` (T, m) takes the place of the network's own outputs where they are fed back. Where ``state.rows`` is not None the
     sequence has just begun, and the first rows say by ``start`` where the units are.
     """
-    paths = []
+    paths: list[Path] = []
     while state.rows is not None and len(z):
-        assert start is not None
-        seen, certain = state.rows, var is None or not var[0].any()
-        if not certain and len(seen):
+        if len(state.rows) and var is not None and var[0].any():
             state = state._replace(rows=None)
             break
-        rows = np.vstack([seen, z[:1]])
-        units = start.given(rows) if certain else _units_behind(start, z[0], np.zeros_like(z[0]) if var is None else var[0])
-        begun = loop.init_moved(*loop.features.with_known(*units, rows), z[0], None if var is None else var[0])
-        paths.append(rollout(loop.model, begun, z[:1], clamp=None if clamp is None else clamp[:1], moved=True))
-        state = to_state(loop, paths[-1].state)
-        if certain and len(rows) < max(start.lags, 1) and state.var is not None:
-            state = state._replace(rows=rows)
-        z, var, clamp = z[1:], None if var is None else var[1:], None if clamp is None else clamp[1:]
-    if loop.features.lags and state.past is None and len(z):  # nothing came before: the first row stands for it
-        nothing = np.zeros_like(z[0]) if var is None else var[0]
-        state = state._replace(past=np.tile(z[0], loop.features.lags), past_var=np.tile(nothing, loop.features.lags))
+        assert start is not None
+        path, state = _predict_first(loop, z[0], None if var is None else var[0], state, start, _cut(clamp, slice(1)))
+        paths.append(path)
+        z, var, clamp = z[1:], _cut(var, slice(1, None)), _cut(clamp, slice(1, None))
     if len(z) or not paths:
+        state = _with_past(state, z, var, loop.features.lags)
         paths.append(rollout(loop.model, from_state(loop, state), z, var, clamp=clamp))
         state = to_state(loop, paths[-1].state) if len(z) else state
     return concatenate(paths), state
+
+
+def _with_past(state: State, z: Array, var: Array | None, lags: int) -> State:
+    """The first row stands for those before it, where none are known."""
+    if not lags or state.past is not None or not len(z):
+        return state
+    nothing = np.zeros_like(z[0]) if var is None else var[0]
+    return state._replace(past=np.tile(z[0], lags), past_var=np.tile(nothing, lags))
+
+
+def _cut(values: Array | None, rows: slice) -> Array | None:
+    return None if values is None else values[rows]
+
+
+def _predict_first(
+    loop: OpenLoop, z: Array, var: Array | None, state: State, start: Start | LocalStart, clamp: Array | None
+) -> tuple[Path, State]:
+    """One of the first rows z (d,) of a sequence, its units by a regression on the rows so far; and the state after it."""
+    assert state.rows is not None
+    rows, certain = np.vstack([state.rows, z]), var is None or not var.any()
+    units = start.given(rows) if certain else _units_behind(start, z, np.zeros_like(z) if var is None else var)
+    begun = loop.init_moved(*loop.features.with_known(*units, rows), z, var)
+    path = rollout(loop.model, begun, z[None], clamp=clamp, moved=True)
+    state = to_state(loop, path.state)
+    goes_on = certain and len(rows) < max(start.lags, 1) and state.var is not None
+    return path, state._replace(rows=rows) if goes_on else state
 
 
 def _one_variance(noise: Noise) -> bool:
@@ -319,9 +342,7 @@ def can_stack(
     loop: OpenLoop, certain: bool, sequences: Sequence[slice], states: Sequence[State], start: Start | LocalStart | None
 ) -> bool:  # fmt: skip
     """Whether :func:`predict_stacked` serves: variances alone, and sequences that all go on, or all begin by a learned start."""
-    if loop.form != "diagonal" or loop.moments != "surface" or loop.features.lags or not loop.noise_is_plain:
-        return False
-    if not in_lockstep(loop.reservoir, sequences):
+    if not loop.is_compiled or not in_lockstep(loop.reservoir, sequences):
         return False
     if all(state.rows is None for state in states):
         return True
