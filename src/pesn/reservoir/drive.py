@@ -115,13 +115,7 @@ def run(
     job = _Job(reservoir, inputs, state, feedback, readout, noise)
     seeded = None if rng is None and not noise else np.random.default_rng(rng)  # a fresh seed takes longer than a row
     assert outputs is None or (is_compiled(reservoir) and outputs.shape == job.output_shape)
-    if not reservoir.n_units:
-        states, found = (part[0] for part in job.read_rows(np.zeros_like(job.inputs)))
-    elif is_compiled(reservoir):
-        states, found = job.drive_certain(seeded, outputs)
-    else:
-        f = get(reservoir.activation)
-        states, found = (part[0] for part in job.step_through(None, lambda a: (np.asarray(f(a)),), seeded))
+    states, found = job.run_certain(seeded, outputs)
     return states, None if readout is None else found, State(job.h[0], None, job.y[0], None)
 
 
@@ -224,8 +218,15 @@ class _Job:
         else:
             kernels.drive_gaussian(kernels.tanh_moments(), net, inputs, loop, kernels.Course(self.h, self.y, states, outputs))
 
-    def drive_certain(self, rng: np.random.Generator | None, outputs: Array | None) -> tuple[Array, Array]:
-        """States (T, N) and outputs (T, m) of means, compiled."""
+    def run_certain(self, rng: np.random.Generator | None, outputs: Array | None) -> tuple[Array, Array]:
+        """States (T, N) and outputs (T, m) of means."""
+        if not self.reservoir.n_units:
+            states, found = self.read_rows(np.zeros_like(self.inputs))
+            return states[0], found[0]
+        if not is_compiled(self.reservoir):
+            f = get(self.reservoir.activation)
+            states, found = self.step_through(None, lambda a: (np.asarray(f(a)),), rng)
+            return states[0], found[0]
         shape = len(self.inputs), self.reservoir.n_units
         states = rng.standard_normal(shape) if self.noise and rng is not None else np.empty(shape)
         outputs = np.empty(self.output_shape) if outputs is None else outputs

@@ -23,7 +23,7 @@ from pesn.activations import get
 from pesn.moments.special import tanh, tanh_and_slope
 from pesn.moments.surface_kernel import at
 from pesn.moments.tables import Surface, load
-from pesn.readout.rls import learn_row, leverage, product
+from pesn.readout.rls import Recursion, learn_row, leverage, product
 
 Array = npt.NDArray[Any]
 
@@ -923,8 +923,8 @@ def learn(table: Array) -> int:
             R[i, j] = (before * R[i, j] + target[i] * target[j]) / numbers[2]
     counts[SAMPLES] += 1
     prior_weights, prior_root = matrix(table, PRIOR_WEIGHTS), matrix(table, PRIOR_ROOT)
-    root, weights, b, work = matrix(table, ROOT), matrix(table, WEIGHTS), vector(table, FEATURES), matrix(table, WORK)
-    fine = learn_row(root, weights, prior_weights, prior_root, b, target, work, counts[:4], numbers[0], numbers[1])
+    at = Recursion(matrix(table, ROOT), matrix(table, WEIGHTS), prior_weights, prior_root, counts[:4], numbers[1])
+    fine = learn_row(at, vector(table, FEATURES), target, matrix(table, WORK), numbers[0])
     return FINE if fine else OUT_OF_RANGE
 
 

@@ -441,10 +441,14 @@ def _joined(drawn: list[list[Reservoir]]) -> Reservoir:
     later = ((0, W.shape[0] - sizes[0]), (0, 0))
     W_in, W_fb = (np.pad(np.vstack([getattr(one, name) for one in drawn[0]]), later) for name in ("W_in", "W_fb"))
     bias = np.concatenate([group.bias for group in every])
-    leaks = np.concatenate([np.broadcast_to(group.leak_rate, group.n_units) for group in every])
-    leak = float(leaks[0]) if (leaks == leaks[0]).all() else leaks
     rows = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.asarray(W.data, np.float64)
-    return Reservoir(*rows, W_in, W_fb, bias, leak, first.activation, sizes if len(sizes) > 1 else ())
+    return Reservoir(*rows, W_in, W_fb, bias, _join_leaks(every), first.activation, sizes if len(sizes) > 1 else ())
+
+
+def _join_leaks(groups: list[Reservoir]) -> float | Array:
+    """Leak rates of all units, or one number where they are equal."""
+    leaks = np.concatenate([np.broadcast_to(group.leak_rate, group.n_units) for group in groups])
+    return float(leaks[0]) if (leaks == leaks[0]).all() else leaks
 
 
 def _rotation(memory: Memory, reservoir: Reservoir, sizes: list[int], rng: np.random.Generator) -> Array | None:
