@@ -23,7 +23,7 @@ from sktime.forecasting import model_evaluation, model_selection
 from sktime.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from pesn.adapters.sktime import PESNForecaster
-from pesn.adapters.sktime.distribution import SeriesDistribution, of_margins
+from pesn.adapters.sktime.distribution import SeriesDistribution, make_distribution
 
 pytestmark = [
     # of a pd.concat in sktime's update_predict
@@ -232,7 +232,7 @@ KINDS = [
 
 @pytest.mark.parametrize("margins", KINDS)
 def test_distributions_are_those_of_the_margins(margins):
-    found = of_margins([margins], pd.RangeIndex(2), ["a"])
+    found = make_distribution(margins, pd.RangeIndex(2), pd.Index(["a"]))
     levels = [0.01, 0.3, 0.5, 0.9]
     np.testing.assert_allclose(found.quantile(levels), margins.quantile(levels).T, rtol=1e-13)
     for level in levels:
@@ -257,7 +257,8 @@ def test_checks_of_skpro():
 
 
 def test_what_is_below_the_least_number():
-    found = of_margins([Margins(np.array([1.0]), np.array([1.0]), 5.0, False, 0.0), KINDS[1]], pd.RangeIndex(3), ["a"])
+    margins = Margins.concatenate([Margins(np.array([1.0]), np.array([1.0]), 5.0, False, 0.0), KINDS[1]])
+    found = make_distribution(margins, pd.RangeIndex(3), pd.Index(["a"]))
     below = pd.DataFrame({"a": [-1.0, -1.0, 0.0]})
     assert (found.cdf(below) == 0.0).all(axis=None)
     assert (found.pdf(below) == 0.0).all(axis=None)
@@ -294,7 +295,7 @@ def test_what_the_page_calls_by_name_is_there():
 def test_without_sktime_it_is_said_what_to_install(monkeypatch):
     for name in [one for one in sys.modules if one.startswith("pesn.adapters.sktime")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "sktime", None)
+    monkeypatch.setitem(sys.modules, "sktime.datatypes", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pesn\[sktime\]'"):
         importlib.import_module("pesn.adapters.sktime")
 

@@ -135,7 +135,8 @@ def test_a_backtest_saw_nothing_of_what_came():
     y = seasonal(130)
     changed = y.copy()
     changed[120:] = 1000.0
-    first, second = (univariate.backtest(one, horizon=6, origins=[60, 120], seasons=(12,)) for one in (y, changed))
+    models = [univariate.fit(one, horizon=6, seasons=(12,)) for one in (y, changed)]
+    first, second = (one.forecast_past([60, 120], 6, (12,), True) for one in models)
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one.location, other.location)
         np.testing.assert_array_equal(one.scale, other.scale)
@@ -157,7 +158,5 @@ def test_what_cannot_be_read_is_refused():
         univariate.fit(np.ones(20), horizon=0)
     with pytest.raises(ValueError, match=r"x must be \(20, u\), got \(19, 1\)"):
         univariate.fit(np.ones(20), np.ones((19, 1)), horizon=2)
-    with pytest.raises(ValueError, match="origins must lie between 1 and 20, got 21"):
-        univariate.backtest(np.ones(20), horizon=2, origins=[21])
     with pytest.raises(ValueError, match="horizon must be at least 1"):
         univariate.fit(np.ones(20), horizon=2).forecast(0)
