@@ -78,7 +78,20 @@ class Margins:
 
     @staticmethod
     def stack(parts: Sequence[Margins], axis: int) -> Margins:
-        """Join distributions of one shape along a new axis."""
+        """Join distributions of one shape along a new axis.
+
+        Parameters
+        ----------
+        parts : sequence of Margins
+            Distributions of numbers in arrays of one shape.
+        axis : int
+            Axis of the result that they are joined along.
+
+        Returns
+        -------
+        Margins
+            Scalars among the parameters stay of size 1 along the other axes.
+        """
         one = (1,) * parts[0].location.ndim
 
         def join(name: str) -> AnyArray:
@@ -146,7 +159,20 @@ class Margins:
         return np.square(self.std)
 
     def sample(self, n: int, rng: Rng = None) -> Array:
-        """Return ``n`` draws, (n, …), of each number by itself; ``rng`` is a seed or a Generator."""
+        """Draw each number by itself.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        rng : int or Generator, optional
+            Seed or generator.
+
+        Returns
+        -------
+        array of shape (n, …)
+            Draws, without correlation between numbers.
+        """
         return self._at(np.random.default_rng(rng).standard_t(self.dof, (as_count("n", n), *self.location.shape)))
 
     def crps(self, y: npt.ArrayLike) -> Array:
@@ -299,6 +325,16 @@ class SeriesBacktest(Backtest):
 
     Parameters
     ----------
+    origins : array of shape (k,)
+        The first row of each forecast.
+    forecasts : Margins
+        The forecasts, (k, horizon, d).
+    observed : array of shape (k, horizon, d)
+        Observations, NaN where missing.
+    names : sequence of str
+        Names of the d columns.
+    labels : array of shape (k, horizon), optional
+        Labels of the rows of each forecast.
     index : pandas.Index, optional
         Labels of all rows, where they have labels.
     rivals : mapping of str to SeriesBacktest
