@@ -210,7 +210,8 @@ class UnivariateModel:
         Margins
             Distribution of each step.
         """
-        return self._forecast_from_last_number(horizon, x)[self.late :]
+        whole = self._forecast_from_last_number(horizon, x)
+        return whole[self.late :] if self.late else whole
 
     def _forecast_from_last_number(self, horizon: int, x: Array | None) -> Margins:
         """Forecast the pending rows, then ``horizon`` more."""
