@@ -11,31 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from pesn.paper.claims import CLAIMS
+from pesn.paper import ITEMS
+from pesn.paper.claims import CLAIMS, describe
+from pesn.paper.items import figures
 from pesn.paper.report import write_page
-from pesn.plotting import COLOURS
 
-TITLES = {
-    "moments": "Moments of tanh against Monte Carlo",
-    "moments-grid": "Errors over the grid of means and variances",
-    "higher-moments": "Skewness and kurtosis for three activations",
-    "complexity": "Operation counts, and time against the number of units",
-    "error-time": "Error against time",
-    "error-bound": "The error bound and its example",
-    "feedforward": "Uncertainty through two feed-forward networks",
-    "washout": "Washout: error after a short start",
-    "entropy": "Entropy of the reservoir's states",
-    "cart-pole": "Cart pole: one step and twenty steps ahead",
-    "ardrone": "AR.Drone: twenty steps ahead",
-}
 ERRATA = {"moments-grid": [10, 6], "error-bound": [9, 17], "entropy": [15], "cart-pole": [12, 4], "ardrone": [14]}
 KINDS = ("holds", "holds", "corrected", "holds", "does not hold", "depends")
 
 
-def fake_folder(folder, names=tuple(TITLES), quick=True):
+def fake_folder(folder, names=tuple(ITEMS), quick=True):
     """Results for ``names`` in ``folder``, which is returned."""
     for i, name in enumerate(names):
         fake_result(folder, name, i, quick)
@@ -57,7 +43,7 @@ def fake_result(folder, name, i=0, quick=True, **changes):
     claims = [(key, claim.text) for key, claim in CLAIMS.items() if name in claim.items]
     result = {
         "name": name,
-        "title": TITLES[name],
+        "title": describe(name).title,
         "place": "Figure 1",
         "about": "The paper compares its two methods with Monte Carlo for tanh of a Gaussian. Here both are computed again, "
         'beside `method="exact"` and the surface that pesn uses by default; 10,000 samples stand for the truth as in the paper.',
@@ -136,38 +122,20 @@ def _tables(name, rng):
 @functools.cache
 def drawn(kind):
     """A figure as PNG and SVG, and its alt text; both kinds have the same ids inside, as matplotlib's have."""
-    figure, alt = _curves() if kind == "curves" else _maps()
-    FigureCanvasAgg(figure)
+    figure, axes = figures.panels(1, 2, 4.0)
+    left, right = axes[0]
+    x = np.linspace(-5, 5, 200)
+    left.fill_between(x, np.tanh(x) - 0.1, np.tanh(x) + 0.1, alpha=0.2, linewidth=0)
+    left.plot(x, np.tanh(x), label="variance 0.2")
+    left.set(xlabel="mean of z", ylabel="mean of tanh(z)", title="Mean ± one std")
+    left.legend(frameon=False)
+    if kind == "maps":
+        right.imshow(np.random.default_rng(1).normal(size=(30, 40)), cmap="cividis", aspect="auto")
     png, svg = io.BytesIO(), io.BytesIO()
     figure.savefig(png, format="png", dpi=100)
     figure.savefig(svg, format="svg", metadata={"Date": None})
+    alt = "Mean of tanh over the input's mean: curves flatten as the variance grows; errors stay below 1e-5."
     return png.getvalue(), svg.getvalue(), alt
-
-
-def _curves():
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    rng = np.random.default_rng(0)
-    x = np.linspace(-5, 5, 200)
-    for colour, spread in zip(COLOURS, (0.2, 1.0, 3.0), strict=False):
-        y = np.tanh(x / np.sqrt(1 + spread))
-        left.fill_between(x, y - 0.1 * spread, y + 0.1 * spread, color=colour, alpha=0.2, linewidth=0)
-        left.plot(x, y, color=colour, label=f"variance {spread}")
-        right.semilogy(x, 10 ** (rng.normal(-6, 0.2, 200) - spread), color=colour)
-    left.set(xlabel="mean of z", ylabel="mean of tanh(z)", title="Mean ± one std")
-    right.set(xlabel="mean of z", ylabel="|error|", title="Error of the mean")
-    left.legend(frameon=False)
-    return figure, "Mean of tanh over the input's mean: curves flatten as the variance grows; errors stay below 1e-5."
-
-
-def _maps():
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    rng = np.random.default_rng(1)
-    for ax, title in zip(figure.subplots(1, 3), ("analytic", "spline", "surface"), strict=True):
-        image = ax.imshow(rng.normal(size=(30, 40)), cmap="cividis", aspect="auto")
-        ax.set(xlabel="mean", ylabel="variance", title=title)
-    figure.colorbar(image, label="log₁₀ of the absolute error")
-    return figure, "Three maps of errors: the analytic method is brightest nearly everywhere."
 
 
 @pytest.fixture(scope="session")
