@@ -168,18 +168,9 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     record = json.loads((out / "one" / "result.json").read_text())
     assert record == records[0]
     assert json.loads((out / "results.json").read_text()) == records
-    assert record["claims"] == [
-        {
-            "id": "printed-bound",
-            "text": CLAIMS["printed-bound"].text,
-            "verdict": "corrected",
-            "reason": record["claims"][0]["reason"],
-            "draws": [["corrected", 0.5], ["holds", None], ["corrected", 2.0], ["corrected", 0.25]],
-            "support": 3,
-            "measure": "a number",
-            "limits": [1.0],
-        }
-    ]
+    draws = [["corrected", 0.5], ["holds", None], ["corrected", 2.0], ["corrected", 0.25]]
+    judged = {"id": "printed-bound", "text": CLAIMS["printed-bound"].text, "verdict": "corrected", "draws": draws, "support": 3}
+    assert record["claims"] == [judged | {"measure": "a number", "limits": [1.0], "reason": f"It is {numbers(out)[0]:.3f}."}]
     assert (record["title"], record["quick"], record["seed"]) == ("A made-up item", True, 3)
     assert record["parameters"] == {"units": 6, "scale": 1.0}
     assert record["published"] == [{"bound": 4.2e-5}]
@@ -187,22 +178,16 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     assert record["figures"] == [{"name": "values", "png": "values.png", "svg": "values.svg", "alt": "A line."}]
     assert record["command"] == "pesn reproduce one --quick --seed 3"
     assert record["versions"]["pesn"] == pesn.__version__
-    assert set(record["versions"]) == {"pesn", "numpy", "scipy", "numba", "python"}
     table = record["obtained"]["Table 1: bound"]
     assert table["columns"] == ["state", "published mean", "obtained mean"]
     assert table["rows"] == [["x", 1.0, numbers(out)[0]]]
-    assert record["seconds"] > 0.0
-    assert record["cpu_seconds"] > 0.0
+    assert min(record["seconds"], record["cpu_seconds"]) > 0.0
     assert record["cores"] == 1
     assert "A made-up item" in (out / "index.html").read_text()
 
 
 def test_strict_json():
-    value = {
-        "a": np.float64("nan"),
-        1: np.array([1, np.inf]),
-        "c": (np.int64(2), None, True),
-    }
+    value = {"a": np.float64("nan"), 1: np.array([1, np.inf]), "c": (np.int64(2), None, True)}
     assert runner.plain(value) == {"a": None, "1": [1.0, "inf"], "c": [2, None, True]}
     with pytest.raises(ValueError, match="JSON"):
         runner.to_json(float("nan"))

@@ -1,7 +1,9 @@
 """What the entropy of the units' values says about synchronisation, and what does say it: the distance between starts.
 
->>> steps_until([1.0, 0.3, 0.02, 0.005], 0.01), steps_until([1.0, 0.3], 0.01)
-(4, None)
+>>> steps_until([1.0, 0.3, 0.02, 0.005], 0.01), steps_until([0.5, 0.001, 0.5, 0.001], 0.01)
+(4, 4)
+>>> steps_until([0.001, 0.001], 0.01), steps_until([1.0, 0.3], 0.01)
+(1, None)
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Absolute error against time: Monte Carlo, the spline with growing N, the analytic method, and this library's own.
 
->>> front([1.0, 2.0, 3.0], [0.5, 0.6, 0.1])        # the second is slower and worse than the first
-[True, False, True]
+>>> front([1.0, 2.0, 3.0, 4.0], [4.0, 5.0, 1.0, 1.0])   # the second is slower and worse than the first, the last than the third
+[True, False, True, False]
+>>> front([1.0, 1.0], [2.0, 2.0])
+[True, True]
 """
 
 from __future__ import annotations
@@ -172,6 +174,8 @@ def order(sizes: Sequence[float], errors: Sequence[float], floor: float = 1e-13)
 
     >>> round(order([10, 20, 40], [1e-2, 1e-2 / 16, 1e-2 / 256]), 6)
     -4.0
+    >>> round(order([10, 100, 1000], [1e-1, 1e-3, 1e-16]), 6), order([10, 100], [1e-1, 1e-16])
+    (-2.0, nan)
     """
     n, e = np.asarray(sizes, float), np.asarray(errors, float)
     kept = e > floor
