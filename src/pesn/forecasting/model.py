@@ -27,11 +27,10 @@ from pesn._support.records import check_array, check_field_types
 from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.evaluation.backtest import Backtest
+from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
 from pesn.evaluation.calibration import LEADS
 from pesn.evaluation.error_model import share_of_process, update_errors
 from pesn.evaluation.process_noise import form_of, process_noise
-from pesn.forecasting.backtest import backtest
 from pesn.forecasting.context import FILTERED, Begun, Columns, ContextFilter, FilteredContext, Rows, Uncertainty, check_size
 from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.design import Design
@@ -39,8 +38,10 @@ from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.predict import (
     COVARIANCES,
     Futures,
+    Known,
     Rolled,
     calibration_factors,
+    forecast_all,
     in_form,
     look_ahead,
     loop_for,
@@ -305,7 +306,20 @@ class ForecastModel:
         return self._backtest(self.columns.again(y, X, self.time), horizon, origins)
 
     def _backtest(self, given: tuple[Rows, Any], horizon: int, origins: int | Sequence[int]) -> Backtest:
-        return backtest(self.loop(), self.context_filter(), self.columns, self.calibration, given, horizon, origins)
+        (rows, labels), columns, context = given, self.columns, self.context_filter()
+        longest = FILTERED + context.washout + 1
+
+        def forecast_from(places: Places) -> Normal:
+            known = [
+                Known(rows.y[first:place], rows.known[first:place], rows.known[place - 1 : place - 1 + horizon])
+                for first, place in zip(np.maximum(places - longest, 0), places, strict=True)
+            ]
+            scaled = forecast_all(self.loop(), context, known)
+            factor = calibration_factors(scaled.std, self.calibration, columns.prior.y_std)
+            return Normal(columns.scale.undo(scaled.mean), scaled.std * factor * columns.scale.y_std)
+
+        places = check_origins(origins, len(rows.y), horizon, longest)
+        return evaluate(forecast_from, places, horizon, columns.scale.undo(rows.y), names=columns.names, labels=labels)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
         """Return minus the CRPS of a backtest: see :meth:`pesn.Forecaster.score`."""

@@ -11,15 +11,14 @@ import numpy as np
 from pesn._support.progress import Steps
 from pesn._support.types import Array, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.evaluation.backtest import MOST_ORIGINS, rolling_origins
+from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
 from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.evaluation.error_model import SHARES, measurement_var, of_process
-from pesn.forecasting.backtest import Known, forecast_all
 from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
 from pesn.forecasting.design import Design
 from pesn.forecasting.model import close_loop
-from pesn.forecasting.predict import filtered_segments, observed, observer_of
+from pesn.forecasting.predict import Known, filtered_segments, forecast_all, observed, observer_of
 from pesn.forecasting.training import (
     Driven,
     Segments,
@@ -32,7 +31,6 @@ from pesn.forecasting.training import (
     streamed_rows,
     train,
 )
-from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace import GaussianState
@@ -163,7 +161,7 @@ class Validation:
         self._every = every = _EVERY_LONG if task.design is not None else _EVERY
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
         self._task, self._seen = task, seen
-        self._tried: dict[tuple[Setting, int], tuple[Array, Array]] = {}
+        self._tried: dict[tuple[Setting, int], Backtest] = {}
         self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
         self._loops: dict[Setting, ClosedLoop] = {}
         if self.origins:
@@ -201,34 +199,39 @@ class Validation:
         done = [leads for one, leads in self._tried if one == setting]
         todo = len(self._others) + (0 if done else len(self._few))
         with steps.step("calibrating", todo, "forecasts") as advance:
-            both = [self._errors_of_few(setting, max(done, default=_LEADS_TO_CHOOSE))]
+            both = [self._evaluate_few(setting, max(done, default=_LEADS_TO_CHOOSE))]
             if self._others:
-                both.append(self._errors(setting, self._others, self.leads))
+                both.append(self._evaluate(setting, self._others, self.leads))
             advance(len(self._others))
-        longest = max(wrong.shape[1] for wrong, _ in both)
+        longest = max(one.horizon for one in both)
         few = np.arange(len(self.origins)) % self._every == 0
         order = np.argsort(np.concatenate([np.flatnonzero(few), np.flatnonzero(~few)]))
-        return factors(*(np.concatenate([_longer(one, longest) for one in part])[order] for part in zip(*both, strict=True)))
+        errors = np.concatenate([_longer(one.errors, longest) for one in both])[order]
+        std = np.concatenate([_longer(one.std, longest) for one in both])[order]
+        return factors(errors, std)
 
     def _score(self, setting: Setting, leads: int, advance: Callable[[int], None]) -> Array:
-        wrong, std = self._errors_of_few(setting, leads)
+        scores = self._evaluate_few(setting, leads).scores
         advance(len(self._few))
-        return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
+        return scores
 
-    def _errors_of_few(self, setting: Setting, leads: int) -> tuple[Array, Array]:
+    def _evaluate_few(self, setting: Setting, leads: int) -> Backtest:
         """Some forecasts are enough to compare by, and are not made again to calibrate by."""
         if (setting, leads) not in self._tried:
-            self._tried[setting, leads] = self._errors(setting, self._few, min(self.leads, leads))
+            self._tried[setting, leads] = self._evaluate(setting, self._few, min(self.leads, leads))
         return self._tried[setting, leads]
 
-    def _errors(self, setting: Setting, origins: list[Origin], leads: int) -> tuple[Array, Array]:
-        """Errors and deviations (origins, leads, d)."""
+    def _evaluate(self, setting: Setting, origins: list[Origin], leads: int) -> Backtest:
         d, longest = self._task.dynamics.n_columns, FILTERED + self._context.washout
-        known = [
-            Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:]) for s, k in origins
-        ]
-        mean, std = forecast_all(self._loop(setting), self._context, known)
-        return np.stack([s.y[k + 1 : k + 1 + leads] for s, k in origins]) - mean, std
+
+        def forecast_from(origins: list[Origin]) -> Normal:
+            known = [
+                Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:])
+                for s, k in origins
+            ]
+            return forecast_all(self._loop(setting), self._context, known)
+
+        return evaluate(forecast_from, origins, leads, lambda origin: origin.segment.y[origin.last + 1 :])
 
     def _loop(self, setting: Setting) -> ClosedLoop:
         task = self._task
