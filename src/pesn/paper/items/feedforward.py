@@ -247,9 +247,8 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     seeds = settings.seeds(p["candidates"])
     saturated = [seed for seed in seeds if saturation(seed) >= p["saturation"]]
     chosen = {case: (saturated if case[1] == _SATURATED else seeds)[: p["draws"]] for case in _CASES}
-    scaling = {_SCALED: "1/√n"}
-    work = [(name, scaling.get(kind, "1"), seed, p["samples"]) for (name, kind), some in chosen.items() for seed in some]
-    done = iter(tasks.map(through, work))
+    units = [(name, "1/√n" if kind == _SCALED else "1", seed) for (name, kind), some in chosen.items() for seed in some]
+    done = iter(tasks.map(through, [(*unit, p["samples"]) for unit in units]))
     draws = {case: [next(done) for _ in some] for case, some in chosen.items()}
     frame = pd.DataFrame(
         {"network": name, "weights": kind, "draw": i, **row}
