@@ -4,6 +4,7 @@ in any form and from any context; what is missing or uncertain of them is as sam
 
 import copy
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -147,7 +148,7 @@ def test_rows_between_minus_pi_and_pi_are_the_same_rows(tmp_path):
 
 def by_members(model, context, X, n=8000):
     """Deviations and means by members, from the Gaussian that the closed form starts with."""
-    futures, _ = model._futures(len(X), context, X, ("state", "noise", "weights"))
+    futures, _ = model.model_._futures(len(X), context, X, ("state", "noise", "weights"))
     start = Ensemble(futures.state.sample(n, np.random.default_rng(0)), futures.state.carried, Draws(0))
     path = rollout(futures.loop.model, start, futures.inputs, moved=True)
     return model.scale_.undo(path.mean), np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1)) * model.scale_.y_std
@@ -266,8 +267,8 @@ def test_saved_loaded_and_updated(remembering, tmp_path):
     fresh = clone(again)
     assert (fresh.angles, fresh.unseen) == ((1,), (0,))
     assert not hasattr(fresh, "angle_columns_")
-    again.angle_columns_ = np.array([0])
-    with pytest.raises(ValueError, match="angle_columns_ and unseen_columns_ are not different"):
+    again.model_ = replace(again.model_, columns=again.model_.columns._replace(angles=np.array([0])))
+    with pytest.raises(ValueError, match="angles and unseen are not different"):
         again.save(tmp_path / "b")
 
 

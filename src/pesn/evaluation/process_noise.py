@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.evaluation.backtest import rolling_origins
+from pesn.evaluation.backtest import Normal, Places, evaluate, observed_after, rolling_origins
 from pesn.evaluation.calibration import LEADS, SCALES, search
-from pesn.metrics import crps_gaussian
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Penalty, least_squares, solve
@@ -64,16 +63,19 @@ def search_open_loop(
         units += [states[k - block.start].copy() for k in origins[(origins >= block.start) & (origins < block.stop)]]
     readout = solve(gram, ridge)
     residual_var = np.diagonal(readout.residual_cov)
-    ahead = origins[:, None] + np.arange(1, LEADS + 1)
+    ahead = observed_after(z, origins + 1, LEADS)
     earlier = z[origins[:, None] - lags].reshape(len(origins), -1)
     known = np.hstack([earlier, np.array(units)])
 
     def score(scale: float) -> Array:
         noisy = process_noise(start, scale, noise, loop.reservoir.n_units)
         free = replace(loop, weights=np.asarray(readout.weights, float), process_noise=noisy, readout=None)
-        path = rollout(free.model, free.init(known, output=targets[origins]), z[ahead])
-        std = np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1) + residual_var)
-        return np.asarray(crps_gaussian(targets[ahead], path.mean, std))
+
+        def forecast_from(_: Places) -> Normal:
+            path = rollout(free.model, free.init(known, output=targets[origins]), ahead)
+            return Normal(path.mean, np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1) + residual_var))
+
+        return evaluate(forecast_from, origins + 1, LEADS, targets).scores
 
     return search(score, SCALES)
 

@@ -26,12 +26,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
-from pesn._support.arguments import as_count, as_real, number
+from pesn._support.arguments import as_count, as_real
 from pesn._support.types import AnyArray, Array, Rng
 from pesn.forecasting.alignment import check_history, check_index, check_names, counted
-from pesn.gaussian import Gaussian
+from pesn.gaussian import Gaussian, NormalMarginals
 from pesn.linalg import outer, root_of, symmetric, transpose
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ __all__ = [
     "check_parts",
     "check_scale",
     "percent",
-    "probabilities",
     "room",
     "root_of_cov",
 ]
@@ -122,14 +120,6 @@ def percent(level: float) -> str:
     ('80', '97.5', '7')
     """
     return f"{100.0 * level:.10g}"  # 0.07 is 7.000000000000001 percent
-
-
-def probabilities(q: npt.ArrayLike) -> Array:
-    """q, a number inside (0, 1) or a list of such, as an array () or (k,)."""
-    levels = np.asarray(q)
-    if levels.ndim > 1 or levels.dtype.kind not in "fiu" or not ((levels > 0.0) & (levels < 1.0)).all():
-        raise ValueError(f"q must be a number between 0 and 1, or a list of such, got {q!r}")
-    return levels.astype(np.float64)
 
 
 def _label(forecast: Forecast, index: pd.Index, k: int) -> str:
@@ -261,7 +251,7 @@ class Paths(Protocol):
         """``n`` of them, (n, horizon, d)."""
 
 
-class Forecast:
+class Forecast(NormalMarginals):
     """A Gaussian over ``horizon`` rows of d columns, with covariances between the rows where they are kept; immutable.
 
     The arrays are float64 and read-only. ``forecast[k]`` is row k alone, from 0, as a :class:`pesn.Gaussian`.
@@ -451,16 +441,8 @@ class Forecast:
 
     # ---------------------------------------------------------------- what one asks of it
 
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """The central interval of each number that holds it with probability ``level``: (lower, upper), each (horizon, d)."""
-        number("level", level, 0.0, 1.0, "()")
-        reach = self.std * -special.ndtri(0.5 * (1.0 - float(level)))
-        return self.mean - reach, self.mean + reach
-
-    def quantile(self, q: npt.ArrayLike) -> Array:
-        """Quantiles of each number at ``q``, inside (0, 1): (horizon, d) of a number, (k, horizon, d) of k numbers."""
-        reach = special.ndtri(probabilities(q))
-        return self.mean + np.multiply.outer(reach, self.std)
+    def _moments(self, what: str) -> tuple[Array, Array]:
+        return self.mean, self.std
 
     def sample(self, n: int, rng: Rng = None) -> Array:
         """``n`` futures, (n, horizon, d), each drawn jointly over time.

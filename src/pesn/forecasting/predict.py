@@ -10,6 +10,8 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
+from pesn.evaluation.backtest import Normal
 from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.context import Begun, Columns, ContextFilter
 from pesn.forecasting.dataset import Segment
@@ -308,6 +311,35 @@ def _spliced(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.
     between[certain] = 0.0
     between[:, :, certain] = 0.0
     return found._replace(joint=between)
+
+
+class Known(NamedTuple):
+    """What a forecast is made from, scaled: rows y (T, d), their inputs u (T, m), and inputs ahead (horizon, m).
+
+    The last row of u is the first of those ahead: it acts on the last row of y.
+    """
+
+    y: Array
+    u: Array
+    ahead: Array
+
+
+def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known]) -> Normal:
+    """Forecast over one horizon from many origins, (origins, horizon, d), scaled and not calibrated."""
+    shape = len(known), len(known[0].ahead), loop.dynamics.n_columns
+    mean, std = np.empty(shape), np.empty(shape)
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for i, one in enumerate(known):
+        alone = context.few(len(one.y)) or any(np.isnan(part).any() for part in one)  # two starts compete, or a gap is its own
+        groups[len(one.y), i if alone else -1].append(i)
+    for (_, alone_at), members in groups.items():
+        parts = known[alone_at] if alone_at >= 0 else [np.stack(part) for part in zip(*(known[i] for i in members), strict=True)]
+        y, u, ahead = parts
+        ahead, var = context.impute_inputs(ahead)
+        path = path_ahead(loop, context.moved(loop, y, u), ahead, var if var.any() else None)
+        mean[members] = path.mean
+        std[members] = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), 0.0))
+    return Normal(mean, std)
 
 
 _FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured

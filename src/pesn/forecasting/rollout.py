@@ -43,10 +43,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_real, number
-from pesn._support.types import Array
+from pesn._support.arguments import as_count, as_real, number
+from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, counted
 from pesn.forecasting.forecast import Forecast
+from pesn.gaussian import NormalMarginals
+from pesn.linalg import root_of, symmetric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -223,7 +225,7 @@ _ROUNDING = 1e-9  # of the largest eigenvalue: what a semi-definite matrix may f
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rollout:
+class Rollout(NormalMarginals):
     """B plans and where they lead: Gaussians over H rows of d columns.
 
     ``len(rollout)`` is B. ``rollout[i]``, with a number, a slice, an array of numbers or a mask, holds those plans alone, one
@@ -464,13 +466,36 @@ class Rollout:
         i = column_position("column", column, self._names)
         return band.ever_left_markov(self.lagged[..., i, i])
 
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """The central interval of each number that holds it with probability ``level``: (lower, upper), each (B, H, d)."""
-        number("level", level, 0.0, 1.0, "()")
+    def sample(self, n: int, rng: Rng = None) -> Array:
+        """Draw ``n`` paths of each plan, (n, B, H, d).
+
+        Successive rows have the covariances ``lagged``, and no other memory; where these are not known, rows are independent.
+
+        Parameters
+        ----------
+        n : int
+            Number of paths, 0 or more.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator.
+        """
+        self._moments("sample")
+        assert self.cov is not None
+        b, h, d = self.mean.shape
+        draws = np.random.default_rng(rng).standard_normal((as_count("n", n), b, h, d))
+        paths = np.empty_like(draws)
+        for t in range(h):
+            mean, left = self.mean[:, t], self.cov[:, t]
+            if t and self.lagged is not None:  # y_t given y_{t−1}, as in a Markov chain
+                gain = self.lagged[:, t - 1] @ np.linalg.pinv(self.cov[:, t - 1], hermitian=True)
+                mean = mean + np.einsum("bij,nbj->nbi", gain, paths[:, :, t - 1] - self.mean[:, t - 1])
+                left = left - gain @ np.swapaxes(self.lagged[:, t - 1], 1, 2)
+            paths[:, :, t] = mean + np.einsum("bij,nbj->nbi", root_of(symmetric(left)), draws[:, :, t])
+        return paths
+
+    def _moments(self, what: str) -> tuple[Array, Array]:
         if self.std is None:
-            raise ValueError(_NO_COVARIANCE.format("interval"))
-        reach = self.std * -special.ndtri(0.5 * (1.0 - float(level)))
-        return self.mean - reach, self.mean + reach
+            raise ValueError(_NO_COVARIANCE.format(what))
+        return self.mean, self.std
 
     # ---------------------------------------------------------------- to be looked at
 
@@ -563,9 +588,8 @@ class Rollout:
         high, low = np.inf if above is None else float(above), -np.inf if below is None else float(below)
         if low > high:
             raise ValueError(f"below must not lie above the level of above, got below={below!r} and above={above!r}")
-        if self.std is None:
-            raise ValueError(_NO_COVARIANCE.format("a probability"))
-        return Band(self.mean[..., i], self.std[..., i], low, high)
+        mean, std = self._moments("a probability")
+        return Band(mean[..., i], std[..., i], low, high)
 
 
 _NO_COVARIANCE = "{} needs covariances, and means alone were rolled out; take covariance='low-rank'"

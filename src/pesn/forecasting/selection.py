@@ -11,13 +11,14 @@ import numpy as np
 from pesn._support.progress import Steps
 from pesn._support.types import Array, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.evaluation.backtest import MOST_ORIGINS, rolling_origins
+from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
 from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.evaluation.error_model import SHARES, measurement_var, of_process
-from pesn.forecasting.backtest import Known, forecast_all
-from pesn.forecasting.context import FILTERED, ContextFilter
+from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, train_validation_split
-from pesn.forecasting.predict import filtered_segments, observed, observer_of
+from pesn.forecasting.design import Design
+from pesn.forecasting.model import close_loop
+from pesn.forecasting.predict import Known, filtered_segments, forecast_all, observed, observer_of
 from pesn.forecasting.training import (
     Driven,
     Segments,
@@ -30,9 +31,9 @@ from pesn.forecasting.training import (
     streamed_rows,
     train,
 )
-from pesn.metrics import crps_gaussian
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
+from pesn.statespace import GaussianState
 
 __all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_network", "origins_in"]
 
@@ -73,37 +74,48 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A network to fit, and what it is fitted for.
+    """A network to fit, and the data that it is fitted to.
 
     Parameters
     ----------
-    esn, dynamics
-        The network and what its outputs mean.
-    segments
-        All rows to learn from, in memory or in a stream.
-    sample
-        Those of them that are held in memory, to choose and to calibrate by: all of them unless they are many.
-    loop_of
-        Makes the closed loop of a model, with process noise of a scale.
-    context_of
-        Makes the filter of contexts from what was learnt about starts.
-    input_noise
-        By how much y in the inputs that readouts learn from is taken for uncertain.
-    measurement
-        The variances (d,) of the noise that y is measured with, "auto" where they are to be found, None where there is none.
-    spread
-        Whether what is held back is spread over all rows, not the last of them.
+    esn : ProbabilisticESN
+        The network.
+    columns : Columns
+        What its inputs and outputs mean.
+    segments : list of Segment or SegmentStream
+        All training data, in memory or in a stream.
+    sample : list of Segment
+        Part of it in memory, to choose and calibrate by; all of it unless it is large.
+    design : Design or None
+        The design of the network, if it has one. Validation data are then spread over all data.
+    measurement : array of shape (d,), "auto" or None
+        Variances of the measurement noise of y; "auto" to estimate them.
     """
 
     esn: ProbabilisticESN
-    dynamics: Dynamics
+    columns: Columns
     segments: Segments
     sample: list[Segment]
-    loop_of: Callable[[Trained, float], ClosedLoop]
-    context_of: Callable[[Start | LocalStart], ContextFilter]
-    input_noise: float = 0.0
+    design: Design | None = None
     measurement: Array | Literal["auto"] | None = None
-    spread: bool = False
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Meaning of the network's outputs."""
+        return self.columns.dynamics
+
+    @property
+    def input_noise(self) -> float:
+        """By how much y in the inputs that readouts learn from is taken for uncertain."""
+        return 0.0 if self.design is None else self.design.candidate.input_noise
+
+    def loop_of(self, trained: Trained, noise_scale: float) -> ClosedLoop:
+        """Return the closed loop of a readout, with process noise of a scale."""
+        return close_loop(self.esn, self.columns, trained, designed=self.design is not None, noise_scale=noise_scale)
+
+    def context_of(self, start: Start | LocalStart) -> ContextFilter:
+        """Return the filter of contexts, by what was learned about starts."""
+        return ContextFilter(start, self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
     @property
     def known_var(self) -> Array | None:
@@ -113,6 +125,13 @@ class Task:
     def measurement_var(self, errors: ErrorModel, share: float) -> Array:
         """The same, or what is left of the errors of one step beside the share of the process."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
+
+    def last_state(self, learned: Found, rows: Array, known: Array) -> GaussianState:
+        """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
+        assert self.esn.start_ is not None
+        S = np.diag(learned.measurement_var) if learned.measurement_var.any() else None
+        loop = self.loop_of(Trained(self.esn.readout_, learned.errors, self.esn.start_, S), self.esn.process_noise_)
+        return self.context_of(self.esn.start_).filtered(loop, rows, known[:-1])
 
     def fit_esn(self, segments: Segments, steps: Steps) -> None:
         """Fit the network to rows."""
@@ -134,15 +153,15 @@ class Validation:
     """Forecasts into held-back rows by models of a network's reservoir that have not seen them."""
 
     def __init__(self, task: Task) -> None:
-        seen, held = train_validation_split(task.sample, LEAST_HELD_BACK, task.spread)
+        seen, held = train_validation_split(task.sample, LEAST_HELD_BACK, task.design is not None)
         self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
         self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
-        self._every = every = _EVERY_LONG if task.spread else _EVERY
+        self._every = every = _EVERY_LONG if task.design is not None else _EVERY
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
         self._task, self._seen = task, seen
-        self._tried: dict[tuple[Setting, int], tuple[Array, Array]] = {}
+        self._tried: dict[tuple[Setting, int], Backtest] = {}
         self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
         self._loops: dict[Setting, ClosedLoop] = {}
         if self.origins:
@@ -180,34 +199,39 @@ class Validation:
         done = [leads for one, leads in self._tried if one == setting]
         todo = len(self._others) + (0 if done else len(self._few))
         with steps.step("calibrating", todo, "forecasts") as advance:
-            both = [self._errors_of_few(setting, max(done, default=_LEADS_TO_CHOOSE))]
+            both = [self._evaluate_few(setting, max(done, default=_LEADS_TO_CHOOSE))]
             if self._others:
-                both.append(self._errors(setting, self._others, self.leads))
+                both.append(self._evaluate(setting, self._others, self.leads))
             advance(len(self._others))
-        longest = max(wrong.shape[1] for wrong, _ in both)
+        longest = max(one.horizon for one in both)
         few = np.arange(len(self.origins)) % self._every == 0
         order = np.argsort(np.concatenate([np.flatnonzero(few), np.flatnonzero(~few)]))
-        return factors(*(np.concatenate([_longer(one, longest) for one in part])[order] for part in zip(*both, strict=True)))
+        errors = np.concatenate([_longer(one.errors, longest) for one in both])[order]
+        std = np.concatenate([_longer(one.std, longest) for one in both])[order]
+        return factors(errors, std)
 
     def _score(self, setting: Setting, leads: int, advance: Callable[[int], None]) -> Array:
-        wrong, std = self._errors_of_few(setting, leads)
+        scores = self._evaluate_few(setting, leads).scores
         advance(len(self._few))
-        return np.asarray(crps_gaussian(wrong, np.zeros_like(wrong), std))
+        return scores
 
-    def _errors_of_few(self, setting: Setting, leads: int) -> tuple[Array, Array]:
+    def _evaluate_few(self, setting: Setting, leads: int) -> Backtest:
         """Some forecasts are enough to compare by, and are not made again to calibrate by."""
         if (setting, leads) not in self._tried:
-            self._tried[setting, leads] = self._errors(setting, self._few, min(self.leads, leads))
+            self._tried[setting, leads] = self._evaluate(setting, self._few, min(self.leads, leads))
         return self._tried[setting, leads]
 
-    def _errors(self, setting: Setting, origins: list[Origin], leads: int) -> tuple[Array, Array]:
-        """Errors and deviations (origins, leads, d)."""
+    def _evaluate(self, setting: Setting, origins: list[Origin], leads: int) -> Backtest:
         d, longest = self._task.dynamics.n_columns, FILTERED + self._context.washout
-        known = [
-            Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:]) for s, k in origins
-        ]
-        mean, std = forecast_all(self._loop(setting), self._context, known)
-        return np.stack([s.y[k + 1 : k + 1 + leads] for s, k in origins]) - mean, std
+
+        def forecast_from(origins: list[Origin]) -> Normal:
+            known = [
+                Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:])
+                for s, k in origins
+            ]
+            return forecast_all(self._loop(setting), self._context, known)
+
+        return evaluate(forecast_from, origins, leads, lambda origin: origin.segment.y[origin.last + 1 :])
 
     def _loop(self, setting: Setting) -> ClosedLoop:
         task = self._task

@@ -28,7 +28,8 @@ from pesn.esn.training import StreamedRows
 from pesn.esn.validation import SequenceRows
 from pesn.evaluation.backtest import rolling_origins
 from pesn.evaluation.error_model import ErrorSums, errors_from, of_process, weight_inflation
-from pesn.forecasting.dataset import Scale, Segment, Spread, rows_of, segments_of, shortest_kept, spread_of_whole, unwrapped
+from pesn.forecasting.context import Columns
+from pesn.forecasting.dataset import Segment, Spread, rows_of, segments_of, shortest_kept, spread_of_whole
 from pesn.forecasting.runs import Run, Runs
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
@@ -72,28 +73,20 @@ _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """How a run becomes segments: angles unwrapped, columns scaled, cut at gaps, without those of fewer steps than ``shortest``.
+    """Cut runs into segments without gaps: scaled, angles unwrapped, each of ``shortest`` steps at least."""
 
-    ``output_std`` (m,): targets are in units of it.
-    """
-
-    angles: Sizes
-    scale: Scale
-    learned: Sizes
-    change: bool
+    columns: Columns
     shortest: int
-    output_std: Array
 
     def scaled(self, run: Run) -> Run:
         """The run as the network sees it, with its gaps."""
-        y = unwrapped(run.y, self.angles) if len(self.angles) else run.y
-        return Run(*self.scale.apply(y, run.known), run.time)
+        return Run(*self.columns.scale.apply(self.columns.unwrapped(run.y), run.known), run.time)
 
     def __call__(self, run: Run) -> list[Segment]:
         """Its segments, in order."""
-        y, known, _ = self.scaled(run)
-        found = segments_of(y, known, [slice(0, len(y))], self.learned, self.change)
-        return [s._replace(targets=s.targets / self.output_std) for s in found if len(s.z) >= self.shortest]
+        columns, (y, known, _) = self.columns, self.scaled(run)
+        found = segments_of(y, known, [slice(0, len(y))], columns.learned, columns.target == "change")
+        return [s._replace(targets=s.targets / columns.output_std) for s in found if len(s.z) >= self.shortest]
 
     def all_of(self, runs: Runs, sizes: list[Sizes]) -> Segments:
         """The segments of all runs, whose ``sizes`` (k,) are known by part: a list of rows in memory, else a stream."""
@@ -141,7 +134,7 @@ class SegmentStream:
 
     def with_outputs(self, std: Array) -> SegmentStream:
         """With targets in units of ``std`` (m,)."""
-        return replace(self, cut=replace(self.cut, output_std=std))
+        return replace(self, cut=replace(self.cut, columns=self.cut.columns._replace(output_std=std)))
 
 
 def _as_many(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
@@ -196,8 +189,7 @@ def streamed_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
 
         return segments.map(of_part, advance)
 
-    n_known = len(segments.cut.scale.x_mean)
-    n_inputs = dynamics.encoding.size(dynamics.n_columns) + n_known
+    n_inputs = segments.cut.columns.n_inputs
     return StreamedRows(mapping, lambda: map(of, segments), segments.sizes, n_inputs, len(dynamics.learned))
 
 

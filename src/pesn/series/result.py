@@ -30,13 +30,12 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.types import Array
-from pesn.forecasting.forecast import as_frame, percent, probabilities
+from pesn.forecasting.forecast import as_frame, percent
+from pesn.gaussian import probabilities
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-__all__ = ["LEVELS", "NORMAL", "Margins", "SeriesForecast", "level_of", "levels_of", "percent", "pinball_score"]
 
 
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian
@@ -69,9 +68,9 @@ class Margins:
     log: bool = False
     lower: float = -math.inf
 
-    def after(self, k: int) -> Margins:
-        """Return the distributions without those of the first ``k`` steps."""
-        return self if k == 0 else replace(self, location=self.location[k:], scale=self.scale[k:])
+    def select(self, steps: slice | npt.NDArray[np.integer[Any]]) -> Margins:
+        """Return the distributions of some of the steps."""
+        return replace(self, location=self.location[steps], scale=self.scale[steps])
 
     def quantile(self, q: npt.ArrayLike) -> Array:
         """Quantiles at ``q``, inside (0, 1): (h,) of a number, (h, k) of k numbers."""

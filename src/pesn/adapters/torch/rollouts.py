@@ -360,9 +360,9 @@ class _Model:
     """A forecaster's loop of first order, as it was when it was last fitted or updated."""
 
     def __init__(self, forecaster: Forecaster, rank: int) -> None:
-        self.made_of = _made_of(forecaster)
+        self.made_of = forecaster.model_
         self.own = forecaster.loop()
-        self.loop, self.filter = loop_for(self.own, "low-rank", rank), forecaster._context_filter()
+        self.loop, self.filter = loop_for(self.own, "low-rank", rank), forecaster.model_.context_filter()
         self._tensors: dict[tuple[torch.dtype, torch.device], TensorStart] = {}
         self._begun: WeakKeyDictionary[FilteredContext, tuple[Begun, Begun | None]] = WeakKeyDictionary()
         self._last: FilteredContext | None = None
@@ -384,7 +384,7 @@ class _Model:
         if start is not None and not isinstance(start, FilteredContext):
             raise TypeError(f"start must be a tensor, what start(context) gave, or None, got {type(start).__name__}")
         if start is not None:
-            return forecaster._started(start)
+            return forecaster.model_.check_start(start)
         if self._last is None:
             self._last = forecaster.start()
         return self._last
@@ -397,18 +397,12 @@ class _Model:
         return self._begun[context]
 
 
-def _made_of(forecaster: Forecaster) -> tuple[Any, ...]:
-    """What fit and update replace."""
-    f = forecaster
-    return f.esn_, f.esn_.readout_, f.errors_, f.measurement_var_, f.range_, f.calibration_, f._state
-
-
 _models: WeakKeyDictionary[Forecaster, dict[int, _Model]] = WeakKeyDictionary()
 
 
 def _model(forecaster: Forecaster, rank: int) -> _Model:
     models = _models.setdefault(forecaster, {})
     kept = models.get(rank)
-    if kept is None or any(a is not b for a, b in zip(kept.made_of, _made_of(forecaster), strict=True)):
+    if kept is None or kept.made_of is not forecaster.model_:
         kept = models[rank] = _Model(forecaster, rank)
     return kept

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -177,7 +177,8 @@ def multi_step(
     context = Gaussian(scene.run.states[k], var=np.square(std * forecaster.scale_.y_std))
     ahead, closed = scene.run.inputs[k : k + steps], {}
     for form, options in FORMS.items():
-        forecaster.esn_ = copy.copy(esn).set_params(**options, initial_state=start)
+        network = copy.copy(esn).set_params(**options, initial_state=start)
+        forecaster.model_ = replace(scene.forecaster.model_, esn=network)
         forecast = forecaster.forecast(steps, context, ahead, parts=("state",))
         closed[form] = forecaster.scaled(forecast.mean, ahead)[0], forecast.std / forecaster.scale_.y_std
     y = scene.y[k] + std * pairs(rng, n, scene.y.shape[1])
