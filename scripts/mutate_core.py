@@ -171,8 +171,8 @@ class _Sites(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         turned, text = OPERATORS.get(type(node.ops[0])), self.piece(node)
-        if SETTING.search(text):
-            return  # which of two ways is taken
+        if SETTING.search(text) or re.search(r"\de-([6-9]|\d\d)", text):
+            return  # which of two ways is taken, or when to stop
         shapes = re.search(r"\b(len|ndim|size|shape)\b", text)
         counts = re.search(r"(^|[<>=] )(\d+|[a-z]|n_\w+|count|first|last)($| [<>=])", text)  # of floats few are equal
         if turned and len(node.ops) == 1 and counts and not shapes:
