@@ -16,9 +16,6 @@ from scipy.stats import t as student
 
 from pesn._support.types import Array
 
-__all__ = ["LEADS", "RIDGES", "SCALES", "by_lead", "factors", "search"]
-
-
 LEADS = 50  # steps ahead by which forecasts are judged
 SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of process noise that are tried
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # that are tried

@@ -19,9 +19,6 @@ from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import Noise, UnitMoments, rollout
 
-__all__ = ["find_washout", "form_of", "process_noise", "search_open_loop"]
-
-
 LARGEST_FULL = 200  # units up to which the full covariance is about as quick as the low-rank one
 _MOST_ORIGINS = 24  # held-back free runs by which process noise is chosen
 

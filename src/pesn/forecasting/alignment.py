@@ -33,26 +33,6 @@ from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Layout",
-    "align",
-    "check_history",
-    "check_index",
-    "check_names",
-    "check_not_calendar_digits",
-    "column_position",
-    "counted",
-    "find_calendar_digits",
-    "index_of",
-    "is_count",
-    "is_default",
-    "read_labels",
-    "read_runs",
-    "rows_ahead",
-    "run_slices",
-]
-
-
 _NUMERAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _DATE = r"\d{4}[-/]\d{1,2}([-/T ].*)?|\d{8}T.*"  # begins with the year; pandas reads the words "now" and "today" too
 _OFFSET = r"[T ]\d[\d:.,]*\s*(Z|[+-]\d{2}:?\d{0,2})$"

@@ -30,9 +30,6 @@ from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout, stack
 from pesn.statespace.model import Bounds
 
-__all__ = ["FILTERED", "Begun", "Columns", "ContextFilter", "FilteredContext", "Rows", "Uncertainty", "check_size"]
-
-
 _JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
 _MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
 _MOST_NUMBERS = 10_000_000  # covariances within the rows of a forecast

@@ -30,35 +30,6 @@ from pesn._support.types import Array, TableLike
 from pesn.gaussian import Gaussian
 from pesn.reservoir.sequences import check_stacked
 
-__all__ = [
-    "Held",
-    "Scale",
-    "Segment",
-    "Spread",
-    "as_columns",
-    "as_encoded",
-    "as_gaussian_rows",
-    "as_kinematics",
-    "as_matrix",
-    "by_names",
-    "check_within_reach",
-    "drop_short",
-    "edges_of",
-    "in_scale",
-    "names_of",
-    "rows_of",
-    "scale_from",
-    "scale_of",
-    "segments_of",
-    "shortest_kept",
-    "spread_of",
-    "spread_of_whole",
-    "train_validation_split",
-    "unscaled",
-    "unwrapped",
-]
-
-
 _SMALLEST = 1e-305  # below it numbers lose their digits
 
 

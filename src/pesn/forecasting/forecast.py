@@ -37,20 +37,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Forecast",
-    "as_frame",
-    "as_html",
-    "as_text",
-    "check_cov",
-    "check_parts",
-    "check_scale",
-    "percent",
-    "room",
-    "root_of_cov",
-]
-
-
 _SHOWN = 8  # columns in a table; names beyond it are left out
 _ROWS = 20  # of a table: more are left out in the middle
 

@@ -59,8 +59,6 @@ from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace import Cell, GaussianState, tangent
 
-__all__ = ["HORIZON", "Context", "ForecastModel", "GivenContext", "OnlineLearner", "close_loop", "linear_step"]
-
 HORIZON = 20  # steps ahead of a backtest
 GivenContext: TypeAlias = "TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None"
 Context: TypeAlias = "GivenContext | FilteredContext"

@@ -42,27 +42,6 @@ from pesn.statespace import (
     rollout,
 )
 
-__all__ = [
-    "COVARIANCES",
-    "WIDEST",
-    "Futures",
-    "Observer",
-    "Rolled",
-    "Samples",
-    "along_the_mean",
-    "calibration_factors",
-    "filtered_segments",
-    "in_form",
-    "look_ahead",
-    "loop_for",
-    "observed",
-    "observer_of",
-    "path_ahead",
-    "roll_out",
-    "share_of",
-]
-
-
 _SETTLED = 60  # rows after which a gain is constant
 _GAINS = 8  # places that it is the mean of
 _WINDOW, _BEFORE = 100, 50  # rows of a window, and those before it that bring the state there

@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Band", "PathMethod", "Rollout", "Weights", "as_goal", "bivariate_cdf", "by_name", "square"]
-
-
 Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 
 

@@ -20,14 +20,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain, groupby
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,23 +39,6 @@ from pesn._support.types import Array
 from pesn.forecasting.alignment import align, read_labels, run_slices
 from pesn.forecasting.dataset import Spread, as_matrix, edges_of, names_of, spread_of, unwrapped
 from pesn.forecasting.time_index import TimeIndex
-
-__all__ = [
-    "ArrayRuns",
-    "Item",
-    "ParquetRuns",
-    "Run",
-    "RunColumns",
-    "Runs",
-    "Source",
-    "StreamedRuns",
-    "Survey",
-    "in_run",
-    "source_of",
-    "stream",
-    "survey",
-]
-
 
 T = TypeVar("T")
 Sizes = npt.NDArray[np.intp]
@@ -83,16 +67,12 @@ class Runs(ABC):
     streamed = True  # whether they are read anew in each pass
 
     @abstractmethod
-    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(part, runs, advance)`` of each part, in order."""
-
-    @abstractmethod
     def __iter__(self) -> Iterator[Run]:
         """All of them, in order."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """They will not be asked for again."""
+    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(part, runs, advance)`` of each part, in order; most have one."""
+        yield work(0, iter(self), advance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +85,8 @@ class ArrayRuns(Runs):
     time: TimeIndex | None = None
     streamed = False
 
-    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
-        yield work(0, iter(self), advance)
-
     def __iter__(self) -> Iterator[Run]:
         return (Run(self.y[run], self.known[run], self.time) for run in self.runs)
-
-    def close(self) -> None:  # noqa: D102
-        pass
 
 
 class Survey(NamedTuple):
@@ -150,7 +124,7 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) 
     columns = np.zeros(0, np.intp) if angles is None else angles
 
     def of_part(part: int, some: Iterable[Run], advance: Advance) -> Survey | None:
-        found, sizes = None, []
+        found, sizes = None, list[int]()
         for run in some:
             y = unwrapped(run.y, columns) if len(columns) else run.y
             one = Survey(spread_of(y), spread_of(run.known), [], len(y), run)
@@ -159,15 +133,12 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) 
             advance(len(y))
         return None if found is None else found._replace(sizes=[np.array(sizes, np.intp)])
 
-    total: Survey | None = None
-    sizes: list[Sizes] = []
-    for found in runs.map(of_part, advance):
-        sizes += [np.zeros(0, np.intp)] if found is None else found.sizes  # a partition may be empty
-        if found is not None:
-            total = found if total is None else total.merge(found)
-    if total is None:
+    parts = [*runs.map(of_part, advance)]
+    found = [part for part in parts if part is not None]
+    if not found:
         raise ValueError("y must hold at least one run, got none")
-    return total._replace(sizes=sizes)
+    sizes = [np.zeros(0, np.intp) if part is None else part.sizes[0] for part in parts]  # a partition may be empty
+    return reduce(Survey.merge, found)._replace(sizes=sizes)
 
 
 _IN_FLIGHT = 2  # partitions for each thread of a cluster that are worked on or waited for
@@ -187,159 +158,33 @@ class Item(NamedTuple):
 Numbered = Iterable[tuple[str, Item]]  # each with what to call it in a message
 
 
-class Source(ABC):
-    """Runs that can be asked for again; ``names`` and ``known_names`` where items do not have them."""
-
-    names: list[str] | None = None
-    known_names: list[str] | None = None
-
-    @abstractmethod
-    def items(self) -> Iterator[Item]:
-        """All runs, in order."""
-
-    def map(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(part, items, advance)`` of each part; most sources have one."""
-        yield work(0, ((f"run {k}", item) for k, item in enumerate(self.items())), advance)
-
-    def close(self) -> None:  # noqa: B027  # most hold nothing
-        """Let go of what is held."""
-
-
-class _Again(Source):
-    """What can be iterated again."""
-
-    def __init__(self, runs: Iterable[Any]) -> None:
-        self._runs = runs
-        if isinstance(runs, ParquetRuns):
-            self.names, self.known_names = list(runs.y), list(runs.X) or None
-
-    def items(self) -> Iterator[Item]:
-        return (item_of(f"run {k}", run) for k, run in enumerate(self._runs))
-
-
-class _Spool(Source):
-    """What can be iterated once: it is written to a file without a name, 8 bytes a number, that goes when it is closed."""
-
-    def __init__(self, runs: Iterator[Any]) -> None:
-        self._rest: Iterator[Any] | None = runs
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="pesn-runs-")  # noqa: SIM115  # closed by close
-        self._kept: list[tuple[int, Item]] = []  # where each begins, and all of it but the numbers
-        self._end = 0
-
-    def items(self) -> Iterator[Item]:
-        k = 0
-        while k < len(self._kept) or self._rest is not None:
-            if k < len(self._kept):
-                yield self._read(*self._kept[k])
-            else:
-                assert self._rest is not None
-                try:
-                    run = next(self._rest)
-                except StopIteration:
-                    self._rest = None
-                    return
-                item = item_of(f"run {k}", run)
-                self._write(item)
-                yield item
-            k += 1
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _write(self, item: Item) -> None:
-        self._file.seek(0, os.SEEK_END)
-        for part in (item.y, item.X):
-            if part is not None:
-                np.ascontiguousarray(part).tofile(self._file)
-        # shapes go on in arrays that hold nothing: one number, seen as many times
-        y, X = (None if part is None else np.broadcast_to(np.zeros(1), part.shape) for part in (item.y, item.X))
-        assert y is not None
-        self._kept.append((self._end, item._replace(y=y, X=X)))
-        self._end += 8 * (item.y.size + (0 if item.X is None else item.X.size))
-
-    def _read(self, begin: int, item: Item) -> Item:
-        self._file.seek(begin)
-        y, X = (None if part is None else np.fromfile(self._file, count=part.size).reshape(part.shape) for part in item[:2])
-        assert y is not None
-        return item._replace(y=y, X=X)
-
-
-class _Bag(Source):
-    """A Dask bag: partition by partition, or, where a cluster is there, on its workers."""
-
-    def __init__(self, bag: Any) -> None:
-        self._parts = bag.to_delayed()
-
-    def items(self) -> Iterator[Item]:
-        k = 0
-        for part in self._parts:
-            client = _client()
-            for run in part.compute(scheduler="synchronous") if client is None else client.compute(part).result():
-                yield item_of(f"run {k}", run)
-                k += 1
-
-    def map(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        client = _client()
-        if client is None:
-            yield from super().map(work, advance)
-            return
-        from dask.delayed import delayed
-
-        tasks = (delayed(_on_worker, pure=False)(work, k, part) for k, part in enumerate(self._parts))
-        most = _IN_FLIGHT * max(sum(client.nthreads().values()), 1)
-        waiting: deque[Any] = deque()
-        for task in [*tasks, None]:
-            if task is not None:
-                waiting.append(client.compute(task))
-            while waiting and (task is None or len(waiting) >= most):  # in order: sums are then the same at every call
-                found, rows = waiting.popleft().result()
-                advance(rows)
-                yield found
-
-
-def _on_worker(work: Callable[[int, Numbered, Advance], T], part: int, runs: list[Any]) -> tuple[T, int]:
-    """What is found in a partition, and of how many rows."""
-    rows: list[int] = []
-    numbered = ((where, item_of(where, run)) for k, run in enumerate(runs) for where in [f"run {k} of partition {part}"])
-    return work(part, numbered, rows.append), sum(rows)
-
-
-def _client() -> Any:
-    """The cluster that is there, if there is any."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return distributed.get_client()
-    except ValueError:
-        return None
-
-
 # ---------------------------------------------------------------- what is given
 
 
-def source_of(y: Any) -> Source | None:
-    """The source of runs that y is; None where it is a table of rows, which is for others to check."""
+def runs_of(y: object) -> StreamedRuns | None:
+    """Return the runs that y holds; None where it is a table of rows, which is for others to check."""
     if isinstance(y, (str, os.PathLike)):
         raise TypeError(
             f"y must be rows or runs, got the path {os.fspath(y)!r}; "
             "pesn.forecasting.runs.ParquetRuns(path, run=…, y=[…], X=[…]) are the runs of a Parquet file or folder"
         )
-    if isinstance(y, ParquetRuns):
-        return _Again(y)
     if type(y).__module__.startswith("dask.bag"):
-        return _Bag(y)
-    if isinstance(y, Iterator):
-        return _Spool(y)
-    if isinstance(y, list):
-        return _Again(y) if y and all(_is_run(one) for one in y) else None
-    table = hasattr(y, "__array__") or hasattr(y, "to_numpy") or hasattr(y, "shape") or hasattr(y, "mean")
-    if table or isinstance(y, (tuple, bytes, dict, set)) or not hasattr(y, "__iter__"):
+        return BagRuns(y)
+    if isinstance(y, ParquetRuns) or (isinstance(y, list) and y and all(_is_run(one) for one in y)):
+        return StreamedRuns(y)
+    if not isinstance(y, Iterable) or _is_table(y):
         return None
-    if hasattr(y, "__len__") and hasattr(y, "__getitem__") and (not len(y) or not _is_run(y[0])):
-        return None  # a sequence of numbers, or of rows
     begun = iter(y)
-    return _Spool(begun) if begun is iter(y) else _Again(y)
+    return StreamedRuns([*begun] if begun is iter(y) else y)  # what can be iterated once is kept in memory
+
+
+def _is_table(y: object) -> bool:
+    """Whether it is a table of rows, or a sequence of numbers or rows."""
+    if isinstance(y, (list, tuple, bytes, dict, set)) or any(
+        hasattr(y, name) for name in ("__array__", "to_numpy", "shape", "mean")
+    ):
+        return True
+    return isinstance(y, Sized) and hasattr(y, "__getitem__") and (not len(y) or not _is_run(y[0]))
 
 
 def _is_run(one: Any) -> bool:
@@ -441,20 +286,16 @@ class ParquetRuns:
 
     def __iter__(self) -> Iterator[Any]:
         """y (n, d), or (y, X), of each run."""
-        d, seen, now, waiting = len(self.y), set[Any](), _Nothing, list[Array]()
-        for key, rows, where in self._stretches():
-            if key != now:
-                if waiting:
-                    yield _run(np.concatenate(waiting), d, bool(self.X))
-                if key in seen:
-                    raise ValueError(
-                        f"path must hold the rows of a run together, got run {key!r} again in {where}; sort by {self.run}"
-                    )
-                seen.add(key)
-                now, waiting = key, []
-            waiting.append(rows)
-        if waiting:
-            yield _run(np.concatenate(waiting), d, bool(self.X))
+        d, seen = len(self.y), set[object]()
+        for key, parts in groupby(self._stretches(), lambda part: part[0]):
+            found = [*parts]
+            if key in seen:
+                raise ValueError(
+                    f"path must hold the rows of a run together, got run {key!r} again in {found[0][2]}; sort by {self.run}"
+                )
+            seen.add(key)
+            rows = np.concatenate([rows for _, rows, _ in found])
+            yield (rows[:, :d], rows[:, d:]) if self.X else rows
 
     def _stretches(self) -> Iterator[tuple[Any, Array, Path]]:
         """Rows of one run that are next to each other in a batch: which run, (n, d + u), and the file."""
@@ -483,14 +324,6 @@ class ParquetRuns:
             return file
         above = [part for part in file.parts[:-1] if part.startswith(f"{self.run}=")]
         return above[-1] if above and self.run not in names else None
-
-
-class _Nothing:
-    """No run."""
-
-
-def _run(rows: Array, d: int, both: bool) -> Any:
-    return (rows[:, :d], rows[:, d:]) if both else rows
 
 
 def _names(argument: str, given: Any) -> tuple[str, ...]:
@@ -577,53 +410,103 @@ def _by_name(argument: str, rows: Array, names: list[str] | None, wanted: list[s
 
 @dataclass(frozen=True, eq=False)
 class StreamedRuns(Runs):
-    """Runs that a source gives anew in every pass."""
+    """Runs that are read anew in every pass: anything that can be iterated again."""
 
-    source: Source
-    reader: Reader
+    given: Any
+    reader: Reader | None = None
+
+    def items(self) -> Numbered:
+        """All runs as they are given, in order."""
+        return ((where, item_of(where, run)) for k, run in enumerate(self.given) for where in [f"run {k}"])
+
+    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(part, items, advance)`` of each part."""
+        yield work(0, self.items(), advance)
 
     def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
-        reader = self.reader  # a worker is sent this, and not the source
+        reader = self.reader  # a worker is sent this, and not the runs
+        assert reader is not None
 
         def of_part(part: int, some: Numbered, advance: Advance) -> T:
-            return work(part, (reader(where, item) for where, item in some), advance)
+            return work(part, (reader(*one) for one in some), advance)
 
-        return self.source.map(of_part, advance)
+        return self.map_items(of_part, advance)
 
     def __iter__(self) -> Iterator[Run]:
-        return (self.reader(f"run {k}", item) for k, item in enumerate(self.source.items()))
-
-    def close(self) -> None:  # noqa: D102
-        self.source.close()
-
-
-class _Longest(NamedTuple):
-    """The labels of the longest run so far."""
-
-    size: int
-    labels: Any
+        reader = self.reader
+        assert reader is not None
+        return (reader(*one) for one in self.items())
 
 
-def stream(source: Source) -> tuple[StreamedRuns, RunColumns]:
-    """The runs of a source, as its first one says what their columns are; labels are looked through for their rule first."""
-    first = next(source.items(), None)
+class BagRuns(StreamedRuns):
+    """A Dask bag: partition by partition, or, where a cluster is there, on its workers."""
+
+    def items(self) -> Numbered:  # noqa: D102
+        client = _client()
+        parts = (
+            part.compute(scheduler="synchronous") if client is None else client.compute(part).result()
+            for part in self.given.to_delayed()
+        )
+        return ((where, item_of(where, run)) for k, run in enumerate(chain.from_iterable(parts)) for where in [f"run {k}"])
+
+    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
+        client = _client()
+        if client is None:
+            yield from super().map_items(work, advance)
+            return
+        from dask.delayed import delayed
+
+        tasks = (delayed(_on_worker, pure=False)(work, k, part) for k, part in enumerate(self.given.to_delayed()))
+        most = _IN_FLIGHT * max(sum(client.nthreads().values()), 1)
+        waiting: deque[Any] = deque()
+        for task in [*tasks, None]:
+            if task is not None:
+                waiting.append(client.compute(task))
+            while waiting and (task is None or len(waiting) >= most):  # in order: sums are then the same at every call
+                found, rows = waiting.popleft().result()
+                advance(rows)
+                yield found
+
+
+def _on_worker(work: Callable[[int, Numbered, Advance], T], part: int, runs: list[object]) -> tuple[T, int]:
+    """What is found in a partition, and of how many rows."""
+    rows: list[int] = []
+    numbered = ((where, item_of(where, run)) for k, run in enumerate(runs) for where in [f"run {k} of partition {part}"])
+    return work(part, numbered, rows.append), sum(rows)
+
+
+def _client() -> Any:
+    """The cluster that is there, if there is any."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+def stream(runs: StreamedRuns) -> tuple[StreamedRuns, RunColumns]:
+    """Return the runs with a reader, as the first one says what their columns are, and the columns.
+
+    Labels are looked through for their rule first: it is that of the longest run.
+    """
+    _, first = next(iter(runs.items()), (None, None))
     if first is None:
         raise ValueError("y must hold at least one run, got none")
-    n_known = 0 if first.X is None else first.X.shape[1]
-    names = first.names if source.names is None else source.names
-    known_names = first.known_names if source.known_names is None else source.known_names
-    columns = RunColumns(first.y.shape[1], n_known, names, known_names)
-    runs = StreamedRuns(source, Reader(columns, first.names, first.known_names))
-    if first.labels is None:
-        return runs, columns
+    names, known_names = first.names, first.known_names
+    if isinstance(runs.given, ParquetRuns):
+        names, known_names = list(runs.given.y), list(runs.given.X) or None
+    columns = RunColumns(first.y.shape[1], 0 if first.X is None else first.X.shape[1], names, known_names)
+    reader = Reader(columns, first.names, first.known_names)
+    if first.labels is not None:
+        parts = runs.map_items(
+            lambda part, some, advance: max(((len(i.y), i.labels) for _, i in some), key=_size, default=(0, None))
+        )
+        size, labels = max(parts, key=_size)
+        reader = reader._replace(rule=align(labels, None, [slice(0, size)]).time)
+    return replace(runs, reader=reader), columns
 
-    def of_part(part: int, some: Numbered, advance: Advance) -> _Longest:
-        longest = _Longest(0, None)
-        for _, item in some:
-            if len(item.y) > longest.size:
-                longest = _Longest(len(item.y), item.labels)
-        return longest
 
-    found = max(source.map(of_part), key=lambda one: one.size)
-    rule = align(found.labels, None, [slice(0, found.size)]).time
-    return replace(runs, reader=runs.reader._replace(rule=rule)), columns
+def _size(found: tuple[int, object]) -> int:
+    return found[0]

@@ -35,8 +35,6 @@ from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace import GaussianState
 
-__all__ = ["LEAST_HELD_BACK", "Found", "Origin", "Task", "Validation", "fit_network", "origins_in"]
-
 LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
 _LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
 _APPROVED = -0.01  # of the logarithm of CRPS: so much better at least, and filtered rows are learnt from

@@ -36,23 +36,6 @@ from pesn._support.types import AnyArray
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MOST_AWAY",
-    "MOST_MISSING",
-    "CalendarStep",
-    "TimeIndex",
-    "count_steps",
-    "find_step",
-    "kind_of",
-    "longest_tick",
-    "most_steps",
-    "one_step",
-    "shown",
-    "step_name",
-    "time_index",
-]
-
-
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _DAY = 86_400_000_000_000  # nanoseconds

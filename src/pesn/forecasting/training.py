@@ -40,29 +40,6 @@ from pesn.reservoir.initial_state import LocalStart, Start, learn_start
 from pesn.reservoir.readout_uncertainty import posterior_root
 from pesn.reservoir.sequences import Rows, blocks
 
-__all__ = [
-    "MOST_SAMPLED",
-    "Cut",
-    "Driven",
-    "SegmentStream",
-    "Segments",
-    "Trained",
-    "drive",
-    "in_units_of",
-    "least_steps",
-    "map_segments",
-    "noise_aware",
-    "one_step_errors",
-    "output_scale",
-    "sample_of",
-    "sizes_of",
-    "streamed_rows",
-    "target_spread",
-    "train",
-    "with_noise",
-]
-
-
 T = TypeVar("T")
 Sizes = npt.NDArray[np.intp]
 

@@ -20,8 +20,6 @@ from pesn._support.arguments import number
 from pesn._support.types import Array
 from pesn.forecasting.rollout import PathMethod, Rollout
 
-__all__ = ["ChanceConstraint"]
-
 
 @dataclass(frozen=True)
 class ChanceConstraint:

@@ -35,8 +35,6 @@ from pesn.esn.base import generator
 from pesn.forecasting.rollout import Rollout
 from pesn.planning.constraints import ChanceConstraint
 
-__all__ = ["MPPI", "Model"]
-
 _COVARIANCES = ("none", "diagonal", "low-rank", "full")
 
 

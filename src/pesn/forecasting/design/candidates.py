@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["FOLDS", "KINDS", "MAPS", "Candidate", "Design", "Kind", "Network", "Piece", "Place", "Problem", "by_lead"]
-
-
 LEAST_ROWS, LEAST_LEADS = 125, 5  # fewer leave nothing to choose by
 FOLDS = 5
 _PIECE, _BEFORE = 400, 100  # rows of a piece of a long series, and rows that drive the units before it

@@ -29,8 +29,6 @@ from pesn.forecasting.design.candidates import (
     shortlist,
 )
 
-__all__ = ["search"]
-
 _FEW_UNITS, _MORE_UNITS = 100, 300  # of the first two rungs, and their rows, folds held out, origins in each
 _FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
 _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
