@@ -70,7 +70,7 @@ def check_design(name: str, rows: Array, design: DesignNumbers, n_columns: int |
     if len(design) != len(get_args(DesignNumbers)):
         raise ValueError(f"{name} must have {len(get_args(DesignNumbers))} numbers, got {len(design)}")
     kind, lags, products, units, linear, other, noise, seed = design
-    from pesn.forecasting.design.candidates import KINDS
+    from pesn.forecasting.design import KINDS
 
     if kind not in KINDS:
         raise ValueError(f"{name} must be of a kind among {', '.join(KINDS)}, got {kind!r}")
@@ -90,7 +90,7 @@ def refitted(rows: Array, design: DesignNumbers, *, calibrate: bool) -> Forecast
 
 @lru_cache(maxsize=4)
 def _refitted(rows: bytes, d: int, design: DesignNumbers, calibrate: bool) -> Forecaster:
-    from pesn.forecasting.design.candidates import Candidate, Design
+    from pesn.forecasting.design import Candidate, Design
     from pesn.forecasting.forecaster import Forecaster
 
     kind, lags, products, units, linear, other, noise, seed = design
