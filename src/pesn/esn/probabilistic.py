@@ -63,7 +63,7 @@ from pesn.esn.validation import (
     starts,
     training_rows,
 )
-from pesn.evaluation.process_noise import form_of, process_noise
+from pesn.evaluation.calibration import form_of, process_noise
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features

@@ -280,29 +280,19 @@ def align(
         inputs = _to_match(labels, known_labels, runs, shorter, names[1])
     else:
         inputs = _match_groups(groups, known_labels, known_groups, names)
-    counted = labels is not None and is_default(labels)
-    if labels is None or counted:
-        found = [_Run(np.arange(run.stop - run.start)) for run in runs]
-    elif after is not None:
-        found = [_following(labels, after, names[0])]
-    else:
-        longest = max(runs, key=lambda run: run.stop - run.start)
-        rule = learnt or _run(labels[longest], None, names[0], longest.start).time
-        found = [_run(labels[run], rule, names[0], run.start) for run in runs]
-    rows, known, sizes = [], [], []
-    for run, (places, first, _) in zip(runs, found, strict=True):
-        sizes.append(int(places[-1]) + 1)
-        given = np.full(sizes[-1], -1)
-        given[places] = np.arange(run.start, run.stop)
+    found = _place_runs(labels, runs, learnt, after, names[0])
+    sizes = [int(one.places[-1]) + 1 for one in found]
+    rows, known = [], []
+    for run, one, size in zip(runs, found, sizes, strict=True):
+        given = np.full(size, -1)
+        given[one.places] = np.arange(run.start, run.stop)
         rows.append(given)
         if inputs is not None:
-            given = _inputs_of(labels[run], inputs[run.start], first, places, shorter, names, run.start)
-        known.append(given[: sizes[-1] - shorter])
+            given = _inputs_of(labels[run], inputs[run.start], one, shorter, names, run.start)
+        known.append(given[: size - shorter])
     time = found[-1].time
     if time is None and after is not None:
         time = after.on(sizes[-1])
-    elif counted and (learnt is None or learnt.kind == "counted"):
-        time = TimeIndex("counted", len(labels) - 1, 1, _name(labels))
     ends = np.cumsum(sizes).tolist()
     return Layout(
         np.concatenate(rows),
@@ -311,6 +301,22 @@ def align(
         [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)],
         time,
     )
+
+
+def _place_runs(
+    labels: pd.Index | None, runs: list[slice], learnt: TimeIndex | None, after: TimeIndex | None, name: str
+) -> list[_Run]:
+    """Return where the rows of each run go by their labels; without labels, or by a default index, one after another."""
+    if labels is None or is_default(labels):
+        time = None
+        if labels is not None and after is None and (learnt is None or learnt.kind == "counted"):
+            time = TimeIndex("counted", len(labels) - 1, 1, _name(labels))
+        return [_Run(np.arange(run.stop - run.start), None, time) for run in runs]
+    if after is not None:
+        return [_following(labels, after, name)]
+    longest = max(runs, key=lambda run: run.stop - run.start)
+    rule = learnt or _run(labels[longest], None, name, longest.start).time
+    return [_run(labels[run], rule, name, run.start) for run in runs]
 
 
 def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: str = "X") -> Places | None:
@@ -438,7 +444,7 @@ def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) ->
 # ---------------------------------------------------------------- rows of X
 
 
-def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[Any, int]] | None:
+def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[pd.Index, int]] | None:
     """Labels of X for each run and the row that they begin at; None where rows of X go by position."""
     if y is None or X is None or y[: len(y) - shorter].equals(X):
         return None
@@ -455,7 +461,7 @@ def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: s
 
 def _match_groups(
     y: dict[Any, slice] | None, X: pd.Index, groups: dict[Any, slice] | None, names: tuple[str, str]
-) -> dict[int, tuple[Any, int]] | None:
+) -> dict[int, tuple[pd.Index, int]] | None:
     """As :func:`_to_match`, of runs that a MultiIndex names."""
     if y is not None and groups is None and (X is None or is_default(X)):
         return None
@@ -476,11 +482,9 @@ def _match_groups(
     return found
 
 
-def _inputs_of(
-    y: pd.Index, X: tuple[Any, int], first: TimeIndex | None, places: Places, shorter: int, names: tuple[str, str], start: int
-) -> Places:
+def _inputs_of(y: pd.Index, X: tuple[pd.Index, int], run: _Run, shorter: int, names: tuple[str, str], start: int) -> Places:
     """The row of X for each place of a run; each of y's rows needs one, and gaps may have one."""
-    labels, offset = X
+    (labels, offset), places, first = X, run.places, run.first
     rows = np.full(int(places[-1]) + 1, -1)
     if first is None:
         rows[places] = labels.get_indexer(y) if labels.is_unique else -1

@@ -122,12 +122,10 @@ class Columns(NamedTuple):
         """Raise a ValueError unless all parts are of the same columns."""
         check_field_types(name, self)
         d, u, m = np.size(self.scale.y_mean), np.size(self.scale.x_mean), self.learned.size
-        for pair, count in ((("learned", "kinematic"), d), (("angles", "unseen"), None)):
-            parts = [getattr(self, part) for part in pair]
-            flat = all(part.dtype == np.intp and part.ndim == 1 for part in parts)
-            both = np.concatenate(parts).tolist() if flat else [-1]
-            if not set(both) <= set(range(d)) or len(set(both)) < len(both) or count not in (None, len(both)):
-                raise ValueError(f"{name}: {pair[0]} and {pair[1]} are not different ones of the {d} columns")
+        _check_roles(f"{name}: learned and kinematic", self.learned, self.kinematic, d)
+        _check_roles(f"{name}: angles and unseen", self.angles, self.unseen, d)
+        if m + self.kinematic.size != d:
+            raise ValueError(f"{name}: learned and kinematic are not all of the {d} columns")
         for part, scale in (("scale", self.scale), ("prior", self.prior)):
             scale.check(f"{name}.{part}", d, u)
         if len(self.kinematics) != 3 or len(self.range) != 2 or self.target not in ("change", "level"):
@@ -242,6 +240,14 @@ class Columns(NamedTuple):
             raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")
 
 
+def _check_roles(names: str, one: Places, other: Places, d: int) -> None:
+    """Raise a ValueError unless both are columns of d, none of them twice."""
+    both = np.concatenate([np.ravel(one), np.ravel(other)]).tolist()
+    flat = all(part.dtype == np.intp and part.ndim == 1 for part in (one, other))
+    if not flat or not set(both) <= set(range(d)) or len(set(both)) < len(both):
+        raise ValueError(f"{names} are not different ones of the {d} columns")
+
+
 def check_size(horizon: Any, joint: Any, d: int) -> bool:
     """Whether the covariance of all rows is kept; a TypeError or ValueError where a forecast of d columns would be too large."""
     whole_number("horizon", horizon, 1)
@@ -298,6 +304,14 @@ class Begun(NamedTuple):
     u: Array | None = None
     uncertainty: Uncertainty | None = None
 
+    @property
+    def waiting(self) -> tuple[Array, Array, Uncertainty]:
+        """The rows that wait for the last input, where there is no state."""
+        assert self.y is not None
+        assert self.u is not None
+        assert self.uncertainty is not None
+        return self.y, self.u, self.uncertainty
+
 
 class ContextFilter(NamedTuple):
     """How a context is filtered: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
@@ -351,10 +365,7 @@ class ContextFilter(NamedTuple):
         if begun.state is not None:
             state, batch = begun.state, u.shape[:-1]
             return self.move(loop, state if state.mean.shape[:-1] == batch else state.broadcast(batch), u, u_var)
-        y, before, uncertain = begun.y, begun.u, begun.uncertainty
-        assert y is not None
-        assert before is not None
-        assert uncertain is not None
+        y, before, uncertain = begun.waiting
         batch, last = u.shape[:-1], uncertain.u_var.copy()
         last[-1] = u_var
         own = batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists)  # each of them has a start of its own

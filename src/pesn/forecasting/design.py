@@ -22,8 +22,7 @@ from pesn.activations import get
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import rolling_origins
 from pesn.evaluation.calibration import LEADS
-from pesn.forecasting.dataset import Segment
-from pesn.forecasting.training import with_noise
+from pesn.forecasting.dataset import Segment, with_noise
 from pesn.readout.features import Features
 from pesn.readout.ridge import Factor, Readout, leave_out, penalties_of, ridge_path
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
@@ -636,10 +635,10 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
     some = with_units[:2] if more.problem.has_many_rows else with_units
     compare(replace(one, lags=best.lags, products=best.products) for one in some)
     for _, one in sorted(found, key=_score)[:2]:
-        found.append(more.best(one, [*_near(one), *((ridge, one.ridge[1]) for ridge in _LINEAR if ridge != one.ridge[1])]))
-    ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
-    of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
+        found.append(more.best(one, _near(one)))
     if not more.problem.has_many_rows:  # many rows leave little that noise would change
+        ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
+        of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
         for quiet in of_kinds[:2]:
             found += _with_noise(more, quiet)
     return found
@@ -659,10 +658,11 @@ def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
 
 
 def _near(one: Candidate) -> list[tuple[float, float]]:
-    """Ridges between those that were tried."""
+    """Ridges between those that were tried, and others on the linear features alone."""
     linear, others = one.ridge
     near = [(linear * factor if linear == others else linear, others * factor) for factor in (0.01, 100.0)]
-    return [(linear, others) for linear, others in near if others >= _SMALLEST]
+    apart = [(ridge, others) for ridge in _LINEAR if ridge != others]
+    return [*(one for one in near if one[1] >= _SMALLEST), *apart]
 
 
 def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable[[int], None]) -> list[Scored]:

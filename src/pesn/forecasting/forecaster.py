@@ -43,9 +43,21 @@ from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.model import HORIZON, Context, ForecastModel, GivenContext
 from pesn.forecasting.rollout import Rollout
-from pesn.forecasting.runs import ArrayRuns, RunColumns, Runs, runs_of, stream, survey
-from pesn.forecasting.selection import Task, fit_network
-from pesn.forecasting.training import Cut, in_units_of, least_steps, output_scale, sizes_of, target_spread
+from pesn.forecasting.runs import (
+    ArrayRuns,
+    Cut,
+    RunColumns,
+    Runs,
+    in_units_of,
+    least_steps,
+    output_scale,
+    runs_of,
+    sizes_of,
+    stream,
+    survey,
+    target_spread,
+)
+from pesn.forecasting.training import Task, fit_network
 from pesn.gaussian import Gaussian
 from pesn.readout.ridge import PARTS
 from pesn.reservoir.closed_loop import ClosedLoop

@@ -18,19 +18,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from pesn._support.arguments import as_count, as_real, flag, generator, whole_number
 from pesn._support.records import check_array, check_field_types
 from pesn._support.threads import one_blas_thread
-from pesn._support.types import Array, Rng, TableLike
+from pesn._support.types import Array, RidgeValue, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
-from pesn.evaluation.calibration import LEADS
-from pesn.evaluation.error_model import share_of_process, update_errors
-from pesn.evaluation.process_noise import form_of, process_noise
+from pesn.evaluation.calibration import LEADS, form_of, process_noise
+from pesn.evaluation.error_model import of_process, share_of_process, update_errors
 from pesn.forecasting.context import FILTERED, Begun, Columns, ContextFilter, FilteredContext, Rows, Uncertainty, check_size
 from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.design import Design
@@ -51,9 +50,8 @@ from pesn.forecasting.predict import (
 )
 from pesn.forecasting.rollout import Rollout
 from pesn.forecasting.time_index import TimeIndex
-from pesn.forecasting.training import Trained
 from pesn.gaussian import Gaussian
-from pesn.readout.ridge import PARTS, check_parts, penalties_of
+from pesn.readout.ridge import PARTS, Readout, check_parts, penalties_of
 from pesn.readout.rls import RLSState, start_from_batch, update
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
@@ -62,6 +60,23 @@ from pesn.statespace import Cell, GaussianState, tangent
 HORIZON = 20  # steps ahead of a backtest
 GivenContext: TypeAlias = "TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None"
 Context: TypeAlias = "GivenContext | FilteredContext"
+
+
+class Trained(NamedTuple):
+    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly).
+
+    ``ridge``: the readout's; None: the network's own.
+    """
+
+    readout: Readout
+    errors: ErrorModel
+    start: Start | LocalStart
+    measurement_cov: Array | None = None
+    ridge: RidgeValue | None = None
+
+    def measured_with(self, var: Array) -> Trained:
+        """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
+        return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
 class OnlineLearner:

@@ -23,7 +23,7 @@ from pesn.evaluation.backtest import Normal
 from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.context import Begun, Columns, ContextFilter
 from pesn.forecasting.dataset import Segment
-from pesn.forecasting.training import Segments, SegmentStream
+from pesn.forecasting.runs import Segments, SegmentStream
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
@@ -552,30 +552,36 @@ def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
     state = begun.state
     if state is None or other.form == loop.form:
         return begun
-    alike = other.layout.size == loop.layout.size
-    if other.form == "none" and alike:
+    if other.layout.size != loop.layout.size:
+        state = _rearranged(state, loop, other)
+    elif other.form == "none":
         return begun
-    if other.form == "first-order" and alike:
+    if other.form == "first-order":
         assert other.compression is not None
-        return begun._replace(state=FirstOrder.of(state, other.compression))
-    mean, whole = np.zeros((*state.mean.shape[:-1], other.layout.size)), slice(0, loop.layout.size)
-    names = [name for name in loop.layout.blocks if name != "squares"]  # made anew in every move, of more where it is diagonal
+        state = FirstOrder.of(state, other.compression)
+    return begun._replace(state=state)
+
+
+def _rearranged(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
+    """Return a state of ``loop`` in the layout and the form of ``other``, dense for all but two forms.
+
+    Squares are computed anew in every move, and there are more of them in the diagonal form.
+    """
+    mean = np.zeros((*state.mean.shape[:-1], other.layout.size))
+    names = [name for name in loop.layout.blocks if name != "squares"]
     here, there = (np.concatenate([np.arange(x.layout.size)[x.layout[name]] for name in names]) for x in (loop, other))
     mean[..., there] = state.mean[..., here]
-    shared: Any = {"mean": mean, "carried": other.carried, "cross": np.zeros((*mean.shape, 0))}
+    none = np.zeros((*mean.shape, 0))
+    if other.form == "none":
+        return Certain(mean, other.carried, none)
     if other.form == "diagonal":
         var = np.zeros(mean.shape)
         var[..., there] = state.variances()[..., here]
-        return begun._replace(state=Diagonal(**shared, var=var))
-    if other.form == "none":
-        return begun._replace(state=Certain(**shared))
+        return Diagonal(mean, other.carried, none, var)
     cov = np.zeros((*mean.shape, other.layout.size))
+    whole = slice(0, loop.layout.size)
     cov[..., there[:, None], there] = state.covariance_with(whole)[..., here[:, None], here]
-    dense = Dense(**shared, cov=cov)
-    if other.form == "first-order":
-        assert other.compression is not None
-        return begun._replace(state=FirstOrder.of(dense, other.compression))
-    return begun._replace(state=dense)
+    return Dense(mean, other.carried, none, cov)
 
 
 def _rows_of(begun: Begun, which: slice) -> Begun:

@@ -322,21 +322,23 @@ class TimeIndex(NamedTuple):
             clock = self._clock(rule, index)
             start = self._clock(rule, self._labels())[0]
             return nowhere if clock.isna().all() else rule.positions(start, clock, most)
-        if self.kind == "periods":
-            if index.freqstr != self.step:
-                return nowhere
-            steps, off = np.divmod(index.asi8 - self.last, index.freq.n)
-        elif self.kind == "durations":
-            steps, off = np.divmod(index.as_unit("ns").asi8 - self.last, self._nanoseconds())
-        elif isinstance(self.last, int) and isinstance(self.step, int) and index.dtype.kind in "iu":
-            steps, off = np.divmod(index.to_numpy().astype(np.int64) - self.last, self.step)
-        else:
-            with np.errstate(all="ignore"):  # of labels that are infinite, or as good as that
-                exact = (index.to_numpy(dtype=np.float64) - self.last) / self.step
-            exact = np.where(np.abs(exact) <= most + 1, exact, -1.0)
-            steps = np.rint(exact)
-            off = np.abs(exact - steps) > _EVEN
+        if self.kind == "periods" and index.freqstr != self.step:
+            return nowhere
+        steps, off = self._divide(index, most)
         return np.where((off == 0) & (steps >= 0) & (steps <= most), steps, -1).astype(np.int64)
+
+    def _divide(self, index: pd.Index, most: int) -> tuple[AnyArray, AnyArray]:
+        """Return the steps from ``last`` to each label that is no date, and what is left over."""
+        if self.kind == "periods":
+            return np.divmod(index.asi8 - self.last, index.freq.n)
+        if self.kind == "durations":
+            return np.divmod(index.as_unit("ns").asi8 - self.last, self._nanoseconds())
+        if isinstance(self.last, int) and isinstance(self.step, int) and index.dtype.kind in "iu":
+            return np.divmod(index.to_numpy().astype(np.int64) - self.last, self.step)
+        with np.errstate(all="ignore"):  # of labels that are infinite, or as good as that
+            exact = (index.to_numpy(dtype=np.float64) - self.last) / self.step
+        exact = np.where(np.abs(exact) <= most + 1, exact, -1.0)
+        return np.rint(exact), np.abs(exact - np.rint(exact)) > _EVEN
 
     def places(self, index: pd.Index, most: int | None = None) -> Places:
         """As :meth:`positions`, from the first of increasing labels on."""

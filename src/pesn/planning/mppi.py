@@ -71,16 +71,15 @@ class ChanceConstraint:
             raise TypeError(f"column must be a name or a position, got {self.column!r}")
         if self.above is None and self.below is None:
             raise ValueError("above or below must be given, got neither")
-        for name in ("above", "below"):
-            if getattr(self, name) is not None:
-                number(name, getattr(self, name), -np.inf, np.inf, "()")
+        for name, level in (("above", self.above), ("below", self.below)):
+            if level is not None:
+                number(name, level, -np.inf, np.inf, "()")
         if self.above is not None and self.below is not None and self.below > self.above:
             raise ValueError(f"below must not exceed above, got below={self.below!r} and above={self.above!r}")
         number("probability", self.probability, 0.0, 1.0, "()")
-        if self.over not in ("step", "path"):
-            raise ValueError(f"over must be 'step' or 'path', got {self.over!r}")
-        if self.method not in ("bound", "markov"):
-            raise ValueError(f"method must be 'bound' or 'markov', got {self.method!r}")
+        for name, value, choices in (("over", self.over, ("step", "path")), ("method", self.method, ("bound", "markov"))):
+            if value not in choices:
+                raise ValueError(f"{name} must be {choices[0]!r} or {choices[1]!r}, got {value!r}")
 
     def excess(self, rollout: Rollout) -> Array:
         """How far each plan's probabilities are above what is allowed, (B,), summed over the steps; 0 where it is kept.
