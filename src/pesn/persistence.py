@@ -67,8 +67,8 @@ from pesn.series.fitted import FittedSeries
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.joint import Joint
 from pesn.series.members.closed_loops import Loops
+from pesn.series.members.decomposition import Effects
 from pesn.series.members.dynamics import Dynamics
-from pesn.series.members.inputs import Effects
 from pesn.series.members.smoothing import Grid
 from pesn.series.members.weights import Widths
 from pesn.series.univariate import Member, UnivariateModel

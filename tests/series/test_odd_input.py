@@ -6,7 +6,7 @@ import pytest
 
 import pesn
 from pesn.series import job, summary
-from pesn.series.members import seasonality
+from pesn.series.members import decomposition
 from pesn.series.panel import job as panel_job
 from pesn.series.result import Margins
 from pesn.systems import chaotic
@@ -52,7 +52,7 @@ SMOOTH = {
 @pytest.mark.parametrize("name", SMOOTH)
 def test_no_row_of_a_smooth_series_is_a_spike(name, rows):
     values = SMOOTH[name](np.arange(float(rows)))
-    assert seasonality.cleaned(values, log=name == "exponential") is values
+    assert decomposition.remove_outliers(values, log=name == "exponential") is values
 
 
 @pytest.mark.parametrize("name", ["ramp", "fall", "below zero", "exponential"])
@@ -75,7 +75,7 @@ def test_a_spike_upon_a_ramp_is_still_one(place):
     ramp = np.arange(1.0, 301.0)
     values = ramp.copy()
     values[place] = 1e6
-    np.testing.assert_allclose(seasonality.cleaned(values, log=False), ramp, atol=3.0)
+    np.testing.assert_allclose(decomposition.remove_outliers(values, log=False), ramp, atol=3.0)
 
 
 @pytest.mark.parametrize("place", [0, 50, 98, 99])
@@ -98,13 +98,13 @@ def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
     assert (np.abs(forecast.mean - before) > 0.25 * (after - before)).all()
     assert (forecast.std > 0.01 * (after - before)).all()
     wrong = np.append(np.full(rows, 2.0), 1e6)
-    assert (seasonality.cleaned(wrong, log=True) == 2.0).all() == (rows >= seasonality.LONG - 1)
+    assert (decomposition.remove_outliers(wrong, log=True) == 2.0).all() == (rows >= decomposition.LONG - 1)
 
 
 def test_heavy_tails_of_positive_numbers_are_no_spikes():
     values = np.exp(2.0 * np.random.default_rng(0).standard_t(5, size=500))
     assert values.max() > 1000.0 * np.median(values)
-    assert seasonality.cleaned(values, log=True) is values
+    assert decomposition.remove_outliers(values, log=True) is values
 
 
 # ---------------------------------------------------------------- parameters

@@ -25,17 +25,14 @@ from pesn._support.types import Array
 from pesn.evaluation.backtest import observed_after
 from pesn.forecasting.time_index import TimeIndex, count_steps
 from pesn.series import joint, judging, univariate
-from pesn.series.choice import describe_change
 from pesn.series.joint import Joint
 from pesn.series.judging import SeriesBacktest
+from pesn.series.members.decomposition import candidates
 from pesn.series.members.dynamics import FARTHEST
-from pesn.series.members.seasonality import candidates
 from pesn.series.result import Margins, SeriesForecast
 from pesn.series.table.files import counted
 from pesn.series.table.reading import shown
-from pesn.series.univariate import Member, UnivariateModel
-
-__all__ = ["FittedSeries", "Seasons", "check_horizon", "common_horizon", "default_horizon", "fit_columns", "most_ahead"]
+from pesn.series.univariate import Member, UnivariateModel, describe_change
 
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
 Progress = Callable[[int, int], None] | None

@@ -22,7 +22,6 @@ from pesn.series.univariate import UnivariateModel
 if TYPE_CHECKING:
     from pesn.forecasting.forecaster import Forecaster
 
-__all__ = ["Joint", "find", "past_forecasts"]
 
 ROWS = 300  # without gaps
 COLUMNS = 10

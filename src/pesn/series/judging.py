@@ -26,7 +26,6 @@ from pesn.series.result import NORMAL, Margins, level_of, levels_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SeriesBacktest", "best_season", "first_origin", "naive", "origins"]
 
 _LAST = 0.25  # share of the rows that origins are spread over
 _LEAST = 8  # rows before the first origin

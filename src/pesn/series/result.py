@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["LEVELS", "NORMAL", "Margins", "SeriesForecast", "level_of", "levels_of", "percent", "pinball_score"]
-
 
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
@@ -70,9 +68,9 @@ class Margins:
     log: bool = False
     lower: float = -math.inf
 
-    def after(self, k: int) -> Margins:
-        """Return the distributions without those of the first ``k`` steps."""
-        return self if k == 0 else replace(self, location=self.location[k:], scale=self.scale[k:])
+    def select(self, steps: slice | npt.NDArray[np.integer[Any]]) -> Margins:
+        """Return the distributions of some of the steps."""
+        return replace(self, location=self.location[steps], scale=self.scale[steps])
 
     def quantile(self, q: npt.ArrayLike) -> Array:
         """Quantiles at ``q``, inside (0, 1): (h,) of a number, (h, k) of k numbers."""

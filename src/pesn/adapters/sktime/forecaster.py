@@ -173,7 +173,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         if len(ahead):
             farthest = int(ahead.max())
             whole = self.forecaster_.forecast(farthest, self._ahead(X, farthest, ahead)).margins[0]
-            pieces.append(_at(whole, ahead - 1))
+            pieces.append(whole.select(ahead - 1))
         return pieces
 
     def _ahead(self, X: pd.DataFrame | None, horizon: int, wanted: Places) -> Array | None:
@@ -232,8 +232,3 @@ def _past(fitted: FittedSeries, step: Any) -> Margins:
     if np.isnan(y[:row]).all():
         return Margins(np.array([np.nan]), np.array([np.nan]), np.inf)
     return fitted.models[0].on(y[:row, 0], x[:row]).forecast(1, x[row : row + 1])
-
-
-def _at(margins: Margins, places: Places) -> Margins:
-    """Some of the steps."""
-    return Margins(margins.location[places], margins.scale[places], margins.dof, margins.log, margins.lower)

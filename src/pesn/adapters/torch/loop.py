@@ -16,16 +16,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 from scipy import sparse
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from pesn._support.jit import jit
 from pesn._support.types import AnyArray, Array
-from pesn.activations import get
-from pesn.adapters.torch.functions import MODULES, Function
-from pesn.adapters.torch.tensor_moments import units, working_dtype
+from pesn.activations import Activation, get
 from pesn.linalg import root_of
+from pesn.moments import MomentMethod, mehler
 from pesn.moments.special import tanh
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments
@@ -111,6 +110,7 @@ Expectations: TypeAlias = Callable[[Tensor, Tensor | None], tuple[Tensor, ...]]
 _NARROW = ((0.1, 8), (0.2, 12))  # up to such deviations, so many nodes of Gauss and Hermite are right to 1e-10
 _REACH, _SPACING, _FINER = 6.8, 0.7, 0.28  # of the trapezoid rule beyond: its spacing, and that times the deviation
 _MOST = 2048  # nodes; more would be wanted for deviations above 40
+_LEAST = 1e-4  # of the scale of f: a standard deviation below which E[f″] and E[f‴] are as if it were that
 _LADDER = 1.25  # deviations are rounded up to one of its powers: there are few sets of nodes
 
 
@@ -123,15 +123,9 @@ def expectations_of(moments: UnitMoments) -> Expectations:
     if not isinstance(moments, ActivationMoments) or not moments.exact:
         raise ValueError("forecaster must have a network with moments='surface' or 'exact' to be rolled out on tensors")
     record = moments.record
-    if record is get("tanh"):
-        return _tanh
     if record is get("sine"):
         return _sine
-    function = _functions().get(record.name)
-    if function is None or function.record is not record:
-        known = ", ".join(sorted(["tanh", "sine", *_functions()]))
-        raise ValueError(f"forecaster must have units of one of {known} to be rolled out on tensors, got {record.name}")
-    return partial(_by_autograd, function)
+    return partial(_on_arrays, tanh_expectations if record is get("tanh") else partial(_expectations, record))
 
 
 def _square(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
@@ -147,19 +141,14 @@ def _sine(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
     return sine, cosine, -sine, -cosine
 
 
-def _tanh(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    if var is None:
-        t = torch.tanh(mean)
-        return t, 1.0 - t * t
-    x, weights = _nodes(_rung(float(var.max()) if var.numel() else 0.0), mean.device, mean.dtype)
-    t = torch.addcmul(mean[..., None], var.sqrt()[..., None], x).tanh_()
-    square = t * t
-    one, two, three, four = (torch.stack([t, square, square * t, square * square]) @ weights).unbind(0)
-    return one, 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
+def _on_arrays(compute: Callable[[AnyArray, AnyArray | None], AnyArray], mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
+    """Compute expectations of arrays, on the device and in the precision of ``mean``."""
+    found = compute(mean.cpu().double().numpy(), None if var is None else var.cpu().double().numpy())
+    return torch.from_numpy(found).to(mean).unbind(0)
 
 
 def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
-    """The same on arrays (4, …), compiled: a dozen small operations of torch cost more than the arithmetic."""
+    """Compute those of tanh on arrays (4, …), compiled: a dozen small operations of torch cost more than the arithmetic."""
     out = np.zeros((4, *mean.shape))
     if var is None:
         out[0] = np.tanh(mean)
@@ -187,24 +176,14 @@ def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray
         out[1, i], out[2, i], out[3, i] = 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
 
 
-@lru_cache
-def _functions() -> dict[str, Function]:
-    """Other activations of reservoirs that the adapter knows, by name."""
-    modules = nn.Sigmoid(), nn.SiLU(), nn.GELU(), nn.Softplus(), nn.ReLU(), nn.LeakyReLU(), nn.ELU(), nn.Hardtanh()
-    found = [MODULES[type(module)](module) for module in modules]
-    return {function.record.name: function for function in found}
-
-
-def _by_autograd(function: Function, mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    dtype = working_dtype(mean.device)
-    with torch.enable_grad():
-        m = mean.detach().to(dtype).requires_grad_()
-        v = torch.zeros_like(m).requires_grad_() if var is None else var.detach().to(dtype).requires_grad_()
-        unit = units(function, m, v, 2)
-        gain = unit.coefficients[..., 0]
-        second, half_third = torch.autograd.grad(gain.sum(), (m, v), materialize_grads=True)
-    found = unit.mean, gain, second, 2.0 * half_third
-    return tuple(one.detach().to(mean.dtype) for one in found)
+def _expectations(record: Activation, mean: AnyArray, var: AnyArray | None) -> AnyArray:
+    """Compute those of any activation, (4, …): E[f⁽ⁿ⁾] is the n-th Hermite coefficient, but for its scale."""
+    m, v = mean.ravel(), np.zeros(mean.size) if var is None else var.ravel()
+    method = MomentMethod(record)
+    std = np.sqrt(np.maximum(v, (_LEAST * record.scale) ** 2))
+    c = mehler.project(record, m, std, 3)[0] if m.size else np.empty((0, 3))
+    found = method(m, v, 1)[0], method.gain(m, v), math.sqrt(2.0) * c[:, 1] / std, math.sqrt(6.0) * c[:, 2] / std**2
+    return np.stack(found).reshape(4, *mean.shape)
 
 
 def _rung(var: float) -> float:
@@ -228,14 +207,6 @@ def _rule(std: float) -> tuple[AnyArray, AnyArray]:
         x = np.linspace(-_REACH, _REACH, 2 * half + 1)
         weights = np.exp(-0.5 * x * x)
     return x, weights / weights.sum()
-
-
-@lru_cache(maxsize=64)
-def _nodes(std: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The same on a device."""
-    x, weights = _rule(std)
-    with torch.inference_mode(False):  # what is kept must serve autograd later
-        return torch.tensor(x, device=device, dtype=dtype), torch.tensor(weights, device=device, dtype=dtype)
 
 
 class CompiledCell(NamedTuple):

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from pesn._support.types import Array, FloatArray, NetworkCovariance
-from pesn.adapters.torch.functions import MODULES, Function, function_of
+from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
-from pesn.adapters.torch.tensor_moments import between, units, working_dtype
-from pesn.adapters.torch.trace import OutputError, tensors_of, trace_layers
+from pesn.adapters.torch.tensor_moments import covariance as unit_covariance
+from pesn.adapters.torch.tensor_moments import units, working_dtype
+from pesn.adapters.torch.trace import ACTIVATIONS, OutputError, tensors_of, trace_layers
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers
@@ -33,7 +34,7 @@ __all__ = ["as_layers", "check_eval", "propagate", "read", "unwrapped"]
 _PASS: tuple[type[nn.Module], ...] = (
     nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip
-_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *MODULES, *_PASS)
+_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *ACTIVATIONS, *_PASS)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class _Layer:
 
     weight: Tensor | None = None
     bias: Tensor | None = None
-    function: Function | None = None
+    function: Activation | None = None
     size: int = 0
     affine: str = ""  # the names of the two modules
     active: str = ""
@@ -94,8 +95,7 @@ def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
     for layer in _read(network, inputs):
         matrix = np.eye(layer.size) if layer.weight is None else array(layer.weight)
         bias = None if layer.bias is None else array(layer.bias)
-        function = "identity" if layer.function is None else layer.function.record
-        result.append(Dense(np.diag(matrix) if matrix.ndim == 1 else matrix, bias, function))
+        result.append(Dense(np.diag(matrix) if matrix.ndim == 1 else matrix, bias, layer.function or "identity"))
     return result
 
 
@@ -132,7 +132,7 @@ def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
     dtype, work = z._mean.dtype, working_dtype(z._mean.device)
     mean = z._mean.to(work)
     if full and (z._cov is not None or z._factor is not None):
-        out, cov = between(layer.function, mean, z.cov.to(work), layer.active)
+        out, cov = unit_covariance(layer.function, mean, z.cov.to(work), layer.active)
         return TensorGaussian._of(out.to(dtype), cov=cov.to(dtype))
     var = z.var.to(work)
     unit = units(layer.function, mean, var)
@@ -153,9 +153,9 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
                 raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
             continue
         bare = bool(layers) and layers[-1].function is None  # nothing stands behind its affine map yet
-        if kind in MODULES:
+        if kind in ACTIVATIONS:
             try:
-                function = function_of(kind, module)
+                function = ACTIVATIONS[kind](module)
             except ValueError as error:
                 raise ValueError(f"{_name(place, module)}: {error}") from error
             if not bare:

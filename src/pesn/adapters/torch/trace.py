@@ -7,27 +7,114 @@ network of such operations is a sum of branches of layers; everything else is re
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor, nn
 from torch.func import functionalize
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pesn._support.types import Array
-from pesn.activations import Activation, custom, elu, get, hard_shrink, soft_shrink, threshold
-from pesn.adapters.torch.functions import clipped, gelu_function, leaky, softplus_function
+from pesn._support.types import AnyArray, Array
+from pesn.activations import (
+    Activation,
+    custom,
+    elu,
+    get,
+    hard_shrink,
+    hard_tanh,
+    leaky_relu,
+    piecewise_linear,
+    soft_shrink,
+    softplus,
+    threshold,
+)
 from pesn.networks.layers import SQUARE, AffineRows, Dense, Tape
 from pesn.networks.program import Shapes, registered
 
-__all__ = ["OutputError", "tensors_of", "trace_layers"]
+__all__ = ["ACTIVATIONS", "OutputError", "tensors_of", "trace_layers"]
+
+
+# ---------------------------------------------------------------- activations as records
+
+
+@lru_cache
+def _leaky(slope: float) -> Activation:
+    """Return z above 0, ``slope`` z below."""
+    return get("relu") if slope == 0.0 else leaky_relu(slope)
+
+
+@lru_cache
+def _clip(low: float | None, high: float | None) -> Activation:
+    """Return z between two ends, of which one may be missing."""
+    if low is not None and high is not None:
+        return hard_tanh(low, high)
+    if low is None and high is None:
+        return get("identity")
+    at, slopes = (low, [0.0, 1.0]) if low is not None else (high, [1.0, 0.0])
+    assert at is not None
+    return piecewise_linear(f"clamp({low}, {high})", [at], slopes, at)
+
+
+_elu = lru_cache(elu)
+_C, _CUBIC = 2.0 * math.sqrt(2.0 / math.pi), 0.044715  # z σ(_C (z + _CUBIC z³)) = ½ z (1 + tanh(½ …))
+
+
+def _gelu_tanh_slope(z: AnyArray) -> AnyArray:
+    z = np.clip(z, -1e3, 1e3)  # far out f is a line, and z³ would overflow against a factor of 0
+    y = _C * (z + _CUBIC * z**3)
+    return special.expit(y) + z * special.expit(y) * special.expit(-y) * _C * (1.0 + 3.0 * _CUBIC * z * z)
+
+
+@lru_cache
+def _gelu(approximate: str) -> Activation:
+    """Return GELU by its ``approximate``: "none" or "tanh"."""
+    if approximate == "none":
+        return get("gelu")
+    return custom(
+        lambda z: z * special.expit(_C * (z + _CUBIC * z * z * z)), derivative=_gelu_tanh_slope, left=0.0, right=(0.0, 1.0),
+        name="gelu(tanh)",
+    )  # fmt: skip
+
+
+@lru_cache
+def _softplus(beta: float, limit: float) -> Activation:
+    """Return log(1 + exp(β z))/β, z itself where β z is beyond ``limit``."""
+    if limit < 20.0:
+        raise ValueError(f"Softplus is known with a threshold of 20 and more, where it changes nothing, got {limit:g}")
+    return softplus(beta)
+
+
+# By the class of a module.
+ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Activation]] = {
+    nn.Tanh: lambda module: get("tanh"),
+    nn.Sigmoid: lambda module: get("sigmoid"),
+    nn.ReLU: lambda module: get("relu"),
+    nn.LeakyReLU: lambda module: _leaky(float(module.negative_slope)),
+    nn.ELU: lambda module: _elu(float(module.alpha)),
+    nn.SELU: lambda module: _elu(1.6732632423543772, 1.0507009873554805),
+    nn.CELU: lambda module: _elu(float(module.alpha), 1.0, 1.0 / float(module.alpha)),
+    nn.GELU: lambda module: _gelu(module.approximate),
+    nn.SiLU: lambda module: get("silu"),
+    nn.Mish: lambda module: get("mish"),
+    nn.Softplus: lambda module: _softplus(float(module.beta), float(module.threshold)),
+    nn.LogSigmoid: lambda module: get("log_sigmoid"),
+    nn.Softsign: lambda module: get("softsign"),
+    nn.Hardsigmoid: lambda module: get("hard_sigmoid"),
+    nn.Softshrink: lambda module: soft_shrink(float(module.lambd)),
+    nn.RReLU: lambda module: _leaky(0.5 * (float(module.lower) + float(module.upper))),
+    nn.ReLU6: lambda module: _clip(0.0, 6.0),
+    nn.Hardtanh: lambda module: _clip(float(module.min_val), float(module.max_val)),
+}
 
 
 class OutputError(TypeError):
@@ -292,7 +379,7 @@ _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit_no_trai
 
 def _clamp(low: Any = None, high: Any = None, **named: Any) -> Activation:
     ends = [named.get("min", low), named.get("max", high)]
-    return clipped(*(None if end is None or end in (float("inf"), -float("inf")) else float(end) for end in ends)).record
+    return _clip(*(None if end is None or end in (float("inf"), -float("inf")) else float(end) for end in ends))
 
 
 # By the arguments after the first: a record of :mod:`pesn.activations`, or None, by quadrature.
@@ -302,20 +389,20 @@ _ACTIVATIONS: dict[str, Callable[..., Activation | None]] = {
     "hardsigmoid": lambda: get("hard_sigmoid"),
     "hardswish": lambda: get("hard_swish"),
     "log_sigmoid_forward": lambda: get("log_sigmoid"),
-    "leaky_relu": lambda slope=0.01: leaky(float(slope)).record,
-    "gelu": lambda approximate="none": gelu_function(approximate).record,
-    "softplus": lambda beta=1, limit=20: softplus_function(float(beta), float(limit)).record,
-    "hardtanh": lambda low=-1.0, high=1.0: clipped(float(low), float(high)).record,
+    "leaky_relu": lambda slope=0.01: _leaky(float(slope)),
+    "gelu": lambda approximate="none": _gelu(approximate),
+    "softplus": lambda beta=1, limit=20: _softplus(float(beta), float(limit)),
+    "hardtanh": lambda low=-1.0, high=1.0: _clip(float(low), float(high)),
     "clamp": _clamp,
     "clamp_min": lambda low: _clamp(low, None),
     "clamp_max": lambda high: _clamp(None, high),
-    "elu": lambda alpha=1.0, scale=1.0, rate=1.0: elu(float(alpha), float(scale), float(rate)),
+    "elu": lambda alpha=1.0, scale=1.0, rate=1.0: _elu(float(alpha), float(scale), float(rate)),
     "softshrink": lambda width=0.5: soft_shrink(float(width)),
     "hardshrink": lambda width=0.5: hard_shrink(float(width)),
     "threshold": lambda at, value: threshold(float(at), float(value)),
-    "rrelu": lambda low=0.125, high=1 / 3, *rest: leaky(0.5 * (float(low) + float(high))).record,
-    "rrelu_with_noise": lambda noise, low=0.125, high=1 / 3, *rest: leaky(0.5 * (float(low) + float(high))).record,
-    "_prelu_kernel": lambda slope: leaky(float(slope)).record,
+    "rrelu": lambda low=0.125, high=1 / 3, *rest: _leaky(0.5 * (float(low) + float(high))),
+    "rrelu_with_noise": lambda noise, low=0.125, high=1 / 3, *rest: _leaky(0.5 * (float(low) + float(high))),
+    "_prelu_kernel": lambda slope: _leaky(float(slope)),
     "activation": lambda place: _registered_activations[place],
     "square": lambda: SQUARE,
     "pow": lambda exponent: SQUARE if float(exponent) == 2.0 else None,

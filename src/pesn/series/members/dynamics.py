@@ -15,20 +15,6 @@ from pesn._support.types import AnyArray, Array
 if TYPE_CHECKING:
     from pesn.forecasting.forecaster import Forecaster
 
-__all__ = [
-    "FARTHEST",
-    "GAIN",
-    "MOST",
-    "ROWS",
-    "DesignNumbers",
-    "Dynamics",
-    "check_design",
-    "described",
-    "learn",
-    "refitted",
-    "searched",
-]
-
 
 MOST = 5000  # rows that are learnt from, the last ones
 FARTHEST = 1e100  # of zero, as pesn.Forecaster takes numbers

@@ -39,11 +39,12 @@ from markupsafe import Markup
 from pesn._support import pages
 from pesn._support.pages.tables import Table, number, table
 from pesn._support.types import Array
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps
 from pesn.series.fitted import FittedSeries
 from pesn.series.judging import SeriesBacktest
 from pesn.series.page import pictures
-from pesn.series.result import SeriesForecast, percent
+from pesn.series.result import SeriesForecast
 
 if TYPE_CHECKING:
     import pandas as pd

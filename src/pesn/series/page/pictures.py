@@ -25,10 +25,11 @@ from pesn._support.pages import drawing
 from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
 from pesn._support.types import AnyArray, Array
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.fitted import FittedSeries
 from pesn.series.judging import SeriesBacktest
-from pesn.series.result import SeriesForecast, percent
+from pesn.series.result import SeriesForecast
 from pesn.series.table.reading import counted, shown
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import shown
 from pesn.series.panel.frame import LARGEST, MODEL, Panel, as_labels, move_days, numbers_of, shown_id
 from pesn.series.panel.work import Blocks, Task
-from pesn.series.result import levels_of, percent
+from pesn.series.result import levels_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, one_step
 from pesn.series.panel.frame import Panel
 from pesn.series.panel.frames import levels_of
@@ -18,7 +19,6 @@ from pesn.series.panel.reading import LongTable, read_long, read_long_ahead
 from pesn.series.panel.run import Runner
 from pesn.series.panel.settings import Settings
 from pesn.series.panel.work import Blocks
-from pesn.series.result import percent
 from pesn.series.table.dates import merge_note
 from pesn.series.table.errors import DataError
 from pesn.series.table.files import counted

@@ -1,11 +1,12 @@
-"""Which of the candidate seasons a series has, and the factors that smoothers start from.
+"""Seasons, outliers and effects of covariates: what is taken off a series before smoothers see it.
 
-The trend is taken out by a centred moving average over one season; what is left has a mean for each phase. The season is kept
-where these means vary more than chance would have it (F), the smallest period first, the next on what the first leaves.
+Seasons: the trend is taken out by a centered moving average over one season; what is left has a mean for each phase. The season
+is kept where these means vary more than chance would have it (F), the smallest period first, the next on what the first leaves.
+The effect of a covariate is a factor where the series is positive, and is added elsewhere. It is put back on forecasts.
 
 >>> import numpy as np
 >>> t = np.arange(60)
->>> find(10.0 + 3.0 * np.sin(2 * np.pi * t / 12) + 0.1 * np.cos(7.0 * t), (12,), log=False).periods
+>>> find_seasons(10.0 + 3.0 * np.sin(2 * np.pi * t / 12) + 0.1 * np.cos(7.0 * t), (12,), log=False)
 (12,)
 
 >>> periods_of("MS"), periods_of("QE-DEC"), periods_of("h"), periods_of("D"), periods_of("30min"), periods_of("YS-JAN")
@@ -16,10 +17,9 @@ where these means vary more than chance would have it (F), the smallest period f
 >>> repeated_after(np.random.default_rng(0).normal(size=120))
 ()
 
->>> import numpy as np
 >>> row = np.ones(40)
 >>> row[20] = 1e6
->>> [float(cleaned(row + 1e6 * step, log=True).max()) for step in (0, np.arange(40) > 20)]     # a step stays
+>>> [float(remove_outliers(row + 1e6 * step, log=True).max()) for step in (0, np.arange(40) > 20)]     # a step stays
 [1.0, 1000001.0]
 """
 
@@ -31,10 +31,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pesn._support.types import Array
+from pesn._support.arguments import flag
+from pesn._support.records import check_array
+from pesn._support.types import AnyArray, Array
 
-__all__ = ["Seasons", "candidates", "cleaned", "factors", "find", "moving_average", "periods_of", "repeated_after"]
-
+# ---------------------------------------------------------------- candidates for seasons
 
 _BY_STEP = {"M": (12,), "Q": (4,), "W": (52,), "B": (5,), "D": (7, 365), "h": (24, 168)}
 _CLEAR = 0.3  # autocorrelation that a season must have
@@ -93,19 +94,24 @@ def _clear(lags: Array, k: int) -> bool:
     return bool(around >= _CLEAR and around - lags[max(k // 4, 1) : k].min() >= _PEAK)
 
 
+# ---------------------------------------------------------------- seasons
+
+
 F_KEPT = 3.0
 HARMONICS = 4
 CYCLES = 2.5  # a season needs as many
 HALF_FROM = 20  # cycles from which starting factors are those of the first half: the other half then judges how they are moved
 
 
-@dataclass(frozen=True, eq=False)
-class Seasons:
-    """Periods in rows, the smallest first, the F value of each, and the F values of candidates that were not kept."""
+def positions(periods: Sequence[int], rows: int, phase: int = 0) -> AnyArray:
+    """Return the positions of each row's factors among those of all seasons, (seasons, rows)."""
+    begin, period = np.cumsum((0, *periods))[:-1, None], np.array(periods, dtype=np.int64)[:, None]
+    return np.asarray(begin + (np.arange(rows) + phase) % period, dtype=np.uint64).reshape(len(periods), rows)
 
-    periods: tuple[int, ...]
-    strengths: tuple[float, ...]
-    rejected: tuple[tuple[int, float], ...] = ()
+
+def season_of(first: Array, periods: Sequence[int], rows: int, phase: int = 0) -> Array:
+    """Return what starting factors (Σm,) add to each of ``rows`` rows."""
+    return np.asarray(first[positions(periods, rows, phase)].sum(axis=0))
 
 
 def moving_average(values: Array, period: int) -> Array:
@@ -164,13 +170,11 @@ def _shape(rest: Array, period: int, smaller: Sequence[int] = ()) -> tuple[Array
     return (1.0 - 1.0 / strength) * means, strength
 
 
-def find(values: Array, candidates: Sequence[int], *, log: bool, tested: bool = True) -> Seasons:
-    """The seasons of ``values`` (n,), NaN where missing, among ``candidates``; ``tested=False`` takes all that can be told."""
+def find_seasons(values: Array, candidates: Sequence[int], *, log: bool, tested: bool = True) -> tuple[int, ...]:
+    """Return the seasonal periods of ``values`` (n,), NaN where missing; ``tested=False`` takes all that can be told."""
     rest = np.log(values) if log else values
     seen = int(np.sum(~np.isnan(rest)))
     periods: list[int] = []
-    strengths: list[float] = []
-    rejected: list[tuple[int, float]] = []
     for period in sorted({int(m) for m in candidates if m > 1}):
         if seen < (CYCLES if tested else 1.5) * period:
             continue
@@ -178,10 +182,7 @@ def find(values: Array, candidates: Sequence[int], *, log: bool, tested: bool = 
         if strength >= F_KEPT or (not tested and strength > 0.0):
             rest = rest - np.resize(means, len(rest))
             periods.append(period)
-            strengths.append(strength)
-        else:
-            rejected.append((period, strength))
-    return Seasons(tuple(periods), tuple(strengths), tuple(rejected))
+    return tuple(periods)
 
 
 def factors(values: Array, periods: Sequence[int]) -> Array:
@@ -199,6 +200,9 @@ def factors(values: Array, periods: Sequence[int]) -> Array:
     return np.concatenate(out) if out else np.zeros(0)
 
 
+# ---------------------------------------------------------------- outliers
+
+
 FAR = 80.0  # times what nine rows in ten stay within
 FAR_OF_LOG = 15.0  # the same of logarithms, where the numbers themselves are far
 SHARE = 0.02  # of the rows, at most: what is more frequent belongs to the series
@@ -207,50 +211,156 @@ NEWS = 100.0  # times the level
 LONG = 30  # rows from which the last one is judged too: a step of the level looks the same
 
 
-def cleaned(values: Array, *, log: bool, season: Array | None = None) -> Array:
-    """``values`` (n,), NaN where missing, without lone spikes; ``season`` (n,) is what one adds, to logarithms if ``log``."""
+def remove_outliers(values: Array, *, log: bool, season: Array | None = None) -> Array:
+    """Replace isolated outliers of ``values`` (n,), NaN where missing, by the local median; the same array if there are none.
+
+    ``season`` (n,) is added to the level, or to its logarithm if ``log``.
+    """
     seen = np.flatnonzero(~np.isnan(values))
     n = len(seen)
     if n < 10:
         return values
-    row = np.log(values[seen]) if log else values[seen].copy()
-    if season is not None:
-        row = row - season[seen]
-    around = np.lib.stride_tricks.sliding_window_view(np.pad(row, 2, mode="reflect"), 5)
-    middle = np.median(around, axis=1)
-    middle[:2], middle[-2:] = np.median(row[:5]), np.median(row[-5:])
+    offset = 0.0 if season is None else season[seen]
+    row = (np.log(values[seen]) if log else values[seen].copy()) - offset
+    middle = _local_median(row)
     off = np.abs(row - middle)
-    usual = _usual(off)
-    spikes = off > max(FAR * usual, 1e-9 * float(np.abs(middle).max()))
-    if log:  # a wrong number a million times the others is far by their scale, and not by that of logarithms
-        apart = np.abs(np.exp(row) - np.exp(middle))
-        spikes |= (apart > FAR * _usual(apart)) & (off > FAR_OF_LOG * usual)
+    outliers = _far_rows(row, middle, off, log)
     most = max(1.0, SHARE * n)
-    if spikes.sum() > most + 4.0:
+    if outliers.sum() > most + 4.0:
         return values
-    for i in np.flatnonzero(spikes):
+    for i in np.flatnonzero(outliers):
         begin = min(max(int(i) - 3, 0), n - 7)
         beside = np.delete(row[begin : begin + 7], int(i) - begin)
-        spikes[i] = off[i] > BESIDE * float(np.median(np.abs(np.diff(beside))))
+        outliers[i] = off[i] > BESIDE * float(np.median(np.abs(np.diff(beside))))
     if n < LONG:
-        spikes[-1] = False
-    if (
-        usual == 0.0
-    ):  # rows that never moved: the first change, at the end, is news and no spike, unless it is out of all proportion
-        level = np.exp(middle[-1]) if log else abs(middle[-1])
-        largest = np.exp(row[-2:]) if log else np.abs(row[-2:])
-        spikes[-2:] &= (largest > NEWS * level) & (level > 0.0)
-    if not spikes.any() or spikes.sum() > most:
+        outliers[-1] = False
+    if _usual(off) == 0.0:
+        # rows that never moved: the first change, at the end, is news and no outlier, unless it is out of all proportion
+        level, largest = (np.exp(part) if log else np.abs(part) for part in (middle[-1], row[-2:]))
+        outliers[-2:] &= (largest > NEWS * level) & (level > 0.0)
+    if not outliers.any() or outliers.sum() > most:
         return values
-    row[spikes] = middle[spikes]
-    if season is not None:
-        row = row + season[seen]
+    row[outliers] = middle[outliers]
+    row = row + offset
     out = values.copy()
-    out[seen[spikes]] = np.exp(row[spikes]) if log else row[spikes]
+    out[seen[outliers]] = np.exp(row[outliers]) if log else row[outliers]
     return out
 
 
+def _local_median(row: Array) -> Array:
+    """Return the median of each row and two on either side."""
+    middle = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(row, 2, mode="reflect"), 5), axis=1)
+    middle[:2], middle[-2:] = np.median(row[:5]), np.median(row[-5:])
+    return middle
+
+
+def _far_rows(row: Array, middle: Array, off: Array, log: bool) -> AnyArray:
+    """Return which rows are far off the local median."""
+    usual = _usual(off)
+    far = off > max(FAR * usual, 1e-9 * float(np.abs(middle).max()))
+    if log:  # a wrong number a million times the others is far by their scale, and not by that of logarithms
+        apart = np.abs(np.exp(row) - np.exp(middle))
+        far |= (apart > FAR * _usual(apart)) & (off > FAR_OF_LOG * usual)
+    return np.asarray(far)
+
+
 def _usual(off: Array) -> float:
-    """What nine rows in ten stay within."""
+    """Return what nine rows in ten stay within."""
     k = int(0.9 * (len(off) - 1))
     return float(np.partition(off, k)[k])
+
+
+# ---------------------------------------------------------------- covariates
+
+
+RIDGES = np.geomspace(1e-4, 1e2, 9)
+_FARTHEST = 200.0  # of a logarithm
+WALKS = 0.9  # correlation of neighbouring rows from which an unknown input goes on from its last number
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """``slopes`` (u,) on the scale of logarithms where ``log``; ``usual`` (u,) is where an input has no effect."""
+
+    slopes: Array
+    usual: Array
+    log: bool
+
+    def check(self, name: str, n_inputs: int) -> None:
+        """Raise a ValueError unless there are finite effects of ``n_inputs`` inputs."""
+        check_array(f"{name}.slopes", self.slopes, (n_inputs,))
+        check_array(f"{name}.usual", self.usual, (n_inputs,))
+        flag(f"{name}.log", self.log)
+
+    @property
+    def any(self) -> bool:
+        """Whether an input was kept."""
+        return bool(np.any(self.slopes != 0.0))
+
+    def of(self, x: Array) -> Array:
+        """(n,) on the scale of the regression, of x (n, u); a missing input has none."""
+        return np.asarray(np.nan_to_num(x - self.usual, nan=0.0) @ self.slopes)
+
+    def off(self, values: Array, x: Array) -> Array:
+        """``values`` (n,) as they would be without."""
+        return values * np.exp(-self._factor(x)) if self.log else values - self.of(x)
+
+    def on(self, values: Array, x: Array) -> Array:
+        """``values`` (n,) with them."""
+        return values * np.exp(self._factor(x)) if self.log else values + self.of(x)
+
+    def _factor(self, x: Array) -> Array:
+        """Its logarithm (n,), of which exp is a number also where inputs are far from those that were seen."""
+        return np.clip(self.of(x), -_FARTHEST, _FARTHEST)
+
+    def unknown(self, past: Array, ahead: Array) -> tuple[Array, Array]:
+        """Inputs ahead (h, u) without gaps, and the variance (h,) that the gaps bring: as uncertain as the input was."""
+        filled, variance = ahead.copy(), np.zeros(len(ahead))
+        lead = np.arange(1.0, len(ahead) + 1.0)
+        for k, slope in enumerate(self.slopes):
+            missing = np.isnan(ahead[:, k])
+            if slope == 0.0 or not missing.any():
+                filled[missing, k] = self.usual[k]
+                continue
+            seen = past[~np.isnan(past[:, k]), k]
+            around = seen - seen.mean()
+            spread = float(np.mean(around**2))
+            walks = len(seen) > 2 and spread > 0.0 and float(np.mean(around[1:] * around[:-1])) > WALKS * spread
+            filled[missing, k] = seen[-1] if walks else seen.mean()
+            step = np.minimum(float(np.mean(np.diff(seen) ** 2)) * lead, 2.0 * spread) if walks else np.full(len(lead), spread)
+            variance += np.where(missing, slope**2 * step, 0.0)
+        return filled, variance
+
+
+def no_effects(u: int) -> Effects:
+    """Return no effect of any of ``u`` inputs."""
+    return Effects(np.zeros(u), np.zeros(u), False)
+
+
+def learn_effects(values: Array, x: Array, season: Array, *, log: bool) -> Effects:
+    """Ridge regression of changes, its penalty by leave-one-out errors; ``season`` (n,) is taken off first.
+
+    ``values`` (n,) and x (n, u), NaN where missing; rows beside a gap are left out.
+    """
+    row = (np.log(values) if log else values) - season
+    change, moved = np.diff(row), np.diff(x, axis=0)
+    whole = ~np.isnan(change) & ~np.isnan(moved).any(axis=1)
+    usual = np.array([np.nan_to_num(np.nanmedian(column)) if np.isfinite(column).any() else 0.0 for column in x.T])
+    scale = np.sqrt(np.mean(moved[whole] ** 2, axis=0)) if whole.any() else np.zeros(x.shape[1])
+    live = scale > 0.0
+    slopes = np.zeros(x.shape[1])
+    n = int(whole.sum())
+    if n < 5 or not live.any():
+        return Effects(slopes, usual, log)
+    a, b = moved[whole][:, live] / scale[live], change[whole]
+    b = b - np.mean(b)
+    u, s, v = np.linalg.svd(a, full_matrices=False)
+    project, best, found = u.T @ b, np.inf, np.zeros(int(live.sum()))
+    for ridge in RIDGES * n:
+        shrink = s**2 / (s**2 + ridge)
+        leverage = np.minimum(np.sum(u**2 * shrink, axis=1), 0.99)
+        error = float(np.mean(((b - u @ (shrink * project)) / (1.0 - leverage)) ** 2))
+        if error < best:
+            best, found = error, v.T @ (s / (s**2 + ridge) * project)
+    slopes[live] = found / scale[live]
+    return Effects(slopes, usual, log)
