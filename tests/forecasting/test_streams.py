@@ -13,8 +13,7 @@ from pesn._support.progress import shown
 from pesn.evaluation.error_model import ErrorSums, errors_from, learn_errors
 from pesn.forecasting import runs as segments_module
 from pesn.forecasting.dataset import spread_of
-from pesn.forecasting.runs import ArrayRuns, ParquetRuns, survey
-from pesn.forecasting.training import MOST_SAMPLED, sample_of
+from pesn.forecasting.runs import MOST_SAMPLED, ArrayRuns, ParquetRuns, sample_of, survey
 
 NAN = np.nan
 

@@ -327,13 +327,8 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
     return parts[0], parts[1], parts[2]
 
 
-def scale_of(rows: Array, known: Array) -> Scale:
-    """Means and deviations, 1 for a constant column, of what is not missing."""
-    return scale_from(spread_of(rows), spread_of(known))
-
-
 def scale_from(y: Spread, known: Spread) -> Scale:
-    """The same from what is known of all rows: a ValueError where a column has no numbers."""
+    """Means and deviations, 1 for a constant column, of what is not missing; a ValueError where a column has no numbers."""
     y.check("y")
     known.check("X")
     return Scale(y.mean, y.width(), known.mean, known.width())
@@ -423,12 +418,6 @@ def edges_of(y: Array, u: Array) -> npt.NDArray[np.intp]:
     whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
     usable = whole[:-1] & ~np.asarray(np.isnan(y[1:]).any(axis=1))  # steps k → k + 1
     return np.flatnonzero(np.diff(np.concatenate([[0], usable.astype(int), [0]]))).reshape(-1, 2)
-
-
-def drop_short(segments: list[Segment], least: int) -> list[Segment]:
-    """Those that are not shorter than :func:`shortest_kept`."""
-    shortest = shortest_kept([len(p.z) for p in segments], least)
-    return [p for p in segments if len(p.z) >= shortest]
 
 
 def shortest_kept(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) -> int:
