@@ -63,14 +63,13 @@ from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.topology import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.weights import Layer, Reservoir
-from pesn.series.fitted import FittedSeries
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.joint import Joint
 from pesn.series.members.closed_loops import Loops
 from pesn.series.members.decomposition import Effects
-from pesn.series.members.dynamics import Dynamics
+from pesn.series.members.dynamics import Dynamics, Joint
 from pesn.series.members.smoothing import Grid
 from pesn.series.members.weights import Widths
+from pesn.series.model import FittedSeries
 from pesn.series.univariate import Member, UnivariateModel
 from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
 

@@ -18,7 +18,7 @@ ValueError: y must have an index of dates, periods, durations or numbers, got te
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,7 +81,7 @@ def read_labels(index: pd.Index, argument: str) -> pd.Index:
     return index
 
 
-def read_runs(index: pd.MultiIndex, argument: str) -> dict[Any, slice]:
+def read_runs(index: pd.MultiIndex, argument: str) -> dict[Hashable, slice]:
     """Return the rows of each run: all levels but the last name the run, and the last one is the time within it.
 
     Parameters
@@ -341,13 +341,13 @@ def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: 
     return rows
 
 
-def index_of(values: object, argument: str) -> Any:
+def index_of(values: object, argument: str) -> pd.Index | None:
     """Return the index of a pandas object as times; None if there is no index. An index that is not of times is refused."""
     index = pandas_index(values)
     return None if index is None else read_labels(index, argument)
 
 
-def run_slices(values: object, argument: str) -> dict[Any, slice] | None:
+def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
     """Return the rows of each run that a MultiIndex names; None if ``values`` has no such index."""
     index = pandas_index(values)
     return None if index is None or index.nlevels == 1 else read_runs(index, argument)
@@ -460,7 +460,7 @@ def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: s
 
 
 def _match_groups(
-    y: dict[Any, slice] | None, X: pd.Index, groups: dict[Any, slice] | None, names: tuple[str, str]
+    y: dict[Hashable, slice] | None, X: pd.Index, groups: dict[Hashable, slice] | None, names: tuple[str, str]
 ) -> dict[int, tuple[pd.Index, int]] | None:
     """As :func:`_to_match`, of runs that a MultiIndex names."""
     if y is not None and groups is None and (X is None or is_default(X)):
@@ -504,7 +504,7 @@ def _inputs_of(y: pd.Index, X: tuple[pd.Index, int], run: _Run, shorter: int, na
 # ---------------------------------------------------------------- both
 
 
-def _labels(values: object, argument: str, named: bool) -> tuple[Any, dict[Any, slice] | None]:
+def _labels(values: object, argument: str, named: bool) -> tuple[Any, dict[Hashable, slice] | None]:
     """Return the labels of the rows, and the rows of each run if a MultiIndex names them."""
     groups = run_slices(values, argument) if named else None
     if groups is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,9 @@ from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout, stack
 from pesn.statespace.model import Bounds
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
 _MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
 _MOST_NUMBERS = 10_000_000  # covariances within the rows of a forecast
@@ -44,6 +47,7 @@ class Rows(NamedTuple):
 
 
 Places = npt.NDArray[np.intp]
+GivenContext: TypeAlias = "TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None"
 
 
 class Columns(NamedTuple):
@@ -140,10 +144,11 @@ class Columns(NamedTuple):
         check_names(f"{name}.names", self.names, d)
         check_names(f"{name}.known_names", self.known_names, u)
 
-    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, Any]:
+    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
         """Rows with X (T, u), and their labels (T,), which keep the rule of the rows seen; None where there are none."""
         rows = self.more(y, X, None, learnt=time)
-        return rows, None if rows.time is None else rows.time.at(index_of(y, "y")[0]).onwards(len(rows.y))
+        labels = index_of(y, "y")
+        return rows, None if rows.time is None or labels is None else rows.time.at(labels[0]).onwards(len(rows.y))
 
     def more(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,
@@ -160,7 +165,7 @@ class Columns(NamedTuple):
         rows, known = self.scale_rows("y", rows, "X", known)
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
 
-    def context(self, context: Any, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
+    def context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
         """Of y or (y, X), with X (T − 1, u), either of them a Gaussian a row, by position; ``time`` is that of the rows seen."""
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
@@ -248,7 +253,7 @@ def _check_roles(names: str, one: Places, other: Places, d: int) -> None:
         raise ValueError(f"{names} are not different ones of the {d} columns")
 
 
-def check_size(horizon: Any, joint: Any, d: int) -> bool:
+def check_size(horizon: int, joint: bool | None, d: int) -> bool:
     """Whether the covariance of all rows is kept; a TypeError or ValueError where a forecast of d columns would be too large."""
     whole_number("horizon", horizon, 1)
     if joint is not None:

@@ -146,15 +146,16 @@ class Segment(NamedTuple):
     y: Array
 
 
-def names_of(y: Any) -> list[str] | None:
+def names_of(y: object) -> list[str] | None:
     """The names of the columns of a pandas object; None for an array."""
     columns = getattr(y, "columns", None)
     if columns is not None:
         return [str(name) for name in columns]
-    return [str(y.name)] if getattr(y, "name", None) is not None else None
+    name = getattr(y, "name", None)
+    return None if name is None else [str(name)]
 
 
-def by_names(name: str, values: Any, names: list[str] | None) -> Any:
+def by_names(name: str, values: Any, names: list[str] | None) -> npt.ArrayLike:
     """``values``, one for each column: where they have labels of their own, in the order of the columns of y."""
     if np.asarray(values).dtype == bool:
         raise TypeError(f"{name} must be numbers, got {values!r}")
@@ -201,7 +202,7 @@ def _as_floats(name: str, values: TableLike) -> Array:
         raise TypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from error
 
 
-def as_gaussian_rows(name: str, values: Any, n_rows: int | None, width: int) -> tuple[Any, Array | None]:
+def as_gaussian_rows(name: str, values: TableLike | Gaussian, n_rows: int | None, width: int) -> tuple[TableLike, Array | None]:
     """Mean (n, width) and covariances (n, width, width) of a Gaussian a row, or of one row; all else as it is, without any.
 
     >>> mean, cov = as_gaussian_rows("context", Gaussian([1.0, 2.0], var=[0.1, 0.2]), None, 2)

@@ -292,7 +292,7 @@ class Design:
         return str(self.candidate)
 
 
-def _flat(candidate: Candidate) -> dict[str, Any]:
+def _flat(candidate: Candidate) -> dict[str, object]:
     values = asdict(candidate)
     linear, others = values.pop("ridge")
     return {**values, "linear_ridge": linear, "ridge": others}

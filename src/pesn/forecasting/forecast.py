@@ -22,13 +22,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_count, as_real
-from pesn._support.types import AnyArray, Array, Rng
+from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_history, check_index, check_names, counted
 from pesn.gaussian import Gaussian, NormalMarginals
 from pesn.linalg import outer, root_of, symmetric, transpose
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+S = TypeVar("S", bound=np.generic)
 _SHOWN = 8  # columns in a table; names beyond it are left out
 _ROWS = 20  # of a table: more are left out in the middle
 
@@ -77,7 +78,7 @@ def as_html(forecast: Forecast, index: pd.Index | None) -> str:
 
 
 def as_frame(
-    names: Sequence[str], mean: Array, std: Array, bounds: Mapping[str, tuple[Array, Array]], labels: Any = None
+    names: Sequence[str], mean: Array, std: Array, bounds: Mapping[str, tuple[Array, Array]], labels: object = None
 ) -> pd.DataFrame:
     """A row a step; for each name the columns name, name_std and, for each ending among ``bounds``, name_lower…, name_upper….
 
@@ -129,20 +130,17 @@ _SEMIDEFINITE = 1e-4  # of two deviations: what a covariance may change by when 
 
 def _rounding(mean: Array, std: Array) -> Array:
     """What a deviation of each column may be off by, (d,): columns have units of their own, so none is judged by another."""
-    rounding: Array = np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0)
-    return rounding
+    return np.asarray(np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0))
 
 
 def room(mean: Array, std: Array) -> Array:
     """The deviations that differences are measured by, (horizon, d): never below the rounding."""
-    found: Array = np.hypot(std, _rounding(mean, std))
-    return found
+    return np.asarray(np.hypot(std, _rounding(mean, std)))
 
 
 def _product(room: Array) -> Array:
     with np.errstate(over="ignore"):
-        product: Array = room[..., :, None] * room[..., None, :]
-    return product
+        return np.asarray(room[..., :, None] * room[..., None, :])
 
 
 def check_scale(scale: npt.ArrayLike | None, d: int) -> Array:
@@ -225,7 +223,7 @@ def root_of_cov(cov: Array, std: Array, room: Array) -> Array:
     return root
 
 
-def _where(wrong: AnyArray, names: tuple[str, ...], values: Array) -> str:
+def _where(wrong: npt.NDArray[np.bool_], names: tuple[str, ...], values: Array) -> str:
     k, i = (int(place) for place in np.argwhere(wrong)[0])
     return f"{values[k, i]} at row {k} of {names[i]!r}"
 
@@ -351,20 +349,17 @@ class Forecast(NormalMarginals):
     @cached_property
     def var(self) -> Array:
         """The variances, (horizon, d)."""
-        var: Array = _fixed(self._var * self._scale * self._scale)
-        return var
+        return _fixed(self._var * self._scale * self._scale)
 
     @cached_property
     def std(self) -> Array:
         """The standard deviations, (horizon, d)."""
-        std: Array = _fixed(np.sqrt(self._var) * self._scale)
-        return std
+        return _fixed(np.sqrt(self._var) * self._scale)
 
     @cached_property
     def cov(self) -> Array:
         """The covariance of each row, (horizon, d, d)."""
-        cov: Array = _fixed(self._rows_cov * self._scale[:, None] * self._scale)
-        return cov
+        return _fixed(self._rows_cov * self._scale[:, None] * self._scale)
 
     @cached_property
     def joint(self) -> Array:
@@ -402,7 +397,7 @@ class Forecast(NormalMarginals):
         return self._names
 
     @property
-    def index(self) -> pd.Index | npt.NDArray[np.integer[Any]]:
+    def index(self) -> pd.Index | npt.NDArray[np.intp]:
         """The labels of the rows: as they were given, or 1 ... horizon."""
         return _fixed(np.arange(1, len(self) + 1)) if self._index is None else self._index
 
@@ -509,10 +504,9 @@ class Forecast(NormalMarginals):
     def _joint_root(self) -> Array:
         assert self._joint is not None
         std = np.sqrt(self._var)
-        root: Array = _fixed(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))
-        return root
+        return _fixed(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))
 
 
-def _fixed(array: AnyArray) -> AnyArray:
+def _fixed(array: npt.NDArray[S]) -> npt.NDArray[S]:
     array.flags.writeable = False
     return array

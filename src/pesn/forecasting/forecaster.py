@@ -26,7 +26,7 @@ from pesn.esn.base import check_probabilistic
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import Backtest
 from pesn.forecasting.alignment import align, run_slices
-from pesn.forecasting.context import FILTERED, Columns, FilteredContext
+from pesn.forecasting.context import FILTERED, Columns, FilteredContext, GivenContext
 from pesn.forecasting.dataset import (
     Spread,
     as_columns,
@@ -41,7 +41,7 @@ from pesn.forecasting.dataset import (
 )
 from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.model import HORIZON, Context, ForecastModel, GivenContext
+from pesn.forecasting.model import HORIZON, Context, ForecastModel
 from pesn.forecasting.rollout import Rollout
 from pesn.forecasting.runs import (
     ArrayRuns,
@@ -200,7 +200,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- learning
 
-    def fit(self, y: TableLike | Iterable[Any], X: TableLike | None = None, lengths: Lengths = None) -> Self:
+    def fit(self, y: TableLike | Iterable[object], X: TableLike | None = None, lengths: Lengths = None) -> Self:
         """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or from runs, one by one.
 
         Rows of a pandas object are taken by its index: dates, periods, durations or numbers of one step. The index of
@@ -237,7 +237,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             self.model_ = self._fit(y, X, lengths, steps)
         return self
 
-    def _fit(self, y: TableLike | Iterable[Any], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
+    def _fit(self, y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
         network = _given(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -606,7 +606,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.model_.check("model_")
 
 
-def _runs(y: TableLike | Iterable[Any], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
+def _runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
     """The runs, in memory or in a stream, and the columns of all of them."""
     streamed = runs_of(y)
     if streamed is not None:

@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from pesn.statespace import (
     rollout,
 )
 
+S = TypeVar("S", bound=np.generic)
 _SETTLED = 60  # rows after which a gain is constant
 _GAINS = 8  # places that it is the mean of
 _WINDOW, _BEFORE = 100, 50  # rows of a window, and those before it that bring the state there
@@ -231,7 +232,7 @@ def _blank(path: Path, steps: int) -> Path:
     """``steps`` rows in the form of a path, to be filled."""
     time = path.mean.ndim - 2
 
-    def blank(a: Any) -> Any:
+    def blank(a: npt.NDArray[S]) -> npt.NDArray[S]:
         return np.zeros((*a.shape[:time], steps, *a.shape[time + 1 :]), a.dtype)
 
     parts = {name: blank(part) for name, part in path.parts.items()}
@@ -248,7 +249,7 @@ def _not_trusted(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bo
 
 def _by_members(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None,
-    joint: bool, along: Array | None, which: Any = ...,
+    joint: bool, along: Array | None, which: npt.NDArray[np.bool_] | slice = slice(None),
 ) -> Path:  # fmt: skip
     """The way of members, two by two on opposite sides of the mean, of those ``which`` of a batch are wanted."""
     batch = state.mean.shape[:-1]
@@ -269,7 +270,7 @@ def _spliced(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.
     batch = which.shape
     here = beyond[which] if batch else beyond
 
-    def spliced(own: Any, theirs: Any) -> Any:
+    def spliced(own: npt.NDArray[S], theirs: npt.NDArray[S]) -> npt.NDArray[S]:
         result, places = own.copy(), here.reshape(*here.shape, *(1,) * (theirs.ndim - here.ndim))
         if batch:
             result[which] = np.where(places, theirs, own[which])
@@ -443,8 +444,19 @@ class Samples:
 _log = logging.getLogger("pesn.forecasting")
 
 
-def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, Any]:
-    """Mean, covariances and parts, as :class:`pesn.Forecast` takes them.
+class Ahead(NamedTuple):
+    """The next rows as :class:`pesn.Forecast` takes them: mean (h, d), and the joint covariance or that of each row."""
+
+    mean: Array
+    joint: Array | None
+    parts: dict[str, Array]
+    scale: Array
+    cov: Array | None = None
+    paths: Samples | None = None
+
+
+def look_ahead(futures: Futures, calibration: Array, joint: bool) -> Ahead:
+    """Predict the next rows: mean, covariances and parts.
 
     Parameters
     ----------
@@ -464,22 +476,17 @@ def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, A
     std = np.sqrt(np.einsum("kii->ki", path.cov))
     factor = calibration_factors(std, calibration, columns.prior.y_std, futures.own_share(std))
     mean, scale = columns.scale.undo(path.mean), columns.scale.y_std
-    result: dict[str, Any] = {
-        "mean": mean,
-        "joint": None,
-        "parts": {name: part * np.square(factor) for name, part in path.parts.items()},
-        "scale": scale,
-    }
+    parts = {name: part * np.square(factor) for name, part in path.parts.items()}
     if path.joint is None:
         paths = Samples(futures, mean, std * factor * scale)
-        return {**result, "cov": path.cov * factor[:, :, None] * factor[:, None], "paths": paths}
+        return Ahead(mean, None, parts, scale, path.cov * factor[:, :, None] * factor[:, None], paths)
     joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
     over_time *= joint_factor[:, None]  # in place: it is the largest array of all
     over_time *= joint_factor
     certain = std.ravel() == 0.0  # also by underflow, which covariances with others do not have
     over_time[certain] = 0.0
     over_time[:, certain] = 0.0
-    return {**result, "joint": over_time}
+    return Ahead(mean, over_time, parts, scale)
 
 
 COVARIANCES = {"none": "none", "diagonal": "diagonal", "low-rank": "first-order", "full": "full"}
@@ -587,7 +594,7 @@ def _rearranged(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> Ga
 def _rows_of(begun: Begun, which: slice) -> Begun:
     """Some of a batch; one state is the same for all."""
 
-    def some(part: Any, axes: int) -> Any:
+    def some(part: Array | None, axes: int) -> Array | None:
         return part if part is None or part.ndim == axes else part[which]
 
     state = begun.state

@@ -37,14 +37,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
 from pesn._support.arguments import as_count, as_real, number
-from pesn._support.types import AnyArray, Array, Rng
+from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, counted
 from pesn.forecasting.forecast import Forecast
 from pesn.gaussian import NormalMarginals
@@ -54,10 +54,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+S = TypeVar("S", bound=np.generic)
 Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 
 
-def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> Any:
+def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> npt.ArrayLike:
     """What a mapping, a Series or a frame says of some columns, in the order of ``names``, 0 for the others; else ``values``.
 
     ``paths``: it may say a path (H,) of a column, and the rows of a frame are steps; else they are columns, too, where they have
@@ -85,7 +86,7 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     return _by_rows(argument, table, [str(label) for label in values.index], names) if frame and not paths else table
 
 
-def _by_rows(argument: str, table: AnyArray, labels: list[str], names: tuple[str, ...]) -> AnyArray:
+def _by_rows(argument: str, table: npt.NDArray[S], labels: list[str], names: tuple[str, ...]) -> npt.NDArray[S]:
     """Rows of a frame in the order of ``names``, 0 for the others, where its ``labels`` are names too."""
     if not set(labels) & set(names):
         return table

@@ -31,14 +31,14 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, groupby
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,11 @@ from pesn.forecasting.dataset import (
 from pesn.forecasting.time_index import TimeIndex
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.reservoir.sequences import Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 T = TypeVar("T")
 Sizes = npt.NDArray[np.intp]
@@ -214,14 +219,14 @@ def _is_table(y: object) -> bool:
     return isinstance(y, Sized) and hasattr(y, "__getitem__") and (not len(y) or not _is_run(y[0]))
 
 
-def _is_run(one: Any) -> bool:
+def _is_run(one: object) -> bool:
     """Whether it is a table, or a pair of them."""
     if isinstance(one, tuple):
         return len(one) == 2 and hasattr(one[0], "shape") and hasattr(one[1], "shape") and len(one[0].shape) > 0
     return len(getattr(one, "shape", ())) == 2
 
 
-def item_of(where: str, run: Any) -> Item:
+def item_of(where: str, run: object) -> Item:
     """A run that is given as y or (y, X), in numbers."""
     with in_run(where):
         if isinstance(run, Item):
@@ -236,7 +241,7 @@ def item_of(where: str, run: Any) -> Item:
         return Item(as_matrix("y", y), known, names_of(y), None if X is None else names_of(X), labels, known_labels)
 
 
-def _labels(values: Any, argument: str) -> tuple[Any, Any]:
+def _labels(values: object, argument: str) -> tuple[pd.DataFrame | None, Hashable]:
     """Return a frame with the labels and nothing else, and the name of the run in a MultiIndex; None if there are none."""
     index = None if values is None else pandas_index(values)
     if index is None:
@@ -311,7 +316,7 @@ class ParquetRuns:
             raise ValueError(f"path must be a Parquet file or a folder of them, got {path}, where no file ends in .parquet")
         return sorted(found, key=lambda p: [(int(n or 0), text) for n, text in re.findall(r"(\d+)|(\D+)", str(p))])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array | tuple[Array, Array]]:
         """y (n, d), or (y, X), of each run."""
         d, seen = len(self.y), set[object]()
         for key, parts in groupby(self._stretches(), lambda part: part[0]):
@@ -324,7 +329,7 @@ class ParquetRuns:
             rows = np.concatenate([rows for _, rows, _ in found])
             yield (rows[:, :d], rows[:, d:]) if self.X else rows
 
-    def _stretches(self) -> Iterator[tuple[Any, Array, Path]]:
+    def _stretches(self) -> Iterator[tuple[object, Array, Path]]:
         """Rows of one run that are next to each other in a batch: which run, (n, d + u), and the file."""
         numbers = [*self.y, *self.X]
         for file in self.files():
@@ -345,7 +350,7 @@ class ParquetRuns:
                     for first, last in zip([0, *edges], [*edges, len(rows)], strict=True):
                         yield keys[int(first)].as_py(), rows[first:last], file
 
-    def _of_file(self, file: Path, names: list[str]) -> Any:
+    def _of_file(self, file: Path, names: list[str]) -> object:
         """The run of a whole file, where it is one; else None."""
         if self.run is None:
             return file
@@ -353,14 +358,14 @@ class ParquetRuns:
         return above[-1] if above and self.run not in names else None
 
 
-def _names(argument: str, given: Any) -> tuple[str, ...]:
+def _names(argument: str, given: object) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else given
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument} must be a list of names of columns, got {given!r}")
     return tuple(names)
 
 
-def _opened(file: Path) -> Any:
+def _opened(file: Path) -> pq.ParquetFile:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -372,7 +377,7 @@ def _opened(file: Path) -> Any:
         raise ValueError(f"path must be a Parquet file or a folder of them, got {file}: {error}") from error
 
 
-def _floats(batch: Any, name: str, file: Path) -> Array:
+def _floats(batch: pa.RecordBatch, name: str, file: Path) -> Array:
     """A column as numbers, NaN where a cell is empty."""
     import pyarrow as pa
 
@@ -384,7 +389,7 @@ def _floats(batch: Any, name: str, file: Path) -> Array:
     return numbers
 
 
-def _keys(batch: Any, name: str, file: Path) -> Any:
+def _keys(batch: pa.RecordBatch, name: str, file: Path) -> pa.DictionaryArray:
     """The run of each row, as a dictionary array."""
     import pyarrow as pa
 

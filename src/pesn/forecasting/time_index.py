@@ -298,7 +298,7 @@ class TimeIndex(NamedTuple):
             return pd.Timedelta(self.last, unit="ns")
         return pd.Period(ordinal=self.last, freq=self.step) if self.kind == "periods" else self.last
 
-    def at(self, label: Any) -> TimeIndex:
+    def at(self, label: object) -> TimeIndex:
         """The same rule at another label."""
         return self._replace(last=_plain(self.kind, label))
 
@@ -385,7 +385,7 @@ def kind_of(index: pd.Index) -> str | None:
     return "numbers" if getattr(index.dtype, "kind", "O") in "iuf" and isinstance(index.dtype, np.dtype) else None
 
 
-def time_index(index: pd.Index, step: Any = None) -> TimeIndex | None:
+def time_index(index: pd.Index, step: str | float | None = None) -> TimeIndex | None:
     """The rule of increasing labels, at the last of them; None where they have none.
 
     ``step`` is that of other rows: it holds where the labels follow it (four days of a week may be business days). Else it is
@@ -409,7 +409,7 @@ def most_steps(rows: int) -> int:
     return int(MOST_MISSING * rows) + MOST_AWAY
 
 
-def step_name(step: Any) -> str:
+def step_name(step: str | float | None) -> str:
     """A step in words, one of it.
 
     >>> [step_name(step) for step in ("MS", "M-15", "QE-DEC", "W-SAT", "5min", "B", 0.1, None)]
@@ -427,7 +427,7 @@ def step_name(step: Any) -> str:
     return f"{count} {word}s" if count not in ("", "1") else word
 
 
-def one_step(step: Any) -> str:
+def one_step(step: str | float | None) -> str:
     """Return one step in words, with its article.
 
     >>> [one_step(step) for step in ("MS", "h", "30min", 0.1, None)]
@@ -437,7 +437,7 @@ def one_step(step: Any) -> str:
     return name if name[:1].isdigit() else f"{'an' if name.startswith('hour') else 'a'} {name}"
 
 
-def count_steps(n: int, step: Any) -> str:
+def count_steps(n: int, step: str | float | None) -> str:
     """Return a number of steps in words.
 
     >>> count_steps(12, "MS"), count_steps(1, "h"), count_steps(336, "30min"), count_steps(2000, 0.5), count_steps(3, None)
@@ -482,7 +482,7 @@ def _steps(kind: str, index: pd.Index) -> Iterable[object]:
         ]
 
 
-def _plain(kind: str, label: Any) -> Any:
+def _plain(kind: str, label: Any) -> str | float:
     """A label as a text or a number."""
     if kind == "dates":
         return (label if label.tzinfo is None else label.tz_convert("UTC")).isoformat()

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, final
+from typing import Literal, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +104,7 @@ _COVARIANCES = ("none", "diagonal", "low-rank", "full")
 class Model(Protocol):
     """What can be planned with: a :class:`pesn.Forecaster`, or anything else that rolls plans out."""
 
-    def rollout(self, controls: Array, start: Any = None, covariance: Any = "none") -> Rollout:
+    def rollout(self, controls: Array, start: object = None, covariance: str = "none") -> Rollout:
         """``controls`` (B, H, m) to a :class:`pesn.forecasting.rollout.Rollout`."""
 
 
@@ -215,7 +215,7 @@ class MPPI:
         self._next = np.clip(start, self.low, self.high)
         self._near: Rollout | None = None  # a plan like the next one, with covariances
 
-    def plan(self, start: Any = None) -> Array:
+    def plan(self, start: object = None) -> Array:
         """The controls of the next ``horizon`` steps, (horizon, m).
 
         The next call starts from them, a step later: ask again after each step, and carry out the first control.
@@ -239,7 +239,7 @@ class MPPI:
         self._next, self._near = np.concatenate([chosen[1:], chosen[-1:]]), near  # the last control is held
         return chosen.copy()
 
-    def _improved(self, plan: Array, near: Rollout | None, start: Any) -> tuple[Array, Rollout]:
+    def _improved(self, plan: Array, near: Rollout | None, start: object) -> tuple[Array, Rollout]:
         """The best of ``plan``, of the elite drawn around it, and of their average; with a roll-out that has its covariances."""
         if near is None:
             near = self._rolled_out(plan[None], start, self.covariance)
@@ -256,7 +256,7 @@ class MPPI:
         costs, excesses = (np.append(a, b[first]) for a, b in zip(between, (cost, excess), strict=True))
         return (average if _best(costs, excesses, 1)[0] == 0 else drawn[first[0]]), near
 
-    def _rolled_out(self, controls: Array, start: Any, covariance: str) -> Rollout:
+    def _rolled_out(self, controls: Array, start: object, covariance: str) -> Rollout:
         """Of a copy of the controls: a cost may work on what it is given in place."""
         rollout = self.model.rollout(controls.copy(), start, covariance=covariance)
         if not isinstance(rollout, Rollout):
@@ -321,7 +321,7 @@ def _shares(cost: Array, excess: Array, temperature: float) -> Array:
     return shares
 
 
-def _numbers(cost: Any) -> Array:
+def _numbers(cost: npt.ArrayLike) -> Array:
     try:
         given = np.asarray(cost)
     except ValueError:
@@ -331,7 +331,7 @@ def _numbers(cost: Any) -> Array:
     return given.astype(np.float64)
 
 
-def _box(limits: Any) -> tuple[Array, Array]:
+def _box(limits: tuple[npt.ArrayLike, npt.ArrayLike]) -> tuple[Array, Array]:
     try:
         low, high = limits
     except (TypeError, ValueError):

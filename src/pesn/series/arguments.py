@@ -13,8 +13,8 @@ from pesn.evaluation.backtest import mean_of_observed
 from pesn.forecasting.alignment import align, index_of, is_default
 from pesn.forecasting.dataset import as_matrix, names_of
 from pesn.forecasting.time_index import TimeIndex, kind_of, shown
-from pesn.series import judging
-from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
+from pesn.series.model import FittedSeries, check_horizon, most_ahead
+from pesn.series.result import spread_origins
 
 __all__ = [
     "check_one_level",
@@ -163,7 +163,7 @@ def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) ->
     begin = min(one.start for one in fitted.models)
     if np.ndim(origins) == 0:
         whole_number("origins", origins, 1)
-        places = judging.origins(n, steps, int(origins))  # type: ignore[arg-type]
+        places = spread_origins(n, steps, int(origins))  # type: ignore[arg-type]
         places = places[places > begin]
         if not len(places):
             before = f", the first {begin} without a number" if begin else ""
@@ -221,7 +221,7 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
 def scaled_score(fitted: FittedSeries, y: Array, x: Array) -> float:
     """Return minus the mean CRPS of the next rows y (m, d), with inputs x (m, u), each column in units of its naive error.
 
-    >>> from pesn.series.fitted import fit_columns
+    >>> from pesn.series.model import fit_columns
     >>> t = np.arange(60.0)[:, None]
     >>> fitted = fit_columns(t, names=("count",))
     >>> scaled_score(fitted, 60.0 + t[:5], t[:5, :0]) > scaled_score(fitted, 90.0 + t[:5], t[:5, :0])

@@ -20,10 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.series import judging
-from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
-from pesn.series.judging import SeriesBacktest
-from pesn.series.result import SeriesForecast, levels_of
+from pesn.series.model import FittedSeries, check_horizon, fit_columns
+from pesn.series.result import SeriesBacktest, SeriesForecast, levels_of, spread_origins
 from pesn.series.table.dates import steps_between, time_of
 from pesn.series.table.errors import DataError
 from pesn.series.table.reading import Table, counted, read, read_ahead
@@ -109,7 +107,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         horizon=request.horizon if ahead is None else len(ahead), progress=watch.stage("learning"),
     )  # fmt: skip
     outcome = _forecast(request, table, fitted, ahead, _levels(request.levels))
-    places = judging.origins(rows, fitted.horizon, request.backtest)
+    places = spread_origins(rows, fitted.horizon, request.backtest)
     if len(places):
         outcome.backtest = fitted.backtest(fitted.horizon, places, watch.stage("looking back"))
     else:

@@ -199,8 +199,7 @@ class UnivariateModel:
         Margins
             Distribution of each step.
         """
-        whole = self._forecast_from_last_number(horizon, x)
-        return whole.select(slice(self.late, None)) if self.late else whole
+        return self._forecast_from_last_number(horizon, x)[self.late :]
 
     def _forecast_from_last_number(self, horizon: int, x: Array | None) -> Margins:
         """Forecast the pending rows, then ``horizon`` more."""

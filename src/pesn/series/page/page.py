@@ -1,7 +1,7 @@
 """A forecast on a page of its own: picture, members, components, past forecasts; no network, no script, as browsers are told.
 
 >>> import numpy as np
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> fitted = fit_columns(np.sin(np.arange(40.0))[:, None], names=("x",), seasons=(), horizon=2)
 >>> text = page({"title": "Forecast of x", "said": {"data": "40 rows", "model": "3 members", "forecast": "2 steps ahead"},
 ...     "notes": ["a < b"], "sections": sections(fitted, fitted.forecast(2), (0.8,)), "levels": (0.8,),
@@ -18,7 +18,7 @@
 >>> "AR</b>: kept, &lt;1 %" in draw_members("bars", groups(model), model)
 True
 
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> fitted = fit_columns(np.sin(np.arange(60.0) / 3.0)[:, None] + 2.0, names=("wave",), seasons=(), horizon=4)
 >>> [one] = sections(fitted, fitted.forecast(4), (0.8,), judged=fitted.backtest(4, [40, 50]))
 >>> one.name, [row[0].text for row in one.scores.rows], len(one.numbers.rows)
@@ -41,10 +41,9 @@ from pesn._support.pages.tables import Table, number, table
 from pesn._support.types import Array
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps
-from pesn.series.fitted import FittedSeries
-from pesn.series.judging import SeriesBacktest
+from pesn.series.model import FittedSeries
 from pesn.series.page import pictures
-from pesn.series.result import SeriesForecast
+from pesn.series.result import SeriesBacktest, SeriesForecast
 
 if TYPE_CHECKING:
     import pandas as pd

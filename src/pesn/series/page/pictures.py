@@ -2,7 +2,7 @@
 
 All are texts of HTML with SVG inside, light and dark as the page is, and made without matplotlib.
 
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> t = np.arange(60.0)
 >>> fitted = fit_columns((20.0 + np.sin(t / 3.0))[:, None], names=("a<b",), seasons=(), horizon=6)
 >>> drawn = forecast(fitted, fitted.forecast(6), (0.8, 0.95))
@@ -27,9 +27,8 @@ from pesn._support.pages.tables import number, powers
 from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series.fitted import FittedSeries
-from pesn.series.judging import SeriesBacktest
-from pesn.series.result import SeriesForecast
+from pesn.series.model import FittedSeries
+from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.reading import counted, shown
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     for k, seen, one, pairs, truth in zip(chosen, before, margins, bounds, came, strict=True):
         missed = np.where((truth < pairs[0][0]) | (truth > pairs[0][1]), truth, np.nan)
         known = int(np.isfinite(truth).sum())
-        title = f"from {_origin(judged.labels, int(judged.origins[k]))}"
+        title = f"from {_origin(judged.index, int(judged.origins[k]))}"
         score = f"{known - int(np.isfinite(missed).sum())} of {known} inside {percent(wide)} %"
         shapes = [view.upright(0.5, "now")] if len(seen) else []
         shapes += _fan(view, np.empty(0), steps, one.mean, pairs)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pesn._support.arguments import whole_number
 from pesn.forecasting.time_index import one_step
-from pesn.series.fitted import check_horizon
+from pesn.series.model import check_horizon
 from pesn.series.panel import distributed
 from pesn.series.panel.distributed import DaskPanel
 from pesn.series.panel.frame import Columns, Panel, panel_of, shown_id

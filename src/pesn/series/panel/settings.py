@@ -14,8 +14,8 @@ from pesn._support.arguments import flag, whole_number
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.arguments import check_season
-from pesn.series.fitted import Seasons, common_horizon
 from pesn.series.members.decomposition import periods_of, repeated_after
+from pesn.series.model import Seasons, common_horizon
 from pesn.series.panel.frame import Columns, check_names
 from pesn.series.panel.frames import levels_of
 from pesn.series.panel.run import Runner

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pesn._support.threads import one_blas_thread_in_all
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series.fitted import Seasons, check_horizon, fit_columns
+from pesn.series.model import Seasons, check_horizon, fit_columns
 from pesn.series.panel.frame import Panel
 
 __all__ = ["Blocks", "Chunk", "Task", "chunk", "chunks", "joined", "work"]
@@ -42,7 +42,7 @@ class Task(NamedTuple):
     levels
         Probabilities of the intervals.
     seasons, horizon
-        As :func:`pesn.series.fitted.fit_columns` has them.
+        As :func:`pesn.series.model.fit_columns` has them.
     windows, stride
         Of cross-validation: how many origins, and rows between two of them; 0 windows: a forecast of the rows after the last.
     """
@@ -166,7 +166,7 @@ def _series(part: Chunk, i: int, task: Task) -> tuple[list[tuple[int, Array]], A
             y[:origin, None], x[:origin], names=("y",), time=part.time, seasons=task.seasons, horizon=task.horizon
         )
         model = fitted.models[0]
-        values = model.forecast(task.steps, ahead if x.shape[1] else None).quantile(task.quantiles)
+        values = model.forecast(task.steps, ahead if x.shape[1] else None).quantile(task.quantiles).T
         if not np.isfinite(values).all():
             raise ValueError(f"its forecast is not finite at step {int(np.argmin(np.isfinite(values).all(axis=1))) + 1}")
         blocks.append((origin, values))

@@ -22,14 +22,12 @@ import numpy as np
 from pesn._support.arguments import flag, whole_number
 from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
-from pesn.evaluation.backtest import observed_after
+from pesn.evaluation.backtest import Places, evaluate
 from pesn.forecasting.time_index import TimeIndex, count_steps
-from pesn.series import joint, judging, univariate
-from pesn.series.joint import Joint
-from pesn.series.judging import SeriesBacktest
+from pesn.series import univariate
 from pesn.series.members.decomposition import candidates
-from pesn.series.members.dynamics import FARTHEST
-from pesn.series.result import Margins, SeriesForecast
+from pesn.series.members.dynamics import FARTHEST, Joint, forecast_past, learn_joint
+from pesn.series.result import Margins, SeriesBacktest, SeriesForecast, backtest_naive, best_season
 from pesn.series.table.files import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel, describe_change
@@ -84,11 +82,22 @@ class FittedSeries:
             check_horizon(f"models[{i}].horizon", model.horizon, model.rows)
             if (model.rows, model.x.shape[1]) != (first.rows, first.x.shape[1]):
                 raise ValueError(f"models[{i}] must have as many rows and inputs as models[0]")
+        self._check_table(first.rows, first.x.shape[1])
+        if self.joint is not None:
+            check_type("joint", self.joint, Joint)
+            self.joint.check("joint", len(self.models))
+            check_array("y, beside joint", self.y, (None, None), low=-FARTHEST, high=FARTHEST)
+            if self.inputs:
+                raise ValueError("joint must be None of series with inputs")
+        self._check_trial()
+
+    def _check_table(self, rows: int, n_inputs: int) -> None:
+        """Check what is known of the table, which has so many rows and inputs."""
         if self.steps is not None:
-            check_horizon("steps", self.steps, first.rows)
+            check_horizon("steps", self.steps, rows)
         if self.later is not None:
-            check_array("later", self.later, (None, first.x.shape[1]), missing=True)
-        for name, names, count in (("names", self.names, len(self.models)), ("inputs", self.inputs, first.x.shape[1])):
+            check_array("later", self.later, (None, n_inputs), missing=True)
+        for name, names, count in (("names", self.names, len(self.models)), ("inputs", self.inputs, n_inputs)):
             check_type(name, names, tuple, str)
             if len({*names}) != count or len(names) != count:
                 raise ValueError(f"{name} must be {count} different names, got {names}")
@@ -99,20 +108,12 @@ class FittedSeries:
         if self.time is not None:
             check_type("time", self.time, TimeIndex)
             self.time.check("time")
-        if self.joint is not None:
-            check_type("joint", self.joint, Joint)
-            self.joint.check("joint", len(self.models))
-            check_array("y, beside joint", self.y, (None, None), low=-FARTHEST, high=FARTHEST)
-            if self.inputs:
-                raise ValueError("joint must be None of series with inputs")
-        self._check_trial()
 
     def _check_trial(self) -> None:
-        """Raise a ValueError unless forecasts are finite; learned dynamics, which take seconds, are checked by their fit."""
+        """Raise a ValueError unless forecasts are finite."""
         with np.errstate(all="ignore"):
             for i, model in enumerate(self.models):
-                loops = None if model.loops is None else replace(model.loops, dynamics=None)
-                margins = replace(model, loops=loops).forecast(self.horizon)
+                margins = model.forecast(self.horizon)
                 if not (np.isfinite(margins.quantile([0.005, 0.5, 0.995])).all() and np.isfinite(margins.std).all()):
                     raise ValueError(f"models[{i}] must forecast finite numbers, got others in a trial")
 
@@ -194,32 +195,29 @@ class FittedSeries:
         known[:k] = np.where(np.isnan(known[:k]), self.later[:k], known[:k])
         return known
 
-    def backtest(self, horizon: int, origins: Any, progress: Progress = None) -> SeriesBacktest:
+    def backtest(self, horizon: int, origins: Places | Sequence[int], progress: Progress = None) -> SeriesBacktest:
         """Forecast from ``origins``, rows of y, each by models that are fitted to the rows before it alone; beside baselines.
 
         A column without a number before an origin has no forecast from there: its margins are NaN, and it is not scored. Learned
         dynamics, which take seconds to find, are those of the rows before the earliest origin.
         """
-        y, x, places = self.y, self.x, np.asarray(origins, np.intp)
-        found = None
-        if self.joint is not None:
-            found = joint.past_forecasts(y, places, horizon, [one.lower for one in self.models])
-        if found is None:
-            columns = []
-            for i, model in enumerate(self.models):
-                columns.append(self._past_forecasts(model, y[:, i], x, places, horizon))
-                if progress is not None:
-                    progress(i + 1, len(self.models))
-            found = list(zip(*columns, strict=True))
-        baselines = {"persistence": judging.naive(y, places, horizon, 1, self.names)}
-        first = int(places.min())
-        seasons = [
-            judging.best_season(y[:first, i], self._candidate_periods(model), horizon) for i, model in enumerate(self.models)
-        ]  # fmt: skip
+        y, places = self.y, np.asarray(origins, np.intp)
+
+        def forecast_from(places: Places) -> Margins:
+            found = None
+            if self.joint is not None:
+                found = forecast_past(y, places, horizon, [one.lower for one in self.models])
+            if found is None:
+                columns = [self._forecast_past(i, places, horizon, progress) for i in range(len(self.models))]
+                found = list(zip(*columns, strict=True))
+            return Margins.stack([Margins.stack(one, -1) for one in found], 0)
+
+        found = evaluate(forecast_from, places, horizon, y, names=self.names)
+        first, baselines = int(places.min()), {"persistence": backtest_naive(y, places, horizon, names=self.names)}
+        seasons = [best_season(y[:first, i], self._candidate_periods(model), horizon) for i, model in enumerate(self.models)]
         if any(season is not None for season in seasons):
-            baselines["seasonal-naive"] = judging.naive(y, places, horizon, seasons, self.names)
-        observed = observed_after(y, places, horizon)
-        return SeriesBacktest(places, tuple(found), observed, self.names, self.labels(0), baselines)
+            baselines["seasonal-naive"] = backtest_naive(y, places, horizon, seasons, self.names)
+        return SeriesBacktest(**vars(found), index=self.labels(0), rivals=baselines)
 
     def _candidate_periods(self, model: UnivariateModel) -> tuple[int, ...]:
         """Return the periods that were searched for in a column."""
@@ -227,12 +225,17 @@ class FittedSeries:
             return self.periods
         return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
 
-    def _past_forecasts(self, model: UnivariateModel, y: Array, x: Array, places: Any, horizon: int) -> list[Margins]:
-        """Return the forecasts of one column y (n,) from each origin."""
-        return univariate.backtest(
-            y, x, horizon=horizon, origins=places.tolist(), seasons=self._candidate_periods(model), test_seasons=self.tested,
-            weighed=model.horizon, once="dynamics" in model.shares,  # which were tried: a search takes seconds
+    def _forecast_past(self, i: int, places: Places, horizon: int, progress: Progress) -> list[Margins]:
+        """Return the forecasts of column i from each origin."""
+        model = self.models[i]
+        found = univariate.backtest(
+            self.column(i), self.x, horizon=horizon, origins=places.tolist(), seasons=self._candidate_periods(model),
+            test_seasons=self.tested, weighed=model.horizon,
+            once="dynamics" in model.shares,  # which were tried: a search takes seconds
         )  # fmt: skip
+        if progress is not None:
+            progress(i + 1, len(self.models))
+        return found
 
     def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
         """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew.
@@ -317,7 +320,7 @@ def fit_columns(
         models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
         if progress is not None:
             progress(i + 1, len(spans))
-    together = None if x is not None and x.shape[1] else joint.find(y, models, steps)
+    together = None if x is not None and x.shape[1] else learn_joint(y, models, steps)
     if together is not None:
         models = [_joined(one, together) for one in models]
     periods = tuple(sorted({m for found in each for m in found}))
