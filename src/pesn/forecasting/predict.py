@@ -559,10 +559,11 @@ def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
     state = begun.state
     if state is None or other.form == loop.form:
         return begun
-    if other.layout.size != loop.layout.size:
-        state = _rearranged(state, loop, other)
-    elif other.form == "none":
+    alike = other.layout.size == loop.layout.size
+    if alike and other.form == "none":
         return begun
+    if not alike or other.form != "first-order":
+        state = _rearranged(state, loop, other)
     if other.form == "first-order":
         assert other.compression is not None
         state = FirstOrder.of(state, other.compression)
