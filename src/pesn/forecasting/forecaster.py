@@ -494,7 +494,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> import pesn
-        >>> runs = pesn.systems.cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
         >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
         >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
         >>> hanging = model.start([[0.0, 3.14, 0.0, 0.0]])
@@ -565,7 +566,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> import pesn
-        >>> runs = pesn.systems.cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
         >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
         >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
         >>> A, B = model.linearize([0.0, 3.14, 0.0, 0.0], [0.0])
