@@ -228,6 +228,22 @@ def _where(wrong: npt.NDArray[np.bool_], names: tuple[str, ...], values: Array) 
     return f"{values[k, i]} at row {k} of {names[i]!r}"
 
 
+def _read_covariance(
+    joint: npt.ArrayLike | None, cov: npt.ArrayLike | None, mean: Array, names: tuple[str, ...]
+) -> tuple[Array, Array]:
+    """Return the covariance of all rows (1, h·d, h·d), or of each (h, d, d), and the variances (h, d)."""
+    if joint is not None and cov is None:
+        name, given, shape = "joint", joint, (mean.size, mean.size)
+    elif cov is not None and joint is None:
+        name, given, shape = "cov", cov, (*mean.shape, mean.shape[1])
+    else:
+        raise ValueError(f"joint or cov must be given, and not both, got {'neither' if joint is None else 'both'}")
+    found = np.asarray(as_real(name, given), np.float64)
+    if found.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, as mean has {mean.size} entries, got {found.shape}")
+    return check_cov(name, found if found.ndim == 3 else found[None], mean, names)
+
+
 class Paths(Protocol):
     """What draws whole futures."""
 
@@ -301,14 +317,8 @@ class Forecast(NormalMarginals):
         if m.ndim != 2 or 0 in m.shape:
             raise ValueError(f"mean must have shape (horizon, d), with a row and a column at least, got {m.shape}")
         columns = check_names(names, m.shape[1])
-        if (joint is None) == (cov is None):
-            raise ValueError(f"joint or cov must be given, and not both, got {'neither' if joint is None else 'both'}")
         unit = check_scale(scale, m.shape[1])
-        name, shape = ("joint", (m.size, m.size)) if cov is None else ("cov", (*m.shape, m.shape[1]))
-        c = np.asarray(as_real(name, joint if cov is None else cov), np.float64)  # type: ignore[arg-type]  # one of them is given
-        if c.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, as mean has {m.size} entries, got {c.shape}")
-        stack, var = check_cov(name, c if c.ndim == 3 else c[None], m / unit, columns)
+        stack, var = _read_covariance(joint, cov, m / unit, columns)
         state = {
             "_mean": m,
             "_scale": unit,

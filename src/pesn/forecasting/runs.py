@@ -202,8 +202,6 @@ def runs_of(y: object) -> StreamedRuns | None:
         )
     if type(y).__module__.startswith("dask.bag"):
         return BagRuns(y)
-    if isinstance(y, ParquetRuns) or (isinstance(y, list) and y and all(_is_run(one) for one in y)):
-        return StreamedRuns(y)
     if not isinstance(y, Iterable) or _is_table(y):
         return None
     begun = iter(y)
@@ -212,9 +210,11 @@ def runs_of(y: object) -> StreamedRuns | None:
 
 def _is_table(y: object) -> bool:
     """Whether it is a table of rows, or a sequence of numbers or rows."""
-    if isinstance(y, (list, tuple, bytes, dict, set)) or any(
-        hasattr(y, name) for name in ("__array__", "to_numpy", "shape", "mean")
-    ):
+    if isinstance(y, list):
+        return not y or not all(_is_run(one) for one in y)
+    if isinstance(y, (tuple, bytes, dict, set)):
+        return True
+    if any(hasattr(y, name) for name in ("__array__", "to_numpy", "shape", "mean")):
         return True
     return isinstance(y, Sized) and hasattr(y, "__getitem__") and (not len(y) or not _is_run(y[0]))
 
@@ -731,9 +731,7 @@ def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Sprea
         return None if found is None else _Seen(found, sample)
 
     parts = [part for part in map_segments(segments, of_part, advance) if part is not None]
-    spread = parts[0].spread
-    for part in parts[1:]:
-        spread = spread.merge(part.spread)
+    spread = reduce(Spread.merge, (part.spread for part in parts))
     return spread, [s for part in parts for s in part.sample]
 
 
