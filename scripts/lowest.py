@@ -21,7 +21,7 @@ TESTS = (
     "tests/adapters",
     "tests/cli",
     "tests/series",
-    "tests/paper/page",
+    "tests/paper/report",
     "tests/paper/runner",
     "tests/forecasting/test_alignment.py",
     "tests/forecasting/test_dataset.py",

@@ -16,7 +16,7 @@ from pesn.cli import terminal
 from pesn.paper.claims import LABELS, labels_of
 
 if TYPE_CHECKING:
-    from pesn.paper.runner.run import Watch
+    from pesn.paper.runner import Watch
 
 __all__ = ["list_items", "reproduce"]
 
@@ -51,7 +51,7 @@ def reproduce(
     """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
     with terminal.failing_in_one_line():
         from pesn._support.arguments import whole_number
-        from pesn.paper.runner import run as reproducing
+        from pesn.paper import runner as reproducing
 
         names = names or list(paper.ITEMS)
         for name in names:
@@ -89,19 +89,19 @@ def list_items(
             for name in paper.ITEMS:
                 terminal.say(f"{name:{width}}  {paper.get(name).TITLE} ({paper.get(name).PLACE})")
             return
-        from pesn.paper.settings import flat, written
+        from pesn.paper.item_settings import format_value
 
         module = paper.get(item)
-        full, quick = flat(module.parameters(False)), flat(module.parameters(True))
+        full, quick = module.parameters(False), module.parameters(True)
         terminal.say(f"Settings of {item}, for pesn reproduce {item} --set NAME=VALUE:")
         for name, setting in module.SETTINGS.items():
-            small = f" (with --quick {written(quick[name])})" if quick[name] != full[name] else ""
-            terminal.say(f"\n{name}={written(full[name])}{small}\n    {setting.meaning}\n    Takes {setting.kind.words}.")
+            small = f" (with --quick {format_value(quick[name])})" if quick[name] != full[name] else ""
+            terminal.say(f"\n{name}={format_value(full[name])}{small}\n    {setting.meaning}\n    Takes {setting.kind.words}.")
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE, NAME=VALUE, … by name."""
-    from pesn.paper.settings import parsed
+    from pesn.paper.item_settings import parse_value
 
     given: dict[str, Any] = {}
     for word in words:
@@ -110,7 +110,7 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"--set must be NAME=VALUE, got {word!r}")
         if name.strip() in given:
             raise ValueError(f"--set must name each setting once, got {name.strip()} twice")
-        given[name.strip()] = parsed(value.strip())
+        given[name.strip()] = parse_value(value.strip())
     return given
 
 
@@ -126,7 +126,7 @@ def _watch(names: Sequence[str], quick: bool) -> Iterator[Watch]:
 
     How long all still take is reckoned from what items are known to take, relative to each other.
     """
-    from pesn.paper.runner import run as reproducing
+    from pesn.paper import runner as reproducing
 
     console = terminal.console()
 

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from pesn._support.jit import jit
-from pesn._support.types import AnyArray, Array
+from pesn._support.types import AnyArray
 from pesn.activations import Activation, get
 from pesn.linalg import root_of
 from pesn.moments import MomentMethod, mehler
@@ -33,31 +33,23 @@ from pesn.statespace.kernels import sparse_times
 from pesn.statespace.low_rank import are_many, kept_entries
 from pesn.statespace.model import PACE, Bounds
 
-__all__ = ["CompiledCell", "Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tanh_expectations"]
+__all__ = ["Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tensor"]
 
 
 _FAR = 1e18  # as wide as nothing is, and its square a number in single precision, too
 
 
 class TensorBounds:
-    """Of y (…, d) in a loop.
+    """Of y (…, d) in a loop, from those on arrays."""
 
-    Parameters
-    ----------
-    bounds
-        On arrays.
-    tensor
-        What makes tensors of them.
-    """
-
-    def __init__(self, bounds: Bounds, tensor: Callable[[Array], Tensor]) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         self.center, self.width, self.low, self.high = (
             tensor(part) for part in (bounds.center, bounds.width, bounds.low, bounds.high)
         )
         widest = np.where(np.isinf(bounds.widest()) & ~bounds.kinematic, _FAR, bounds.edges[2])
         self.least, self.most, self.widest = tensor(bounds.edges[0]), tensor(bounds.edges[1]), tensor(widest)
         self.limit, self.reach = tensor(np.minimum(bounds.widest(), _FAR)), tensor(bounds.reach)
-        self.goes_on, self.widen = torch.tensor(bounds.goes_on, device=self.center.device), float(bounds.widen)
+        self.goes_on, self.widen = torch.tensor(bounds.goes_on), float(bounds.widen)
 
     def hold(self, mean: Tensor, before: Tensor, var: Tensor, staying: Tensor | float = 0.0) -> bool:
         """Whether they have nothing to say: to means (…, d) after those ``before``, their variances, and what weights add."""
@@ -104,13 +96,14 @@ def _root(x: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
 
 
-# (m, v) → E of f, f′, f″ and f‴, of the shape of m; v None: f and f′ at m
-Expectations: TypeAlias = Callable[[Tensor, Tensor | None], tuple[Tensor, ...]]
+# (m, v) → E of f, f′, f″ and f‴, (4, …) over the shape of m; v None: as if it were 0
+Expectations: TypeAlias = Callable[[AnyArray, AnyArray | None], AnyArray]
 
 _NARROW = ((0.1, 8), (0.2, 12))  # up to such deviations, so many nodes of Gauss and Hermite are right to 1e-10
 _REACH, _SPACING, _FINER = 6.8, 0.7, 0.28  # of the trapezoid rule beyond: its spacing, and that times the deviation
 _MOST = 2048  # nodes; more would be wanted for deviations above 40
 _LEAST = 1e-4  # of the scale of f: a standard deviation below which E[f″] and E[f‴] are as if it were that
+SparseArrays: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]
 _LADDER = 1.25  # deviations are rounded up to one of its powers: there are few sets of nodes
 
 
@@ -122,29 +115,20 @@ def expectations_of(moments: UnitMoments) -> Expectations:
         return _sine
     if not isinstance(moments, ActivationMoments) or not moments.exact:
         raise ValueError("forecaster must have a network with moments='surface' or 'exact' to be rolled out on tensors")
-    record = moments.record
-    if record is get("sine"):
+    if moments.record is get("sine"):
         return _sine
-    return partial(_on_arrays, tanh_expectations if record is get("tanh") else partial(_expectations, record))
+    return tanh_expectations if moments.record is get("tanh") else partial(_expectations, moments.record)
 
 
-def _square(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    square = mean.square()
-    return square if var is None else square + var, 2.0 * mean, torch.full_like(mean, 2.0), torch.zeros_like(mean)
+def _square(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+    first = mean * mean if var is None else mean * mean + var
+    return np.stack([first, 2.0 * mean, np.full_like(mean, 2.0), np.zeros_like(mean)])
 
 
-def _sine(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    sine, cosine = torch.sin(mean), torch.cos(mean)
-    if var is not None:
-        shrunk = torch.exp(-0.5 * var)
-        sine, cosine = shrunk * sine, shrunk * cosine
-    return sine, cosine, -sine, -cosine
-
-
-def _on_arrays(compute: Callable[[AnyArray, AnyArray | None], AnyArray], mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    """Compute expectations of arrays, on the device and in the precision of ``mean``."""
-    found = compute(mean.cpu().double().numpy(), None if var is None else var.cpu().double().numpy())
-    return torch.from_numpy(found).to(mean).unbind(0)
+def _sine(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+    shrunk = 1.0 if var is None else np.exp(-0.5 * var)
+    sine, cosine = shrunk * np.sin(mean), shrunk * np.cos(mean)
+    return np.stack([sine, cosine, -sine, -cosine])
 
 
 def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
@@ -209,18 +193,21 @@ def _rule(std: float) -> tuple[AnyArray, AnyArray]:
     return x, weights / weights.sum()
 
 
-class CompiledCell(NamedTuple):
-    """x[first : first + r] ← (1 − L) x[first : first + r] + L tanh(A x + drive), A (r, n) by rows and columns, L (r,)."""
+class _Cell(NamedTuple):
+    """x[rows] ← (1 − L) O x[rows] + L f(A x + A_u u + b), A (r, n) by compressed rows and columns, L (r,).
 
-    rows: tuple[AnyArray, AnyArray, AnyArray]
-    columns: tuple[AnyArray, AnyArray, AnyArray]
-    first: int
+    ``rotation`` is O; None where each entry keeps its own.
+    """
+
+    by_rows: SparseArrays
+    by_columns: SparseArrays
+    rows: slice
+    inputs: Tensor
+    bias: Tensor
     leak: AnyArray
-
-    @classmethod
-    def of(cls, A: Any, first: int, leak: AnyArray) -> CompiledCell:
-        """Of a sparse matrix."""
-        return cls(SparseRows(A).rows, SparseRows(A.T).rows, first, leak)
+    rotation: AnyArray | None
+    is_units: bool
+    expectations: Expectations
 
     def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[AnyArray, AnyArray]:
         """Rows x (R B, n) moved in place, with a ``drive`` (B, r) of the means; what entered the units, and E of f, f′, f″, f‴.
@@ -229,15 +216,20 @@ class CompiledCell(NamedTuple):
         """
         rows, (B, r) = x.numpy(), drive.shape
         into, mean, var = np.empty((B, r, len(rows) // B)), drive.numpy().copy(), np.empty((B, r))
-        _enter(*self.rows, rows, s, into, mean, var)
-        found = tanh_expectations(mean, var if noisy else None)
-        _move(into, found, self.first, self.leak, rows)
+        _enter(*self.by_rows, rows, s, into, mean, var)
+        found = self.expectations(mean, var if noisy else None)
+        if self.rotation is not None:
+            rows[:, self.rows] = rows[:, self.rows] @ self.rotation.T
+        _move(into, found, self.rows.start, self.leak, rows)
         return into, found
 
     def back(self, by_x: Tensor, into: AnyArray, found: AnyArray, s: int) -> Tensor:
         """The gradient by rows before :meth:`move`, in place of that by those after it; returned: that by the drive."""
-        by_drive = np.empty(into.shape[:2])
-        _back(*self.columns, into, found, self.first, self.leak, s, by_x.numpy(), by_drive)
+        by_drive, rows = np.empty(into.shape[:2]), by_x.numpy()
+        kept = None if self.rotation is None else (1.0 - self.leak) * rows[:, self.rows]
+        _back(*self.by_columns, into, found, self.rows.start, self.leak, s, rows, by_drive)
+        if kept is not None:
+            rows[:, self.rows] += kept @ self.rotation - kept
         return torch.from_numpy(by_drive)
 
 
@@ -311,25 +303,6 @@ def _back(
                 row[j] += turned[0, j, k]
 
 
-class _TensorCell(NamedTuple):
-    """x[rows] ← (1 − L) O x[rows] + L f(A x[: width] + A_u u + b); ``matrix`` is A (r, width), ``leak`` L (r,).
-
-    ``keeps``: whether any of L is below 1; ``rotation``: None where each entry keeps its own.
-    """
-
-    rows: slice
-    matrix: Tensor
-    transposed: Tensor
-    inputs: Tensor
-    bias: Tensor
-    leak: Tensor
-    keeps: bool
-    rotation: Tensor | None
-    is_units: bool
-    expectations: Expectations
-    compiled: CompiledCell | None
-
-
 class Drive(NamedTuple):
     """What known inputs and constants add to the mean in each of H steps: before each cell (H, B, r), and to c (H, B, q)."""
 
@@ -337,20 +310,23 @@ class Drive(NamedTuple):
     carried: Tensor
 
 
+def tensor(values: AnyArray) -> Tensor:
+    """Return an array as a tensor of float64."""
+    return torch.from_numpy(np.array(values, float, order="C"))
+
+
 class TensorLoop:
-    """The constants of a loop on one device.
+    """The constants of a loop.
 
     Parameters
     ----------
-    loop
+    loop : ClosedLoop
         Of first order.
-    dtype, device
-        Of the tensors.
     """
 
-    def __init__(self, loop: ClosedLoop, dtype: torch.dtype, device: torch.device) -> None:
-        self.loop, self.dtype, self.device = loop, dtype, device
-        certain, tensor = loop.certain, self.tensor
+    def __init__(self, loop: ClosedLoop) -> None:
+        self.loop = loop
+        certain = loop.certain
         at, p = certain.layout, certain.carried
         inputs = at["inputs"]
         m = inputs.stop - inputs.start
@@ -368,31 +344,24 @@ class TensorLoop:
         assert loop.compression is not None
         self.compression, self.carried = loop.compression, p
         self.basis = tensor(loop.compression.basis)
-        self.bounds = None if loop.guard is None else TensorBounds(loop.guard, tensor)
+        self.bounds = None if loop.guard is None else TensorBounds(loop.guard)
         self.measurement_cov = None if loop.measurement_cov is None else tensor(loop.measurement_cov)
         errors = loop.weight_errors
         S = np.vstack([errors.root[:1], certain.moves.weights(errors.root.T).T])  # laid out over [1, x]
         self.S, self.S_inputs, self.S_1 = tensor(S[1:][kept].T), tensor(S[1:][inputs].T), tensor(S[0])
         self.staying = tensor(np.pad(errors.output_root.T, ((0, 0), (0, self.q - self.d))))
 
-    def tensor(self, values: Array) -> Tensor:
-        """On the loop's device."""
-        return torch.tensor(np.ascontiguousarray(values, float), dtype=self.dtype, device=self.device)
-
-    def _cell(self, cell: Cell, inputs: slice) -> _TensorCell:
+    def _cell(self, cell: Cell, inputs: slice) -> _Cell:
         A, m = sparse.csr_array(cell.matrix).toarray(), inputs.stop - inputs.start
         rows = slice(cell.rows.start - m, cell.rows.stop - m)
         is_units = rows.start >= self.units.start
-        matrix = self.tensor(np.delete(A, inputs, axis=1)[:, : self.n if is_units else rows.start])
-        bias, expectations = self.tensor(cell.bias), expectations_of(cell.units)
-        compiled = None
-        is_tanh = cell.rotation is None and isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh")
-        if is_tanh and is_units and self.device.type == "cpu" and self.dtype == torch.float64:
-            compiled = CompiledCell.of(sparse.csr_array(np.delete(A, inputs, axis=1)), rows.start, cell.leaks)
-        leak, keeps = self.tensor(cell.leaks), bool((cell.leaks < 1.0).any())
-        turn = None if cell.rotation is None or not keeps else self.tensor(cell.rotation)
-        how = matrix, matrix.mT, self.tensor(A[:, inputs]), bias, leak, keeps, turn, is_units, expectations, compiled
-        return _TensorCell(rows, *how)
+        own = np.delete(A, inputs, axis=1)
+        if not is_units:  # of what stands before them
+            own[:, rows.start :] = 0.0
+        layouts = SparseRows(own).rows, SparseRows(own.T).rows
+        rotation = cell.rotation if (cell.leaks < 1.0).any() else None
+        expectations = expectations_of(cell.units)
+        return _Cell(*layouts, rows, tensor(A[:, inputs]), tensor(cell.bias), cell.leaks, rotation, is_units, expectations)
 
     def drive(self, u: Tensor) -> Drive:
         """By known inputs u (H, B, m), scaled."""
@@ -436,16 +405,16 @@ class TensorLoop:
         v = (linear(means, self.S) + linear(u, self.S_inputs, self.S_1)).transpose(0, 1)
         gram = v @ v.mT
         B, H, _ = gram.shape
-        found = self.loop.weight_errors.places(v.detach().cpu().double().numpy())
+        found = self.loop.weight_errors.places(v.detach().numpy())
         some = np.any(found, axis=1)
         r = max(int(some.sum(axis=1).max()), 1)
-        first, live = (torch.tensor(part[:, :r], device=self.device) for part in ((found != 0.0).argmax(axis=1), some))
+        first, live = (torch.tensor(part[:, :r]) for part in ((found != 0.0).argmax(axis=1), some))
         onto = gram.gather(2, first[:, None].expand(B, H, r))
         between = onto.gather(1, first[..., None].expand(B, r, r))
-        unit = torch.eye(r, dtype=self.dtype, device=self.device)
+        unit = torch.eye(r, dtype=torch.float64)
         L = torch.linalg.cholesky(torch.where(live[:, :, None] & live[:, None], between, unit))
         places = torch.linalg.solve_triangular(L, onto.mT, upper=False).mT
-        there = live[:, None] & (first[:, None] <= torch.arange(H, device=self.device)[:, None])
+        there = live[:, None] & (first[:, None] <= torch.arange(H)[:, None])
         places = torch.where(there, places, torch.zeros_like(places))
         kept, size = places.square().sum(-1), gram.diagonal(dim1=1, dim2=2)
         any_kept = kept > 0.0
@@ -461,12 +430,12 @@ class TensorLoop:
         c, h = columns[..., : self.q], columns[..., self.q :]
         inputs = columns.new_zeros(*columns.shape[:-1], self.carried - self.q)
         entries = torch.cat([c, inputs, h @ self.basis, h], dim=-1)
-        pivots = kept_entries(entries.mT.cpu().double().numpy(), self.carried, self.compression)[1]
+        pivots = kept_entries(entries.mT.numpy(), self.carried, self.compression)[1]
         counts = (pivots >= 0).sum(axis=-1)
         after, groups = columns.new_zeros(len(columns), int(counts.max()), self.n), []
         for count in np.unique(counts):
-            which = torch.tensor(np.flatnonzero(counts == count), device=self.device)
-            chosen = torch.tensor(pivots[counts == count][:, None, :count], device=self.device)
+            which = torch.tensor(np.flatnonzero(counts == count))
+            chosen = torch.tensor(pivots[counts == count][:, None, :count])
             Q, R = torch.linalg.qr(entries[which].gather(2, chosen.expand(-1, columns.shape[1], -1)))
             after[which, :count] = Q.mT @ columns[which]
             groups.append(_Fewer(which, chosen, Q, R, columns[which]))
@@ -506,7 +475,7 @@ class _Step(NamedTuple):
     at the end; how they were made fewer; where bounds were touched, what went in and what came out.
     """
 
-    cells: list[tuple[int, Any, Any]]
+    cells: list[tuple[int, AnyArray, AnyArray]]
     rows: int
     end: int
     fewer: list[_Fewer] | None
@@ -535,26 +504,9 @@ class _Steps(torch.autograd.Function):
         ys, means = [], []
         x = x.reshape(-1, n).clone()
         for t in range(H):
-            cells: list[tuple[int, Any, Any]] = []
+            moving = [i for i, cell in enumerate(loop.cells) if t or not (moved and cell.is_units)]
+            cells = [(i, *loop.cells[i].move(x, by_step[t][i], s, noisy)) for i in moving]
             fewer, bounds = None, None
-            for i, cell in enumerate(loop.cells):
-                if cell.is_units and moved and not t:
-                    continue
-                if cell.compiled is not None:
-                    cells.append((i, *cell.compiled.move(x, by_step[t][i], s, noisy)))
-                    continue
-                r, width = cell.matrix.shape
-                a = torch.mm(x if width == n else x.narrow(1, 0, width), cell.transposed)
-                into = a.view(-1, B, r)
-                var = into.narrow(0, s, into.shape[0] - s).square().sum(0) if noisy else None
-                f, *slopes = cell.expectations(into[0] + by_step[t][i], var)
-                moves = into * slopes[0]
-                moves[0] = f
-                rows = x.narrow(1, cell.rows.start, r)
-                if cell.rotation is not None:
-                    rows.copy_(torch.mm(rows, cell.rotation.mT))
-                rows.lerp_(moves.view(-1, r), cell.leak) if cell.keeps else rows.copy_(moves.view(-1, r))
-                cells.append((i, into, slopes))
             if noisy and (t or not moved):
                 x, fewer = _with_process_noise(loop, x, B, s)
             means.append(x.narrow(0, 0, B).clone())
@@ -587,7 +539,7 @@ class _Steps(torch.autograd.Function):
             return (None,) * (6 + len(loop.cells))
         by_steps = None if by_y is None else by_y.reshape(H, -1, by_y.shape[-1]).unbind(0)
         by_adds = []
-        by_drives = [given.new_zeros(H, B, cell.matrix.shape[0]) for cell in loop.cells]
+        by_drives = [given.new_zeros(H, B, len(cell.leak)) for cell in loop.cells]
         back = by_steps[0].clone() if alone and by_steps is not None else given.new_zeros(tape[-1].end, n)
         for t in range(H - 1, -1, -1):
             step, by_before = tape[t], None
@@ -607,28 +559,8 @@ class _Steps(torch.autograd.Function):
                 by_columns = loop.more(back[s * B :].view(-1, B, n).transpose(0, 1), step.fewer).transpose(0, 1)
                 back = torch.cat([back[: s * B], by_columns.reshape(-1, n)])
             for i, into, found in reversed(step.cells):
-                cell, (R, _, r) = loop.cells[i], into.shape
-                if cell.compiled is not None:
-                    back = back.narrow(0, 0, into.shape[2] * B)
-                    by_drives[i][t] = cell.compiled.back(back, into, found, s)
-                    continue
-                gain, *more = found
-                width = cell.matrix.shape[1]
-                back = back.narrow(0, 0, R * B)
-                rows = back.narrow(1, cell.rows.start, r)
-                moves = (cell.leak * rows).view(R, B, r)
-                rows.mul_(1.0 - cell.leak)
-                if cell.rotation is not None:
-                    rows.copy_(torch.mm(rows, cell.rotation))
-                by_a = gain * moves
-                if R > 1:
-                    second, third = more
-                    by_gain = (moves.narrow(0, 1, R - 1) * into.narrow(0, 1, R - 1)).sum(0)
-                    by_var = torch.addcmul(moves[0] * second, by_gain, third)  # twice
-                    by_a.narrow(0, s, R - s).addcmul_(into.narrow(0, s, R - s), by_var)
-                    by_a[0].addcmul_(by_gain, second)
-                by_drives[i][t] = by_a[0]
-                (back if width == n else back.narrow(1, 0, width)).addmm_(by_a.view(-1, r), cell.matrix)
+                back = back.narrow(0, 0, into.shape[2] * B)
+                by_drives[i][t] = loop.cells[i].back(back, into, found, s)
             if by_before is not None:
                 back[:B, :d] += by_before
         by_add = torch.stack(by_adds[::-1]).view(H, s, B, q) if by_adds else None

@@ -10,8 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-__all__ = ["KINDS", "Counted", "Terms", "analytic_as_written", "recount", "spline_as_written", "spline_shared", "words"]
-
 KINDS = ("*/÷", "+/−", "exp", "sqrt")
 Terms = dict[str, int]  # "ND", "N", "D", "1" -> how many
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import pandas as pd
 import pytest
 from joblib import cpu_count
 from threadpoolctl import threadpool_limits
@@ -26,9 +25,8 @@ from threadpoolctl import threadpool_limits
 import pesn
 from pesn import paper
 from pesn._support import cluster as dask_cluster
+from pesn.paper import runner, tasks
 from pesn.paper.claims import CLAIMS
-from pesn.paper.runner import run as runner
-from pesn.paper.runner import store
 
 FAKE = '''
 import os
@@ -40,18 +38,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pesn.paper.claims import Result
-from pesn.paper.settings import Setting, number, whole
 from pesn.paper.claims import Draw, over_draws
+from pesn.paper.item_settings import Setting, defaults, number, whole
 
 NAME, TITLE, PLACE, ABOUT = "NAME_", "A made-up item", "Table 9", "It stands for a real one."
-ERRATA, CLAIMS, PUBLISHED = (9,), ("printed-bound",), [{"bound": 4.2e-5}]
+ERRATA, PUBLISHED = (9,), [{"bound": 4.2e-5}]
 
 
-SETTINGS = {"units": Setting("Units of work.", whole(1)), "scale": Setting("A factor.", number())}
+SETTINGS = {"units": Setting("Units of work.", whole(1), 9, quick=6), "scale": Setting("A factor.", number(), 1.0)}
 
 
 def parameters(quick):
-    return {"units": 6 if quick else 9, "scale": 1.0}
+    return defaults(SETTINGS, quick)
 
 
 def unit(seed, scale, weights):
@@ -97,6 +95,10 @@ def fakes(tmp_path, monkeypatch):
         yield place
     for name in ("fake_one", "fake_two"):
         sys.modules.pop(name, None)
+
+
+def run_one(out, *names, **options):
+    return runner.reproduce(names or ["one"], out, **({"quick": True} | options))
 
 
 def calls(place):
@@ -164,13 +166,12 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
 def test_strict_json():
     value = {
         "a": np.float64("nan"),
-        ("b", 1): np.array([1, np.inf]),
+        1: np.array([1, np.inf]),
         "c": (np.int64(2), None, True),
-        "d": pd.DataFrame({"x": [1]}),
     }
-    assert store.plain(value) == {"a": None, "b 1": [1.0, "inf"], "c": [2, None, True], "d": [{"x": 1}]}
+    assert runner.plain(value) == {"a": None, "1": [1.0, "inf"], "c": [2, None, True]}
     with pytest.raises(ValueError, match="JSON"):
-        store.to_json(float("nan"))
+        runner.to_json(float("nan"))
 
 
 # Kept and made again
@@ -185,7 +186,7 @@ def test_the_same_settings_are_not_run_again_others_are(fakes, tmp_path):
             seen.append((record["name"], record["seed"], reused))
 
     def run(**options):
-        runner.reproduce(["one"], out, watch=Watch(), **({"quick": True} | options))
+        run_one(out, watch=Watch(), **options)
         return len(calls(fakes))
 
     assert run() == 6
@@ -226,12 +227,12 @@ def test_digest_knows_parameters_and_code(fakes):
 
 def test_after_an_error_the_finished_units_and_items_are_kept(fakes, tmp_path):
     out = tmp_path / "out"
-    runner.reproduce(["two"], out, quick=True)
+    run_one(out, "two")
     kept = (out / "two" / "result.json").read_bytes()
     (fakes / "calls").unlink()
     (fakes / "fail").touch()
     with pytest.raises(runner.ItemError, match=r"one failed: ZeroDivisionError: made to fail \(.*fake_one.py:\d+\)"):
-        runner.reproduce(["one"], out, quick=True)
+        run_one(out)
     assert (out / "two" / "result.json").read_bytes() == kept
     assert not (out / "one").exists()
     assert len(calls(fakes)) == 4
@@ -251,7 +252,7 @@ def test_killed_and_started_again(fakes, tmp_path):
     out = tmp_path / "out"
     (fakes / "wait").touch()
     code = (
-        "from pesn import paper\nfrom pesn.paper.runner import run as runner\n"
+        "from pesn import paper\nfrom pesn.paper import runner\n"
         "paper.ITEMS = {'one': 'fake_one', 'two': 'fake_two'}\n"
         f"runner.reproduce([], {str(out)!r}, quick=True)"
     )
@@ -266,9 +267,9 @@ def test_killed_and_started_again(fakes, tmp_path):
     assert not (out / "one").exists()
     (out / ".one-abc.part").mkdir()  # as if killed while it wrote
     kept = next((out / ".cache" / "one").glob("*/1-*"))
-    kept.write_bytes(kept.read_bytes() + b"\x10\0\0")  # and while it kept a unit
+    (kept / "5.npz").write_bytes(b"PK\x10\0\0")  # and while it kept a unit
     (fakes / "wait").unlink()
-    runner.reproduce([], out, quick=True)
+    run_one(out, "one", "two")
     done = [line.split()[1] for line in calls(fakes)]
     assert len(done) == 3 + 4 + 6  # two units of the first item were kept
     np.testing.assert_array_equal(numbers(out), expected())
@@ -285,32 +286,26 @@ class Planted:
         return Path.touch, (self.trace,)
 
 
-@pytest.mark.parametrize("kind", ["pickle", "pickle in npz", "noise", "pipe", "link", "other units"])
+@pytest.mark.parametrize("kind", ["pickle", "pickle in npz", "noise", "pipe", "link"])
 def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes, tmp_path, kind):
-    """At the very path, by the very name, with a right checksum."""
+    """At the very path, by the very name."""
     out, trace, other = tmp_path / "out", tmp_path / "trace", tmp_path / "other"
     (fakes / "fail").touch()
     with pytest.raises(runner.ItemError):
-        runner.reproduce(["one"], out, quick=True)
-    place = next((out / ".cache" / "one").glob("*/1-*"))
+        run_one(out)
     other.write_text("mine")
-    records = {
-        "pickle": pickle.dumps((0, (Planted(trace), 1.0))),
-        "pickle in npz": io.BytesIO(),
-        "noise": b"PK" + bytes(range(256)),
-        "other units": store.encoded((6, 1.0, 1.0)),  # there are six
-    }
-    np.savez(records["pickle in npz"], np.array([Planted(trace)], dtype=object))
-    records["pickle in npz"] = records["pickle in npz"].getvalue()
-    if kind in records:
-        record = records[kind]
-        place.write_bytes(store._HEAD.pack(len(record), store._line_checksum(record)) + record)
-    else:
+    packed = io.BytesIO()
+    np.savez(packed, np.array([Planted(trace)], dtype=object))
+    records = {"pickle": pickle.dumps((Planted(trace), 1.0, 1.0)), "pickle in npz": packed.getvalue(), "noise": bytes(range(256))}
+    for place in next((out / ".cache" / "one").glob("*/1-*")).iterdir():
         place.unlink()
-        os.mkfifo(place) if kind == "pipe" else place.symlink_to(other)
+        if kind in records:
+            place.write_bytes(records[kind])
+        else:
+            os.mkfifo(place) if kind == "pipe" else place.symlink_to(other)
     (fakes / "fail").unlink()
     (fakes / "calls").unlink()
-    runner.reproduce(["one"], out, quick=True)
+    run_one(out)
     assert not trace.exists()
     assert other.read_text() == "mine"
     assert len(calls(fakes)) == 6  # all were computed again
@@ -330,7 +325,7 @@ def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes
 )
 def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file, content):
     out = tmp_path / "out"
-    runner.reproduce([], out, quick=True)
+    run_one(out, "one", "two")
     page = (out / "index.html").read_bytes()
     damaged = out / "one" / file
     if content is None:
@@ -339,9 +334,9 @@ def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file
         damaged.write_text(damaged.read_text(encoding="utf-8").replace('"seed": 0', '"seed": 1'), encoding="utf-8")
     else:
         damaged.write_bytes(content)
-    runner.reproduce(["two"], out, quick=True)  # does not stop at what is not asked for
+    run_one(out, "two")  # does not stop at what is not asked for
     assert "one" not in {record["name"] for record in json.loads((out / "results.json").read_text(encoding="utf-8"))}
-    runner.reproduce([], out, quick=True)
+    run_one(out, "one", "two")
     assert len((out / "index.html").read_bytes()) == pytest.approx(len(page), abs=200)  # times differ
     np.testing.assert_array_equal(numbers(out), expected())
 
@@ -350,36 +345,36 @@ def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder", "elsewhere", "deep"])
 def test_records_that_lead_out_of_their_folder_are_not_followed(fakes, tmp_path, kind):
     out = tmp_path / "out"
-    (record,) = runner.reproduce(["one"], out, quick=True)
+    (record,) = run_one(out)
     place = out / "one"
     if kind == "elsewhere":
         (out / "frame.csv").write_bytes((place / "frame.csv").read_bytes())
         record["files"]["../frame.csv"] = record["files"]["frame.csv"]
         written = {key: value for key, value in record.items() if key != "checksum"}
-        record["checksum"] = store._checksum(store.to_json(written).encode())
-        (place / "result.json").write_text(store.to_json(record), encoding="utf-8")
+        record["checksum"] = runner._checksum(runner.to_json(written).encode())
+        (place / "result.json").write_text(runner.to_json(record), encoding="utf-8")
     elif kind == "deep":
         (place / "result.json").write_text("[" * 200_000, encoding="utf-8")
     else:
         (place / "values.png").unlink()
         make = {"device": lambda path: path.symlink_to("/dev/zero"), "pipe": os.mkfifo, "folder": os.mkdir}[kind]
         make(place / "values.png")
-    assert store.finished(place) is None
-    runner.reproduce(["one"], out, quick=True)
-    assert store.finished(place) is not None
+    assert runner.finished(place) is None
+    run_one(out)
+    assert runner.finished(place) is not None
 
 
 def test_a_result_without_its_record_is_made_again(fakes, tmp_path):
     """Its files are known from results.json, which has all records; a file that is not among them stays."""
     out = tmp_path / "out"
-    runner.reproduce([], out, quick=True)
+    run_one(out, "one", "two")
     (out / "one" / "result.json").unlink()
     (out / "one" / "thesis.tex").write_text("mine")
     with pytest.raises(OSError, match="one is in the way"):
-        runner.reproduce(["one"], out, quick=True)
+        run_one(out)
     (out / "one" / "thesis.tex").unlink()
-    runner.reproduce(["one"], out, quick=True)
-    assert store.finished(out / "one") is not None
+    run_one(out)
+    assert runner.finished(out / "one") is not None
     np.testing.assert_array_equal(numbers(out), expected())
 
 
@@ -388,7 +383,7 @@ def test_a_page_of_someone_elses_is_left_alone(fakes, tmp_path):
     out.mkdir()
     (out / "index.html").write_text("mine")
     with pytest.raises(OSError, match=r"index\.html is in the way, and is no page of results"):
-        runner.reproduce(["one"], out, quick=True)
+        run_one(out)
     assert os.listdir(out) == ["index.html"]
     with pytest.raises(ValueError, match="folder must be the path of a folder, got ''"):
         runner.reproduce(["one"], "", quick=True)
@@ -401,13 +396,13 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
     code = (
         "import os, time\n"
         "from pathlib import Path\n"
-        "from pesn.paper.runner import store\n"
+        "from pesn.paper import tasks\n"
         "def unit(i, wait):\n"
         f"    (Path({str(tmp_path)!r}) / str(os.getpid())).touch()\n"
         "    time.sleep(600) if wait else sum(range(10**13))\n"
         "def main(wait):\n"
-        "    with store.connected(jobs=2):\n"
-        "        store.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
+        "    with tasks.connected(jobs=2):\n"
+        "        tasks.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
     )
     source = tmp_path / "source"
     source.mkdir()
@@ -473,12 +468,12 @@ def test_what_is_no_result_stays(fakes, tmp_path, kind):
     else:
         (out / "one").symlink_to(tmp_path)
     with pytest.raises(OSError, match=r"cannot write to .*out: one is in the way"):
-        runner.reproduce([], out, quick=True)
+        run_one(out, "one", "two")
     assert os.listdir(out) == ["one"]
     assert calls(fakes) == []
 
 
-@pytest.mark.parametrize("where", ["figure", "journal"])
+@pytest.mark.parametrize("where", ["figure", "units"])
 def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
     import matplotlib.figure
 
@@ -486,30 +481,30 @@ def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
         raise OSError(28, "No space left on device")
 
     out = tmp_path / "out"
-    runner.reproduce(["two"], out, quick=True)
+    run_one(out, "two")
     with monkeypatch.context() as patch:
         if where == "figure":
             patch.setattr(matplotlib.figure.Figure, "savefig", full)
         else:
-            patch.setattr(store.Journal, "add", lambda *_: keep(full))
+            patch.setattr(tasks.UnitFiles, "add", lambda *_: keep(full))
         with pytest.raises(OSError, match=r"cannot write to .*out: No space left on device"):
-            runner.reproduce([], out, quick=True)
+            run_one(out, "one", "two")
     assert sorted(set(os.listdir(out)) - {".cache"}) == ["index.html", "results.json", "two"]
-    runner.reproduce([], out, quick=True)
+    run_one(out, "one", "two")
     np.testing.assert_array_equal(numbers(out), expected())
 
 
 def keep(action):
-    with store._keeping():
+    with tasks._keeping():
         action()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="locks as POSIX has them")
 def test_one_run_at_a_time(fakes, tmp_path):
     out = tmp_path / "out"
-    with runner._held(out), pytest.raises(OSError, match="another run is writing to it"):
-        runner.reproduce(["one"], out, quick=True)
-    runner.reproduce(["one"], out, quick=True)
+    with runner._hold(out), pytest.raises(OSError, match="another run is writing to it"):
+        run_one(out)
+    run_one(out)
 
 
 def test_wrong_arguments(fakes, tmp_path):
@@ -543,12 +538,12 @@ def test_in_this_process_and_in_two_others(fakes, tmp_path):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_cpu_time_is_that_of_all_processes(jobs, tmp_path):
     busy = partial(exec, "import time\nend = time.thread_time() + 0.5\nwhile time.thread_time() < end:\n    pass")
-    with store.connected(jobs) as cores:
+    with tasks.connected(jobs) as cores:
         assert cores == min(jobs, cpu_count())
         for _ in range(2):  # the second time, of units that are kept
-            tasks = store.JoblibTasks(tmp_path)
-            assert tasks.map(busy, [({},)] * 4) == [None] * 4
-            assert 2.0 <= tasks.cpu_seconds < 3.8  # 4 if a unit were counted twice
+            done = tasks.JoblibTasks(tmp_path)
+            assert done.map(busy, [({},)] * 4) == [None] * 4
+            assert 2.0 <= done.cpu_seconds < 3.8  # 4 if a unit were counted twice
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from pesn import Gaussian
-from pesn.paper.items import algorithm_3, robots
-from pesn.paper.items.plain_network import PlainNetwork
+from pesn.paper.item_settings import defaults
+from pesn.paper.items import robots
+from pesn.paper.items.robots import PlainNetwork
 
-SMALL = robots.parameters() | {"n_units": 30, "runs": 2, "run_rows": 600, "noise": 0.0}
+SMALL = defaults(robots.SETTINGS) | {"n_units": 30, "runs": 2, "run_rows": 600, "noise": 0.0}
 
 
 @pytest.fixture(scope="module", params=["level", "change"])
@@ -77,13 +78,13 @@ def test_to_the_letter_the_true_states_go_in_and_the_weights_see_the_future(lear
     esn = robots.network(SMALL, 5, 3, feedback_scaling=0.2).fit(z[:300], plain.targets(y[:301]))
     targets = plain.targets(y[350:361])
     before = esn.readout_.weights.copy()
-    mean, std = algorithm_3.to_the_letter(esn, z[300:350], z[350:360], targets)
+    mean, std = robots.to_the_letter(esn, z[300:350], z[350:360], targets)
     np.testing.assert_array_equal(esn.readout_.weights, before)  # a copy has learnt
-    frozen, state = esn.predict(z[350:360], state=algorithm_3.washed_out(esn, z[300:350]), return_state=True)
+    frozen, state = esn.predict(z[350:360], state=robots.washed_out(esn, z[300:350]), return_state=True)
     np.testing.assert_allclose(mean[0], frozen[0], atol=1e-12)  # the first row knows nothing yet
     other = targets.copy()
     other[3] += 1.0
-    changed, _ = algorithm_3.to_the_letter(esn, z[300:350], z[350:360], other)
+    changed, _ = robots.to_the_letter(esn, z[300:350], z[350:360], other)
     np.testing.assert_array_equal(changed[:4], mean[:4])
     assert np.abs(changed[4:] - mean[4:]).max() > 1e-6
     assert state.mean.shape == (30,)
@@ -95,11 +96,11 @@ def test_in_its_loop_without_surprise_the_weights_stay(learned):
     forecaster, plain, run = learned
     y, u, z = rows_of(forecaster, run)
     esn = forecaster.esn_
-    state = algorithm_3.washed_out(esn, z[:200])
+    state = robots.washed_out(esn, z[:200])
     own, _ = plain.forecast(np.asarray(state.mean), y[200], u[200:206])
-    mean, std, weights = algorithm_3.in_its_loop(esn, plain, state, y[200], np.zeros(4), u[200:206], own)
+    mean, std, weights = robots.in_its_loop(esn, plain, state, y[200], np.zeros(4), u[200:206], own)
     np.testing.assert_allclose(mean, own, atol=1e-8)
     np.testing.assert_allclose(weights[-1], weights[0], atol=1e-8)
-    uncertain = algorithm_3.in_its_loop(esn, plain, state, y[200], np.full(4, 0.01), u[200:206], y[201:207])
+    uncertain = robots.in_its_loop(esn, plain, state, y[200], np.full(4, 0.01), u[200:206], y[201:207])
     assert (uncertain[1] > std).all()
     assert np.abs(uncertain[2][-1] - uncertain[2][0]).max() > 0.0

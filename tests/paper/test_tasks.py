@@ -1,5 +1,5 @@
 """Claim: what units give comes back from disk as it went in, of the same types, or is refused when it is written; no code of a
-file runs; a journal gives what stands before the first record that is damaged or not ours."""
+file runs; what is damaged or not ours goes."""
 
 import io
 import re
@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import pesn
-from pesn.paper.runner import store
-from pesn.paper.runner.store import Journal, decoded, encoded
+from pesn.paper import tasks
+from pesn.paper.tasks import UnitFiles, decode, encode
 
 ARRAYS = npst.arrays(
     st.one_of(npst.floating_dtypes(endianness="="), npst.integer_dtypes(), npst.boolean_dtypes(), npst.unicode_string_dtypes()),
@@ -60,13 +60,13 @@ def same(a, b):
 
 @given(VALUES)
 def test_there_and_back(value):
-    assert same(decoded(encoded(value)), value)
+    assert same(decode(encode(value)), value)
 
 
 def test_arrays_keep_their_order_in_memory():
     """Sums along an axis depend on it in the last digit."""
     for value in (np.ones((3, 4)), np.ones((3, 4), order="F"), np.ones((4, 3), np.float32).T):
-        assert same(decoded(encoded(value)), value)
+        assert same(decode(encode(value)), value)
 
 
 class Text(str):
@@ -93,34 +93,27 @@ class Text(str):
     ids=lambda value: type(value).__name__,
 )
 def test_what_would_not_come_back_is_refused(value, tmp_path):
-    units = Journal(tmp_path / "journal", 3)
+    units = UnitFiles(tmp_path, 3)
     units.add(0, 1.5, 0.1, 0.2)
     for inside in (value, [value], {"a": (1, value)}):
         with pytest.raises(TypeError, match=r"a unit's result must be made of .*, got " + re.escape(type(value).__module__)):
             units.add(1, inside, 0.2, 0.3)
-    units.close()
-    units = Journal(tmp_path / "journal", 3)
-    assert units.found == {0: (1.5, 0.1, 0.2)}
-    units.close()
+    assert UnitFiles(tmp_path, 3).found == {0: (1.5, 0.1, 0.2)}
 
 
-def test_a_broken_record_gives_what_stands_before_it(tmp_path):
-    path = tmp_path / "a" / "journal"
-    units = Journal(path, 9)
+def test_a_broken_file_goes_and_the_others_stay(tmp_path):
+    units = UnitFiles(tmp_path / "a", 9)
     units.add(4, "x", 1.0, 1.5)
     units.add(2, [1.5], 2.0, 3.5)
-    units.close()
+    path = tmp_path / "a" / "2.npz"
     whole = path.read_bytes()
-    first, both = {4: ("x", 1.0, 1.5)}, {4: ("x", 1.0, 1.5), 2: ([1.5], 2.0, 3.5)}
-    for broken, left in [(whole[:-1], first), (whole[:-1] + b"?", first), (whole[:30], {}), (whole + b"\xff" * 40, both)]:
+    for broken in (whole[:-1], whole[:30], b"", whole.replace(b"[", b"{", 1)):
         path.write_bytes(broken)
-        units = Journal(path, 9)
-        assert units.found == left
-        units.add(7, "y", 3.0, 4.5)
-        units.close()
-        again = Journal(path, 9)
-        again.close()
-        assert again.found == {**left, 7: ("y", 3.0, 4.5)}
+        assert UnitFiles(tmp_path / "a", 9).found == {4: ("x", 1.0, 1.5)}
+        assert not path.exists()
+    UnitFiles(tmp_path / "a", 9).add(2, "y", 3.0, 4.5)
+    assert UnitFiles(tmp_path / "a", 9).found == {4: ("x", 1.0, 1.5), 2: ("y", 3.0, 4.5)}
+    assert UnitFiles(tmp_path / "a", 3).found == {2: ("y", 3.0, 4.5)}  # of fewer units
 
 
 def packed(text, compression=zipfile.ZIP_STORED):
@@ -137,32 +130,30 @@ def packed(text, compression=zipfile.ZIP_STORED):
     [
         b"",
         packed(b"null"),
-        packed(b'[0, 1.5, "x", 0.5]'),
-        packed(b"[0, 1.5, 0.5]"),  # of a version that kept no CPU time
-        packed(b"[-1, 1.5, 0.5, 0.5]"),
-        packed(b"[0, 1.5, 0.5, 0.5]", zipfile.ZIP_DEFLATED),
-        packed(b'[0, {"array": 7}, 0.5, 0.5]'),
-        packed(b'[0, {"eval": 1}, 0.5, 0.5]'),
-        packed(b'[0, {"tuple": [], "dict": []}, 0.5, 0.5]'),
+        packed(b'[1.5, "x", 0.5]'),
+        packed(b"[1.5, 0.5]"),
+        packed(b"[1.5, 0.5, 0.5]", zipfile.ZIP_DEFLATED),
+        packed(b'[{"array": 7}, 0.5, 0.5]'),
+        packed(b'[{"eval": 1}, 0.5, 0.5]'),
+        packed(b'[{"tuple": [], "dict": []}, 0.5, 0.5]'),
         packed(b"[" * 200_000),
     ],
 )
-def test_what_is_not_ours_is_dropped(record, tmp_path):
-    path = tmp_path / "journal"
-    path.write_bytes(store._HEAD.pack(len(record), store._line_checksum(record)) + record)
-    units = Journal(path, 3)
-    units.close()
-    assert units.found == {}
-    assert path.stat().st_size == 0
+def test_what_is_not_ours_goes(record, tmp_path):
+    (tmp_path / "0.npz").write_bytes(packed(b"[1.5, 0.5, 0.5]"))
+    assert UnitFiles(tmp_path, 3).found == {0: (1.5, 0.5, 0.5)}
+    (tmp_path / "0.npz").write_bytes(record)
+    assert UnitFiles(tmp_path, 3).found == {}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_has_a_bound(monkeypatch):
-    record = encoded("x" * 100)
-    monkeypatch.setattr(store, "LARGEST_JSON", 50)
+    record = encode("x" * 100)
+    monkeypatch.setattr(tasks, "LARGEST_JSON", 50)
     with pytest.raises(TypeError, match="at most 50 bytes beside its arrays, got 102"):
-        encoded("x" * 100)
+        encode("x" * 100)
     with pytest.raises(ValueError, match="too much JSON"):
-        decoded(record)
+        decode(record)
 
 
 def test_no_source_of_pesn_reads_a_pickle():

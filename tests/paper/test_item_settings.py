@@ -6,13 +6,8 @@ import math
 import pytest
 
 from pesn import paper
-from pesn.paper import settings
-from pesn.paper.settings import chosen, flat, parsed, written
-
-
-def leaves(parameters):
-    for key, entry in parameters.items():
-        yield from leaves(entry) if isinstance(entry, dict) else [key]
+from pesn.paper import item_settings as settings
+from pesn.paper.item_settings import choose, format_value, parse_value
 
 
 @pytest.mark.parametrize("name", paper.ITEMS)
@@ -20,12 +15,10 @@ def test_every_parameter_is_a_setting_with_a_meaning(name):
     item = paper.get(name)
     for quick in (True, False):
         parameters = item.parameters(quick)
-        names = list(leaves(parameters))
-        assert len(set(names)) == len(names)  # one name, one place
-        assert set(names) == set(item.SETTINGS)
+        assert set(parameters) == set(item.SETTINGS)
         # The defaults are values that a reader could give, also in the words of a command line.
-        assert chosen(name, item.SETTINGS, parameters, flat(parameters)) == parameters
-        assert chosen(name, item.SETTINGS, parameters, {k: parsed(written(v)) for k, v in flat(parameters).items()}) == parameters
+        assert choose(name, item.SETTINGS, parameters, parameters) == parameters
+        assert choose(name, item.SETTINGS, {}, {k: parse_value(format_value(v)) for k, v in parameters.items()}) == parameters
     for key, setting in item.SETTINGS.items():
         assert key.isidentifier()
         assert not keyword.iskeyword(key)
@@ -55,7 +48,7 @@ def test_kinds_take_what_their_words_say(kind, good, bad):
         assert type(kind.accept(value)) is type(used)
     for value in bad:
         with pytest.raises(ValueError, match=r"must be a|must be one|must be true"):
-            chosen("x", {"s": settings.Setting("S.", kind)}, {"s": 0}, {"s": value})
+            choose("x", {"s": settings.Setting("S.", kind)}, {"s": 0}, {"s": value})
 
 
 def test_refusals_name_what_is_near_and_what_is_expected():
@@ -64,11 +57,11 @@ def test_refusals_name_what_is_near_and_what_is_expected():
     with pytest.raises(
         ValueError, match=r"n_unit is no setting of washout; did you mean n_units\? `pesn list washout` lists them"
     ):
-        chosen(*given, {"n_unit": 3})
+        choose(*given, {"n_unit": 3})
     with pytest.raises(ValueError, match=r"leak_rate must be a number, above 0, 1 or less, got 1\.5"):
-        chosen(*given, {"leak_rate": 1.5})
+        choose(*given, {"leak_rate": 1.5})
     with pytest.raises(ValueError, match=r"zzz is no setting of washout\. `pesn list washout`"):
-        chosen(*given, {"zzz": 1})
+        choose(*given, {"zzz": 1})
 
 
 def test_a_run_of_one_s_own():

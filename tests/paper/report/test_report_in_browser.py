@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from pesn.paper.page import write_page
+from pesn.paper.report import write_page
 
 # The browser tells the page's width, what sticks out of it, and what it complains about.
 MEASURE = """<script>addEventListener("load", () => {

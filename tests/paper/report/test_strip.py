@@ -2,7 +2,7 @@
 
 import re
 
-from pesn.paper.page.page import strip
+from pesn.paper.report import strip
 
 
 def places(svg):

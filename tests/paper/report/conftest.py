@@ -1,6 +1,6 @@
 """A folder of results as a run leaves it: made-up numbers of the right kinds, real figures, every kind of table and verdict.
 
-``python tests/report/conftest.py FOLDER`` writes one with its page, to look at.
+``python tests/paper/report/conftest.py FOLDER`` writes one with its page, to look at.
 """
 
 import functools
@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pesn.paper.claims import CLAIMS
-from pesn.paper.page import write_page
+from pesn.paper.report import write_page
 from pesn.plotting import COLOURS
 
 TITLES = {
