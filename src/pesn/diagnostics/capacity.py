@@ -13,24 +13,11 @@ from scipy import special
 
 from pesn._support.arguments import as_real, flag, generator, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.driven import COLOURS, driven_by, labelled, noise, reservoir_of, states_of
+from pesn.diagnostics.driven import driven_by, labelled, noise, reservoir_of, states_of
+from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "EffectiveRank",
-    "MemoryCapacity",
-    "ProcessingCapacity",
-    "Projection",
-    "Term",
-    "check_steps",
-    "effective_rank",
-    "information_processing_capacity",
-    "longest_delay",
-    "memory_capacity",
-    "numerical_rank",
-]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,18 +8,16 @@ import numpy as np
 
 from pesn._support.arguments import as_real
 from pesn._support.types import Array, Scaling
-from pesn.esn.base import ReservoirEstimator, check_network, check_probabilistic, draw_reservoir, generator
+from pesn.esn.base import ReservoirEstimator
 from pesn.esn.classifier import ReservoirClassifier
-from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.esn.training import draw_reservoir, generator
 from pesn.forecasting.forecaster import Forecaster
-from pesn.plotting import COLOURS, new_axes
+from pesn.plotting import new_axes
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.weights import Reservoir
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["COLOURS", "check_inputs", "driven_by", "labelled", "network_of", "noise", "reservoir_of", "states_of"]
 
 
 def labelled(ax: Axes | None, x: str, y: str) -> Axes:
@@ -58,10 +56,7 @@ def reservoir_of(network: Any, n_inputs: int | None = None) -> Reservoir:
             raise ValueError("network must be fitted where it is local: only then the columns of its field are known")
         if network.plasticity is not None:
             raise ValueError("network must be fitted where it has plasticity: units are tuned to its rows, got one before fit")
-        if isinstance(network, ProbabilisticESN):
-            check_probabilistic(network)
-        else:
-            check_network(network)
+        network.check_parameters()
         sizes = _columns(network.input_scaling) if n_inputs is None else n_inputs, _columns(network.feedback_scaling)
         reservoir = draw_reservoir(network, *sizes, generator(network.random_state))
     else:

@@ -10,12 +10,11 @@ import numpy.typing as npt
 
 from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.driven import COLOURS, driven_by, labelled, noise, reservoir_of, states_of
+from pesn.diagnostics.driven import driven_by, labelled, noise, reservoir_of, states_of
+from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["EchoStateIndex", "echo_state_index"]
 
 
 @dataclass(frozen=True, eq=False)

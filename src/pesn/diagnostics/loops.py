@@ -12,8 +12,7 @@ from pesn._support.arguments import as_real
 from pesn._support.types import Array
 from pesn.activations import get
 from pesn.diagnostics.driven import driven_by, network_of, reservoir_of
-from pesn.esn.base import ReservoirEstimator
-from pesn.esn.generation import feeds_back, free_loop, loop_state, own_inputs
+from pesn.esn.base import ReservoirEstimator, feeds_back, free_loop, loop_state, own_inputs
 from pesn.esn.validation import check_fitted
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.predict import in_form
@@ -23,8 +22,6 @@ from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, Cell
 from pesn.statespace.state import Layout
-
-__all__ = ["Loop", "loop_of"]
 
 _FARTHEST = 1e6  # of outputs, times their largest weight: beyond, a free run has left what it learnt
 

@@ -14,14 +14,13 @@ import numpy as np
 
 from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.driven import COLOURS, labelled
+from pesn.diagnostics.driven import labelled
 from pesn.diagnostics.loops import Loop, loop_of
+from pesn.plotting import COLOURS
 from pesn.statespace import tangent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["LyapunovExponents", "lyapunov_exponents"]
 
 _FEW = 10  # exponents of a driven reservoir, where none are asked for
 _BLOCKS = 10  # of steps, whose averages say how far the whole average may be off

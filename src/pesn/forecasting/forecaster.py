@@ -23,8 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.arguments import as_real, check_not_negative, flag
 from pesn._support.progress import Steps, shown
 from pesn._support.types import Array, Lengths, PathLike, Rng, TableLike, Target
-from pesn.esn.base import check_probabilistic
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.esn.validation import check_probabilistic
 from pesn.evaluation.backtest import Backtest
 from pesn.forecasting.alignment import align, run_slices
 from pesn.forecasting.context import FILTERED, Columns, FilteredContext

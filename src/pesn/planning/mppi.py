@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.types import Array, RandomState
-from pesn.esn.base import generator
+from pesn.esn.training import generator
 from pesn.forecasting.rollout import Rollout
 from pesn.planning.constraints import ChanceConstraint
 
