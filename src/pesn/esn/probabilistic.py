@@ -36,7 +36,7 @@ from pesn.esn.validation import (
     check_probabilistic,
     starts,
 )
-from pesn.evaluation.process_noise import form_of, process_noise
+from pesn.evaluation.calibration import form_of, process_noise
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features
