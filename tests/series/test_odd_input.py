@@ -7,7 +7,7 @@ import pytest
 import pesn
 from pesn.series import job, summary
 from pesn.series.members import decomposition
-from pesn.series.panel import job as panel_job
+from pesn.series.panel import panel_job
 from pesn.series.result import Margins
 from pesn.systems import chaotic
 
@@ -283,7 +283,7 @@ def test_a_saved_model_goes_on_from_one_row_and_from_inputs_that_do_not_change(s
 def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path):
     frame.rename(columns={"unique_id": "pesn"}).to_csv(tmp_path / "many.csv", index=False)
     with pytest.raises(ValueError, match="must not be 'pesn', a column of forecasts: rename it"):
-        panel_job.run(panel_job.PanelRequest(tmp_path / "many.csv", "pesn"))
+        panel_job.run(job.Request(tmp_path / "many.csv", id_col="pesn"))
 
 
 def test_targets_may_be_called_as_columns_of_others_forecasts(sales, tmp_path):

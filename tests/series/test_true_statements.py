@@ -11,7 +11,7 @@ from pesn.series import univariate
 from pesn.series.job import Request, run
 from pesn.series.page.page import sections
 from pesn.series.page.panel_page import records
-from pesn.series.panel import job as panel_job
+from pesn.series.panel import panel_job
 from pesn.series.result import SeriesBacktest, backtest_naive
 from pesn.series.summary import lines, record
 
@@ -151,7 +151,7 @@ def test_what_is_said_of_panels(tmp_path):
     gap = pd.DataFrame({"unique_id": "b", "ds": times[21:24], "y": np.nan})
     none = pd.DataFrame({"unique_id": "c", "ds": times[:5], "y": np.nan})
     pd.concat([*parts, gap, none]).to_csv(tmp_path / "a.csv", index=False)
-    outcome = panel_job.run(panel_job.PanelRequest(tmp_path / "a.csv", "unique_id", horizon=10, backtest=3))
+    outcome = panel_job.run(Request(tmp_path / "a.csv", id_col="unique_id", horizon=10, backtest=3))
     said = panel_job.sentences(outcome)
     assert said["data"] == "3 series, 81 numbers, 30 minutes apart"
     assert said["forecast"] == "10 steps of 30 minutes ahead"

@@ -46,9 +46,9 @@ from pesn.series.arguments import (
 )
 from pesn.series.model import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.panel import long_frame
-from pesn.series.panel.distributed import DaskPanel
+from pesn.series.panel.forecasts import check_parameters, columns_of, settings_of
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.settings import check_parameters, columns_of, settings_of
+from pesn.series.panel.long_frame import DaskPanel
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows

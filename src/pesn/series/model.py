@@ -28,7 +28,7 @@ from pesn.series import univariate
 from pesn.series.members.decomposition import candidates
 from pesn.series.members.dynamics import FARTHEST, Joint, forecast_past, learn_joint
 from pesn.series.result import Margins, SeriesBacktest, SeriesForecast, backtest_naive, best_season
-from pesn.series.table.files import counted
+from pesn.series.table.numerals import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel, describe_change
 

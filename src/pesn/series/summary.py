@@ -11,7 +11,8 @@ from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, step_name
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
-from pesn.series.table.reading import counted, shown
+from pesn.series.table.numerals import counted
+from pesn.series.table.reading import shown
 from pesn.series.univariate import UnivariateModel, describe_change
 
 if TYPE_CHECKING:
