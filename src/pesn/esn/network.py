@@ -204,10 +204,10 @@ def read_sequences(
     if features.lags or not in_lockstep(reservoir, sequences):
         return in_threads(drive, starts)
     ends: list[State] = []
-    wide = widened(features, reservoir)
+    wide, unseen = widened(features, reservoir), np.empty((0, 0))
     for which, block in chunks(sequences, 8 * BLOCK if states is None else BLOCK):
-        own = [slice(rows.start - block.start, rows.stop - block.start) for rows in sequences[which]]
-        into = np.empty((0, 0)) if states is None else states[block] if states.dtype == np.float64 else None
+        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
+        into = unseen if states is None else states[block] if states.dtype == np.float64 else None
         units, found, after = run_stacked(wide, features.rows(rows.take(block)[0]), own, begun[which], readout=weights, into=into)
         keep(block, units, found)
         ends += after
