@@ -14,11 +14,10 @@ import typer
 from pesn import paper
 from pesn.cli import terminal
 from pesn.paper.claims import LABELS, labels_of
+from pesn.series.table.numerals import counted
 
 if TYPE_CHECKING:
     from pesn.paper.runner import Watch
-
-__all__ = ["list_items", "reproduce"]
 
 
 def _how_long() -> str:
@@ -73,7 +72,7 @@ def reproduce(
         counts = Counter(labels_of(claim for record in records for claim in record["claims"]).values())
         said = "".join(f", {counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
         judged = f", claims: {said[2:]}" if said else ""
-        terminal.say(f"{terminal.counted(len(records), 'item')}{judged}: {out / 'index.html'}")
+        terminal.say(f"{counted(len(records), 'item')}{judged}: {out / 'index.html'}")
 
 
 def list_items(

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jinja2 import Environment
@@ -44,6 +44,7 @@ from pesn.forecasting.time_index import count_steps
 from pesn.series.model import FittedSeries
 from pesn.series.page import pictures
 from pesn.series.result import SeriesBacktest, SeriesForecast
+from pesn.series.univariate import Member, UnivariateModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,22 +65,6 @@ __all__ = [
 OPEN_COLUMNS = 3  # more columns are a list of lines, each of which can be opened
 _TITLES = {"statistical": "Statistical", "AR": "Autoregression", "reservoir": "Reservoir", "dynamics": "Learnt dynamics"}
 _NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?(e[+-]?\d+)?(×10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?( %)?|–")
-
-
-class _Member(Protocol):
-    @property
-    def kind(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-    @property
-    def weight(self) -> float: ...
-
-
-class _Model(Protocol):
-    @property
-    def members(self) -> Sequence[_Member]: ...
-    @property
-    def shares(self) -> Mapping[str, float]: ...
 
 
 class Kind(NamedTuple):
@@ -177,9 +162,9 @@ def environment() -> Environment:
     return made
 
 
-def groups(model: _Model) -> list[Group]:
+def groups(model: UnivariateModel) -> list[Group]:
     """Group members by what they are: statistical, autoregression, reservoir, dynamics; those without a share are left out."""
-    found: dict[str, dict[str, list[_Member]]] = {}
+    found: dict[str, dict[str, list[Member]]] = {}
     for one in model.members:
         if one.weight > 0.0:
             key = one.kind if one.kind in _TITLES else "statistical"
@@ -257,7 +242,7 @@ def sections(
     return made
 
 
-def _kind(name: str, members: Sequence[_Member]) -> Kind:
+def _kind(name: str, members: Sequence[Member]) -> Kind:
     largest = max(members, key=lambda one: one.weight)
     said = largest.detail
     if len(members) > 1:
