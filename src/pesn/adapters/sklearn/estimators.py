@@ -170,7 +170,7 @@ def map_affinely(estimator: BaseEstimator, method: str, value: Value) -> Value:
     return value.mapped((found[1:] - found[0]).T / _STEP, found[0])
 
 
-def transformed(step: Any, value: Value, place: str) -> Value:
+def transformed(step: BaseEstimator, value: Value, place: str) -> Value:
     """What the transformer ``step`` makes of ``value``; a TypeError or ValueError that names ``place`` where it is not known."""
     kind = type(step)
     if does_nothing(step) or (kind is FunctionTransformer and step.func is None):
@@ -179,8 +179,17 @@ def transformed(step: Any, value: Value, place: str) -> Value:
         for name, part in step.steps:
             value = transformed(part, value, below(place, f"step {name!r}"))
         return value
-    selects = is_own(step) and isinstance(step, SelectorMixin)
-    if kind not in (*_AFFINE, *_TRANSFORMERS) and not selects:
+    check_transformer(step, place)
+    check_taken(step, value, place)
+    if kind in _TRANSFORMERS:
+        return _TRANSFORMERS[kind](step, value, place)
+    return map_affinely(step, "transform", value) if kind in _AFFINE else value.picked(step.get_support())
+
+
+def check_transformer(step: BaseEstimator, place: str) -> None:
+    """Refuse a transformer that is not known, not fitted or not affine."""
+    kind = type(step)
+    if kind not in (*_AFFINE, *_TRANSFORMERS) and not (is_own(step) and isinstance(step, SelectorMixin)):
         known = ", ".join(k.__name__ for k in (*_AFFINE, *_TRANSFORMERS, Pipeline))
         raise TypeError(
             f"{place} must be one of {known}, 'passthrough' or a feature selection, got {described(step)}; propagate does not "
@@ -188,19 +197,15 @@ def transformed(step: Any, value: Value, place: str) -> Value:
         )
     if kind is not FeatureUnion and not getattr(step, "prefit", False):
         check_fitted(step)
-    check_taken(step, value, place)
-    if kind in _TRANSFORMERS:
-        return _TRANSFORMERS[kind](step, value, place)
     if getattr(step, "clip", False):
         raise ValueError(f"{place}, a {described(step)} with clip=True, is not affine; fit it with clip=False")
     if kind is SimpleImputer and not pd.isna(step.missing_values):
         raise ValueError(
             f"{place}, a SimpleImputer with missing_values={step.missing_values!r}, replaces a number; missing_values must be NaN"
         )
-    return value.picked(step.get_support()) if selects else map_affinely(step, "transform", value)
 
 
-def inverted(step: Any, value: Value, place: str) -> Value:
+def inverted(step: BaseEstimator, value: Value, place: str) -> Value:
     """What its ``inverse_transform`` makes of ``value``, which is how a predicted target is scaled back."""
     kind = type(step)
     # without inverse_func it is the identity, also what a TransformedTargetRegressor without a transformer keeps
@@ -263,7 +268,7 @@ def _union(step: BaseEstimator, value: Value, place: str) -> Value:
     return _side_by_side(step, [(name, part, value) for name, part in step.transformer_list], place)
 
 
-def _side_by_side(step: BaseEstimator, parts: Sequence[tuple[str, Any, Value]], place: str) -> Value:
+def _side_by_side(step: BaseEstimator, parts: Sequence[tuple[str, BaseEstimator, Value]], place: str) -> Value:
     weights = step.transformer_weights or {}
     made = [
         (name, transformed(part, value, below(place, f"transformer {name!r}")))
@@ -302,7 +307,7 @@ def below(place: str, name: str) -> str:
     return name if place == "network" else f"{place}, {name}"
 
 
-def does_nothing(step: Any) -> bool:
+def does_nothing(step: object) -> bool:
     """Return whether a step of a pipeline leaves the rows as they are."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
@@ -313,7 +318,7 @@ def check_fitted(estimator: BaseEstimator) -> None:
         check_is_fitted(estimator)
 
 
-def check_taken(estimator: Any, value: Value, place: str) -> None:
+def check_taken(estimator: BaseEstimator, value: Value, place: str) -> None:
     """Whether it takes as many numbers as the step before it gives."""
     taken = getattr(estimator, "n_features_in_", len(value))
     if taken != len(value):
@@ -361,7 +366,7 @@ def expression(estimator: BaseEstimator) -> Value:
     return predicted(estimator, Value.input(width), "network")
 
 
-def input_width(estimator: Any) -> int | None:
+def input_width(estimator: BaseEstimator) -> int | None:
     """Return how many numbers an estimator takes; None where nothing in it knows."""
     if type(estimator) is Pipeline:
         parts = (part for _, part in estimator.steps if part is not None and part != "passthrough")
@@ -376,7 +381,7 @@ def input_width(estimator: Any) -> int | None:
     return width if width is not None or inner is None else input_width(inner)
 
 
-def predicted(estimator: Any, value: Value, place: str) -> Value:
+def predicted(estimator: BaseEstimator, value: Value, place: str) -> Value:
     """What ``predict`` makes of ``value``, or ``transform`` where there is no prediction."""
     kind = type(estimator)
     if kind is Pipeline:

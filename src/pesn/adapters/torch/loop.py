@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -21,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from pesn._support.jit import jit
-from pesn._support.types import AnyArray
+from pesn._support.types import Array
 from pesn.activations import Activation, get
 from pesn.linalg import root_of
 from pesn.moments import MomentMethod, mehler
@@ -97,13 +98,14 @@ def _root(x: Tensor) -> Tensor:
 
 
 # (m, v) → E of f, f′, f″ and f‴, (4, …) over the shape of m; v None: as if it were 0
-Expectations: TypeAlias = Callable[[AnyArray, AnyArray | None], AnyArray]
+Expectations: TypeAlias = Callable[[Array, Array | None], Array]
 
 _NARROW = ((0.1, 8), (0.2, 12))  # up to such deviations, so many nodes of Gauss and Hermite are right to 1e-10
 _REACH, _SPACING, _FINER = 6.8, 0.7, 0.28  # of the trapezoid rule beyond: its spacing, and that times the deviation
 _MOST = 2048  # nodes; more would be wanted for deviations above 40
 _LEAST = 1e-4  # of the scale of f: a standard deviation below which E[f″] and E[f‴] are as if it were that
-SparseArrays: TypeAlias = tuple[AnyArray, AnyArray, AnyArray]
+Indices: TypeAlias = npt.NDArray[np.uint32]
+SparseArrays: TypeAlias = tuple[Indices, Indices, Array]
 _LADDER = 1.25  # deviations are rounded up to one of its powers: there are few sets of nodes
 
 
@@ -120,18 +122,18 @@ def expectations_of(moments: UnitMoments) -> Expectations:
     return tanh_expectations if moments.record is get("tanh") else partial(_expectations, moments.record)
 
 
-def _square(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def _square(mean: Array, var: Array | None) -> Array:
     first = mean * mean if var is None else mean * mean + var
     return np.stack([first, 2.0 * mean, np.full_like(mean, 2.0), np.zeros_like(mean)])
 
 
-def _sine(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def _sine(mean: Array, var: Array | None) -> Array:
     shrunk = 1.0 if var is None else np.exp(-0.5 * var)
     sine, cosine = shrunk * np.sin(mean), shrunk * np.cos(mean)
     return np.stack([sine, cosine, -sine, -cosine])
 
 
-def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def tanh_expectations(mean: Array, var: Array | None) -> Array:
     """Compute those of tanh on arrays (4, …), compiled: a dozen small operations of torch cost more than the arithmetic."""
     out = np.zeros((4, *mean.shape))
     if var is None:
@@ -143,7 +145,7 @@ def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
 
 
 @jit(fastmath={"contract", "nsz"})
-def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray, out: AnyArray) -> None:
+def _tanh_compiled(mean: Array, var: Array, x: Array, weights: Array, out: Array) -> None:
     """E of tanh and three derivatives in ``out`` (4, N), which is 0 before."""
     std = np.sqrt(var)
     for k in range(x.size):
@@ -160,7 +162,7 @@ def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray
         out[1, i], out[2, i], out[3, i] = 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
 
 
-def _expectations(record: Activation, mean: AnyArray, var: AnyArray | None) -> AnyArray:
+def _expectations(record: Activation, mean: Array, var: Array | None) -> Array:
     """Compute those of any activation, (4, …): E[f⁽ⁿ⁾] is the n-th Hermite coefficient, but for its scale."""
     m, v = mean.ravel(), np.zeros(mean.size) if var is None else var.ravel()
     method = MomentMethod(record)
@@ -181,7 +183,7 @@ def _rung(var: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _rule(std: float) -> tuple[AnyArray, AnyArray]:
+def _rule(std: float) -> tuple[Array, Array]:
     """Nodes and weights of a standard normal, for deviations of a up to ``std``."""
     count = next((n for most, n in _NARROW if std <= most), 0)
     if count:
@@ -204,12 +206,12 @@ class _Cell(NamedTuple):
     rows: slice
     inputs: Tensor
     bias: Tensor
-    leak: AnyArray
-    rotation: AnyArray | None
+    leak: Array
+    rotation: Array | None
     is_units: bool
     expectations: Expectations
 
-    def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[AnyArray, AnyArray]:
+    def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[Array, Array]:
         """Rows x (R B, n) moved in place, with a ``drive`` (B, r) of the means; what entered the units, and E of f, f′, f″, f‴.
 
         ``s``: rows of each plan that add nothing to the variances; ``noisy``: whether there are any that do.
@@ -223,7 +225,7 @@ class _Cell(NamedTuple):
         _move(into, found, self.rows.start, self.leak, rows)
         return into, found
 
-    def back(self, by_x: Tensor, into: AnyArray, found: AnyArray, s: int) -> Tensor:
+    def back(self, by_x: Tensor, into: Array, found: Array, s: int) -> Tensor:
         """The gradient by rows before :meth:`move`, in place of that by those after it; returned: that by the drive."""
         by_drive, rows = np.empty(into.shape[:2]), by_x.numpy()
         kept = None if self.rotation is None else (1.0 - self.leak) * rows[:, self.rows]
@@ -234,9 +236,7 @@ class _Cell(NamedTuple):
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
-def _enter(
-    indptr: AnyArray, indices: AnyArray, data: AnyArray, x: AnyArray, s: int, into: AnyArray, mean: AnyArray, var: AnyArray
-) -> None:
+def _enter(indptr: Indices, indices: Indices, data: Array, x: Array, s: int, into: Array, mean: Array, var: Array) -> None:
     """Into (B, r, R) = A x of each plan; its means are added to ``mean`` (B, r), and its variances put into ``var``."""
     B, r, R = into.shape
     turned = np.empty((1, x.shape[1], R))
@@ -255,7 +255,7 @@ def _enter(
 
 
 @jit()
-def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArray) -> None:
+def _move(into: Array, found: Array, first: int, leak: Array, x: Array) -> None:
     B, r, R = into.shape
     keep = 1.0 - leak
     for b in range(B):
@@ -271,8 +271,8 @@ def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArr
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
 def _back(
-    indptr: AnyArray, indices: AnyArray, data: AnyArray, into: AnyArray, found: AnyArray, first: int, leak: AnyArray, s: int,
-    by_x: AnyArray, by_drive: AnyArray,
+    indptr: Indices, indices: Indices, data: Array, into: Array, found: Array, first: int, leak: Array, s: int,
+    by_x: Array, by_drive: Array,
 ) -> None:  # fmt: skip
     B, r, R = into.shape
     keep, n = 1.0 - leak, indptr.size - 1
@@ -310,7 +310,7 @@ class Drive(NamedTuple):
     carried: Tensor
 
 
-def tensor(values: AnyArray) -> Tensor:
+def tensor(values: Array) -> Tensor:
     """Return an array as a tensor of float64."""
     return torch.from_numpy(np.array(values, float, order="C"))
 
@@ -475,7 +475,7 @@ class _Step(NamedTuple):
     at the end; how they were made fewer; where bounds were touched, what went in and what came out.
     """
 
-    cells: list[tuple[int, AnyArray, AnyArray]]
+    cells: list[tuple[int, Array, Array]]
     rows: int
     end: int
     fewer: list[_Fewer] | None
@@ -514,13 +514,7 @@ class _Steps(torch.autograd.Function):
             if now is None:
                 ys.append(x.view(-1, B, n))
             else:
-                c = torch.mm(x, loop.K_transposed)
-                c.narrow(0, 0, s * B).add_(now)
-                x.narrow(1, 0, q).copy_(c)
-                if noisy:
-                    x = torch.cat([x, fresh])
-                if bounded and loop.bounds is not None:
-                    x, bounds = _bounded(loop.bounds, x.view(-1, B, n), means[t].narrow(1, 0, d), s, noisy)
+                x, bounds = _emit(loop, x, now, fresh if noisy else None, means[t] if bounded else None, s)
                 ys.append(x.view(-1, B, n).narrow(2, 0, d).clone())  # x goes on in place
             if wanted:
                 tape.append(_Step(cells, count, x.shape[0], fewer, bounds))
@@ -532,8 +526,7 @@ class _Steps(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, by_y: Tensor | None, by_means: Tensor | None) -> Any:
         loop, tape, (H, s, B) = ctx.loop, ctx.tape, ctx.sizes
-        d, n, q, units = loop.d, loop.n, loop.q, loop.units
-        n_units, alone = units.stop - units.start, not ctx.needs_input_grad[2]
+        d, n, q, alone = loop.d, loop.n, loop.q, not ctx.needs_input_grad[2]
         given = by_y if by_y is not None else by_means
         if given is None:
             return (None,) * (6 + len(loop.cells))
@@ -546,13 +539,8 @@ class _Steps(torch.autograd.Function):
             if not alone:
                 if by_steps is not None:
                     back.narrow(1, 0, d).add_(by_steps[t].narrow(0, 0, back.shape[0]))
-                if step.bounds is not None:
-                    back, by_before = _back_through_bounds(back, step.bounds, B)
-                by_c = back[: step.rows, :q]
+                back, by_c, by_before = _back_through_emit(loop, back, step, B)
                 by_adds.append(by_c.narrow(0, 0, s * B))
-                here = torch.mm(by_c, loop.K)
-                here.narrow(1, units.start, n_units).add_(back[: step.rows, units])
-                back = here
             if by_means is not None:
                 back.narrow(0, 0, B).add_(by_means[t])
             if step.fewer is not None:
@@ -565,6 +553,34 @@ class _Steps(torch.autograd.Function):
                 back[:B, :d] += by_before
         by_add = torch.stack(by_adds[::-1]).view(H, s, B, q) if by_adds else None
         return None, back.view(-1, B, n), by_add, None, None, None, *by_drives
+
+
+def _emit(
+    loop: TensorLoop, x: Tensor, now: Tensor, fresh: Tensor | None, before: Tensor | None, s: int
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
+    """Rows x (R B, n) with the next c, ``now`` added to the first s of each plan, and rows of ``fresh`` errors.
+
+    ``before`` (B, n): means before the step, where y is kept within its bounds; None: it is not.
+    """
+    c = torch.mm(x, loop.K_transposed)
+    c.narrow(0, 0, len(now)).add_(now)
+    x.narrow(1, 0, loop.q).copy_(c)
+    if fresh is not None:
+        x = torch.cat([x, fresh])
+    if before is None or loop.bounds is None:
+        return x, None
+    return _bounded(loop.bounds, x.view(-1, len(before), loop.n), before.narrow(1, 0, loop.d), s, fresh is not None)
+
+
+def _back_through_emit(loop: TensorLoop, back: Tensor, step: _Step, B: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradient by the rows that :func:`_emit` was given, by the next c, and by the mean before the step."""
+    by_before, units = None, loop.units
+    if step.bounds is not None:
+        back, by_before = _back_through_bounds(back, step.bounds, B)
+    by_c = back[: step.rows, : loop.q]
+    here = torch.mm(by_c, loop.K)
+    here.narrow(1, units.start, units.stop - units.start).add_(back[: step.rows, units])
+    return here, by_c, by_before
 
 
 def _with_process_noise(loop: TensorLoop, x: Tensor, B: int, s: int) -> tuple[Tensor, list[_Fewer] | None]:
