@@ -206,7 +206,7 @@ def compare_fit(comparison: Comparison, series: Array, rounds: int, n: int = 500
     drawn = {"units": n, "lr": LEAK, "sr": 0.9, "rc_connectivity": DENSITY, "seed": 1}
 
     def on_given_weights() -> EchoStateNetwork:
-        with patch("pesn.esn.network.draw_reservoir", return_value=reservoir):
+        with patch("pesn.esn.base.draw_reservoir", return_value=reservoir):
             return EchoStateNetwork(n, **options).fit(inputs, targets)
 
     ours: dict[str, Call] = {

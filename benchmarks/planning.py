@@ -97,7 +97,7 @@ def gradient(quick: bool) -> None:
         return torch.autograd.grad(cost, controls)[0].numpy()
 
     def mean_only() -> Any:
-        mean, _ = rollout(model, controls, start, "none")
+        mean, _ = rollout(model, controls, start, covariance="none")
         return torch.autograd.grad(((mean - wanted).square() @ weights).sum(), controls)[0].numpy()
 
     def differences(step: float = 1e-4) -> Any:

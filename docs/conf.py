@@ -7,8 +7,7 @@ from threadpoolctl import threadpool_limits
 
 import pesn
 from pesn.paper import ITEMS, get
-from pesn.paper.claims import CLAIMS
-from pesn.paper.errata import ERRATA
+from pesn.paper.claims import CLAIMS, ERRATA
 
 project = "pesn"
 author = "The pesn developers"

@@ -180,8 +180,8 @@ def reservoirs() -> Results:
         results |= collect(**{f"{name}_online": esn.predict(y[450:500])})
     x = pesn.Gaussian(y[400:440], var=np.full((40, 1), 0.01))
     for form in ("diagonal", "full", "low-rank", "ensemble"):
-        esn = pesn.ProbabilisticESN(50, covariance=form, random_state=0).fit(y[:400], y[1:401])
-        mean, std = esn.predict(x, return_std=True)
+        gaussian = pesn.ProbabilisticESN(50, covariance=form, random_state=0).fit(y[:400], y[1:401])
+        mean, std = gaussian.predict(x, return_std=True)
         results |= collect(**{f"{form}_mean": mean, f"{form}_std": std})
     return results
 
@@ -226,7 +226,9 @@ def forecaster() -> Results:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pesn"
         model.save(path)
-        results |= describe_forecast("loaded", type(model).forecast(pesn.load(path), 10))
+        again = pesn.load(path)
+        assert isinstance(again, pesn.Forecaster)
+        results |= describe_forecast("loaded", again.forecast(10))
     model.update(y[600:650])
     return results | describe_forecast("updated", model.forecast(10))
 

@@ -31,9 +31,9 @@ import pandas as pd
 
 import pesn
 from pesn._support.files import MANIFEST, digest
+from pesn.forecasting.design import Candidate, Design
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.joint import Joint
-from pesn.series.members.dynamics import Dynamics
+from pesn.series.members.dynamics import Dynamics, Joint, fit_network
 
 SECONDS = 20  # per mutant, on a busy machine
 MEMORY = 2**31  # bytes that loading may take beyond what the process has
@@ -105,16 +105,19 @@ def _with_dynamics(forecaster: SeriesForecaster) -> SeriesForecaster:
     changed = copy.copy(forecaster)
     model = forecaster.fitted_.models[0]
     assert model.loops is not None
-    member = Dynamics(model.y / model.scale, ("fast", 1, 1, 20, 1e-8, 1e-6, 0.0, 0), 0.3)
+    member = Dynamics(_small_network((model.y / model.scale)[:, None], "fast", 1), (-5.0, 5.0), 0.3)
     changed.fitted_ = replace(forecaster.fitted_, models=(replace(model, loops=replace(model.loops, dynamics=member)),))
     return changed
 
 
 def _with_joint(forecaster: SeriesForecaster) -> SeriesForecaster:
     changed = copy.copy(forecaster)
-    rows = forecaster.fitted_.y
-    changed.fitted_ = replace(forecaster.fitted_, joint=Joint(rows, ("memory", 1, 0, 20, 1e-8, 1e-6, 0.0, 0), 0.5))
+    changed.fitted_ = replace(forecaster.fitted_, joint=Joint(_small_network(forecaster.fitted_.y, "memory", 0), 0.5))
     return changed
+
+
+def _small_network(rows: Any, kind: str, products: int) -> Any:
+    return fit_network(rows, calibrate=False, design=Design(Candidate(kind, 1, products, 20, (1e-8, 1e-6), 0.0), 0))
 
 
 def check_finite(model: Any) -> None:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pesn.series.panel.reading import read_long
-from pesn.series.table.reading import read
+from pesn.series.table.reading import read, read_long
 
 __all__ = ["Case", "Result", "check_case", "make_case"]
 

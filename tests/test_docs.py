@@ -11,8 +11,7 @@ import pytest
 
 import pesn
 from pesn.paper import ITEMS
-from pesn.paper.claims import CLAIMS
-from pesn.paper.errata import ERRATA
+from pesn.paper.claims import CLAIMS, ERRATA
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -5,11 +5,11 @@ a file in which anything is missing, foreign or does not fit is one ValueError.
 """
 
 import copy
-import dataclasses
 import io
 import json
 import pickle
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from pesn import persistence
 from pesn._support.files import digest
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.dataset import Scale
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.time_index import TimeIndex
 from pesn.persistence import load
@@ -56,7 +57,7 @@ def test_there_and_back(covariance, feedback, horizon, tmp_path):
     again = load(tmp_path / "a")
     assert type(again) is Forecaster
     assert set(vars(again)) == set(vars(model))
-    assert type(again._state) is type(model._state)
+    assert type(again.model_.state) is type(model.model_.state)
     assert again.names_ == ["a", "b", "c"]
     for found, expected in zip(again.kinematics, model.kinematics, strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -135,12 +136,23 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
     assert len(set(arrays) - refused) <= 3  # the parameter kinematics, which only fit reads
 
 
-def replaced(name, **parts):
-    return lambda model: setattr(model, name, getattr(model, name)._replace(**parts))
+def changed(**parts):
+    """Fields of the model that are replaced; a function makes a field from the old one."""
+
+    def change(forecaster):
+        model = forecaster.model_
+        found = {name: part(getattr(model, name)) if callable(part) else part for name, part in parts.items()}
+        forecaster.model_ = replace(model, **found)
+
+    return change
+
+
+def columns(**parts):
+    return changed(columns=lambda old: old._replace(**parts))
 
 
 def state(**parts):
-    return lambda model: setattr(model, "_state", dataclasses.replace(model._state, **parts))
+    return changed(state=lambda old: replace(old, **parts))
 
 
 def network(**parts):
@@ -149,39 +161,41 @@ def network(**parts):
 
 
 X, Y = SERIES[:, :2], SERIES[:, 2]
+ONES = Scale(np.ones(3), np.ones(3), np.ones(1), np.ones(1))
 TAMPERED = {
-    "columns": (lambda f: setattr(f, "learned_columns_", np.array([0, 0])), "are not the 3 columns"),
-    "columns beyond": (lambda f: setattr(f, "kinematic_columns_", np.array([7])), "are not the 3 columns"),
-    "another network": (lambda f: setattr(f, "esn_", ProbabilisticESN(15).fit(X, Y)), "esn_ is not a network of these columns"),
-    "no network": (lambda f: setattr(f, "esn_", EchoStateNetwork(15).fit(X, Y)), "esn_ is a EchoStateNetwork"),
-    "not fitted": (lambda f: setattr(f, "esn_", ProbabilisticESN(5)), "esn_ is not a network"),
-    "network gone": (lambda f: delattr(f, "esn_"), "attributes are not those of a Forecaster: esn_"),
+    "columns": (columns(learned=np.array([0, 0])), "are not different ones of the 3 columns"),
+    "columns beyond": (columns(kinematic=np.array([7])), "are not different ones of the 3 columns"),
+    "another network": (changed(esn=ProbabilisticESN(15).fit(X, Y)), "model_.esn is not a network of these columns"),
+    "no network": (changed(esn=EchoStateNetwork(15).fit(X, Y)), "model_.esn is a EchoStateNetwork"),
+    "not fitted": (changed(esn=ProbabilisticESN(5)), "model_.esn is not a network"),
+    "network gone": (changed(esn=None), "model_.esn is a NoneType"),
+    "model gone": (lambda f: setattr(f, "model_", 3), "model_ is a int"),
     "tampered inside": (network(washout_=-3), "washout_ is -3"),
     "foreign inside": (network(note_=3), "attributes are not those of a ProbabilisticESN: note_"),
-    "start gone inside": (network(start_=None), "esn_ is not a network"),
+    "start gone inside": (network(start_=None), "model_.esn is not a network"),
     "parameter": (lambda f: setattr(f, "esn", [1]), "esn is a list"),
-    "scale": (replaced("scale_", y_std=np.zeros(3)), "scale_.y_std is not positive"),
-    "scale of X": (replaced("scale_", x_mean=np.zeros(3)), "scale_.x_mean is not a finite array"),
-    "calibration": (lambda f: setattr(f, "calibration_", np.ones(3)), "calibration_ is not a finite array"),
-    "errors": (replaced("errors_", cov=-np.eye(3)), "errors_.cov is not a covariance"),
-    "persistence": (replaced("errors_", persistence=np.full(3, 2.0)), "errors_.persistence is beyond 1"),
-    "kinematics": (lambda f: setattr(f, "kinematics_", f.kinematics_[:2]), "kinematics_ has 2 parts"),
-    "target": (lambda f: setattr(f, "target_", "both"), "target_ is 'both'"),
-    "names": (lambda f: setattr(f, "names_", ["a"]), "names_ is not a list of 3 names"),
-    "names of X": (lambda f: setattr(f, "known_names_", ["a", "b"]), "known_names_ is not a list of 1 names"),
-    "no time": (lambda f: setattr(f, "_time", ("dates", "2024")), "_time is a tuple"),
-    "time's kind": (lambda f: setattr(f, "_time", TimeIndex("years", 1, "YS")), "_time goes on by 'YS' years"),
-    "time's parts": (lambda f: setattr(f, "_time", TimeIndex("dates", 2024, "D")), "_time is not of texts and numbers"),
-    "time's step": (lambda f: setattr(f, "_time", TimeIndex("numbers", 3, -1)), "_time goes on by -1 numbers"),
-    "time's date": (lambda f: setattr(f, "_time", TimeIndex("dates", "soon", "D")), ""),
-    "time's rule": (lambda f: setattr(f, "_time", TimeIndex("dates", "2024-01-01", "fortnight")), ""),
-    "recent": (lambda f: setattr(f, "_recent", np.zeros((0, 3))), "_recent is empty"),
-    "recent infinite": (lambda f: setattr(f, "_recent", np.full((2, 3), np.inf)), "_recent is not a finite array"),
-    "no state": (lambda f: setattr(f, "_state", None), "_state is a NoneType"),
-    "state's size": (state(carried=3), "_state is not about these columns"),
-    "state's mean": (state(mean=np.zeros(3)), "_state.mean is not a finite array"),
-    "state's own": (state(own=np.full(16, -1.0)), "_state.own must not be negative"),
-    "state's factor": (state(factor=np.zeros(4)), "_state.factor is not a finite array"),
+    "scale": (columns(scale=ONES._replace(y_std=np.zeros(3))), "scale.y_std is not positive"),
+    "scale of X": (columns(prior=ONES._replace(x_mean=np.zeros(3))), "prior.x_mean is not a finite array"),
+    "calibration": (changed(calibration=np.ones(3)), "calibration must be an array"),
+    "errors": (changed(errors=lambda old: old._replace(cov=-np.eye(3))), "errors.cov is not a covariance"),
+    "persistence": (changed(errors=lambda old: old._replace(persistence=np.full(3, 2.0))), "errors.persistence is beyond 1"),
+    "kinematics": (columns(kinematics=KINEMATICS[:2]), "2 parts of kinematics"),
+    "target": (columns(target="both"), "target 'both'"),
+    "names": (columns(names=["a"]), "names is not a list of 3 names"),
+    "names of X": (columns(known_names=["a", "b"]), "known_names is not a list of 1 names"),
+    "no time": (changed(time=("dates", "2024")), "time is a tuple"),
+    "time's kind": (changed(time=TimeIndex("years", 1, "YS")), "time goes on by 'YS' years"),
+    "time's parts": (changed(time=TimeIndex("dates", 2024, "D")), "time is not of texts and numbers"),
+    "time's step": (changed(time=TimeIndex("numbers", 3, -1)), "time goes on by -1 numbers"),
+    "time's date": (changed(time=TimeIndex("dates", "soon", "D")), ""),
+    "time's rule": (changed(time=TimeIndex("dates", "2024-01-01", "fortnight")), ""),
+    "recent": (changed(recent=np.zeros((0, 3))), "recent is empty"),
+    "recent infinite": (changed(recent=np.full((2, 3), np.inf)), "recent must be finite"),
+    "no state": (changed(state=lambda old: None), "state is a NoneType"),
+    "state's size": (state(carried=3), "state is not about these columns"),
+    "state's mean": (state(mean=np.zeros(3)), "state.mean is not a finite array"),
+    "state's own": (state(own=np.full(16, -1.0)), "state.own must not be negative"),
+    "state's factor": (state(factor=np.zeros(4)), "state.factor is not a finite array"),
     "method covered": (lambda f: setattr(f, "forecast", 5), "attributes are not those of a Forecaster: forecast"),
 }
 

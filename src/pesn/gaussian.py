@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_count, as_covariance, as_real, check_not_negative
-from pesn._support.types import AnyArray, FloatArray, Rng
+from pesn._support.arguments import as_count, as_covariance, as_real, check_not_negative, number
+from pesn._support.types import AnyArray, Array, FloatArray, Rng
 from pesn.linalg import (
     blocks,
     condition_root,
@@ -39,7 +39,67 @@ from pesn.linalg import (
 __all__ = ["Gaussian", "as_vector", "unchecked"]
 
 
-class Gaussian:
+def probabilities(q: npt.ArrayLike) -> Array:
+    """q, a number inside (0, 1) or a list of such, as an array () or (k,)."""
+    levels = np.asarray(q)
+    if levels.ndim > 1 or levels.dtype.kind not in "fiu" or not ((levels > 0.0) & (levels < 1.0)).all():
+        raise ValueError(f"q must be a number between 0 and 1, or a list of such, got {q!r}")
+    return levels.astype(np.float64)
+
+
+def normal_crps(y: FloatArray, mean: FloatArray, std: FloatArray) -> AnyArray:
+    """Return the continuous ranked probability score of N(mean, std²) for each element of y; NaN where y is.
+
+    ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − mean)/σ (Gneiting and Raftery 2007), and
+    ``|y − mean|`` where std is 0.
+    """
+    with np.errstate(all="ignore"):
+        away = np.abs(y - mean)
+        z = away / np.where(std > 0.0, std, 1.0)
+        # |y − mean| stands outside, where it keeps its digits however small σ is; nothing else cancels: the sum is at least
+        # (√2 − 1) σ/√π.
+        score = away * special.erf(z / math.sqrt(2.0)) + std * (
+            math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z * z) - 1.0 / math.sqrt(math.pi)
+        )
+        return np.where(std > 0.0, score, away)
+
+
+class NormalMarginals:
+    """Quantiles, intervals, draws and scores of numbers with normal marginals: see :class:`pesn._support.types.Distribution`."""
+
+    def _moments(self, what: str) -> tuple[AnyArray, AnyArray]:
+        """Return mean and standard deviations; an error if ``what`` cannot be computed from them."""
+        raise NotImplementedError
+
+    @property
+    def median(self) -> AnyArray:
+        """The median of each number: the mean."""
+        return self._moments("median")[0]
+
+    def interval(self, level: float = 0.95) -> tuple[AnyArray, AnyArray]:
+        """The central interval of each number that holds it with probability ``level``: (lower, upper)."""
+        mean, std = self._moments("interval")
+        number("level", level, 0.0, 1.0, "()")
+        reach = std * mean.dtype.type(-special.ndtri(0.5 * (1.0 - float(level))))
+        return mean - reach, mean + reach
+
+    def quantile(self, q: npt.ArrayLike) -> AnyArray:
+        """Quantiles of each number at ``q``, inside (0, 1): in the shape of the mean for a number, (k, …) for k numbers."""
+        mean, std = self._moments("quantile")
+        return mean + np.multiply.outer(special.ndtri(probabilities(q)).astype(mean.dtype)[()], std)
+
+    def sample(self, n: int, rng: Rng = None) -> AnyArray:
+        """``n`` draws, (n, …), of each number by itself; ``rng`` is a seed or a Generator."""
+        mean, std = self._moments("sample")
+        return mean + std * np.random.default_rng(rng).standard_normal((as_count("n", n), *mean.shape))
+
+    def crps(self, y: npt.ArrayLike) -> AnyArray:
+        """The continuous ranked probability score of each observation, in its units; NaN where y is."""
+        mean, std = self._moments("crps")
+        return normal_crps(np.asarray(y, mean.dtype), mean, std)[()]
+
+
+class Gaussian(NormalMarginals):
     """A Gaussian over d numbers, or a batch of them, one a row; immutable.
 
     ``mean``, ``var``, ``std`` and ``cov`` can be read whichever was given; no (d, d) matrix is formed before ``cov`` is
@@ -243,13 +303,10 @@ class Gaussian:
 
     # ---------------------------------------------------------------- what one asks of it
 
-    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """The central interval of each coordinate that holds it with probability ``level``: (low, high)."""
-        value = as_real("level", level)
-        if value.ndim or not 0.0 < value < 1.0:
-            raise ValueError(f"level must be a number in (0, 1), got {level!r}")
-        reach = self.std * self._mean.dtype.type(-special.ndtri(0.5 * (1.0 - float(value))))
-        return self.mean - reach, self.mean + reach
+    def _moments(self, what: str) -> tuple[FloatArray, FloatArray]:
+        if not isinstance(self._mean, np.ndarray):
+            raise TypeError(f"{what} is of arrays, got {type(self).__name__}; its numpy() has it")
+        return self.mean, self.std
 
     def sample(self, n: int, rng: Rng = None) -> FloatArray:
         """``n`` draws, (n, d) or (n, batch, d); ``rng`` is a seed or a Generator (SPEC 7).

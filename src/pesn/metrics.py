@@ -18,10 +18,11 @@ from typing import overload
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erf, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from pesn._support.arguments import as_covariance, as_real, check_not_negative, flag, number, whole_number
 from pesn._support.types import AnyArray, Array, FloatArray
+from pesn.gaussian import normal_crps
 
 __all__ = ["coverage", "crps_ensemble", "crps_gaussian", "entropy", "log_score", "nrmse", "pit", "pit_histogram", "valid_time"]
 
@@ -94,15 +95,7 @@ def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> 
     array([0.233695, 1.      ])
     """
     y, mean, std, dtype = _forecast(y, mean, std)
-    with np.errstate(all="ignore"):
-        away = np.abs(y - mean)
-        z = _standardised(away, std)
-        # |y − mean| stands outside, where it keeps its digits however small σ is; nothing else cancels: the sum is at least
-        # (√2 − 1) σ/√π.
-        score = away * erf(z / math.sqrt(2.0)) + std * (
-            math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z * z) - 1.0 / math.sqrt(math.pi)
-        )
-        return np.where(std > 0.0, score, away).astype(dtype)[()]
+    return normal_crps(y, mean, std).astype(dtype)[()]
 
 
 def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fair: bool = False) -> FloatArray:

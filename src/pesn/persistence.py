@@ -21,11 +21,10 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
-from types import UnionType
-from typing import IO, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import IO, Any, TypeAlias, get_args
 from zipfile import ZipFile
 
 import numpy as np
@@ -41,13 +40,16 @@ from pesn._support.files import (
     regular,
     replacing,
 )
+from pesn._support.records import annotated_types, check_annotated
 from pesn._support.types import AnyArray, PathLike
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.context import Columns
 from pesn.forecasting.dataset import Scale
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.forecaster import Forecaster
+from pesn.forecasting.model import ForecastModel
 from pesn.forecasting.time_index import TimeIndex
 from pesn.moments.spline import Mesh
 from pesn.readout.classification import LogitReadout
@@ -61,20 +63,19 @@ from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.topology import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.weights import Layer, Reservoir
-from pesn.series.fitted import FittedSeries
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.joint import Joint
 from pesn.series.members.closed_loops import Loops
-from pesn.series.members.dynamics import Dynamics
-from pesn.series.members.inputs import Effects
+from pesn.series.members.decomposition import Effects
+from pesn.series.members.dynamics import Dynamics, Joint
 from pesn.series.members.smoothing import Grid
 from pesn.series.members.weights import Widths
+from pesn.series.model import FittedSeries
 from pesn.series.univariate import Member, UnivariateModel
 from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
 
 __all__ = ["FORMAT", "LARGEST", "Model", "load", "save"]
 
-FORMAT = 10  # raised when an older pesn could not read what is written; earlier formats were never released
+FORMAT = 11  # raised when an older pesn could not read what is written; earlier formats were never released
 LARGEST = 2**32  # bytes of a file
 _DEEPEST = 50  # values inside each other
 _TREE = "model.json"
@@ -83,10 +84,10 @@ Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | F
 
 _MODELS: tuple[type, ...] = get_args(Model)
 _RECORDS: tuple[type, ...] = (
-    Candidate, CycleJumps, DelayLine, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble, ErdosRenyi, ErrorModel,
-    Features, FittedSeries, Grid, Groups, Joint, Layer, LocalStart, LogitReadout, Loops, LowRank, Member, Mesh, Orthogonal,
-    Patches, Plasticity, Random, Readout, Reservoir, Ring, RLSState, Scale, SmallWorld, Start, State, SynapticPlasticity,
-    TimeIndex, UnivariateModel, Widths,
+    Candidate, Columns, CycleJumps, DelayLine, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble, ErdosRenyi,
+    ErrorModel, Features, FittedSeries, ForecastModel, Grid, Groups, Joint, Layer, LocalStart, LogitReadout, Loops, LowRank,
+    Member, Mesh, Orthogonal, Patches, Plasticity, Random, Readout, Reservoir, Ring, RLSState, Scale, SmallWorld, Start, State,
+    SynapticPlasticity, TimeIndex, UnivariateModel, Widths,
 )  # fmt: skip
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (*_MODELS, *_RECORDS)}
 
@@ -370,7 +371,7 @@ def check_model(model: Any) -> None:
     """
     kind, found = type(model), vars(model)
     parameters = set(inspect.signature(kind).parameters)
-    annotated = _annotated_types(kind)
+    annotated = annotated_types(kind)
     learned = set(annotated) - parameters - set(kind.stored_at_times)
     fitted = learned if learned & set(found) else set()
     missing = (parameters | fitted) - set(found)
@@ -380,31 +381,19 @@ def check_model(model: Any) -> None:
     for name, types in {**annotated, **{name: (one,) for name, one in kind.stored_at_times.items()}}.items():
         # numbers among the parameters have checks of their own, which know their ranges
         if name in found and (name not in parameters or set(types) & set(_MODELS)):
-            _check_type(name, found[name], types)
-    for value in found.values():
-        if type(value) in _MODELS:
-            check_model(value)
+            check_annotated(name, found[name], types)
+    for inside in _find_models(found):
+        check_model(inside)
     if fitted:
         model.check_stored()
 
 
-def _check_type(name: str, value: object, types: tuple[type, ...]) -> None:
-    """Check for Python's and NumPy's types exactly, as True is an int; for pesn's with subclasses. Numbers are finite, >= 0."""
-    if type(value) not in types and not any(one.__module__.startswith("pesn.") and isinstance(value, one) for one in types):
-        raise ValueError(f"{name} is a {type(value).__name__}")
-    if isinstance(value, int | float) and not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value!r}")
-
-
-def _annotated_types(kind: type) -> dict[str, tuple[type, ...]]:
-    """Return the attributes that a class of pesn and its bases of pesn are annotated with, and the types of each."""
-    own = {name for base in kind.__mro__ if base.__module__.startswith("pesn.") for name in inspect.get_annotations(base)}
-    return {name: _types(hint) for name, hint in get_type_hints(kind).items() if name in own and get_origin(hint) is not ClassVar}
-
-
-def _types(hint: Any) -> tuple[type, ...]:
-    if get_origin(hint) in (Union, UnionType):
-        return tuple(one for part in get_args(hint) for one in _types(part))
-    if get_origin(hint) is Literal:
-        return tuple({type(value) for value in get_args(hint)})
-    return (get_origin(hint) or hint,)
+def _find_models(value: Any) -> Iterator[Any]:
+    """Return the models inside a value, but not those inside of them."""
+    if type(value) in _MODELS:
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _find_models(one)
+    elif is_dataclass(value):
+        yield from _find_models(vars(value))

@@ -210,6 +210,8 @@ def test_a_closed_form_is_the_estimator(data, kind):
     )
     np.testing.assert_allclose(found.std, points.std, rtol=0.05 if kind in APPROXIMATE else 2e-3, atol=1e-12)
     assert np.all(np.abs(found.mean - points.mean) <= (0.03 if kind in APPROXIMATE else 2e-3) * points.std + 1e-12)
+    scale = np.outer(points.std, points.std) + 1e-12
+    np.testing.assert_allclose(found.cov / scale, points.cov / scale, atol=0.1 if kind in APPROXIMATE else 5e-3)
     assert (found.reliability == 0.0) == (kind not in APPROXIMATE)
 
 
@@ -353,10 +355,10 @@ def test_a_search_that_kept_nothing(data):
             pesn.propagate(search, pesn.Gaussian(np.zeros(5), var=1.0), closure=closure)
 
 
-@pytest.mark.parametrize("kind", ["Bagging", "Voting", "GridSearchCV", "Stacking"])
+@pytest.mark.parametrize("kind", ["Bagging", "Voting", "GridSearchCV", "Stacking", "scaled target", "two layers", "MLP"])
 def test_unfitted(kind):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
-        pesn.propagate(TOGETHER[kind], pesn.Gaussian(np.zeros(5), var=1.0))
+        pesn.propagate(TOGETHER.get(kind, mlp(cls=MLPClassifier)), pesn.Gaussian(np.zeros(5), var=1.0))
 
 
 def test_parts_that_do_not_fit_together(data):

@@ -12,8 +12,7 @@ import sklearn.model_selection
 
 import pesn
 from pesn import SeriesForecaster
-from pesn.series.judging import SeriesBacktest
-from pesn.series.result import Margins, SeriesForecast
+from pesn.series.result import Margins, SeriesBacktest, SeriesForecast
 
 pytest.importorskip("sktime", reason="sktime is an extra")
 pytest.importorskip("skpro", reason="skpro comes with the extra")
@@ -235,7 +234,7 @@ KINDS = [
 def test_distributions_are_those_of_the_margins(margins):
     found = of_margins([margins], pd.RangeIndex(2), ["a"])
     levels = [0.01, 0.3, 0.5, 0.9]
-    np.testing.assert_allclose(found.quantile(levels), margins.quantile(levels), rtol=1e-13)
+    np.testing.assert_allclose(found.quantile(levels), margins.quantile(levels).T, rtol=1e-13)
     for level in levels:
         at = pd.DataFrame(margins.quantile(level), columns=["a"])
         np.testing.assert_allclose(found.cdf(at), level, rtol=1e-10)  # as near as SciPy 1.15 inverts Student's t

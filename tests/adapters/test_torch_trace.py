@@ -202,27 +202,6 @@ def test_every_activation_is_exact_on_one_layer(module):
     np.testing.assert_array_equal(propagate(module, Gaussian(m, var=s * s)).cov, y.cov)  # and taken by "auto", as it is exact
 
 
-@pytest.mark.parametrize(
-    "module",
-    [m for m in ACTIVATIONS if not isinstance(m, nn.Tanhshrink | nn.Hardshrink | nn.Threshold | nn.PReLU | nn.Hardswish)],
-    ids=str,
-)
-def test_tensors_go_through_what_arrays_go_through(module):
-    net = nn.Sequential(nn.Linear(3, 6), module, nn.Linear(6, 2)).double().eval()
-    mean = torch.tensor([0.5, -1.0, 0.2], dtype=torch.float64, requires_grad=True)
-    y = propagate(net, Gaussian(mean, var=torch.full((3,), 0.3, dtype=torch.float64)))
-    other = propagate(net, Gaussian(mean.detach().numpy(), var=0.3), closure="gaussian")
-    np.testing.assert_allclose(y.mean.detach().numpy(), other.mean, atol=1e-7)
-    np.testing.assert_allclose(y.cov.detach().numpy(), other.cov, atol=1e-6)
-    (slope,) = torch.autograd.grad(y.mean.sum(), mean)
-    step = 1e-5
-    ahead, back = (
-        propagate(net, Gaussian(mean.detach().numpy() + sign * step * np.eye(3)[0], var=0.3), closure="gaussian").mean.sum()
-        for sign in (1.0, -1.0)
-    )
-    np.testing.assert_allclose(slope[0], (ahead - back) / (2.0 * step), rtol=1e-4, atol=1e-7)
-
-
 # ---------------------------------------------------------------- operations, each by itself
 
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import pesn
 from pesn import cli, paper
 from pesn.cli import reproduction
+from pesn.paper import runner as reproducing
 from pesn.paper.claims import CLAIMS
-from pesn.paper.runner import run as reproducing
 
 FAKE = """
 import os
@@ -25,7 +25,7 @@ import time
 import pandas as pd
 from matplotlib.figure import Figure
 from pesn.paper.claims import Result
-from pesn.paper.settings import Setting, number, whole
+from pesn.paper.item_settings import Setting, number, whole
 from pesn.paper.claims import Verdict
 
 NAME, TITLE, PLACE, ABOUT = "NAME_", "Title of NAME_", "Table 9", "About."

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pesn.evaluation.backtest import Backtest, observed_after, rolling_origins
+from pesn.evaluation.backtest import Normal, evaluate, observed_after, rolling_origins
 from pesn.metrics import crps_gaussian
 
 
@@ -14,9 +14,8 @@ def judged():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(60, 2))
     y[45, 1] = np.nan
-    origins = rolling_origins(30, 52, 5)
-    observed = observed_after(y, origins, 8)
-    return Backtest(origins, rng.normal(size=observed.shape), np.exp(rng.normal(size=observed.shape)), observed)
+    forecasts = Normal(rng.normal(size=(5, 8, 2)), np.exp(rng.normal(size=(5, 8, 2))))
+    return evaluate(lambda origins: forecasts, rolling_origins(30, 52, 5), 8, y)
 
 
 def test_origins_are_spread_from_first_to_last():
@@ -29,6 +28,20 @@ def test_origins_are_spread_from_first_to_last():
 def test_what_was_observed_is_what_comes_from_the_origin_on():
     y = np.arange(20.0)[:, None]
     np.testing.assert_array_equal(observed_after(y, [4, 9], 3)[..., 0], [[4.0, 5.0, 6.0], [9.0, 10.0, 11.0]])
+
+
+def test_observations_may_come_from_a_function_of_the_origin(judged):
+    """Origins need not be row numbers: segments of several series have rows of their own."""
+    again = evaluate(lambda origins: judged.forecasts, ["a", "b"], 8, {"a": np.ones((9, 2)), "b": np.zeros((8, 2))}.get)
+    np.testing.assert_array_equal(again.observed[:, :, 0], [[1.0] * 8, [0.0] * 8])
+
+
+def test_coverage_is_the_share_inside_the_interval(judged):
+    inside = np.abs(judged.errors) <= 1.6448536 * judged.std
+    seen = ~np.isnan(judged.observed)
+    assert judged.coverage(0.9) == pytest.approx(inside.sum() / seen.sum())
+    np.testing.assert_allclose(judged.coverage_by_column(0.9), inside.sum(axis=(0, 1)) / seen.sum(axis=(0, 1)))
+    assert np.isnan(replace(judged, observed=np.full_like(judged.observed, np.nan)).coverage(0.9))
 
 
 def test_scores_leave_out_what_is_missing(judged):

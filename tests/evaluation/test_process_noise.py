@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from pesn.activations import get
-from pesn.evaluation import process_noise as module
-from pesn.evaluation.calibration import LEADS
-from pesn.evaluation.process_noise import form_of, process_noise, search_open_loop
+from pesn.evaluation import calibration as module
+from pesn.evaluation.calibration import LEADS, form_of, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
 from pesn.readout.features import Features
 from pesn.readout.ridge import Gram, solve
@@ -39,8 +38,8 @@ def test_forms_and_noise():
     start = learn([(z, run(RESERVOIR, z)[0], 50)])
     root = start.stationary()[1]
     assert process_noise(start, 0.0, 0.0, 12) is None
-    np.testing.assert_allclose(process_noise(start, 0.01, 0.1, 12).cov(), 0.01 * root.T @ root + 0.01 * np.eye(12), atol=1e-12)
-    np.testing.assert_allclose(process_noise(None, 0.0, 0.1, 5).cov(), 0.01 * np.eye(5))
+    np.testing.assert_allclose(process_noise(start, 0.01, 0.1, 12).cov, 0.01 * root.T @ root + 0.01 * np.eye(12), atol=1e-12)
+    np.testing.assert_allclose(process_noise(None, 0.0, 0.1, 5).cov, 0.01 * np.eye(5))
 
 
 def test_the_scale_for_short_and_long_series(monkeypatch):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pesn import Features, Forecaster, ProbabilisticESN
-from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.design.candidates import KINDS, MAPS
+from pesn.forecasting.design import KINDS, MAPS, Candidate, Design
 from pesn.statespace import Certain, Compression, Ensemble, MirroredDraws, init, rollout
 from pesn.statespace.model import Bounds
 from pesn.systems import cart_pole
@@ -126,7 +125,7 @@ def test_no_design_runs_away_however_small_its_ridge(kind, caplog):
 def test_calibration_widens_to_three_deviations_at_most():
     y = noisy(lorenz, steps=400)
     forecaster = fitted(y)
-    forecaster.calibration_ = np.full(20, 10.0)
+    forecaster.model_ = replace(forecaster.model_, calibration=np.full(20, 10.0))
     forecast = forecaster.forecast(60, joint=True)
     assert stays(forecast, y)
     assert np.linalg.eigvalsh(forecast.joint)[0] > -1e-9 * np.linalg.eigvalsh(forecast.joint)[-1]
@@ -163,7 +162,9 @@ def test_rows_observed_outside_the_range_correct_as_if_there_were_no_bounds():
     forecaster = fitted(y[:400])
     loop, nothing = forecaster.loop(), np.zeros((30, 0))
     rows, _ = forecaster.scaled(y[400:430] + 30.0 * y.std(axis=0), nothing)
-    bound, free = (forecaster._context_filter().filtered(each, rows, nothing[1:]) for each in (loop, replace(loop, guard=None)))
+    bound, free = (
+        forecaster.model_.context_filter().filtered(each, rows, nothing[1:]) for each in (loop, replace(loop, guard=None))
+    )
     np.testing.assert_allclose(bound.mean, free.mean, rtol=0, atol=1e-9)
     np.testing.assert_allclose(bound.variances(), free.variances(), rtol=0, atol=1e-9)
 
@@ -218,7 +219,7 @@ def test_the_compiled_loop_holds_positions_as_the_steps_do():
     forecaster = fitted(run.states[:400], run.inputs[:400], n=20, learn=[2, 3], kinematics=KINEMATICS, features=Features(1, 2))
     loop = grown(forecaster, 1e5).loop().certain
     rows, known = forecaster.scaled(run.states[400:440], run.inputs[400:440])
-    context = forecaster._context_filter()
+    context = forecaster.model_.context_filter()
     state = loop.as_certain(context.moved(forecaster.loop(), rows, known))
     state = Certain(state.mean, state.carried, np.zeros((*state.mean.shape, 0)))
     ahead = np.repeat(known[-1:], 60, axis=0)

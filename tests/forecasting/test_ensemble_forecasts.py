@@ -3,6 +3,7 @@ gaps, kinematics, feedback and known inputs, online too; sample paths of any for
 forecasts."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,7 +108,9 @@ def test_fit_update_and_files(tmp_path):
 def test_online_it_learns_as_the_full_covariance(full):
     y, u = series(300, seed=2)
     one, other = as_ensemble(full), copy.deepcopy(full)
-    one._state = one._context_filter().filtered(one.loop(), one._recent, one._recent_known[:-1])  # in members
+    model = one.model_
+    state = model.context_filter().filtered(one.loop(), model.recent, model.recent_known[:-1])  # in members
+    one.model_ = replace(model, state=state)
     for forecaster in (one, other):
         forecaster.update(y[:15], u[:15])
     agree(one.forecast(5, X=u[15:20]), other.forecast(5, X=u[15:20]), deviations=10.0)
@@ -152,7 +155,7 @@ def test_sample_paths_are_calibrated_and_seeded(full):
     with pytest.raises(ValueError, match=r"n must be \d+ or less for futures of 30 steps and \d columns, got 1000000000"):
         full.sample_paths(10**9, *arguments[1:])  # terabytes, after hours
     other = copy.deepcopy(full)
-    other.calibration_ = np.linspace(1.0, 1.5, 20)
+    other.model_ = replace(other.model_, calibration=np.linspace(1.0, 1.5, 20))
     wide, factor = other.sample_paths(*arguments, rng=0), np.append(other.calibration_, np.full(10, 1.5))[:, None]
     np.testing.assert_allclose(wide.mean(axis=0), one.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(wide.std(axis=0), factor * one.std(axis=0), rtol=1e-9)

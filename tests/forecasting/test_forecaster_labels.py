@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
 from pesn.forecasting.context import ContextFilter
+from pesn.forecasting.model import close_loop
 from pesn.forecasting.training import Trained
 from pesn.statespace import rollout
 
@@ -79,10 +80,10 @@ def test_an_update_moves_the_dates_on(tmp_path):
     again = load(tmp_path / "a")
     pd.testing.assert_index_equal(again.forecast(2).index, DAYS[315:317])
     pd.testing.assert_index_equal(again.forecast(2, FRAME.iloc[:1]).index, DAYS[1:3])
-    before = again._time
+    before = again.model_.time
     with pytest.raises(ValueError, match="y must have the columns"):
         again.update(FRAME[["b", "a"]])
-    assert again._time == before
+    assert again.model_.time == before
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,11 @@ def test_an_update_is_that_of_loops_made_anew(covariance, monkeypatch):
     fast = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
     slow = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
     fast.update(rows, KNOWN[300:330])
-    anew = lambda loop, readout, errors: slow._loop(Trained(readout, errors, slow._start))  # noqa: E731
+    esn, columns = slow.esn_, slow.model_.columns
+
+    def anew(loop, readout, errors):
+        return close_loop(esn, columns, Trained(readout, errors, esn.start_), designed=False)
+
     monkeypatch.setattr("pesn.reservoir.closed_loop.ClosedLoop.with_readout", anew)
     slow.update(rows, KNOWN[300:330])
     horizon = 1 if covariance == "diagonal" else 5

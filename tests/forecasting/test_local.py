@@ -1,5 +1,7 @@
 """Forecasts of a field by local reservoirs: one law everywhere, learnt from few rows, with error bars that hold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,12 +55,11 @@ def test_intervals_hold(fitted):
 def test_a_field_that_is_moved_on_by_a_patch_is_forecast_moved_on():
     """What was learnt of errors is of each column: with the same of all of them nothing tells one patch from another."""
     forecaster = a_forecaster().fit(Y[:200])
-    errors = forecaster.errors_
-    forecaster.errors_ = errors._replace(cov=np.eye(P), innovation=np.eye(P), persistence=np.zeros(P), weights=np.ones(P))
-    low, high = forecaster.range_
-    forecaster.range_ = np.full(P, low.min()), np.full(P, high.max())
-    prior = forecaster.prior_scale_
-    forecaster.prior_scale_ = prior._replace(y_mean=np.zeros(P), y_std=np.ones(P))
+    model, (low, high) = forecaster.model_, forecaster.range_
+    errors = model.errors._replace(cov=np.eye(P), innovation=np.eye(P), persistence=np.zeros(P), weights=np.ones(P))
+    prior = forecaster.prior_scale_._replace(y_mean=np.zeros(P), y_std=np.ones(P))
+    columns = model.columns._replace(range=(np.full(P, low.min()), np.full(P, high.max())), prior=prior)
+    forecaster.model_ = replace(model, errors=errors, columns=columns)
     one, other = forecaster.forecast(5, LATER[:60]), forecaster.forecast(5, np.roll(LATER[:60], 2, axis=1))
     np.testing.assert_allclose(other.mean, np.roll(one.mean, 2, axis=1), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(other.std, np.roll(one.std, 2, axis=1), rtol=0.02)

@@ -139,12 +139,12 @@ def test_an_observer_takes_noise_out_of_training_rows(series, forecaster):
     scaled, truth = (forecaster.scaled(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
     (segment,) = segments_of(scaled, np.zeros((1000, 0)), [slice(0, 1000)], np.arange(3), True)
     segment = segment._replace(targets=segment.targets / forecaster.output_std_)
-    (found,) = filtered_segments(forecaster.loop(), forecaster._context_filter(), [segment])
+    (found,) = filtered_segments(forecaster.loop(), forecaster.model_.context_filter(), [segment])
     before, after = (np.std(part[150:900] - truth[150:900], axis=0) for part in (segment.z, found.z))
     assert np.all(after < 0.7 * before)
     np.testing.assert_allclose(found.targets[200:300] * forecaster.output_std_, np.diff(found.z[200:301], axis=0), atol=1e-12)
     np.testing.assert_array_equal(found.y, segment.y)  # what forecasts are compared with stays
-    assert filtered_segments(forecaster.loop(), forecaster._context_filter(), [segment._replace(z=segment.z[:50])])
+    assert filtered_segments(forecaster.loop(), forecaster.model_.context_filter(), [segment._replace(z=segment.z[:50])])
 
 
 def test_diagonal_covariances_with_products_have_squares_of_their_own():

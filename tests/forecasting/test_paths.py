@@ -21,7 +21,7 @@ def case(request):
     y = y + 0.01 * y.std(axis=0) * np.random.default_rng(0).standard_normal(y.shape)
     forecaster = Forecaster(design=Design(DESIGNS[request.param]), calibrate=False, measurement_noise=0.0).fit(y[:300])
     loop, rows = forecaster.loop(), forecaster.scaled(y[300:340], np.zeros((40, 0)))[0]
-    return loop, forecaster._context_filter().moved(loop, rows, np.zeros((40, 0))), forecaster, y
+    return loop, forecaster.model_.context_filter().moved(loop, rows, np.zeros((40, 0))), forecaster, y
 
 
 def std_of(path):
@@ -98,7 +98,7 @@ def test_a_batch_is_its_members_one_by_one(case):
     """In closed form; members of a batch are fewer."""
     loop, state, forecaster, y = case
     rows = np.stack([forecaster.scaled(y[k : k + 40], np.zeros((40, 0)))[0] for k in (300, 350)])
-    batch = forecaster._context_filter().moved(loop, rows, np.zeros((2, 40, 0)))
+    batch = forecaster.model_.context_filter().moved(loop, rows, np.zeros((2, 40, 0)))
     both = path_ahead(loop, batch, np.zeros((2, 6, 0)))
     one = path_ahead(loop, state, np.zeros((6, 0)))
     np.testing.assert_allclose(both.mean[0], one.mean, atol=0.02 * std_of(one).max())

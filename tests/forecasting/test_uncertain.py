@@ -194,9 +194,9 @@ def test_what_is_given_is_not_calibrated(runs):
     """Factors are of the model's own deviations: a start of a deviation is of this deviation a step later."""
     esn = ProbabilisticESN(24, washout=50, process_noise=0.0, random_state=0)
     model = Forecaster(esn).fit(runs.states, runs.inputs, lengths=runs.lengths)
-    model.calibration_ = np.full(20, 0.25)
+    model.model_ = replace(model.model_, calibration=np.full(20, 0.25))
     plain = copy.copy(model)
-    plain.calibration_ = np.ones(20)
+    plain.model_ = replace(model.model_, calibration=np.ones(20))
     y, u = runs.states[150:151], runs.inputs[150:160]
     wide = Gaussian(y[0], var=np.square(0.3 * runs.states.std(axis=0)))
     given, same = model.forecast(10, wide, u), plain.forecast(10, wide, u)

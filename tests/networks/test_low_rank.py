@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pesn import Dense, Gaussian, propagate
-from pesn.networks.gaussian_closure import through_layers
-from pesn.networks.low_rank import through_layers_low_rank
+from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
 
 
 def network(widths, activation="tanh", seed=0, gain=1.5):

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 
 import pesn
-from pesn.paper.errata import ERRATA
+from pesn.paper.claims import ERRATA
 from pesn.paper.items import error_bound, moments_grid
 
 

@@ -277,7 +277,7 @@ def test_a_small_ridge_cancels_nothing(rows):
     """Weights of a tiny ridge are large, and W Σ Wᵀ loses ε |W|² Σ: both forms still have the deviations of samples."""
     esn = pesn.ProbabilisticESN(40, features=Features(1, 2), ridge=1e-12, washout=20, process_noise=0.0, random_state=0)
     model = pesn.Forecaster(esn, calibrate=False).fit(rows[:900])
-    context, y = model._context_filter(), model.scaled(rows[900:930], np.zeros((30, 0)))[0]
+    context, y = model.model_.context_filter(), model.scaled(rows[900:930], np.zeros((30, 0)))[0]
     found = []
     for form in ("full", "low-rank", "ensemble"):
         loop = replace(model.loop(("state",)), form="full" if form == "ensemble" else form, rank=30)

@@ -179,7 +179,7 @@ def test_the_units_alone_move_and_by_stein(kind):
     mixed = (1 - L) * state.cov[p:, :p] + L * g[:, None] * (T @ state.cov[:, :p])
     np.testing.assert_allclose(after.cov[p:, :p], mixed, atol=1e-12)
     own = np.diag((1 - L) ** 2 * h_cov) + L**2 * unit.var + 2 * (1 - L) * L * g * np.diag(T @ state.cov[:, p:])
-    np.testing.assert_allclose(np.diag(after.cov)[p:], own + loop.process_noise.variances(), atol=1e-8)
+    np.testing.assert_allclose(np.diag(after.cov)[p:], own + loop.process_noise.variances, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -259,7 +259,7 @@ def test_ten_steps_are_those_of_the_stochastic_system(kind):
     state = begun(loop)
     u, u_var = 0.3 * np.sin(np.arange(steps)[:, None] + np.arange(n)), np.full((steps, n), 0.01)
     x = state.mean + rng.normal(size=(samples, len(state.mean))) @ root_of(covariance(state)).T
-    R, Q = root_of(loop.errors.innovation), root_of(loop.process_noise.cov())
+    R, Q = root_of(loop.errors.innovation), root_of(loop.process_noise.cov)
     paths = np.empty((steps, samples, d))
     for k in range(steps):
         x[:, at] = u[k] + 0.1 * rng.normal(size=(samples, n))

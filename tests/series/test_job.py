@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pesn.series.job import Request, run
-from pesn.series.judging import first_origin, origins
+from pesn.series.result import first_origin, spread_origins
 
 
 def walk(rng, t):
@@ -48,7 +48,7 @@ def test_a_past_forecast_is_that_of_the_rows_before_it(tmp_path):
 @pytest.mark.parametrize("n", [20, 40, 309, 5000, 50_000])
 def test_the_first_origin_is_a_rule_of_the_rows(n, horizon):
     first = first_origin(n, horizon)
-    found = [origins(n, horizon, count) for count in (1, 2, 20, 500)]
+    found = [spread_origins(n, horizon, count) for count in (1, 2, 20, 500)]
     assert all(places[0] == first for places in found) if first < n else not any(len(places) for places in found)
     assert first >= n // 2
-    assert not len(origins(n, horizon, 0))
+    assert not len(spread_origins(n, horizon, 0))

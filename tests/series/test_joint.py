@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series import joint
+from pesn.series.members import dynamics
 from pesn.systems import chaotic
 
 
@@ -34,7 +34,7 @@ def test_past_forecasts_have_not_seen_what_came(rows, forecaster):
     assert (back.crps() < 0.2 * back.rivals["persistence"].crps()).all()
     spoilt = rows[:400].copy()
     spoilt[370:] += 0.1
-    again = joint.past_forecasts(spoilt, [340, 370], 4, [-np.inf] * 2)
+    again = dynamics.forecast_past(spoilt, [340, 370], 4, [-np.inf] * 2)
     for one, other in zip(back.margins, again, strict=True):
         np.testing.assert_array_equal(one[0].location, other[0].location)
 
@@ -56,4 +56,4 @@ def test_a_file_keeps_it(forecaster, tmp_path):
     ids=["walks", "waves", "a constant"],
 )
 def test_columns_of_their_own_stay_alone(make):
-    assert not joint._promising(make(np.random.default_rng(0)))
+    assert not dynamics._promising(make(np.random.default_rng(0)))

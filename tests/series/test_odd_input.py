@@ -6,8 +6,8 @@ import pytest
 
 import pesn
 from pesn.series import job, summary
-from pesn.series.members import seasonality
-from pesn.series.panel import job as panel_job
+from pesn.series.members import decomposition
+from pesn.series.panel import panel_job
 from pesn.series.result import Margins
 from pesn.systems import chaotic
 
@@ -52,7 +52,7 @@ SMOOTH = {
 @pytest.mark.parametrize("name", SMOOTH)
 def test_no_row_of_a_smooth_series_is_a_spike(name, rows):
     values = SMOOTH[name](np.arange(float(rows)))
-    assert seasonality.cleaned(values, log=name == "exponential") is values
+    assert decomposition.remove_outliers(values, log=name == "exponential") is values
 
 
 @pytest.mark.parametrize("name", ["ramp", "fall", "below zero", "exponential"])
@@ -75,7 +75,7 @@ def test_a_spike_upon_a_ramp_is_still_one(place):
     ramp = np.arange(1.0, 301.0)
     values = ramp.copy()
     values[place] = 1e6
-    np.testing.assert_allclose(seasonality.cleaned(values, log=False), ramp, atol=3.0)
+    np.testing.assert_allclose(decomposition.remove_outliers(values, log=False), ramp, atol=3.0)
 
 
 @pytest.mark.parametrize("place", [0, 50, 98, 99])
@@ -98,13 +98,13 @@ def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
     assert (np.abs(forecast.mean - before) > 0.25 * (after - before)).all()
     assert (forecast.std > 0.01 * (after - before)).all()
     wrong = np.append(np.full(rows, 2.0), 1e6)
-    assert (seasonality.cleaned(wrong, log=True) == 2.0).all() == (rows >= seasonality.LONG - 1)
+    assert (decomposition.remove_outliers(wrong, log=True) == 2.0).all() == (rows >= decomposition.LONG - 1)
 
 
 def test_heavy_tails_of_positive_numbers_are_no_spikes():
     values = np.exp(2.0 * np.random.default_rng(0).standard_t(5, size=500))
     assert values.max() > 1000.0 * np.median(values)
-    assert seasonality.cleaned(values, log=True) is values
+    assert decomposition.remove_outliers(values, log=True) is values
 
 
 # ---------------------------------------------------------------- parameters
@@ -158,7 +158,7 @@ def test_wrong_levels_are_named(level, fitted):
 @pytest.mark.parametrize("log", [False, True])
 def test_quantiles_of_any_probability_are_in_order(dof, log):
     levels = [5e-324, 1e-300, 1e-250, 1e-100, 1e-9, 0.5, 1.0 - 1e-9, np.nextafter(1.0, 0.0)]
-    found = Margins(np.array([1.0]), np.array([0.1]), dof, log).quantile(levels)[0]
+    found = Margins(np.array([1.0]), np.array([0.1]), dof, log).quantile(levels)[:, 0]
     assert np.isfinite(found).all()
     assert (np.diff(found) >= 0.0).all()
 
@@ -283,7 +283,7 @@ def test_a_saved_model_goes_on_from_one_row_and_from_inputs_that_do_not_change(s
 def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path):
     frame.rename(columns={"unique_id": "pesn"}).to_csv(tmp_path / "many.csv", index=False)
     with pytest.raises(ValueError, match="must not be 'pesn', a column of forecasts: rename it"):
-        panel_job.run(panel_job.PanelRequest(tmp_path / "many.csv", "pesn"))
+        panel_job.run(job.Request(tmp_path / "many.csv", id_col="pesn"))
 
 
 def test_targets_may_be_called_as_columns_of_others_forecasts(sales, tmp_path):

@@ -12,8 +12,8 @@ from pesn import cli
 from pesn.series import univariate
 from pesn.series.job import Request, run
 from pesn.series.page.page import sections
-from pesn.series.panel import job as panel_job
-from pesn.series.panel.stream import forecast_parquet
+from pesn.series.panel import panel_job
+from pesn.series.panel.parquet import forecast_parquet
 from pesn.series.summary import lines
 from pesn.series.table.reading import read
 
@@ -85,7 +85,7 @@ def test_wide_and_long_forms_agree(table, outcome, tmp_path, drop):
     pd.testing.assert_frame_equal(python, wide, check_freq=False, check_names=False, rtol=1e-9)
     frame = long(table).dropna() if drop else long(table)
     frame.to_csv(tmp_path / "long.csv", index=False)
-    panel = panel_job.run(panel_job.PanelRequest(tmp_path / "long.csv", "unique_id"))
+    panel = panel_job.run(Request(tmp_path / "long.csv", id_col="unique_id"))
     assert panel.horizon == len(wide)
     assert bool(panel.table.notes) != drop  # rows after the last number are reported
     both = panel.forecast.pivot(index="ds", columns="unique_id", values="pesn")

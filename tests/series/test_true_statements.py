@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series import judging, univariate
+from pesn.series import univariate
 from pesn.series.job import Request, run
 from pesn.series.page.page import sections
 from pesn.series.page.panel_page import records
-from pesn.series.panel import job as panel_job
+from pesn.series.panel import panel_job
+from pesn.series.result import SeriesBacktest, backtest_naive
 from pesn.series.summary import lines, record
 
 
@@ -34,7 +35,7 @@ def test_the_seasonal_baseline_uses_its_best_season(demand):
     back = demand.backtest
     baseline = back.rivals["seasonal-naive"]
     assert baseline.seasons == (336,)
-    daily = judging.naive(demand.fitted.y, back.origins, back.horizon, 48)
+    daily = backtest_naive(demand.fitted.y, back.origins, back.horizon, [48])
     assert baseline.crps()[0] < 0.5 * daily.crps()[0]
     place = int(back.origins[0])
     np.testing.assert_array_equal(baseline.mean[0, :, 0], demand.fitted.y[place - 336 : place - 288, 0])
@@ -66,7 +67,7 @@ def backtest_of(crps, **baselines):
     """A backtest with these scores."""
 
     def scored(values, **other):
-        one = judging.SeriesBacktest(np.array([9]), ((),), np.zeros((1, 1, len(values))), tuple("abcdef"[: len(values)]), **other)
+        one = SeriesBacktest(np.array([9]), None, np.zeros((1, 1, len(values))), tuple("abcdef"[: len(values)]), **other)
         object.__setattr__(one, "crps", lambda: np.array(values, float))
         object.__setattr__(one, "mae", lambda: np.array(values, float))
         object.__setattr__(one, "coverage", lambda level: level)
@@ -150,7 +151,7 @@ def test_what_is_said_of_panels(tmp_path):
     gap = pd.DataFrame({"unique_id": "b", "ds": times[21:24], "y": np.nan})
     none = pd.DataFrame({"unique_id": "c", "ds": times[:5], "y": np.nan})
     pd.concat([*parts, gap, none]).to_csv(tmp_path / "a.csv", index=False)
-    outcome = panel_job.run(panel_job.PanelRequest(tmp_path / "a.csv", "unique_id", horizon=10, backtest=3))
+    outcome = panel_job.run(Request(tmp_path / "a.csv", id_col="unique_id", horizon=10, backtest=3))
     said = panel_job.sentences(outcome)
     assert said["data"] == "3 series, 81 numbers, 30 minutes apart"
     assert said["forecast"] == "10 steps of 30 minutes ahead"

@@ -52,9 +52,9 @@ def test_sparse_products(kit, width):
     cell = Cell(slice(22, 53), W, np.zeros(31), 1.0, SquareMoments())
     kit.close(cell.enter @ x, W @ x, 1e-14)
     kit.close(cell.squares @ x, W.toarray() ** 2 @ x, 1e-14)
-    kit.close(cell.matrix_of(3) @ x[3:], W[:, 3:] @ x[3:], 1e-14)
-    kit.close(cell.squares_of(3) @ x[3:], W.toarray()[:, 3:] ** 2 @ x[3:], 1e-14)
-    kit.close(cell.transposed_of(3) @ x[:31], W[:, 3:].T @ x[:31], 1e-14)
+    kit.close(cell.columns_from(3)[0] @ x[3:], W[:, 3:] @ x[3:], 1e-14)
+    kit.close(cell.columns_from(3)[2] @ x[3:], W.toarray()[:, 3:] ** 2 @ x[3:], 1e-14)
+    kit.close(cell.columns_from(3)[1] @ x[:31], W[:, 3:].T @ x[:31], 1e-14)
     own = rng.random(31)
     kit.close(cell.kept_and_entered(own), np.diag(W.toarray()[:, 22:] * own), 1e-14)
 
@@ -132,13 +132,13 @@ def test_rows_in_the_middle(kit, form, rows):
     noise = Noise(0.1 * np.ones((1, len(cell.bias))), np.linspace(0.01, 0.02, len(cell.bias)))
     after = state.move(cell, noise)
     mean, cov = kit.twin(state.mean, kit.cov_of(state), cell, "all" if form == "full" else "none")
-    cov[rows, rows] += noise.cov()
+    cov[rows, rows] += noise.cov
     kit.close(after.mean, mean, 1e-9)
     still = np.delete(np.arange(9), np.arange(9)[rows])
     if form == "diagonal":
         A, kept = cell.matrix.toarray(), state.var.copy()
         a, v = A @ state.mean + cell.bias, A**2 @ state.var
-        kept[rows] = 0.09 * state.var[rows] + 0.49 * cell.units.moments(a, v)[1] + noise.variances()
+        kept[rows] = 0.09 * state.var[rows] + 0.49 * cell.units.moments(a, v)[1] + noise.variances
         kit.close(after.var, kept, 1e-12)
         return
     kit.close(kit.cov_of(after), cov, 1e-8)

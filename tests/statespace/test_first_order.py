@@ -6,7 +6,8 @@ import pytest
 
 from pesn.linalg import QuadraticForm
 from pesn.moments import gain, moments
-from pesn.statespace import Compression, FirstOrder, LowRank, Noise, fewer
+from pesn.statespace import Compression, FirstOrder, LowRank, Noise
+from pesn.statespace.low_rank import fewer
 
 SMALL, LARGE = 1e-3, 0.5
 

@@ -192,7 +192,7 @@ def test_noise_of_all_units_joins_after_the_last_cell(kit, form):
     state = init(form, 2, 0.3 * rng.normal(size=N), 0.1 * rng.normal(size=(4, N)), compression, members=50_000)
     quiet, noisy = state.move(cells[0]).move(cells[1]), model.move(state)
     units = slice(2, 12)
-    expected = quiet.covariance_of(units) + (np.diag(noise.variances()) if form == "diagonal" else noise.cov())
+    expected = quiet.covariance_of(units) + (np.diag(noise.variances) if form == "diagonal" else noise.cov)
     np.testing.assert_allclose(noisy.mean, quiet.mean, atol=0.005 if form == "ensemble" else 1e-13)
     found = noisy.covariance_of(units)
     np.testing.assert_allclose(found, expected, atol=0.02 * expected.max() if form == "ensemble" else 1e-12)
@@ -206,9 +206,9 @@ def test_noise_in_a_cut_factor_reaches_all_that_is_read_out(kit):
     state = init("low-rank", 2, np.zeros(N), 0.1 * rng.normal(size=(2, N)), compression)
     after = state.add(noise, compression)
     h = slice(2, 12)
-    kit.close(after.variances()[h], state.variances()[h] + noise.variances(), 1e-12)
+    kit.close(after.variances()[h], state.variances()[h] + noise.variances, 1e-12)
     gained = after.factor[h] @ (after.factor[h].T @ readout.T) - state.factor[h] @ (state.factor[h].T @ readout.T)
-    kit.close(gained, noise.cov() @ readout.T, 1e-9)
+    kit.close(gained, noise.cov @ readout.T, 1e-9)
 
 
 def test_noise_of_a_low_rank_state_needs_a_compression(kit):

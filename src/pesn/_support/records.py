@@ -18,16 +18,22 @@ namespace(weights=1)
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Mapping
-from typing import Any
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 __all__ = [
+    "annotated_types",
+    "check_annotated",
     "check_array",
     "check_arrays",
     "check_counts",
     "check_covariance",
+    "check_field_types",
     "check_names",
     "check_remade",
     "check_sum",
@@ -164,6 +170,34 @@ def check_remade(name: str, record: Any) -> None:
         raise ValueError(f"{name} is damaged: {error}") from None
     if fresh != record:
         raise ValueError(f"{name} is {record!r}")
+
+
+def check_field_types(name: str, record: Any) -> None:
+    """Raise a ValueError unless every field of a dataclass or NamedTuple has the type of its annotation."""
+    for field, types in annotated_types(type(record)).items():
+        check_annotated(_of(name, field), getattr(record, field), types)
+
+
+def check_annotated(name: str, value: Any, types: tuple[type, ...]) -> None:
+    """Check for Python's and NumPy's types exactly, as True is an int; for pesn's with subclasses. Numbers are finite, >= 0."""
+    if type(value) not in types and not any(one.__module__.startswith("pesn.") and isinstance(value, one) for one in types):
+        raise ValueError(f"{name} is a {type(value).__name__}")
+    if type(value) in (int, float) and not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value!r}")
+
+
+def annotated_types(kind: type) -> dict[str, tuple[type, ...]]:
+    """Return the attributes that a class of pesn and its bases of pesn are annotated with, and the types of each."""
+    own = {name for base in kind.__mro__ if base.__module__.startswith("pesn.") for name in inspect.get_annotations(base)}
+    return {name: _types(hint) for name, hint in get_type_hints(kind).items() if name in own and get_origin(hint) is not ClassVar}
+
+
+def _types(hint: Any) -> tuple[type, ...]:
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(one for part in get_args(hint) for one in _types(part))
+    if get_origin(hint) is Literal:
+        return tuple({type(value) for value in get_args(hint)})
+    return (get_origin(hint) or hint,)
 
 
 def _of(record: str, name: str) -> str:

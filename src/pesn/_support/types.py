@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ __all__ = [
     "Array",
     "CovarianceChoice",
     "CovarianceForm",
+    "Distribution",
     "Feedback",
     "FloatArray",
     "InitialStateName",
@@ -65,3 +66,35 @@ NetworkCovariance: TypeAlias = Literal["full", "low-rank", "diagonal"]  # of the
 MomentName: TypeAlias = Literal["surface", "surface-fast", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]
 RidgeValue: TypeAlias = float | tuple[float, float]  # on all features of a readout, or on the linear ones and on the others
 Ridge: TypeAlias = RidgeValue | Literal["auto"]
+
+
+class Distribution(Protocol):
+    """Protocol of all results: the distribution of each number of an array, such as (horizon, d)."""
+
+    @property
+    def mean(self) -> Array:
+        """Point predictions."""
+
+    @property
+    def median(self) -> Array:
+        """Medians, the quantile at 0.5."""
+
+    @property
+    def std(self) -> Array:
+        """Standard deviations."""
+
+    @property
+    def var(self) -> Array:
+        """Variances, the squares of ``std``."""
+
+    def quantile(self, q: npt.ArrayLike) -> Array:
+        """Return quantiles at ``q``, inside (0, 1): in the shape of the mean for a number, (k, …) for k numbers."""
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return the central intervals that hold a number with probability ``level``: (lower, upper)."""
+
+    def sample(self, n: int, rng: Rng = None) -> Array:
+        """Return ``n`` draws, (n, …)."""
+
+    def crps(self, y: npt.ArrayLike) -> Array:
+        """Return the continuous ranked probability score of each observation, NaN where y is."""

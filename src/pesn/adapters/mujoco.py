@@ -18,7 +18,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,13 @@ from pesn.systems.quadrotor import PHYSICS_STEP, SAMPLE_STEP
 from pesn.systems.stepping import for_each_run
 from pesn.systems.trajectories import Trajectories
 
+if TYPE_CHECKING:
+    from mujoco import MjData, MjModel
+
 __all__ = ["ardrone", "ardrone_mjcf", "cart_pole", "cart_pole_mjcf"]
 
 
+_P = TypeVar("_P", carts.Parameters, drones.Parameters)
 _STEPS = round(SAMPLE_STEP / PHYSICS_STEP)
 # Numbers go in as repr writes them, to the last bit. Nothing touches anything: no contacts, no limits.
 _CART_POLE = """\
@@ -238,7 +242,7 @@ def ardrone(
     return Trajectories(flown.reshape(-1, 12), given.reshape(-1, 4), SAMPLE_STEP, drones.NAMES, (steps,) * runs, drones.UNITS)
 
 
-def _at(mujoco: ModuleType, model: Any, state: Array) -> Any:
+def _at(mujoco: ModuleType, model: MjModel, state: Array) -> MjData:
     """A drone of MuJoCo in a state (12,): a quaternion for the angles, rates about the body's axes for those of the angles."""
     data = mujoco.MjData(model)
     roll, pitch, yaw = state[6:9]
@@ -254,14 +258,14 @@ def _at(mujoco: ModuleType, model: Any, state: Array) -> Any:
     return data
 
 
-def _model(mujoco: ModuleType, mjcf: str) -> Any:
+def _model(mujoco: ModuleType, mjcf: str) -> MjModel:
     try:
         return mujoco.MjModel.from_xml_string(mjcf)
     except ValueError as error:
         raise ValueError(f"parameters must make a body that MuJoCo takes, got {str(error).splitlines()[0]!r} from it") from error
 
 
-def _step(mujoco: ModuleType, model: Any, data: Any, forces: Array) -> bool:
+def _step(mujoco: ModuleType, model: MjModel, data: MjData, forces: Array) -> bool:
     """One step of the engine under ``forces``; False where a number is, or becomes, too large for it.
 
     mj_step itself would print a warning, write a log file, and go on from the model's initial state.
@@ -304,7 +308,7 @@ def _engine() -> ModuleType:
     return mujoco
 
 
-def _checked(parameters: Any, kind: type, system: str) -> Any:
+def _checked(parameters: _P | None, kind: type[_P], system: str) -> _P:
     if parameters is not None and not isinstance(parameters, kind):
         raise TypeError(f"parameters must be {system}.Parameters or None, got {parameters!r}")
     return kind() if parameters is None else parameters

@@ -8,129 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pesn._support.files import check_writable
 from pesn.cli import terminal
 
-__all__ = ["PanelOptions", "check_duplicates", "forecast", "forecast_many"]
-
-
-class PanelOptions(NamedTuple):
-    """As they were given."""
-
-    file: Path
-    id_col: str
-    target: list[str] | None
-    inputs: list[str] | None
-    time: str | None
-    horizon: int | None
-    level: list[float] | None
-    season: list[int] | None
-    backtest: int
-    future: Path | None
-    jobs: int | None
-    checkpoint: Path | None
-    out: Path
-    overwrite: bool
-    freq: str | None = None
-    duplicates: str = "error"
-
-
-def check_duplicates(how: str) -> None:
-    """Raise a ValueError unless it is a way to treat rows with the same time."""
-    if how not in ("error", "mean", "last"):
-        raise ValueError(f"--duplicates must be mean, last or error, got {how!r}")
-
-
-def forecast_many(options: PanelOptions, alone: Mapping[str, bool], *, stream: bool, scheduler: str | None) -> None:
-    """Forecast every series of a long table; ``alone`` are options that one series has, and whether they were given."""
-    with terminal.failing_in_one_line():
-        _check(options, alone)
-        if stream or scheduler is not None:
-            _parquet(options, scheduler)
-        else:
-            _in_memory(options)
-
-
-def _check(options: PanelOptions, alone: Mapping[str, bool]) -> None:
-    from pesn._support.arguments import number, whole_number
-
-    for option, given in alone.items():
-        if given:
-            raise ValueError(f"{option} must not be given with --id: the rows and options are all there is to many series")
-    for name, value, least in (
-        ("--horizon", options.horizon, 1),
-        ("--backtest", options.backtest, 0),
-        ("--jobs", options.jobs, 1),
-    ):
-        if value is not None:
-            whole_number(name, value, least)
-    for rows in options.season or []:
-        whole_number("--season", rows, 1)
-    for one in options.level or []:
-        number("--level", one, 0.0, 1.0, "()")
-    check_duplicates(options.duplicates)
-    if len(options.target or []) > 1:
-        raise ValueError(f"--target must be one column with --id, got {', '.join(options.target or [])}")
-
-
-def _in_memory(options: PanelOptions) -> None:
-    """A table that memory holds: files for people."""
-    from pesn.series import writing
-    from pesn.series.panel import job as panel_job
-    from pesn.series.panel import writing as panel_writing
-    from pesn.series.panel.run import Runner
-
-    begun = perf_counter()
-    with terminal.naming(options.out):
-        writing.refuse(options.out, overwrite=options.overwrite, files=panel_writing.FILES)
-    jobs = -1 if options.jobs is None else options.jobs
-    target = options.target[0] if options.target else None
-    request = panel_job.PanelRequest(
-        options.file, options.id_col, target, tuple(options.inputs or ()), options.time, options.horizon,
-        tuple(options.level or ()), options.backtest, options.future, tuple(options.season or ()),
-        Runner(jobs, options.checkpoint, sys.stderr.isatty()), options.freq, options.duplicates,
-    )  # fmt: skip
-    outcome = panel_job.run(request)
-    command = shlex.join(["pesn", *sys.argv[1:]])
-    with terminal.naming(options.out):
-        files = panel_writing.write(outcome, options.out, command, perf_counter() - begun)
-    for line in panel_job.lines(outcome):
-        terminal.say(line)
-    terminal.say(f"written   {options.out / files[0]}, {', '.join(files[1:])}")
-
-
-def _parquet(options: PanelOptions, scheduler: str | None) -> None:
-    """Parquet in, Parquet out: here, some rows at a time, or on a cluster."""
-    from pesn.series.forecaster import SeriesForecaster
-
-    if options.inputs or options.backtest or options.checkpoint:
-        raise ValueError(
-            "--inputs, --backtest and --checkpoint must not be given with --stream or --scheduler: all columns beside --id, "
-            "--time and --target are inputs, and what is written is gone on from"
-        )
-    forecaster = SeriesForecaster(
-        options.horizon, tuple(options.season or ()) or "auto", tuple(options.level or (0.8, 0.95)),
-        -1 if options.jobs is None else options.jobs, id_col=options.id_col, time_col=options.time or "ds",
-        target_col=(options.target or ["y"])[0], freq=options.freq, duplicates=options.duplicates, verbose=sys.stderr.isatty(),
-    )  # fmt: skip
-    arguments: dict[str, Any] = {"X": options.future, "forecaster": forecaster}
-    with terminal.naming(options.out):
-        if scheduler is None:
-            from pesn.series.panel.stream import forecast_parquet
-
-            done = forecast_parquet(options.file, options.out, options.horizon, **arguments)
-        else:
-            from pesn.series.panel.stream import forecast_parquet_on
-
-            done = forecast_parquet_on(scheduler, options.file, options.out, options.horizon, **arguments)
-    terminal.say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))
-    if done.merged:
-        terminal.say(f"merged    {terminal.counted(done.merged, 'row')} with the time of another row of their series")
-    terminal.say(f"written   {options.out}, {terminal.counted(done.files, 'Parquet file')}")
+if TYPE_CHECKING:
+    from pesn.series.job import Request, Watch
 
 
 def forecast(
@@ -197,64 +82,126 @@ def forecast(
     ] = None,
 ) -> None:
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
-    if id_col is not None:
-        panel = PanelOptions(
-            file, id_col, target, inputs, time, horizon, level, season, backtest or 0, future, jobs, checkpoint, out, overwrite,
-            freq, duplicates,
+    with terminal.failing_in_one_line():
+        begin = perf_counter()
+        many = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
+        _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")
+        alone = {} if id_col is None else {"--save": save, "--model": model}
+        _refuse(alone, "must not be given with --id: the rows and options are all there is to many series")
+        from pesn.series.job import Request
+        from pesn.series.panel.work import Runner
+
+        runner = Runner(-1 if jobs is None else jobs, checkpoint, sys.stderr.isatty())
+        request = Request(
+            file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or (), freq,
+            duplicates, id_col, runner,
         )  # fmt: skip
-        alone = {"--save": save is not None, "--model": model is not None}
-        forecast_many(panel, alone, stream=stream, scheduler=scheduler)
-        return
-    backtest = 20 if backtest is None else backtest
-    with terminal.failing_in_one_line():
-        wanted = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
-        for option, given in wanted.items():
-            if given is not None:
-                raise ValueError(f"{option} must come with --id, the column of the series' names")
-    with terminal.failing_in_one_line():
-        import shlex
-        from time import perf_counter
+        _check(request, jobs)
+        if id_col is None:
+            _forecast_table(request, out, save, overwrite, begin)
+        elif stream or scheduler is not None:
+            _forecast_parquet(request, out, scheduler)
+        else:
+            _forecast_panel(request, out, overwrite, begin)
 
-        from pesn._support.arguments import number, whole_number
 
-        begun = perf_counter()
-        if horizon is not None:
-            whole_number("--horizon", horizon, 1)
-        whole_number("--backtest", backtest, 0)
-        check_duplicates(duplicates)
-        for rows in season or []:
-            whole_number("--season", rows, 1)
-        for one in level or []:
-            number("--level", one, 0.0, 1.0, "()")
-        if save is not None and model is not None:
-            raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
-        from pesn.series import job, summary
-        from pesn.series import writing as folder
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Raise a ValueError where one of the options was given."""
+    for option, given in options.items():
+        if given is not None:
+            raise ValueError(f"{option} {why}")
 
+
+def _check(request: Request, jobs: int | None) -> None:
+    """Raise a ValueError where an option is out of range."""
+    from pesn._support.arguments import number, whole_number
+
+    counts = [("--horizon", request.horizon, 1), ("--backtest", request.backtest, 0), ("--jobs", jobs, 1)]
+    for name, value, least in (*counts, *(("--season", rows, 1) for rows in request.season)):
+        if value is not None:
+            whole_number(name, value, least)
+    for one in request.levels:
+        number("--level", one, 0.0, 1.0, "()")
+    if request.duplicates not in ("error", "mean", "last"):
+        raise ValueError(f"--duplicates must be mean, last or error, got {request.duplicates!r}")
+    if request.id_col is not None and len(request.targets) > 1:
+        raise ValueError(f"--target must be one column with --id, got {', '.join(request.targets)}")
+
+
+def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: bool, begin: float) -> None:
+    """Forecast the columns of a table."""
+    if save is not None and request.model is not None:
+        raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
+    from pesn._support.files import check_writable
+    from pesn.series import job, summary, writing
+
+    with terminal.naming(out):
+        writing.refuse(out, overwrite=overwrite)
+    if save is not None:
+        with terminal.naming(save):
+            check_writable(save)
+    with _stages() as watch:
+        outcome = job.run(request, watch)
+        watch.stage("writing")
         with terminal.naming(out):
-            folder.refuse(out, overwrite=overwrite)
+            writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite)
         if save is not None:
             with terminal.naming(save):
-                check_writable(save)
-        request = job.Request(
-            file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or (), freq, duplicates
-        )  # fmt: skip
-        with _stages() as watch:
-            outcome = job.run(request, watch)
-            watch.stage("writing")
-            with terminal.naming(out):
-                folder.write(outcome, out, shlex.join(["pesn", *sys.argv[1:]]), perf_counter() - begun, overwrite=overwrite)
-            if save is not None:
-                with terminal.naming(save):
-                    outcome.save(save)
-        for line in summary.lines(outcome):
-            terminal.say(line)
-        terminal.say(f"written   {out / 'index.html'}, forecast.csv, forecast.png, summary.json" + (f"; {save}" if save else ""))
+                outcome.save(save)
+    for line in summary.lines(outcome):
+        terminal.say(line)
+    terminal.say(f"written   {out / 'index.html'}, forecast.csv, forecast.png, summary.json" + (f"; {save}" if save else ""))
+
+
+def _forecast_panel(request: Request, out: Path, overwrite: bool, begin: float) -> None:
+    """Forecast every series of a long table that memory holds."""
+    from pesn.series import writing
+    from pesn.series.panel import panel_job
+
+    with terminal.naming(out):
+        writing.refuse(out, overwrite=overwrite, files=panel_job.FILES)
+    outcome = panel_job.run(request)
+    with terminal.naming(out):
+        files = panel_job.write(outcome, out, _command(), perf_counter() - begin)
+    for line in panel_job.lines(outcome):
+        terminal.say(line)
+    terminal.say(f"written   {out / files[0]}, {', '.join(files[1:])}")
+
+
+def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> None:
+    """Forecast Parquet into Parquet: here, some rows at a time, or on a cluster."""
+    from pesn.series.forecaster import SeriesForecaster
+    from pesn.series.panel.parquet import forecast_parquet, forecast_parquet_on
+    from pesn.series.table.numerals import counted
+
+    if request.inputs or request.backtest or request.runner.checkpoint:
+        raise ValueError(
+            "--inputs, --backtest and --checkpoint must not be given with --stream or --scheduler: all columns beside --id, "
+            "--time and --target are inputs, and what is written is gone on from"
+        )
+    forecaster = SeriesForecaster(
+        request.horizon, tuple(request.season) or "auto", tuple(request.levels or (0.8, 0.95)), request.runner.n_jobs,
+        id_col=str(request.id_col), time_col=request.time or "ds", target_col=[*request.targets, "y"][0], freq=request.freq,
+        duplicates=request.duplicates, verbose=request.runner.verbose,
+    )  # fmt: skip
+    with terminal.naming(out):
+        if scheduler is None:
+            done = forecast_parquet(request.file, out, request.horizon, X=request.future, forecaster=forecaster)
+        else:
+            done = forecast_parquet_on(scheduler, request.file, out, request.horizon, X=request.future, forecaster=forecaster)
+    terminal.say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))
+    if done.merged:
+        terminal.say(f"merged    {counted(done.merged, 'row')} with the time of another row of their series")
+    terminal.say(f"written   {out}, {counted(done.files, 'Parquet file')}")
+
+
+def _command() -> str:
+    return shlex.join(["pesn", *sys.argv[1:]])
 
 
 @contextlib.contextmanager
-def _stages() -> Iterator[Any]:
-    """Warnings on a line each; on a terminal, a bar for what is going on."""
+def _stages() -> Iterator[Watch]:
+    """Show warnings on a line each; on a terminal, a bar for what is going on."""
     from pesn.series import job
 
     console = terminal.console()

@@ -14,11 +14,10 @@ import typer
 from pesn import paper
 from pesn.cli import terminal
 from pesn.paper.claims import LABELS, labels_of
+from pesn.series.table.numerals import counted
 
 if TYPE_CHECKING:
-    from pesn.paper.runner.run import Watch
-
-__all__ = ["list_items", "reproduce"]
+    from pesn.paper.runner import Watch
 
 
 def _how_long() -> str:
@@ -51,7 +50,7 @@ def reproduce(
     """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
     with terminal.failing_in_one_line():
         from pesn._support.arguments import whole_number
-        from pesn.paper.runner import run as reproducing
+        from pesn.paper import runner as reproducing
 
         names = names or list(paper.ITEMS)
         for name in names:
@@ -73,7 +72,7 @@ def reproduce(
         counts = Counter(labels_of(claim for record in records for claim in record["claims"]).values())
         said = "".join(f", {counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
         judged = f", claims: {said[2:]}" if said else ""
-        terminal.say(f"{terminal.counted(len(records), 'item')}{judged}: {out / 'index.html'}")
+        terminal.say(f"{counted(len(records), 'item')}{judged}: {out / 'index.html'}")
 
 
 def list_items(
@@ -89,19 +88,19 @@ def list_items(
             for name in paper.ITEMS:
                 terminal.say(f"{name:{width}}  {paper.get(name).TITLE} ({paper.get(name).PLACE})")
             return
-        from pesn.paper.settings import flat, written
+        from pesn.paper.item_settings import format_value
 
         module = paper.get(item)
-        full, quick = flat(module.parameters(False)), flat(module.parameters(True))
+        full, quick = module.parameters(False), module.parameters(True)
         terminal.say(f"Settings of {item}, for pesn reproduce {item} --set NAME=VALUE:")
         for name, setting in module.SETTINGS.items():
-            small = f" (with --quick {written(quick[name])})" if quick[name] != full[name] else ""
-            terminal.say(f"\n{name}={written(full[name])}{small}\n    {setting.meaning}\n    Takes {setting.kind.words}.")
+            small = f" (with --quick {format_value(quick[name])})" if quick[name] != full[name] else ""
+            terminal.say(f"\n{name}={format_value(full[name])}{small}\n    {setting.meaning}\n    Takes {setting.kind.words}.")
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE, NAME=VALUE, … by name."""
-    from pesn.paper.settings import parsed
+    from pesn.paper.item_settings import parse_value
 
     given: dict[str, Any] = {}
     for word in words:
@@ -110,7 +109,7 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"--set must be NAME=VALUE, got {word!r}")
         if name.strip() in given:
             raise ValueError(f"--set must name each setting once, got {name.strip()} twice")
-        given[name.strip()] = parsed(value.strip())
+        given[name.strip()] = parse_value(value.strip())
     return given
 
 
@@ -126,7 +125,7 @@ def _watch(names: Sequence[str], quick: bool) -> Iterator[Watch]:
 
     How long all still take is reckoned from what items are known to take, relative to each other.
     """
-    from pesn.paper.runner import run as reproducing
+    from pesn.paper import runner as reproducing
 
     console = terminal.console()
 

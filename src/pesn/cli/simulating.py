@@ -10,8 +10,7 @@ import typer
 
 from pesn import systems
 from pesn.cli import terminal
-
-__all__ = ["simulate"]
+from pesn.series.table.numerals import counted
 
 _PICTURED = 1000  # rows: a picture of more is a block of colour
 _PANELS = 16  # columns: more are a field, drawn as one image
@@ -57,5 +56,5 @@ def simulate(
         names = trajectories.names
         shown = names if len(names) <= _PANELS else (*names[:2], "…", names[-1])
         columns, files = " ".join(("run", "t", *shown)), f"{out}" if plot is None else f"{out} and {plot}"
-        counts = f"{terminal.counted(len(trajectories.states), 'row')}, {terminal.counted(len(trajectories), 'run')}"
+        counts = f"{counted(len(trajectories.states), 'row')}, {counted(len(trajectories), 'run')}"
         terminal.say(f"{counts}, columns {columns}: {files}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,8 +15,6 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from pesn._support.files import check_writable as check_writable_path
-
-__all__ = ["Several", "check_writable", "console", "counted", "fail", "failing_in_one_line", "naming", "progress", "say"]
 
 
 class Several(TyperCommand):
@@ -37,32 +36,36 @@ class Several(TyperCommand):
         >>> Several.spread(["--level", "0.8", "0.95", "a.csv"]), Several.spread(["--target", "x", "y", "a.csv"])
         (['--level', '0.8', '--level', '0.95', 'a.csv'], ['--target', 'x', '--target', 'y', 'a.csv'])
         """
-        words, free, groups = list(args), [], []
-        out: list[tuple[str, ...]] = []
+        words, parts = deque(args), list[list[str]]()
+        ends: list[int] = []  # of groups of names, the last of which may be FILE
+        free = False  # whether FILE is elsewhere
         while words:
-            word = words.pop(0)
+            word = words.popleft()
             if word == "--":
-                free += words
-                out += [("--",), *((one,) for one in words)]
+                free |= bool(words)
+                parts.append([word, *words])
                 break
             if word in cls.several:
-                group = [words.pop(0)] if words else []
-                while words and not words[0].startswith("--") and (_is_number(words[0]) if cls.several[word] else True):
-                    group.append(words.pop(0))
-                out += [(word, one) for one in group] or [(word,)]
-                if not cls.several[word] and len(group) > 1:
-                    groups.append((word, group[-1]))
-            elif word.startswith("--") and "=" not in word and word != "--help" and words:
-                out.append((word, words.pop(0)))
+                group = cls._take(word, words)
+                parts += [[word, one] for one in group] or [[word]]
+                ends += [len(parts) - 1] * (len(group) > 1 and not cls.several[word])
+            elif words and word.startswith("--") and "=" not in word and word != "--help":
+                parts.append([word, words.popleft()])
             else:
-                out.append((word,))
-                free += [word] * (not word.startswith("-"))
-        if groups and not free:
-            looks = [one for one in groups if Path(one[1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
-            chosen = (looks or groups)[-1]
-            place = len(out) - 1 - out[::-1].index(chosen)
-            out[place] = (chosen[1],)
-        return [word for part in out for word in part]
+                parts.append([word])
+                free |= not word.startswith("-")
+        if ends and not free:
+            files = [i for i in ends if Path(parts[i][1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
+            del parts[(files or ends)[-1]][0]
+        return [word for part in parts for word in part]
+
+    @classmethod
+    def _take(cls, option: str, words: deque[str]) -> list[str]:
+        """Take the words of an option: one, and those after it up to the next option, or that are numbers where it has such."""
+        group = [words.popleft()] if words else []
+        while words and not words[0].startswith("--") and (not cls.several[option] or _is_number(words[0])):
+            group.append(words.popleft())
+        return group
 
 
 def _is_number(word: str) -> bool:
@@ -84,15 +87,6 @@ def say(line: str) -> None:
         return
     coding = sys.stdout.encoding or "utf-8"
     print(line.encode(coding, "backslashreplace").decode(coding))  # a file's name may be none that can be shown
-
-
-def counted(n: int, what: str) -> str:
-    """So many of what.
-
-    >>> counted(1, "row"), counted(2000, "row")
-    ('1 row', '2,000 rows')
-    """
-    return f"{n:,} {what}{'s' * (n > 1)}"
 
 
 def check_writable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
@@ -147,7 +141,7 @@ def failing_in_one_line() -> Iterator[None]:
 
 def _about_data(error: ValueError) -> bool:
     """Whether the call was right and the data would not do."""
-    from pesn.series.table.errors import DataError
+    from pesn.series.table.numerals import DataError
 
     return isinstance(error, DataError)
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.types import Array, Scaling
-from pesn.esn.base import ReservoirEstimator, check_network, check_probabilistic, draw_reservoir, generator
+from pesn.esn.base import ReservoirEstimator
 from pesn.esn.classifier import ReservoirClassifier
-from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.esn.training import draw_reservoir, generator
 from pesn.forecasting.forecaster import Forecaster
-from pesn.plotting import COLOURS, new_axes
+from pesn.plotting import new_axes
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.weights import Reservoir
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "check_inputs", "driven_by", "labelled", "network_of", "noise", "reservoir_of", "states_of"]
+
+Network: TypeAlias = ReservoirEstimator | ReservoirClassifier | Forecaster | Reservoir
 
 
 def labelled(ax: Axes | None, x: str, y: str) -> Axes:
@@ -31,7 +33,7 @@ def labelled(ax: Axes | None, x: str, y: str) -> Axes:
     return ax
 
 
-def network_of(network: Any) -> Any:
+def network_of(network: Network) -> Network:
     """The network of a fitted forecaster; anything else as it is."""
     if isinstance(network, Forecaster):
         if not hasattr(network, "esn_"):
@@ -40,7 +42,7 @@ def network_of(network: Any) -> Any:
     return network
 
 
-def reservoir_of(network: Any, n_inputs: int | None = None) -> Reservoir:
+def reservoir_of(network: Network, n_inputs: int | None = None) -> Reservoir:
     """The reservoir of a network, as it is after ``fit`` or as it would be drawn for so many inputs; or one that is given.
 
     None: for as many inputs as ``input_scaling`` has columns, one where it is a number; outputs likewise.
@@ -58,10 +60,7 @@ def reservoir_of(network: Any, n_inputs: int | None = None) -> Reservoir:
             raise ValueError("network must be fitted where it is local: only then the columns of its field are known")
         if network.plasticity is not None:
             raise ValueError("network must be fitted where it has plasticity: units are tuned to its rows, got one before fit")
-        if isinstance(network, ProbabilisticESN):
-            check_probabilistic(network)
-        else:
-            check_network(network)
+        network.check_parameters()
         sizes = _columns(network.input_scaling) if n_inputs is None else n_inputs, _columns(network.feedback_scaling)
         reservoir = draw_reservoir(network, *sizes, generator(network.random_state))
     else:
@@ -77,7 +76,7 @@ def _columns(scaling: Scaling) -> int:
     return int(np.shape(scaling)[-1]) if np.ndim(scaling) else 1
 
 
-def driven_by(network: Any, X: Any) -> tuple[Reservoir, Array]:
+def driven_by(network: Network, X: npt.ArrayLike) -> tuple[Reservoir, Array]:
     """The reservoir of a network, and X (n, d) as its inputs."""
     if isinstance(network, Forecaster):
         network_of(network)
@@ -86,7 +85,7 @@ def driven_by(network: Any, X: Any) -> tuple[Reservoir, Array]:
     return reservoir, check_inputs(X, reservoir)
 
 
-def check_inputs(X: Any, reservoir: Reservoir) -> Array:
+def check_inputs(X: npt.ArrayLike, reservoir: Reservoir) -> Array:
     """X (n, d), finite, one column for each input; (n,) of one input."""
     rows: Array = as_real("X", X).astype(np.float64, copy=False)
     rows = rows[:, None] if rows.ndim == 1 else rows

@@ -1,37 +1,33 @@
-"""Base classes of the networks: scikit-learn regressors and transformers over time steps, with checks of parameters and files.
-
->>> from pesn import EchoStateNetwork
->>> check_network(EchoStateNetwork(forgetting=2.0))
-Traceback (most recent call last):
-ValueError: forgetting must lie in (0, 1], got 2.0
-"""
+"""Base class of the networks: a scikit-learn regressor and transformer over time steps, which can run on its own."""
 
 from __future__ import annotations
 
-import copy
 import os
-import warnings
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from numbers import Integral
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, RegressorMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
 from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
 
-from pesn._support.arguments import check_real, flag, number, whole_number
+from pesn._support.arguments import as_real, check_real, flag, whole_number
 from pesn._support.progress import Steps, shown
-from pesn._support.records import check_names
+from pesn._support.records import rollback_on_error
 from pesn._support.types import (
+    Array,
     Feedback,
     FloatArray,
     LeakRate,
     Lengths,
     Memory,
-    ProcessNoise,
     RandomState,
     Ridge,
     RidgeValue,
@@ -39,130 +35,81 @@ from pesn._support.types import (
     TableLike,
     Washout,
 )
-from pesn.activations import Activation
-from pesn.esn.generation import run_free
-from pesn.esn.online import Online, Stepper, open_stepper, resume
-from pesn.esn.validation import TrainingRows
-from pesn.gaussian import Gaussian
-from pesn.moments import named_method
+from pesn.activations import Activation, get
+from pesn.esn.online import Online, Stepper, learn, learn_rows, open_stepper, resume, start_empty
+from pesn.esn.training import (
+    Drive,
+    RowsForStart,
+    StreamedRows,
+    adapt_units,
+    draw_reservoir,
+    fit_readout,
+    generator,
+    plain_ridge,
+    washout_rows,
+)
+from pesn.esn.validation import (
+    TrainingRows,
+    UncertainRows,
+    as_given,
+    as_rows,
+    check_certain,
+    check_fitted,
+    check_learnt,
+    check_prediction,
+    check_unlearnt,
+    starts,
+    training_rows,
+)
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches
 from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
-from pesn.reservoir.drive import State, read, widened
-from pesn.reservoir.initial_state import state_shapes
-from pesn.reservoir.open_loop import chunks, in_lockstep, run_stacked
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
+from pesn.reservoir.drive import State, read, run
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
-from pesn.reservoir.pooling import POOLINGS
-from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
-from pesn.reservoir.topology import Connections, Topology
-from pesn.reservoir.weights import Layers, Reservoir, draw_layers, repeat, without_units
+from pesn.reservoir.sequences import blocks, check_longer_than_washout, check_no_gaps
+from pesn.reservoir.topology import Topology
+from pesn.reservoir.weights import Layers, Reservoir
+from pesn.statespace import ActivationMoments, Certain, rollout
+from pesn.statespace.kernels import FARTHEST
 
 if TYPE_CHECKING:
-    from pesn.esn.classifier import ReservoirClassifier
-    from pesn.esn.probabilistic import ProbabilisticESN
+    from sklearn.utils import Tags
 
-__all__ = [
-    "ReservoirEstimator",
-    "check_classes_learnt",
-    "check_classifier",
-    "check_learnt",
-    "check_network",
-    "check_no_plasticity",
-    "check_no_share",
-    "check_prediction",
-    "check_probabilistic",
-    "check_reservoir",
-    "draw_reservoir",
-    "generator",
-    "groups_of",
-    "in_threads",
-    "read_sequences",
-]
+    class Regressor:
+        """What is used of scikit-learn's classes, which have no types: with them a checker would take any parameter."""
+
+        def __sklearn_tags__(self) -> Tags: ...
+        def __getstate__(self) -> dict[str, object]: ...
+        def __setstate__(self, state: dict[str, object]) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+    Classifier = Regressor
+else:
+
+    class Regressor(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+        """Conventions of scikit-learn for a regressor that transforms, too."""
+
+    class Classifier(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+        """Conventions of scikit-learn for a classifier that transforms, too."""
 
 
-def read_sequences(
-    features: Features, reservoir: Reservoir, rows: Rows, starts: list[tuple[slice, State]], weights: FloatArray,
-    *, outputs: Array | None = None, states: Array | None = None,
-) -> list[State]:  # fmt: skip
-    """Fill ``outputs`` (n, m), ``states`` (n, N), or both, of each sequence from its state; where each has stopped, in order.
+class Stored:
+    """An estimator that can be written to a file."""
 
-    Many sequences move together, others in parallel threads.
-    """
-    sequences, begun = [sequence for sequence, _ in starts], [state for _, state in starts]
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimator to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
+        from pesn.persistence import save  # here, not above: it knows every estimator
 
-    def drive(sequence: slice, state: State) -> State:
-        for block in blocks(sequence):
-            _, units, found, state = read(features, reservoir, rows.take(block)[0], state, readout=weights)
-            if outputs is not None:
-                outputs[block] = found
-            if states is not None:
-                states[block] = units
-        return state
+        save(self, path)  # type: ignore[arg-type]  # which is one of them
 
-    if features.lags or not in_lockstep(reservoir, sequences):
-        return in_threads(drive, starts)
-    ends: list[State] = []
-    wide = widened(features, reservoir)
-    for which, block in chunks(sequences, 8 * BLOCK if states is None else BLOCK):
-        own = [slice(rows.start - block.start, rows.stop - block.start) for rows in sequences[which]]
-        into = np.empty((0, 0)) if states is None else states[block] if states.dtype == np.float64 else None
-        units, found, after = run_stacked(wide, features.rows(rows.take(block)[0]), own, begun[which], readout=weights, into=into)
-        if outputs is not None:
-            outputs[block] = found
-        if states is not None and into is None:
-            states[block] = units
-        ends += after
-    return ends
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "readout_")  # n_features_in_ comes earlier, and would pass for a fit
 
 
-def in_threads(
-    drive: Callable[[slice, State], State], starts: Iterable[tuple[slice, State]], parallel: bool = True
-) -> list[State]:
-    """Drive each sequence from its state, several in parallel: the kernels hold no lock. Where each has stopped, in order."""
-    starts = list(starts)
-    if len(starts) == 1 or not parallel:
-        return [drive(*start) for start in starts]
-    with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
-        return list(pool.map(drive, *zip(*starts, strict=True)))
-
-
-class ReservoirEstimator(
-    MultiOutputMixin,  # type: ignore[misc]
-    RegressorMixin,  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
-    """Parameters, attributes and conventions of both networks; nothing of it is overridden.
-
-    A network adds its constructor and ``fit_in_steps``, ``begin``, ``check_online``, ``partial_fit``, ``predict``, ``transform``
-    and ``check_stored``. What the two share there are functions: :mod:`pesn.esn.base`, :mod:`pesn.esn.validation`,
-    :mod:`pesn.esn.training`.
-    """
-
-    n_units: int
-    spectral_radius: float
-    leak_rate: LeakRate
-    density: float
-    input_scaling: Scaling
-    feedback_scaling: Scaling
-    bias_scaling: Scaling
-    noise: float
-    ridge: Ridge
-    forgetting: float
-    rls_delta: float | None
-    washout: Washout
-    random_state: RandomState
-    activation: str | Activation
-    topology: Topology
-    features: Features
-    layers: Layers
-    memory: Memory
-    plasticity: Plasticity | SynapticPlasticity | None
-    feedback: Feedback
-    local: Patches | None
-    verbose: bool
+class _Learnt:
+    """Attributes of a fitted network; here, as annotations of a dataclass would be its parameters."""
 
     n_features_in_: int
     n_outputs_: int
@@ -176,6 +123,38 @@ class ReservoirEstimator(
     _y_is_flat: bool  # outputs have the shape of y
     _to_wash: int  # rows of the washout that partial_fit has not seen yet
 
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ReservoirEstimator(Stored, _Learnt, Regressor):
+    """Parameters and conventions of both networks, and how they learn.
+
+    A network adds ``verbose`` and its own parameters, how rows drive it (``drive``, ``initial``), ``check_parameters``,
+    ``predict`` and ``transform``.
+    """
+
+    n_units: int = field(default=100, kw_only=False)
+    spectral_radius: float = 0.9
+    leak_rate: LeakRate = 0.5
+    density: float = 0.1
+    input_scaling: Scaling = 0.5
+    feedback_scaling: Scaling = 0.0
+    bias_scaling: Scaling = 0.2
+    noise: float = 0.0
+    ridge: Ridge = 1e-6
+    forgetting: float = 0.999
+    rls_delta: float | None = None
+    washout: Washout = 0
+    random_state: RandomState = None
+    activation: str | Activation = "tanh"
+    topology: Topology = "random"
+    features: Features = Features()
+    layers: Layers = 1
+    memory: Memory = "leaky"
+    plasticity: Plasticity | SynapticPlasticity | None = None
+    feedback: Feedback = "teacher"
+    local: Patches | None = None
+
+    takes_gaussians: ClassVar[bool] = False
     stored_at_times: ClassVar[dict[str, type]] = {  # the others, every fitted network has
         "feature_names_in_": np.ndarray,
         "online_predictions_": np.ndarray,
@@ -206,7 +185,7 @@ class ReservoirEstimator(
         with shown(self.verbose) as steps:
             return self.fit_in_steps(X, y, lengths, steps)
 
-    def fit_in_steps(self, X: TableLike, y: TableLike, lengths: Lengths, steps: Steps) -> Self:
+    def fit_in_steps(self, X: UncertainRows, y: TableLike, lengths: Lengths, steps: Steps) -> Self:
         """:meth:`fit` as a part of something longer, which shows how far it is: :class:`pesn.Forecaster` fits its network so.
 
         Parameters
@@ -224,7 +203,86 @@ class ReservoirEstimator(
         Self
             The network, fitted; where anything fails it is what it was before.
         """
+        with rollback_on_error(self):
+            self.check_parameters()
+            given = training_rows(self, X, y, lengths, first=True, least=2)
+            self.__dict__.pop("online_predictions_", None)  # of another readout
+            if self.feedback == "own":
+                check_certain(given.inputs)
+                begun = self.begin(given.n_inputs, given.n_outputs, given)
+                check_longer_than_washout(given.sequences, begun.to_wash, self.features.lags)
+                kept = RowsForStart(self, given.n_rows) if self.takes_gaussians else None
+                self.adopt(learn_rows(self, given, begun, steps, kept)[1])
+                self._learn_start(kept, given, steps)
+            else:
+                self._fit_readout(given, steps)
+        return self
+
+    def _fit_readout(self, given: TrainingRows | StreamedRows, steps: Steps) -> None:
+        rng = generator(self.random_state)
+        self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
+        drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
+        self.reservoir_ = drawn if isinstance(given, StreamedRows) else adapt_units(self.plasticity, drawn, given, steps)
+        self.washout_ = washout_rows(self, given, steps)
+        kept = RowsForStart(self, given.n_rows) if self.takes_gaussians else None
+        self.readout_, self.state_, self.ridge_ = fit_readout(self, self.drive(rng), given, steps, kept)
+        self.rls_, self._to_wash = None, 0
+        self._learn_start(kept, given, steps)
+
+    def _learn_start(self, kept: RowsForStart | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
+        """Learn where sequences start, where that is uncertain."""
+
+    def check_parameters(self) -> None:
+        """A ValueError or TypeError where a parameter is wrong."""
         raise NotImplementedError
+
+    def drive(self, rng: np.random.Generator | None = None) -> Drive:
+        """How blocks of rows drive the network in ``fit``; ``rng`` draws noise."""
+        raise NotImplementedError
+
+    def initial(self) -> State:
+        """Where sequences start in ``fit``: at zero."""
+        return State(np.zeros(self.reservoir_.n_units), None, np.zeros(self.reservoir_.n_outputs), None)
+
+    @property
+    def groups(self) -> Groups | None:
+        """Which features each output sees; None: all of them."""
+        r = self.reservoir_
+        return None if self.local is None else self.local.groups(self.features, r.n_inputs, r.n_outputs, r.n_units)
+
+    def partial_fit(self, X: UncertainRows, y: TableLike) -> Self:
+        """Move the readout with each new row, by recursive least squares; the state goes on from the last row learnt from.
+
+        Works without ``fit`` too; then nothing is known of where sequences start. No noise is added here. If anything fails,
+        readout and state are what they were.
+
+        Parameters
+        ----------
+        X
+            New rows (n, d); for :class:`pesn.ProbabilisticESN` a Gaussian a row too.
+        y
+            What to put out for each of them, as in :meth:`fit`.
+
+        Returns
+        -------
+        Self
+        """
+        first = not self.__sklearn_is_fitted__()
+        with rollback_on_error(self):
+            self.check_parameters()
+            given = training_rows(self, X, y, first=first, least=1)
+            if first:
+                check_unlearnt(self)
+                begun = self.begin(given.n_inputs, given.n_outputs, given)
+            else:
+                check_fitted(self)
+                begun = self.resumed()
+            if self.feedback == "own":
+                check_certain(given.inputs)
+            predictions, learnt = learn(self, given, begun)
+            self.adopt(learnt)
+            self.online_predictions_ = as_given(predictions, given.inputs, self._y_is_flat)
+        return self
 
     def online(self, n_inputs: int | None = None, n_outputs: int | None = None) -> Stepper:
         """A stepper, which predicts and learns a row at a time, each in one compiled call: ``step(x)``, then ``learn(y)``.
@@ -263,18 +321,24 @@ class ReservoirEstimator(
         n_inputs, n_outputs
             d and m.
         given
-            The first rows, by which ``washout="auto"`` is found.
+            The first rows, by which units are tuned and ``washout="auto"`` is found.
 
         Returns
         -------
         Online
             Where learning stands.
         """
-        raise NotImplementedError
+        self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
+        drawn = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
+        self.reservoir_ = drawn if given is None else adapt_units(self.plasticity, drawn, given, Steps())
+        self.washout_, self.ridge_ = washout_rows(self, given, Steps()), plain_ridge(self.ridge)
+        return start_empty(self)
 
     def check_online(self) -> None:
         """A ValueError where a parameter is wrong, or does not let the network go row by row in compiled steps."""
-        raise NotImplementedError
+        self.check_parameters()
+        if not self.__sklearn_is_fitted__():
+            check_unlearnt(self)
 
     def resumed(self) -> Online:
         """Where learning row by row stands: after the batch solution, or after the rows that followed it."""
@@ -292,10 +356,6 @@ class ReservoirEstimator(
     def generate(
         self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: Literal[True]
     ) -> tuple[FloatArray, State]: ...
-    @overload
-    def generate(
-        self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: bool = False
-    ) -> FloatArray | tuple[FloatArray, State]: ...
 
     def generate(
         self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: bool = False
@@ -335,7 +395,10 @@ class ReservoirEstimator(
         True
         """
         flag("return_state", return_state)
-        outputs, end = run_free(self, n, state, X)
+        check_fitted(self)
+        whole_number("n", n, 1)
+        [(_, start)] = starts(self, None, state, int(n), lambda: self.state_)
+        outputs, end = (_fed_back if feeds_back(self) else _closed)(self, int(n), start, X)
         result = outputs[:, 0] if self._y_is_flat else outputs
         return (result, end) if return_state else result
 
@@ -372,20 +435,13 @@ class ReservoirEstimator(
         check_real("y", y)
         return float(r2_score(y, self.predict(X, lengths=lengths), sample_weight=sample_weight))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the estimator to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
-        from pesn.persistence import save  # here, not above: it knows every estimator
-
-        save(self, path)
-
     def check_stored(self) -> None:
         """A ValueError where what was learnt is damaged or does not fit together: asked of a network that came from a file."""
-        raise NotImplementedError
+        check_learnt(self, self._y_is_flat)
+        self.check_parameters()
+        check_prediction(self)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "readout_")  # n_features_in_ comes earlier, and would pass for a fit
-
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -395,223 +451,93 @@ class ReservoirEstimator(
         return int(self.reservoir_.n_units)
 
 
-_LARGEST = 1e100  # of a parameter that is squared and summed
-_COVARIANCES = ("auto", "full", "low-rank", "diagonal", "ensemble")
-_STARTS = ("learned", "stationary", "zero")
+# ---------------------------------------------------------------- a network that runs on its own
 
 
-def check_reservoir(esn: ReservoirEstimator | ReservoirClassifier) -> None:
-    """What says how the units are connected and tuned, and what is read of them; the numbers are checked where they are drawn."""
-    if not isinstance(esn.features, Features):
-        raise TypeError(f"features must be a pesn.Features, got {esn.features!r}")
-    if isinstance(esn.topology, Connections):  # one that came from a file was not made by its constructor
-        esn.topology.check("topology")
-    if esn.plasticity is not None:
-        if not isinstance(esn.plasticity, (Plasticity, SynapticPlasticity)):
-            raise TypeError(f"plasticity must be None, a pesn.reservoir.Plasticity or SynapticPlasticity, got {esn.plasticity!r}")
-        esn.plasticity.check("plasticity")
+def feeds_back(esn: ReservoirEstimator) -> bool:
+    """Whether outputs come back through W_fb, so that inputs are given by others."""
+    return bool(np.any(esn.reservoir_.W_fb))
 
 
-def check_network(esn: ReservoirEstimator) -> None:
-    """What both networks have."""
-    check_reservoir(esn)
-    if esn.local is not None and not isinstance(esn.local, Patches):
-        raise TypeError(f"local must be a pesn.Patches or None, got {esn.local!r}")
-    if esn.local is not None and esn.plasticity is not None:
-        raise ValueError("plasticity must be None where the network is local, whose patches have the same units, got both")
-    if isinstance(esn.washout, str):
-        if esn.washout != "auto":
-            raise ValueError(f"washout must be a number of rows or 'auto', got {esn.washout!r}")
-    else:
-        whole_number("washout", esn.washout, 0)
-    number("noise", esn.noise, 0.0, _LARGEST, "[]")
-    _check_feedback(esn)
-    _check_ridge(esn.ridge)
-    number("forgetting", esn.forgetting, 0.0, 1.0, "(]")
-    if esn.rls_delta is not None:
-        number("rls_delta", esn.rls_delta, 1.0 / _LARGEST, _LARGEST, "[]")
+def own_inputs(esn: ReservoirEstimator, n: int, X: TableLike | None) -> Array:
+    """The n rows that a network with output feedback is driven by: X (n, d), or zeros."""
+    if X is None:
+        return np.zeros((n, esn.n_features_in_))
+    rows = as_rows(esn, X).take(slice(None))[0]
+    if len(rows) != n:
+        raise ValueError(f"X must have a row for each of the n = {n} outputs, got {len(rows)}")
+    return rows
 
 
-def _check_feedback(esn: ReservoirEstimator) -> None:
-    if not isinstance(esn.feedback, str) or esn.feedback not in ("teacher", "own"):
-        raise ValueError(f"feedback must be 'teacher' or 'own', got {esn.feedback!r}")
-    if esn.feedback == "own" and esn.local is not None:
-        raise ValueError("feedback must be 'teacher' where the network is local, got 'own'")
-    if esn.feedback == "own" and not np.any(esn.feedback_scaling):
-        raise ValueError(f"feedback='own' needs a feedback_scaling above 0, got {esn.feedback_scaling!r}")
-    if esn.feedback == "own" and isinstance(esn.ridge, (str, tuple)):
-        raise ValueError(f"ridge must be a number with feedback='own', which learns row by row, got {esn.ridge!r}")
-    if esn.feedback == "own" and esn.noise > 0.0:
-        raise ValueError(f"noise must be 0 with feedback='own', whose own errors do what noise is for, got {esn.noise!r}")
-
-
-def _check_ridge(ridge: Ridge) -> None:
-    if isinstance(ridge, str) and ridge == "auto":
-        return
-    if isinstance(ridge, (str, list)) or (isinstance(ridge, tuple) and len(ridge) != 2):
-        raise ValueError(f"ridge must be a number, a pair (linear, others) or 'auto', got {ridge!r}")
-    for value in ridge if isinstance(ridge, tuple) else (ridge,):
-        number("ridge", value, 0.0, _LARGEST, "[]")
-        if 0.0 < value < 1.0 / _LARGEST:
-            raise ValueError(f"ridge must be 0 or lie in [{1.0 / _LARGEST:g}, {_LARGEST:g}], got {ridge!r}")
-
-
-def check_probabilistic(esn: ProbabilisticESN) -> None:
-    """What the probabilistic network has, all that both have included."""
-    check_network(esn)
-    whole_number("rank", esn.rank, 1)
-    whole_number("n_members", esn.n_members, 2)
-    named_method("moments", esn.moments)
-    if not isinstance(esn.covariance, str) or esn.covariance not in _COVARIANCES:
-        raise ValueError(f"covariance must be one of {', '.join(map(repr, _COVARIANCES))}, got {esn.covariance!r}")
-    start = esn.initial_state
-    if not isinstance(start, Gaussian) and (not isinstance(start, str) or start not in _STARTS):
-        kinds = f"one of {', '.join(map(repr, _STARTS))} or a pesn.Gaussian over the units"
-        raise ValueError(f"initial_state must be {kinds}, got {start!r}")
-    if isinstance(esn.process_noise, str):
-        if esn.process_noise != "auto":
-            raise ValueError(f"process_noise must be 'auto' or a number, 0 or more, got {esn.process_noise!r}")
-    else:
-        number("process_noise", esn.process_noise, 0.0, 1e6, "[]")
-
-
-def check_classifier(classifier: ReservoirClassifier) -> None:
-    """What the classifier has."""
-    if not isinstance(classifier.states, str) or classifier.states not in POOLINGS:
-        raise ValueError(f"states must be one of {', '.join(map(repr, POOLINGS))}, got {classifier.states!r}")
-    check_reservoir(classifier)
-    if isinstance(classifier.ridge, (str, tuple, list)) and classifier.ridge != "auto":
-        raise ValueError(f"ridge must be a number or 'auto', got {classifier.ridge!r}")
-    _check_ridge(classifier.ridge)
-    flag("scale", classifier.scale)
-    whole_number("washout", classifier.washout, 0)
-    whole_number("rank", classifier.rank, 1)
-    named_method("moments", classifier.moments)
-    forms = [form for form in _COVARIANCES if form != "ensemble"]
-    if not isinstance(classifier.covariance, str) or classifier.covariance not in forms:
-        raise ValueError(f"covariance must be one of {', '.join(map(repr, forms))}, got {classifier.covariance!r}")
-
-
-def check_no_plasticity(plasticity: Plasticity | SynapticPlasticity | None) -> None:
-    """A ValueError where units that ``fit`` has not tuned are to be tuned: rows that arrive one by one are passed once."""
-    if plasticity is not None:
-        raise ValueError(f"plasticity must be None for partial_fit before fit, which passes its rows for it, got {plasticity!r}")
-
-
-def check_no_share(process_noise: ProcessNoise) -> None:
-    """A ValueError where a network that ``fit`` has not seen is to have process noise."""
-    if process_noise not in ("auto", 0):
+def free_loop(esn: ReservoirEstimator) -> ClosedLoop:
+    """The loop of means in which the outputs of a network are the first of its inputs, one step later."""
+    m, d = esn.n_outputs_, esn.reservoir_.n_inputs
+    if m > d:
         raise ValueError(
-            f"process_noise must be 0 or 'auto' before fit, which finds out what it is a share of, got {process_noise!r}"
+            f"outputs must be inputs for a network to run on its own, got {m} outputs and {d} inputs; "
+            "fit it to the next row of X, or with feedback_scaling above 0"
         )
+    none, nothing = np.zeros((0, m)), np.zeros((m, m))
+    kinematics = np.zeros((0, m)), none, np.zeros(0)
+    dynamics = Dynamics(np.arange(m), np.arange(0), kinematics, np.ones(m), change=False)
+    errors = ErrorModel(nothing, np.zeros(m), nothing)
+    units = ActivationMoments(get(esn.reservoir_.activation))
+    return ClosedLoop(esn.reservoir_, esn.readout_, errors, dynamics, units, form="none", parts=(), features=esn.features)
 
 
-def generator(random_state: RandomState) -> np.random.Generator:
-    """What a call draws from; an integer always gives the same numbers, a RandomState is moved on."""
-    try:
-        whole = isinstance(random_state, Integral)
-        return np.random.default_rng(random_state if whole else check_random_state(random_state).randint(2**31 - 1))
-    except (TypeError, ValueError):
-        expected = "None, a whole number, 0 or more, or a RandomState"
-        raise ValueError(f"random_state must be {expected}, got {random_state!r}") from None
+def loop_state(loop: ClosedLoop, state: State, known: Array) -> Certain:
+    """What a user keeps as the state of a loop that goes on from it: the last output is the next row, beside ``known``."""
+    at, x = loop.layout, np.zeros(loop.layout.size)
+    x[at["y"]], x[at["inputs"]], x[at["units"]] = state.output, known, state.mean
+    if loop.features.lags:
+        # without a past, as of a sequence that has not begun, the next row stands for it
+        x[at["earlier"]] = np.tile(x[loop.moves.row], loop.features.lags) if state.past is None else state.past
+    return Certain(x, loop.carried, np.zeros((len(x), 0)))
 
 
-def draw_reservoir(
-    esn: ReservoirEstimator | ReservoirClassifier, n_inputs: int, n_outputs: int, rng: np.random.Generator,
-    local: Patches | None = None,
-) -> Reservoir:  # fmt: skip
-    """The reservoir that a network's parameters ask for; one of no units where the readout does not see them."""
-    if local is not None:
-        local.check_field(n_inputs, n_outputs)
-    if not esn.features.states:
-        return without_units(n_inputs, n_outputs)
-    sizes = n_inputs, n_outputs
-    if local is not None:  # of a patch
-        sizes = int(local.windows(n_outputs, n_inputs).shape[1]), local.size
-    reservoir = draw_layers(
-        esn.layers,
-        *sizes,
-        memory=esn.memory,
-        n_units=esn.n_units,
-        spectral_radius=esn.spectral_radius,
-        leak_rate=esn.leak_rate,
-        density=esn.density,
-        input_scaling=esn.input_scaling,
-        feedback_scaling=esn.feedback_scaling,
-        bias_scaling=esn.bias_scaling,
-        topology=esn.topology,
-        activation=esn.activation,
-        rng=rng,
-    )
-    return reservoir if local is None else repeat(reservoir, local, n_inputs, n_outputs)
+def _closed(esn: ReservoirEstimator, n: int, state: State, X: TableLike | None) -> tuple[Array, State]:
+    loop, r = free_loop(esn), esn.reservoir_
+    known = _known(X, n, r.n_inputs - esn.n_outputs_, getattr(esn, "feature_names_in_", None))
+    if r.n_units and r.activation == "tanh" and esn.features == Features() and not known.shape[1]:
+        outputs, end = _driven_by_itself(esn, n, state)
+        if np.abs(outputs).max() < FARTHEST:  # and no NaN
+            return outputs, end
+    path = rollout(loop.model, loop_state(loop, state, known[0]), known)
+    at, x = loop.layout, path.state.mean
+    past = x[at["earlier"]].copy() if loop.features.lags else None
+    return path.mean, State(x[at["units"]].copy(), None, x[at["y"]].copy(), None, past=past)
 
 
-def groups_of(esn: ReservoirEstimator) -> Groups | None:
-    """Which features each output of a network sees whose reservoir is drawn; None: all of them."""
-    if esn.local is None:
-        return None
-    r = esn.reservoir_
-    return esn.local.groups(esn.features, r.n_inputs, r.n_outputs, r.n_units)
+def _driven_by_itself(esn: ReservoirEstimator, n: int, state: State) -> tuple[Array, State]:
+    """Where the readout sees the row and the units: the compiled drive, which writes each output into the row it reads next."""
+    rows = np.zeros((n + 1, esn.n_outputs_))
+    rows[0] = state.output
+    for block in blocks(slice(0, n)):
+        after, weights = rows[block.start + 1 : block.stop + 1], esn.readout_.weights
+        _, _, state = run(esn.reservoir_, rows[block], state, readout=weights, outputs=after)
+        if not np.isfinite(after).all():
+            break
+    return rows[1:], state
 
 
-def check_learnt(esn: ReservoirEstimator, flat: bool) -> None:
-    """A ValueError where a record is damaged or not of this network; ``flat``: whether it says that its y was (n,)."""
-    reservoir = esn.reservoir_
-    reservoir.check()
-    n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
-    esn.features.check("features", n)
-    p = esn.features.size(d, n)
-    esn.readout_.check("readout_", p, m, least=1 if esn.rls_ is None else 0)
-    groups, size = esn.readout_.groups, (p, m)
-    if esn.local is not None:
-        esn.local.check("local")
-    if groups is not None:
-        size = groups.n_features, groups.n_outputs
-    if (groups is None) != (esn.local is None) or (esn.local is not None and not _same(groups, groups_of(esn))):
-        raise ValueError(f"readout_ is not one of local={esn.local!r}")
-    if esn.rls_ is not None:
-        esn.rls_.check("rls_", *size)
-    esn.state_.check("state_", state_shapes(esn.state_, n, m, esn.features.n_earlier(d)))
-    if (d, m) != (esn.n_features_in_, esn.n_outputs_) or (flat and m != 1):
-        raise ValueError(f"its reservoir has {d} inputs and {m} outputs, not those that it says it was fitted to")
-    check_names("feature_names_in_", getattr(esn, "feature_names_in_", None), d, "an array")
+def _known(X: TableLike | None, n: int, size: int, names: FloatArray | None) -> Array:
+    """The inputs (n, size) that are not the network's own outputs, the last of its columns; ``names``: those of all."""
+    if X is None and not size:
+        return np.zeros((n, 0))
+    if X is None:
+        raise ValueError(f"X must hold the {size} inputs that are no outputs, of shape {(n, size)}, got None")
+    rows: Array = as_real("X", X).astype(np.float64, copy=False)
+    if rows.shape != (n, size):
+        raise ValueError(f"X must have shape {(n, size)}, the inputs that are no outputs, got {rows.shape}")
+    given = getattr(X, "columns", None)
+    if names is not None and given is not None and list(given) != list(names[-size:]):
+        raise ValueError(f"X must have the columns {list(names[-size:])}, which are no outputs, in this order, got {list(given)}")
+    check_no_gaps("X", rows)
+    return rows
 
 
-def _same(one: Groups | None, other: Groups | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.shared == other.shared and all(np.array_equal(a, b) for a, b in zip(one[:2], other[:2], strict=True))
-
-
-def check_prediction(esn: ReservoirEstimator, **options: bool) -> None:
-    """A first call with ``options``, from its own state and from the start: what parameters and arrays do to each other."""
-    row = np.zeros((1, esn.n_features_in_))
-    _check_trial(esn, lambda trial: (trial.predict(row, state=trial.state_, **options), trial.predict(row, **options)))
-
-
-def check_classes_learnt(classifier: ReservoirClassifier) -> None:
-    """A ValueError where a classifier's record is damaged, not of this classifier, or no good for a prediction."""
-    reservoir, classes = classifier.reservoir_, classifier.classes_
-    reservoir.check()
-    d = reservoir.n_inputs
-    classifier.features.check("features", reservoir.n_units)
-    if classifier.states_ not in POOLINGS or classifier.labels_ not in ("sequence", "row"):
-        raise ValueError(f"states_ is {classifier.states_!r} and labels_ is {classifier.labels_!r}")
-    if type(classes) is not np.ndarray or classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
-        raise ValueError("classes_ is not an array of two labels or more, each once")
-    if (d, reservoir.n_outputs) != (classifier.n_features_in_, 1):
-        raise ValueError(f"its reservoir has {d} inputs, not those that it says it was fitted to")
-    classifier.readout_.check("readout_", classifier.n_seen, len(classes))
-    check_names("feature_names_in_", getattr(classifier, "feature_names_in_", None), d, "an array")
-    _check_trial(classifier, lambda trial: trial.predict_proba(np.zeros((classifier.washout_ + 1, d))))
-
-
-def _check_trial(model: Any, predict: Callable[[Any], npt.ArrayLike]) -> None:
-    """A ValueError unless what it predicts is finite; ``model`` itself is left alone."""
-    trial = copy.copy(model)
-    trial.random_state = 0  # a RandomState would be moved on
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows without names
-        found = predict(trial)
-    if not np.isfinite(found).all():
-        raise ValueError("a trial prediction is not finite")
+def _fed_back(esn: ReservoirEstimator, n: int, state: State, X: TableLike | None) -> tuple[Array, State]:
+    rows, outputs = own_inputs(esn, n, X), np.empty((n, esn.n_outputs_))
+    for block in blocks(slice(0, n)):
+        _, _, outputs[block], state = read(esn.features, esn.reservoir_, rows[block], state, readout=esn.readout_.weights)
+    return outputs, state

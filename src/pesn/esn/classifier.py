@@ -9,26 +9,45 @@ True
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
 from pesn._support.progress import Steps
 from pesn._support.records import rollback_on_error
-from pesn._support.types import Array, FloatArray, LeakRate, Lengths, Memory, NetworkCovariance, RandomState, Scaling, TableLike
+from pesn._support.types import (
+    AnyArray,
+    Array,
+    FloatArray,
+    LeakRate,
+    Lengths,
+    Memory,
+    NetworkCovariance,
+    RandomState,
+    Scaling,
+    TableLike,
+)
 from pesn.activations import Activation
-from pesn.esn.base import check_classes_learnt, check_classifier, draw_reservoir, generator, in_threads
+from pesn.esn.base import Classifier, Stored
 from pesn.esn.probabilistic import Propagation, gaussian
-from pesn.esn.training import adapted, deterministic
-from pesn.esn.validation import FLOATS, TrainingRows, UncertainRows, as_rows, check_same_order, with_variance
+from pesn.esn.training import adapt_units, deterministic, draw_reservoir, generator, in_threads
+from pesn.esn.validation import (
+    FLOATS,
+    TrainingRows,
+    UncertainRows,
+    as_rows,
+    check_classes_learnt,
+    check_classifier,
+    check_same_order,
+    with_variance,
+)
 from pesn.moments import UnitMethod
 from pesn.readout.classification import LogitReadout, expected_softmax, fit_logits, means_and_deviations
 from pesn.readout.features import Features
@@ -50,18 +69,12 @@ from pesn.reservoir.sequences import (
 from pesn.reservoir.topology import Topology
 from pesn.reservoir.weights import Layers, Reservoir
 
-__all__ = [
-    "LabelledRows",
-    "ReservoirClassifier",
-    "labelled_rows",
-    "on_standardised_rows",
-    "pooled_features",
-    "row_features",
-    "row_logits",
-    "rows_after",
-    "sequence_logits",
-    "sequence_rows",
-]
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+
+Labels: TypeAlias = AnyArray  # numbers or texts
+Use: TypeAlias = Callable[[int, int, Array], None]  # with the places of a sequence and of its row, and features from there on
 
 
 class LabelledRows(NamedTuple):
@@ -69,19 +82,20 @@ class LabelledRows(NamedTuple):
 
     inputs: Rows
     sequences: list[slice]
-    classes: npt.NDArray[Any]
+    classes: Labels
     codes: npt.NDArray[np.intp]
     by_row: bool
 
 
-def labelled_rows(classifier: ReservoirClassifier, X: UncertainRows, y: Any, lengths: Lengths) -> LabelledRows:
+def labelled_rows(classifier: ReservoirClassifier, X: UncertainRows, y: TableLike, lengths: Lengths) -> LabelledRows:
     """Rows and labels of ``fit``, checked.
 
     Without several sequences a label belongs to a row; with them, to a sequence where there are as many labels as sequences, to a
     row where there are as many as rows. Sequences of one row each have both.
     """
+    name = type(classifier).__name__
     if y is None:
-        raise ValueError(f"This {type(classifier).__name__} requires y to be passed, but the target y is None.")
+        raise ValueError(f"This {name} requires y to be passed, but the target y is None.")
     X, lengths = stack_sequences(X, lengths)
     mean = mean_of(X)
     check_kind("X", mean)
@@ -89,29 +103,37 @@ def labelled_rows(classifier: ReservoirClassifier, X: UncertainRows, y: Any, len
     mean = validate_data(classifier, mean, dtype=FLOATS, ensure_all_finite=False)
     check_no_gaps("X", mean)
     sequences = split(lengths, len(mean))
+    labels = _as_labels(y)
+    by_row = lengths is None or len(labels) != len(sequences)
+    if by_row and len(labels) != len(mean):
+        each = f"a row, {len(mean)}" if lengths is None else f"a sequence, {len(sequences)}, or a row, {len(mean)}"
+        more = "; several sequences in X need lengths" if lengths is None else ""
+        raise ValueError(f"y must have one label for each of what it labels: {each}, got {len(labels)}{more}")
+    if by_row:
+        check_same_order(mean_of(X), y)
+    assert_all_finite(labels, input_name="y", estimator_name=name)
+    return LabelledRows(with_variance(mean, X), sequences, *_classes(labels), by_row)
+
+
+def _as_labels(y: TableLike) -> Labels:
     if isinstance(y, (list, tuple)) and len({isinstance(label, str) for label in y}) == 2:
         raise ValueError("y must hold texts alone or numbers alone, got both: NumPy would make texts of the numbers")
     shape = np.asarray(y).shape
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(f"y must have shape (labels,), got {shape}; y.argmax(axis=1) are the labels of one-hot rows")
-    labels = column_or_1d(y, warn=True)
-    if len(labels) == len(sequences) and lengths is not None:
-        by_row = False
-    elif len(labels) == len(mean):
-        by_row = True
-        check_same_order(mean_of(X), y)
-    else:
-        each = f"a row, {len(mean)}" if lengths is None else f"a sequence, {len(sequences)}, or a row, {len(mean)}"
-        more = "; several sequences in X need lengths" if lengths is None else ""
-        raise ValueError(f"y must have one label for each of what it labels: {each}, got {len(labels)}{more}")
-    assert_all_finite(labels, input_name="y", estimator_name=type(classifier).__name__)
+    labels: Labels = column_or_1d(y, warn=True)
+    return labels
+
+
+def _classes(labels: Labels) -> tuple[Labels, npt.NDArray[np.intp]]:
+    """The classes, sorted, and the place of each label's among them."""
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must have at least two classes, got one class: {classes[0]!r}")
     if classes.dtype == object and all(isinstance(one, str) for one in classes):
         classes = np.asarray(classes.tolist())  # texts, which a file can hold
-    return LabelledRows(with_variance(mean, X), sequences, classes, codes.astype(np.intp), by_row)
+    return classes, codes.astype(np.intp)
 
 
 def rows_after(washout: int, given: LabelledRows) -> npt.NDArray[np.intp]:
@@ -124,21 +146,6 @@ def rows_after(washout: int, given: LabelledRows) -> npt.NDArray[np.intp]:
     return places
 
 
-def sequence_rows(
-    classifier: ReservoirClassifier, X: UncertainRows, lengths: Lengths, n_seen: int
-) -> tuple[Rows, list[slice]]:  # fmt: skip
-    """Rows and sequences as a fitted classifier takes them, whose readout sees ``n_seen`` numbers by today's parameters."""
-    learnt = classifier.readout_.weights.shape[1] - 1
-    if learnt != n_seen:
-        raise ValueError(f"features must be those of fit, {learnt} numbers, got {n_seen} by {classifier.features!r}; fit again")
-    X, lengths = stack_sequences(X, lengths)
-    rows = as_rows(classifier, X, uncertain=True)
-    sequences = split(lengths, len(rows.mean))
-    if classifier.labels_ == "sequence":
-        check_longer_than_washout(sequences, classifier.washout_, classifier.features.lags)
-    return rows, sequences
-
-
 def on_standardised_rows(reservoir: Reservoir, rows: Array) -> Reservoir:
     """The reservoir that takes rows as they are for what this one would take standardised: mean 0, deviation 1 in each column."""
     mean, std = means_and_deviations(rows)
@@ -149,18 +156,12 @@ def on_standardised_rows(reservoir: Reservoir, rows: Array) -> Reservoir:
 def row_features(reservoir: Reservoir, propagation: Propagation, rows: Rows, sequences: list[slice]) -> Array:
     """[row, earlier rows, products, units] of each row, (n, p); of uncertain rows the means."""
     result = np.empty((len(rows.mean), propagation.features.size(reservoir.n_inputs, reservoir.n_units) - 1))
-    if _moves_together(reservoir, propagation, rows, sequences):
-        for place, b in _driven_together(reservoir, propagation.features, rows, sequences):
-            result[sequences[place]] = b
-        return result
-    drive = _driven(reservoir, propagation, rows)
 
-    def fill(sequence: slice, state: State) -> State:
-        for block in blocks(sequence):
-            result[block], state = drive(block, state)
-        return state
+    def fill(place: int, first: int, b: Array) -> None:
+        start = sequences[place].start + first
+        result[start : start + len(b)] = b
 
-    in_threads(fill, [(sequence, _zero(reservoir)) for sequence in sequences], parallel=propagation.rng is None)
+    _drive(reservoir, propagation, rows, sequences, fill)
     return result
 
 
@@ -169,26 +170,48 @@ def pooled_features(
 ) -> Array:  # fmt: skip
     """What each sequence leaves, (s, q), of the rows after its washout; of uncertain rows the means."""
     p = propagation.features.size(reservoir.n_inputs, reservoir.n_units) - 1
-    result = np.empty((len(sequences), n_pooled(p, pooling)))
-    if _moves_together(reservoir, propagation, rows, sequences):
-        for place, b in _driven_together(reservoir, propagation.features, rows, sequences):
-            result[place] = pool(b[washout:].mean(axis=0), b[-1], pooling)
-        return result
-    places = {sequence.start: place for place, sequence in enumerate(sequences)}
-    drive = _driven(reservoir, propagation, rows)
+    total, last = np.zeros((len(sequences), p)), np.empty((len(sequences), p))
 
-    def fill(sequence: slice, state: State) -> State:
-        total, last = np.zeros(p), np.empty(p)
+    def fill(place: int, first: int, b: Array) -> None:
+        total[place] += b[max(washout - first, 0) :].sum(axis=0)
+        last[place] = b[-1]
+
+    _drive(reservoir, propagation, rows, sequences, fill)
+    read = np.array([sequence.stop - sequence.start - washout for sequence in sequences])
+    return pool(total / read[:, None], last, pooling)
+
+
+def _drive(reservoir: Reservoir, propagation: Propagation, rows: Rows, sequences: list[slice], use: Use) -> None:
+    """Call ``use`` with the features (n, p) of each block of rows, without the constant, and the places of its sequence and row.
+
+    Where sequences are certain, and many and short enough, they are driven side by side.
+    """
+    certain, features = rows.var is None or not np.any(rows.var), propagation.features
+    short = max(sequence.stop - sequence.start for sequence in sequences) <= BLOCK
+    if certain and short and not features.lags and in_lockstep(reservoir, sequences):
+        _drive_together(reservoir, features, rows, sequences, use)
+        return
+    drive = deterministic(reservoir, features) if certain else gaussian(propagation.without_readout(reservoir))
+    places = {sequence.start: place for place, sequence in enumerate(sequences)}
+
+    def follow(sequence: slice, state: State) -> State:
         for block in blocks(sequence):
-            b, state = drive(block, state)
-            read = b[max(washout - (block.start - sequence.start), 0) :]
-            total += read.sum(axis=0)
-            last = b[-1]
-        result[places[sequence.start]] = pool(total / (sequence.stop - sequence.start - washout), last, pooling)
+            z, var = rows.take(block)
+            b, state = drive(z, var, state, np.zeros((len(z), reservoir.n_outputs)))
+            use(places[sequence.start], block.start - sequence.start, b[:, 1:])
         return state
 
-    in_threads(fill, [(sequence, _zero(reservoir)) for sequence in sequences], parallel=propagation.rng is None)
-    return result
+    in_threads(follow, [(sequence, _zero(reservoir)) for sequence in sequences], parallel=propagation.rng is None)
+
+
+def _drive_together(reservoir: Reservoir, features: Features, rows: Rows, sequences: list[slice], use: Use) -> None:
+    for which, block in chunks(sequences, BLOCK):
+        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
+        z, _ = rows.take(block)
+        units, _, _ = run_stacked(reservoir, z, own, [_zero(reservoir)] * len(own))
+        seen = features.rows(z)
+        for place, one in enumerate(own, which.start):
+            use(place, 0, np.hstack([seen[one], units[one]]))
 
 
 def row_logits(
@@ -207,14 +230,9 @@ def row_logits(
 
 
 def sequence_logits(
-    reservoir: Reservoir,
-    propagation: Propagation,
-    readout: LogitReadout,
-    rows: Rows,
-    sequences: list[slice],
-    pooling: Pooling,
+    reservoir: Reservoir, propagation: Propagation, readout: LogitReadout, rows: Rows, sequences: list[slice], pooling: Pooling,
     washout: int,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     """Mean (s, K) and covariance (s, K, K) of the logits of each sequence; certain ones are driven as certain."""
     K = len(readout.weights)
     uncertain = [rows.var is not None and bool(np.any(rows.var[sequence])) for sequence in sequences]
@@ -224,43 +242,10 @@ def sequence_logits(
         mean[np.logical_not(uncertain)] = readout.logits(b)
     if any(uncertain):
         loop = propagation.with_weights(reservoir, pooled_readout(readout.weights[:, 1:], pooling))
-        given = [_double(rows, sequence) for sequence, blurred in zip(sequences, uncertain, strict=True) if blurred]
-        mean[uncertain], cov[uncertain] = pooled_outputs(loop, pooling, given, washout)
+        given = [rows.take(sequence) for sequence, blurred in zip(sequences, uncertain, strict=True) if blurred]
+        mean[uncertain], cov[uncertain] = pooled_outputs(loop, pooling, given, washout)  # type: ignore[arg-type]  # with variances
         mean[uncertain] += readout.weights[:, 0]
     return mean, cov
-
-
-def _moves_together(reservoir: Reservoir, propagation: Propagation, rows: Rows, sequences: list[slice]) -> bool:
-    """Whether sequences are certain, and many and short enough to be driven side by side."""
-    certain = rows.var is None or not np.any(rows.var)
-    short = max(sequence.stop - sequence.start for sequence in sequences) <= BLOCK
-    return certain and short and not propagation.features.lags and in_lockstep(reservoir, sequences)
-
-
-def _driven_together(
-    reservoir: Reservoir, features: Features, rows: Rows, sequences: list[slice]
-) -> Iterator[tuple[int, Array]]:  # fmt: skip
-    """The place of each sequence, and the features (T, p) of its rows, without the constant."""
-    for which, block in chunks(sequences, BLOCK):
-        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
-        z, _ = rows.take(block)
-        units, _, _ = run_stacked(reservoir, z, own, [_zero(reservoir)] * len(own))
-        seen = features.rows(z)
-        for place, one in enumerate(own, which.start):
-            yield place, np.hstack([seen[one], units[one]])
-
-
-def _driven(reservoir: Reservoir, propagation: Propagation, rows: Rows) -> Callable[[slice, State], tuple[Array, State]]:
-    """The features (n, p) of a block of rows, without the constant, and the state after it."""
-    certain = rows.var is None or not np.any(rows.var)
-    drive = deterministic(reservoir, propagation.features) if certain else gaussian(propagation.without_readout(reservoir))
-
-    def driven(block: slice, state: State) -> tuple[Array, State]:
-        z, var = rows.take(block)
-        b, state = drive(z, var, state, np.zeros((len(z), reservoir.n_outputs)))
-        return b[:, 1:], state
-
-    return driven
 
 
 def _zero(reservoir: Reservoir) -> State:
@@ -268,18 +253,21 @@ def _zero(reservoir: Reservoir) -> State:
     return State(np.zeros(reservoir.n_units), None, np.zeros(reservoir.n_outputs), None)
 
 
-def _double(rows: Rows, sequence: slice) -> tuple[Array, Array]:
-    z, var = rows.take(sequence)
-    return z, np.zeros_like(z) if var is None else var
+class _Learnt:
+    """Attributes of a fitted classifier; here, as annotations of a dataclass would be its parameters."""
+
+    n_features_in_: int
+    classes_: Labels
+    reservoir_: Reservoir
+    readout_: LogitReadout
+    labels_: Literal["sequence", "row"]
+    states_: Pooling
+    washout_: int
 
 
 @final
-class ReservoirClassifier(
-    ClassifierMixin,  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ReservoirClassifier(Stored, _Learnt, Classifier):
     """A reservoir with a linear readout of classes: one label for a sequence, or one for each row.
 
     A sequence moves the units row by row. What it leaves, the mean of [row, units] over time, the last of them, or both, is read
@@ -323,61 +311,30 @@ plasticity
         What ``y`` was in ``fit``: a label for each ``"sequence"`` or each ``"row"``.
     """
 
+    n_units: int = field(default=100, kw_only=False)
+    states: Pooling = "both"
+    spectral_radius: float = 0.9
+    leak_rate: LeakRate = 0.5
+    density: float = 0.1
+    input_scaling: Scaling = 0.5
+    bias_scaling: Scaling = 0.2
+    scale: bool = True
+    ridge: float | Literal["auto"] = "auto"
+    washout: int = 0
+    random_state: RandomState = None
+    activation: str | Activation = "tanh"
+    topology: Topology = "random"
+    features: Features = Features()
+    layers: Layers = 1
+    memory: Memory = "leaky"
+    plasticity: Plasticity | SynapticPlasticity | None = None
+    covariance: NetworkCovariance | Literal["auto"] = "auto"
+    rank: int = 40
+    moments: UnitMethod = "surface"
+
     feedback_scaling: ClassVar[float] = 0.0  # of a network that has outputs to feed back
-    n_features_in_: int
-    classes_: npt.NDArray[Any]
-    reservoir_: Reservoir
-    readout_: LogitReadout
-    labels_: Literal["sequence", "row"]
-    states_: Pooling
-    washout_: int
-
+    takes_gaussians: ClassVar[bool] = True
     stored_at_times: ClassVar[dict[str, type]] = {"feature_names_in_": np.ndarray, "_sklearn_output_config": dict}
-
-    def __init__(
-        self,
-        n_units: int = 100,
-        *,
-        states: Pooling = "both",
-        spectral_radius: float = 0.9,
-        leak_rate: LeakRate = 0.5,
-        density: float = 0.1,
-        input_scaling: Scaling = 0.5,
-        bias_scaling: Scaling = 0.2,
-        scale: bool = True,
-        ridge: float | Literal["auto"] = "auto",
-        washout: int = 0,
-        random_state: RandomState = None,
-        activation: str | Activation = "tanh",
-        topology: Topology = "random",
-        features: Features = Features(),
-        layers: Layers = 1,
-        memory: Memory = "leaky",
-        plasticity: Plasticity | SynapticPlasticity | None = None,
-        covariance: NetworkCovariance | Literal["auto"] = "auto",
-        rank: int = 40,
-        moments: UnitMethod = "surface",
-    ) -> None:
-        self.n_units = n_units
-        self.states = states
-        self.spectral_radius = spectral_radius
-        self.leak_rate = leak_rate
-        self.density = density
-        self.input_scaling = input_scaling
-        self.bias_scaling = bias_scaling
-        self.scale = scale
-        self.ridge = ridge
-        self.washout = washout
-        self.random_state = random_state
-        self.activation = activation
-        self.topology = topology
-        self.features = features
-        self.layers = layers
-        self.memory = memory
-        self.plasticity = plasticity
-        self.covariance = covariance
-        self.rank = rank
-        self.moments = moments
 
     def fit(self, X: UncertainRows, y: TableLike, lengths: Lengths = None) -> Self:
         """Draw a reservoir, drive it with each sequence of X, and fit the readout of the classes in y.
@@ -407,7 +364,7 @@ plasticity
             scaled = on_standardised_rows(drawn, given.inputs.mean) if self.scale else drawn
             nothing = np.zeros((len(given.inputs.mean), 1))  # that is fed back
             unlabelled = TrainingRows(given.inputs, nothing, given.sequences, flat=False)
-            self.reservoir_ = adapted(self.plasticity, scaled, unlabelled, Steps())
+            self.reservoir_ = adapt_units(self.plasticity, scaled, unlabelled, Steps())
             self.classes_, self.states_, self.labels_ = given.classes, self.states, "row" if given.by_row else "sequence"
             b, codes = self._features(given.inputs, given.sequences), given.codes
             if given.by_row:
@@ -416,7 +373,7 @@ plasticity
             self.readout_ = fit_logits(b, codes, len(self.classes_), None if self.ridge == "auto" else float(self.ridge))
         return self
 
-    def predict(self, X: UncertainRows, lengths: Lengths = None) -> npt.NDArray[Any]:
+    def predict(self, X: UncertainRows, lengths: Lengths = None) -> Labels:
         """The most probable label of each sequence, or of each row where ``fit`` was given a label a row.
 
         Parameters
@@ -513,20 +470,23 @@ plasticity
         """
         return float(accuracy_score(y, self.predict(X, lengths), sample_weight=sample_weight))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the classifier to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
-        from pesn.persistence import save  # here, not above: it knows every estimator
-
-        save(self, path)
-
     def check_stored(self) -> None:
         """A ValueError where what was learnt is damaged or does not fit together: asked of a classifier that came from a file."""
         check_classifier(self)
         check_classes_learnt(self)
 
     def _rows(self, X: UncertainRows, lengths: Lengths) -> tuple[Rows, list[slice]]:
+        """Rows and sequences, checked against what was learnt."""
         check_is_fitted(self)
-        return sequence_rows(self, X, lengths, self.n_seen)
+        learnt, seen = self.readout_.weights.shape[1] - 1, self.n_seen
+        if learnt != seen:
+            raise ValueError(f"features must be those of fit, {learnt} numbers, got {seen} by {self.features!r}; fit again")
+        X, lengths = stack_sequences(X, lengths)
+        rows = as_rows(self, X)
+        sequences = split(lengths, len(rows.mean))
+        if self.labels_ == "sequence":
+            check_longer_than_washout(sequences, self.washout_, self.features.lags)
+        return rows, sequences
 
     def _features(self, rows: Rows, sequences: list[slice]) -> Array:
         if self.labels_ == "row":
@@ -547,10 +507,7 @@ plasticity
         rng = generator(self.random_state) if self.moments == "monte-carlo" else None
         return Propagation(self.reservoir_.activation, self.moments, self.covariance, self.rank, 2, 0.0, self.features, rng)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "readout_")  # n_features_in_ comes earlier, and would pass for a fit
-
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags

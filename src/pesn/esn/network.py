@@ -10,41 +10,26 @@ True
 
 from __future__ import annotations
 
-from typing import Literal, Self, final, overload
+from dataclasses import dataclass
+from typing import Literal, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import flag
-from pesn._support.progress import Steps
-from pesn._support.records import rollback_on_error
-from pesn._support.types import Feedback, FloatArray, LeakRate, Lengths, Memory, RandomState, Ridge, Scaling, TableLike, Washout
-from pesn.activations import Activation
-from pesn.esn.base import (
-    ReservoirEstimator,
-    check_learnt,
-    check_network,
-    check_no_plasticity,
-    check_prediction,
-    draw_reservoir,
-    generator,
-    groups_of,
-    read_sequences,
-)
-from pesn.esn.online import Online, learn_compiled, learn_with_own_outputs, prepare_online, start_empty
-from pesn.esn.training import adapted, deterministic, fit_readout, washout_rows
-from pesn.esn.validation import States, TrainingRows, as_given, as_rows, check_fitted, starts, training_rows
+from pesn._support.types import FloatArray, Lengths, TableLike
+from pesn.esn.base import ReservoirEstimator
+from pesn.esn.training import Drive, deterministic, in_threads
+from pesn.esn.validation import States, as_given, as_rows, check_fitted, check_network, starts
 from pesn.readout.features import Features
-from pesn.readout.groups import Patches
-from pesn.reservoir.drive import State
-from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
-from pesn.reservoir.topology import Topology
-from pesn.reservoir.weights import Layers
-
-__all__ = ["EchoStateNetwork"]
+from pesn.reservoir.drive import State, read, widened
+from pesn.reservoir.open_loop import chunks, in_lockstep, run_stacked
+from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
+from pesn.reservoir.weights import Reservoir
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class EchoStateNetwork(ReservoirEstimator):
     """A reservoir of leaky units, tanh by default, with a linear readout, for series: rows are time.
 
@@ -120,138 +105,24 @@ class EchoStateNetwork(ReservoirEstimator):
         Of the last ``partial_fit``: what was predicted for each of its rows *before* that row was learnt from.
     """
 
-    def __init__(
-        self,
-        n_units: int = 100,
-        *,
-        spectral_radius: float = 0.9,
-        leak_rate: LeakRate = 0.5,
-        density: float = 0.1,
-        input_scaling: Scaling = 0.5,
-        feedback_scaling: Scaling = 0.0,
-        bias_scaling: Scaling = 0.2,
-        noise: float = 0.0,
-        ridge: Ridge = 1e-6,
-        forgetting: float = 0.999,
-        rls_delta: float | None = None,
-        washout: Washout = 0,
-        random_state: RandomState = None,
-        activation: str | Activation = "tanh",
-        topology: Topology = "random",
-        features: Features = Features(),
-        layers: Layers = 1,
-        memory: Memory = "leaky",
-        plasticity: Plasticity | SynapticPlasticity | None = None,
-        feedback: Feedback = "teacher",
-        local: Patches | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_units = n_units
-        self.spectral_radius = spectral_radius
-        self.leak_rate = leak_rate
-        self.density = density
-        self.input_scaling = input_scaling
-        self.feedback_scaling = feedback_scaling
-        self.bias_scaling = bias_scaling
-        self.noise = noise
-        self.ridge = ridge
-        self.forgetting = forgetting
-        self.rls_delta = rls_delta
-        self.washout = washout
-        self.random_state = random_state
-        self.activation = activation
-        self.topology = topology
-        self.features = features
-        self.layers = layers
-        self.memory = memory
-        self.plasticity = plasticity
-        self.feedback = feedback
-        self.local = local
-        self.verbose = verbose
+    verbose: bool = False
 
-    def fit_in_steps(self, X: TableLike, y: TableLike, lengths: Lengths, steps: Steps) -> Self:  # noqa: D102  # as it is described there
-        with rollback_on_error(self):
-            check_network(self)
-            given = training_rows(self, X, y, lengths, first=True, least=2)
-            self.__dict__.pop("online_predictions_", None)  # of another readout
-            if self.feedback == "own":
-                begun = self.begin(given.n_inputs, given.n_outputs, given)
-                self.adopt(learn_with_own_outputs(self.reservoir_, self.features, given, begun, self.forgetting, steps))
-                return self
-            rng = generator(self.random_state)
-            self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-            drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
-            self.reservoir_ = adapted(self.plasticity, drawn, given, steps)
-            groups = groups_of(self)
-            self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps, groups)
-            drive = deterministic(self.reservoir_, self.features, self.noise, rng)
-            self.readout_, self.state_, self.ridge_ = fit_readout(
-                drive,
-                self.reservoir_,
-                self.features,
-                given,
-                self._initial_state(),
-                self.washout_,
-                self.ridge,
-                steps,
-                groups=groups,
-            )
-            self.rls_, self._to_wash = None, 0
-        return self
+    def check_parameters(self) -> None:
+        """A ValueError or TypeError where a parameter is wrong."""
+        check_network(self)
 
-    def begin(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:  # noqa: D102
-        self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
-        drawn = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
-        self.reservoir_, self.washout_, self.ridge_ = prepare_online(self, drawn, given)
-        start = self._initial_state()
-        return start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge, groups_of(self))
-
-    def partial_fit(self, X: TableLike, y: TableLike) -> Self:
-        """Move the readout with each new row, by recursive least squares; the state goes on from the last row learnt from.
-
-        Works without ``fit`` too. No noise is added here. If anything fails, readout and state are what they were.
-
-        Parameters
-        ----------
-        X, y
-            New rows (n, d) and what to put out for each of them, as in :meth:`fit`.
-
-        Returns
-        -------
-        Self
-        """
-        first = not self.__sklearn_is_fitted__()
-        with rollback_on_error(self):
-            check_network(self)
-            given = training_rows(self, X, y, first=first, least=1)
-            if first:
-                check_no_plasticity(self.plasticity)
-            else:
-                check_fitted(self)
-            begun = self.begin(given.n_inputs, given.n_outputs, given) if first else self.resumed()
-            predictions, learnt = learn_compiled(
-                self.reservoir_, self.features, given, begun, self.forgetting, self.feedback == "own"
-            )
-            self.adopt(learnt)
-            self.online_predictions_ = as_given(predictions, given.inputs, self._y_is_flat)
-        return self
+    def drive(self, rng: np.random.Generator | None = None) -> Drive:
+        """How blocks of rows drive the network in ``fit``; ``rng`` draws the noise."""
+        return deterministic(self.reservoir_, self.features, self.noise if rng is not None else 0.0, rng)
 
     @overload
     def predict(
-        self,
-        X: TableLike,
-        lengths: Lengths = None,
-        state: States = None,
-        return_state: Literal[False] = False,
+        self, X: TableLike, lengths: Lengths = None, state: States = None, return_state: Literal[False] = False
     ) -> FloatArray: ...
     @overload
     def predict(
         self, X: TableLike, lengths: Lengths = None, state: States = None, *, return_state: Literal[True]
     ) -> tuple[FloatArray, State | list[State]]: ...
-    @overload
-    def predict(
-        self, X: TableLike, lengths: Lengths = None, state: States = None, return_state: bool = False
-    ) -> FloatArray | tuple[FloatArray, State | list[State]]: ...
 
     def predict(
         self, X: TableLike, lengths: Lengths = None, state: States = None, return_state: bool = False
@@ -282,7 +153,7 @@ class EchoStateNetwork(ReservoirEstimator):
         check_fitted(self)
         rows = as_rows(self, X)
         outputs = np.empty((len(rows.mean), self.n_outputs_))
-        begun = starts(self, lengths, state, len(outputs), self._initial_state)
+        begun = starts(self, lengths, state, len(outputs), self.initial)
         ends = read_sequences(self.features, self.reservoir_, rows, begun, self.readout_.weights, outputs=outputs)
         result = as_given(outputs, rows, self._y_is_flat)
         return (result, ends if lengths is not None else ends[0]) if return_state else result
@@ -303,21 +174,41 @@ class EchoStateNetwork(ReservoirEstimator):
         check_is_fitted(self)
         rows = as_rows(self, X)
         states = np.empty((len(rows.mean), self.reservoir_.n_units), dtype=rows.mean.dtype)
-
-        begun = starts(self, lengths, None, len(states), self._initial_state)
+        begun = starts(self, lengths, None, len(states), self.initial)
         read_sequences(self.features, self.reservoir_, rows, begun, self.readout_.weights, states=states)
         return states
 
-    def check_online(self) -> None:  # noqa: D102
-        check_network(self)
-        if not self.__sklearn_is_fitted__():
-            check_no_plasticity(self.plasticity)
 
-    def check_stored(self) -> None:  # noqa: D102
-        check_learnt(self, self._y_is_flat)
-        check_network(self)
-        check_prediction(self)
+def read_sequences(
+    features: Features, reservoir: Reservoir, rows: Rows, starts: list[tuple[slice, State]], weights: FloatArray,
+    *, outputs: Array | None = None, states: Array | None = None,
+) -> list[State]:  # fmt: skip
+    """Fill ``outputs`` (n, m), ``states`` (n, N), or both, of each sequence from its state; where each has stopped, in order.
 
-    def _initial_state(self) -> State:
-        """Where a sequence starts without a state: at zero."""
-        return State(np.zeros(self.reservoir_.n_units), None, np.zeros(self.reservoir_.n_outputs), None)
+    Many sequences move together, others in parallel threads.
+    """
+    sequences, begun = [sequence for sequence, _ in starts], [state for _, state in starts]
+
+    def keep(block: slice, units: Array, found: Array | None) -> None:
+        if outputs is not None:
+            outputs[block] = found
+        if states is not None and units.base is not states:
+            states[block] = units
+
+    def drive(sequence: slice, state: State) -> State:
+        for block in blocks(sequence):
+            _, units, found, state = read(features, reservoir, rows.take(block)[0], state, readout=weights)
+            keep(block, units, found)
+        return state
+
+    if features.lags or not in_lockstep(reservoir, sequences):
+        return in_threads(drive, starts)
+    ends: list[State] = []
+    wide, unseen = widened(features, reservoir), np.empty((0, 0))
+    for which, block in chunks(sequences, 8 * BLOCK if states is None else BLOCK):
+        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
+        into = unseen if states is None else states[block] if states.dtype == np.float64 else None
+        units, found, after = run_stacked(wide, features.rows(rows.take(block)[0]), own, begun[which], readout=weights, into=into)
+        keep(block, units, found)
+        ends += after
+    return ends

@@ -21,33 +21,19 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, whole_number
 from pesn._support.progress import Steps
-from pesn._support.types import Array, Ridge, RidgeValue
-from pesn.esn.training import Drive, adapted, deterministic, plain_ridge, washout_rows
+from pesn._support.types import Array
+from pesn.esn.training import Drive, deterministic
 from pesn.esn.validation import TrainingRows, check_fitted
 from pesn.readout import rls as rls_readout
 from pesn.readout.features import Features
-from pesn.readout.groups import Groups
 from pesn.readout.ridge import Readout, predict
 from pesn.readout.rls import RLSState, effective_rows, recursion
 from pesn.reservoir.drive import State, is_compiled, kernel_weights, run
-from pesn.reservoir.sequences import blocks, check_longer_than_washout
+from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weights import Reservoir
 
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator
-
-__all__ = [
-    "Learner",
-    "Online",
-    "Stepper",
-    "learn_compiled",
-    "learn_online",
-    "learn_with_own_outputs",
-    "open_stepper",
-    "prepare_online",
-    "resume",
-    "start_empty",
-]
 
 
 class Learner:
@@ -187,29 +173,27 @@ class Online(NamedTuple):
     to_wash: int
 
 
-def prepare_online(esn: ReservoirEstimator, drawn: Reservoir, given: TrainingRows | None) -> tuple[Reservoir, int, RidgeValue]:
-    """Of a network that has learnt nothing: its reservoir, tuned to the rows where it asks for that, its washout and ridge."""
-    reservoir = drawn if given is None else adapted(esn.plasticity, drawn, given, Steps())
-    sizes = reservoir.n_inputs, reservoir.n_outputs, reservoir.n_units
-    groups = None if esn.local is None else esn.local.groups(esn.features, *sizes)
-    washout = washout_rows(esn.washout, reservoir, esn.features, given, esn.ridge, Steps(), groups)
-    return reservoir, washout, plain_ridge(esn.ridge)
-
-
-def start_empty(
-    reservoir: Reservoir, features: Features, start: State, washout: int, rls_delta: float | None, ridge: Ridge,
-    groups: Groups | None = None,
-) -> Online:  # fmt: skip
+def start_empty(esn: ReservoirEstimator) -> Online:
     """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``, of a pair the second."""
-    number = float(np.ravel(plain_ridge(ridge))[-1])
-    n_features = features.size(reservoir.n_inputs, reservoir.n_units)
-    readout, rls = rls_readout.start_empty(n_features, reservoir.n_outputs, rls_delta or 1.0 / (number or 1e-6), groups)
-    return Online(readout, rls, start, washout)
+    ridge, reservoir = float(np.ravel(esn.ridge_)[-1]), esn.reservoir_
+    n_features = esn.features.size(reservoir.n_inputs, reservoir.n_units)
+    readout, rls = rls_readout.start_empty(n_features, reservoir.n_outputs, esn.rls_delta or 1.0 / (ridge or 1e-6), esn.groups)
+    return Online(readout, rls, esn.initial(), esn.washout_)
 
 
 def resume(readout: Readout, rls: RLSState | None, state: State, to_wash: int, rls_delta: float | None) -> Online:
     """From a batch solution, or from the ``rls`` that earlier rows have left."""
     return Online(*((readout, rls) if rls else rls_readout.start_from_batch(readout, rls_delta)), state, to_wash)
+
+
+def learn(esn: ReservoirEstimator, given: TrainingRows, at: Online) -> tuple[Array, Online]:
+    """What is predicted for each row before it is learnt from (n, m), and what is learnt; no noise is drawn."""
+    certain = esn.feedback == "own" or (esn.noise == 0.0 and given.inputs.var is None and at.state.is_certain)
+    if esn.takes_gaussians and not certain:
+        return learn_online(esn.drive(), given, at, esn.forgetting)
+    if at.readout.groups is not None:
+        return learn_online(deterministic(esn.reservoir_, esn.features), given, at, esn.forgetting)
+    return learn_rows(esn, given, at, Steps())
 
 
 def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: float) -> tuple[Array, Online]:
@@ -226,43 +210,30 @@ def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: floa
     return predictions, Online(readout, rls, state, to_wash)
 
 
-def learn_compiled(
-    reservoir: Reservoir, features: Features, given: TrainingRows, at: Online, forgetting: float, own: bool
-) -> tuple[Array, Online]:
-    """The same for certain rows and states, in one compiled loop; ``own`` outputs are fed back, or the true ones."""
-    if at.readout.groups is not None:
-        return learn_online(deterministic(reservoir, features), given, at, forgetting)
-    learner, predictions = Learner(reservoir, features, at, forgetting, own), np.empty(given.targets.shape)
-    for block in blocks(slice(0, len(given.targets))):
-        predictions[block], _ = learner.follow(given.inputs.take(block)[0], given.targets[block])
-    return predictions, learner.result(last=True)
-
-
-def learn_with_own_outputs(
-    reservoir: Reservoir,
-    features: Features,
+def learn_rows(
+    esn: ReservoirEstimator,
     given: TrainingRows,
     at: Online,
-    forgetting: float,
     steps: Steps,
     watch: Callable[[Array, int], None] | None = None,
-) -> Online:
-    """FORCE (Sussillo and Abbott, 2009): each output, made with the weights so far, is fed back, and then the weights move.
+) -> tuple[Array, Online]:
+    """The same for certain rows and states, in one compiled loop.
 
-    Each of the sequences begins where learning stands, ``at``; ``watch`` is called
-    with the features of each block, and how many of its rows are washed out.
+    The true outputs are fed back, or the network's own (FORCE, Sussillo and Abbott, 2009): each, made with the weights so far,
+    is fed back, and then the weights move. Each of the sequences begins where learning stands, ``at``; ``watch`` is called with
+    the features of each block, and how many of its rows are washed out.
     """
-    check_longer_than_washout(given.sequences, at.to_wash, features.lags)
-    learner = Learner(reservoir, features, at, forgetting, own=True)
-    with steps.step("learning with its own outputs", len(given.targets), "rows") as advance:
+    learner = Learner(esn.reservoir_, esn.features, at, esn.forgetting, own=esn.feedback == "own")
+    predictions = np.empty(given.targets.shape)
+    with steps.step("learning with its own outputs", given.n_rows, "rows") as advance:
         for sequence in given.sequences:
             learner.go_to(at.state, at.to_wash)
             for block in blocks(sequence):
-                _, b = learner.follow(given.inputs.take(block)[0], given.targets[block], watch is not None)
+                predictions[block], b = learner.follow(given.inputs.take(block)[0], given.targets[block], watch is not None)
                 if watch is not None:
                     watch(b, max(at.to_wash - (block.start - sequence.start), 0))
                 advance(block.stop - block.start)
-    return learner.result(last=True)
+    return predictions, learner.result(last=True)
 
 
 _DOUBLE = np.dtype(np.float64)
@@ -299,8 +270,6 @@ class Stepper:
     def step(self, x: npt.ArrayLike, return_std: Literal[False] = False) -> Array: ...
     @overload
     def step(self, x: npt.ArrayLike, return_std: Literal[True]) -> tuple[Array, Array]: ...
-    @overload
-    def step(self, x: npt.ArrayLike, return_std: bool) -> Array | tuple[Array, Array]: ...
 
     def step(self, x: npt.ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Drive the network by a row and predict.

@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias, final, overload
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self, TypeAlias, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -21,73 +21,32 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.arguments import flag
 from pesn._support.progress import Steps
 from pesn._support.records import rollback_on_error
-from pesn._support.types import (
-    CovarianceChoice,
-    Feedback,
-    FloatArray,
-    InitialStateName,
-    LeakRate,
-    Lengths,
-    Memory,
-    ProcessNoise,
-    RandomState,
-    Ridge,
-    Rng,
-    Scaling,
-    TableLike,
-    Washout,
-)
+from pesn._support.types import CovarianceChoice, FloatArray, InitialStateName, Lengths, ProcessNoise, Rng
 from pesn.activations import Activation, get
-from pesn.esn.base import (
-    ReservoirEstimator,
-    check_learnt,
-    check_no_plasticity,
-    check_no_share,
-    check_prediction,
-    check_probabilistic,
-    draw_reservoir,
-    generator,
-    groups_of,
-    in_threads,
-)
-from pesn.esn.online import Online, learn_compiled, learn_online, learn_with_own_outputs, prepare_online, start_empty
-from pesn.esn.training import Drive, RowsForStart, StreamedRows, adapted, fit_readout, process_noise_scale, washout_rows
+from pesn.esn.base import ReservoirEstimator
+from pesn.esn.online import Online
+from pesn.esn.training import Drive, RowsForStart, StreamedRows, generator, in_threads, process_noise_scale
 from pesn.esn.validation import (
     States,
     TrainingRows,
     UncertainRows,
     as_given,
     as_rows,
-    check_certain,
     check_fitted,
+    check_probabilistic,
     starts,
-    training_rows,
 )
-from pesn.evaluation.process_noise import form_of, process_noise
+from pesn.evaluation.calibration import form_of, process_noise
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features
-from pesn.readout.groups import Patches
 from pesn.readout.ridge import PARTS, Readout, check_parts, predictive_variance, weights_cov
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_of
 from pesn.reservoir.open_loop import OpenLoop, can_stack, chunks, predict_rows, predict_stacked
-from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
-from pesn.reservoir.topology import Topology
-from pesn.reservoir.weights import Layers, Reservoir
+from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, Draws
-
-__all__ = [
-    "ProbabilisticESN",
-    "Propagation",
-    "beginning",
-    "gaussian",
-    "initial_state",
-    "predict_sequences",
-    "transform_sequences",
-]
-
 
 _AT_ONCE = 2**19  # features of all rows that are predicted at a time: what is freed after one block serves the next
 _SETTLED = 1e-12  # of the outputs' noise: below, the state passes for certain
@@ -153,30 +112,6 @@ def gaussian(loop: OpenLoop) -> Drive:
     return drive
 
 
-def initial_state(given: InitialStateName | Gaussian, reservoir: Reservoir) -> State:
-    """Where sequences start in ``fit``: at a given Gaussian over the units, else at zero."""
-    n, m = reservoir.n_units, reservoir.n_outputs
-    if not isinstance(given, Gaussian):
-        return State(np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(m))
-    if given.mean.shape != (n,):
-        raise ValueError(f"initial_state must be a Gaussian over the {n} units, got one of shape {given.mean.shape}")
-    return state_of(given, m)
-
-
-def beginning(
-    given: InitialStateName | Gaussian, reservoir: Reservoir, features: Features, start: Start | LocalStart | None
-) -> State:
-    """Where sequences start in ``predict``: as in ``fit``, or by what ``start`` has learnt, of earlier rows too."""
-    zero = initial_state(given, reservoir)
-    if start is None or isinstance(given, Gaussian) or given == "zero":
-        return zero
-    if given == "stationary":
-        mean, root = start.stationary()
-        both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
-        return state_of(both, reservoir.n_outputs, features.n_earlier(reservoir.n_inputs))
-    return zero._replace(rows=np.empty((0, reservoir.n_inputs)))  # the first rows say where
-
-
 def predict_sequences(
     loop: OpenLoop,
     readout: Readout,
@@ -184,17 +119,17 @@ def predict_sequences(
     starts: list[tuple[slice, State]],
     start: Start | LocalStart | None,
     parts: Collection[str] | None,
-) -> tuple[Array, Array | None, list[State]]:
+) -> tuple[Array, Array, list[State]]:
     """Means (n, m) of the outputs, the sum (n, m, m) of the wanted ``parts`` of their covariance, and the last states.
 
-    The parts: of the state, W Σ_b Wᵀ; of the residuals; and of the readout's weights. None: no covariance is wanted.
+    The parts: of the state, W Σ_b Wᵀ; of the residuals; and of the readout's weights. None: no covariance is wanted, (0, m, m).
     """
     n, m = len(rows.mean), len(readout.weights)
-    mean, ends = np.empty((n, m)), []
-    cov = np.empty((n, m, m)) if parts is not None else None
+    mean, cov = np.empty((n, m)), np.empty((0 if parts is None else n, m, m))
 
-    def add_up(block: slice, features: Array, state_cov: Array, leverage: Array) -> None:
-        if cov is not None and parts is not None:
+    def keep(block: slice, outputs: Array, features: Array, state_cov: Array, leverage: Array) -> None:
+        mean[block] = outputs
+        if parts is not None:
             found = predictive_variance(readout, features, full=True)
             found["state"] = state_cov
             found["weights"] += weights_cov(readout.residual_cov, leverage)
@@ -203,18 +138,17 @@ def predict_sequences(
     # forms other than the diagonal one are slow enough for longer blocks not to matter
     size = min(BLOCK, max(_AT_ONCE // readout.weights.shape[1], 256)) if loop.form == "diagonal" else BLOCK
     sequences, states = [sequence for sequence, _ in starts], [state for _, state in starts]
+    ends = []
     if can_stack(loop, rows.var is None, sequences, states, start):
         for which, block in chunks(sequences, 4 * size):
             stack = predict_stacked(loop, *rows.take(block), sequences[which], states[which], start)
-            mean[block] = stack.mean
-            add_up(block, stack.features, stack.cov, stack.leverage)
+            keep(block, stack.mean, stack.features, stack.cov, stack.leverage)
             ends += stack.ends
         return mean, cov, ends
     for sequence, state in starts:
         for block in blocks(sequence, size):
             path, state = predict_rows(loop, *rows.take(block), state, start)
-            mean[block] = path.mean
-            add_up(block, path.probed["features"], path.probed["cov"], path.probed["leverage"])
+            keep(block, path.mean, path.probed["features"], path.probed["cov"], path.probed["leverage"])
         ends.append(state)
     return mean, cov, ends
 
@@ -233,8 +167,8 @@ def transform_sequences(loop: OpenLoop, rows: Rows, starts: list[tuple[slice, St
     if can_stack(loop, rows.var is None, sequences, begun, start):
         for which, block in chunks(sequences, BLOCK):
             states[block] = predict_stacked(loop, *rows.take(block), sequences[which], begun[which], start).units
-        return states
-    in_threads(drive, starts, parallel=loop.rng is None)
+    else:
+        in_threads(drive, starts, parallel=loop.rng is None)
     return states
 
 
@@ -243,6 +177,7 @@ _Yes: TypeAlias = Literal[True]
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class ProbabilisticESN(ReservoirEstimator):
     """An echo state network that carries mean and variance of every unit through time, without sampling.
 
@@ -287,79 +222,17 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         The share of process noise in use.
     """
 
-    start_: Start | LocalStart | None
-    process_noise_: float
+    covariance: CovarianceChoice = "auto"
+    rank: int = 40
+    n_members: int = 256
+    moments: UnitMethod = "surface"
+    initial_state: InitialStateName | Gaussian = "learned"
+    process_noise: ProcessNoise = "auto"
+    verbose: bool = False
+    start_: Start | LocalStart | None = field(init=False)
+    process_noise_: float = field(init=False)
 
-    def __init__(
-        self,
-        n_units: int = 100,
-        *,
-        spectral_radius: float = 0.9,
-        leak_rate: LeakRate = 0.5,
-        density: float = 0.1,
-        input_scaling: Scaling = 0.5,
-        feedback_scaling: Scaling = 0.0,
-        bias_scaling: Scaling = 0.2,
-        noise: float = 0.0,
-        ridge: Ridge = 1e-6,
-        forgetting: float = 0.999,
-        rls_delta: float | None = None,
-        washout: Washout = 0,
-        random_state: RandomState = None,
-        activation: str | Activation = "tanh",
-        topology: Topology = "random",
-        features: Features = Features(),
-        layers: Layers = 1,
-        memory: Memory = "leaky",
-        plasticity: Plasticity | SynapticPlasticity | None = None,
-        feedback: Feedback = "teacher",
-        local: Patches | None = None,
-        covariance: CovarianceChoice = "auto",
-        rank: int = 40,
-        n_members: int = 256,
-        moments: UnitMethod = "surface",
-        initial_state: InitialStateName | Gaussian = "learned",
-        process_noise: ProcessNoise = "auto",
-        verbose: bool = False,
-    ) -> None:
-        self.n_units = n_units
-        self.spectral_radius = spectral_radius
-        self.leak_rate = leak_rate
-        self.density = density
-        self.input_scaling = input_scaling
-        self.feedback_scaling = feedback_scaling
-        self.bias_scaling = bias_scaling
-        self.noise = noise
-        self.ridge = ridge
-        self.forgetting = forgetting
-        self.rls_delta = rls_delta
-        self.washout = washout
-        self.random_state = random_state
-        self.activation = activation
-        self.topology = topology
-        self.features = features
-        self.layers = layers
-        self.memory = memory
-        self.plasticity = plasticity
-        self.feedback = feedback
-        self.local = local
-        self.covariance = covariance
-        self.rank = rank
-        self.n_members = n_members
-        self.moments = moments
-        self.initial_state = initial_state
-        self.process_noise = process_noise
-        self.verbose = verbose
-
-    def fit_in_steps(self, X: UncertainRows, y: TableLike, lengths: Lengths, steps: Steps) -> Self:  # noqa: D102  # as it is described there
-        with rollback_on_error(self):
-            check_probabilistic(self)
-            given = training_rows(self, X, y, lengths, first=True, least=2, uncertain=True)
-            self.__dict__.pop("online_predictions_", None)  # of another readout
-            if self.feedback == "own":
-                return self._fit_with_own_outputs(given, steps)
-            self._fit_rows(given, steps)
-        return self
+    takes_gaussians: ClassVar[bool] = True
 
     def fit_streamed(self, given: StreamedRows, steps: Steps) -> Self:
         """``fit`` of sequences that are read anew in each pass, one at a time in memory: the same numbers.
@@ -376,12 +249,12 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         Self
         """
         with rollback_on_error(self):
-            check_probabilistic(self)
+            self.check_parameters()
             self.check_streamable()
             self.__dict__.pop("online_predictions_", None)
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = given.n_inputs
-            self._fit_rows(given, steps)
+            self._fit_readout(given, steps)
         return self
 
     def check_streamable(self) -> None:
@@ -393,81 +266,32 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         if self.feedback == "own":
             raise ValueError("feedback must be 'teacher' where runs are streamed: it takes all rows at once, got 'own'")
 
-    def _fit_rows(self, given: TrainingRows | StreamedRows, steps: Steps) -> None:
-        rng = generator(self.random_state)
-        self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-        drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
-        self.reservoir_ = drawn if isinstance(given, StreamedRows) else adapted(self.plasticity, drawn, given, steps)
-        groups = groups_of(self)
-        self.washout_ = washout_rows(self.washout, self.reservoir_, self.features, given, self.ridge, steps, groups)
-        drive = gaussian(self._propagation(rng).without_readout(self.reservoir_))
-        start = initial_state(self.initial_state, self.reservoir_)
-        kept = RowsForStart(self.reservoir_, self.features, given.n_rows, groups)
-        self.readout_, self.state_, self.ridge_ = fit_readout(
-            drive, self.reservoir_, self.features, given, start, self.washout_, self.ridge, steps, kept, groups
-        )
-        with steps.step("learning the start"):
-            self.start_ = learn_start(kept.pieces, self.local, self.features, self.n_outputs_)
-        loop = self._propagation().without_readout(self.reservoir_)
-        self.process_noise_ = process_noise_scale(
-            self.process_noise, loop, self.start_, self.noise, given, self.ridge_, self.washout_, steps, groups
-        )
-        self.rls_, self._to_wash = None, 0
+    def check_parameters(self) -> None:
+        """A ValueError or TypeError where a parameter is wrong."""
+        check_probabilistic(self)
 
-    def _fit_with_own_outputs(self, given: TrainingRows, steps: Steps) -> Self:
-        """FORCE on the means; the share of process noise is the one that is given, for "auto" none."""
-        check_certain(given.inputs)
-        begun = self.begin(given.n_inputs, given.n_outputs, given)
-        kept = RowsForStart(self.reservoir_, self.features, len(given.targets))
-        self.adopt(learn_with_own_outputs(self.reservoir_, self.features, given, begun, self.forgetting, steps, kept))
+    def drive(self, rng: np.random.Generator | None = None) -> Drive:
+        """How blocks of rows drive the network in ``fit``; the readout learns from the means, and noise is variance here."""
+        return gaussian(self._propagation(rng).without_readout(self.reservoir_))
+
+    def initial(self) -> State:
+        """Where sequences start in ``fit``: at a given Gaussian over the units, else at zero."""
+        given, n, m = self.initial_state, self.reservoir_.n_units, self.reservoir_.n_outputs
+        if not isinstance(given, Gaussian):
+            return State(np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(m))
+        if given.mean.shape != (n,):
+            raise ValueError(f"initial_state must be a Gaussian over the {n} units, got one of shape {given.mean.shape}")
+        return state_of(given, m)
+
+    def _learn_start(self, kept: RowsForStart | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
         with steps.step("learning the start"):
-            self.start_ = learn_start(kept.pieces, self.local, self.features, self.n_outputs_)
-        self.process_noise_ = 0.0 if self.process_noise == "auto" else float(self.process_noise)
-        return self
+            self.start_ = start = learn_start(kept.pieces if kept else [], self.local, self.features, self.n_outputs_)
+        loop = self._propagation().without_readout(self.reservoir_)
+        self.process_noise_ = process_noise_scale(self, loop, start, given, steps)
 
     def begin(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:  # noqa: D102
-        self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
-        drawn = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
-        self.reservoir_, self.washout_, self.ridge_ = prepare_online(self, drawn, given)
         self.start_, self.process_noise_ = None, 0.0
-        start = initial_state(self.initial_state, self.reservoir_)
-        return start_empty(self.reservoir_, self.features, start, self.washout_, self.rls_delta, self.ridge, groups_of(self))
-
-    def partial_fit(self, X: UncertainRows, y: TableLike) -> Self:
-        """As in :meth:`pesn.EchoStateNetwork.partial_fit`; before any ``fit`` nothing is known of where sequences start.
-
-        Parameters
-        ----------
-        X
-            New rows (n, d), or a Gaussian a row.
-        y
-            What to put out for each of them, (n,) or (n, m).
-
-        Returns
-        -------
-        Self
-        """
-        first = not self.__sklearn_is_fitted__()
-        with rollback_on_error(self):
-            check_probabilistic(self)
-            given = training_rows(self, X, y, first=first, least=1, uncertain=True)
-            if first:
-                check_no_plasticity(self.plasticity)
-                check_no_share(self.process_noise)
-            else:
-                check_fitted(self)
-            begun = self.begin(given.n_inputs, given.n_outputs, given) if first else self.resumed()
-            own = self.feedback == "own"
-            if own:
-                check_certain(given.inputs)
-            if own or (self.noise == 0.0 and given.inputs.var is None and begun.state.is_certain):
-                predictions, learnt = learn_compiled(self.reservoir_, self.features, given, begun, self.forgetting, own)
-            else:
-                drive = gaussian(self._propagation().without_readout(self.reservoir_))
-                predictions, learnt = learn_online(drive, given, begun, self.forgetting)
-            self.adopt(learnt)
-            self.online_predictions_ = as_given(predictions, given.inputs, self._y_is_flat)
-        return self
+        return super().begin(n_inputs, n_outputs, given)
 
     @overload  # in the order of scikit-learn's Gaussian process: return_std comes second
     def predict(
@@ -527,18 +351,19 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         if return_std and return_cov:
             raise ValueError("return_std and return_cov exclude each other; the square root of cov's diagonal is std")
         check_fitted(self)
-        rows = as_rows(self, X, uncertain=True)
+        rows = as_rows(self, X)
         begun = starts(self, lengths, state, len(rows.mean), self._beginning, gaussian=True)
         wanted = parts if return_std or return_cov else None
         mean, cov, ends = predict_sequences(self._open_loop(), self.readout_, rows, begun, self.start_, wanted)
-        outputs, beside = as_given(mean, rows, self._y_is_flat), list[FloatArray | State | list[State]]()
-        if cov is not None and return_std:
-            beside.append(as_given(np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), rows, self._y_is_flat))
-        if cov is not None and return_cov:
-            beside.append(cov.astype(rows.mean.dtype, copy=False))
+        outputs = as_given(mean, rows, self._y_is_flat)
+        result: list[FloatArray | State | list[State]] = [outputs]
+        if return_std:
+            result.append(as_given(np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), rows, self._y_is_flat))
+        if return_cov:
+            result.append(cov.astype(rows.mean.dtype, copy=False))
         if return_state:
-            beside.append(ends if lengths is not None else ends[0])
-        return (outputs, *beside) if beside else outputs
+            result.append(ends if lengths is not None else ends[0])
+        return tuple(result) if len(result) > 1 else outputs
 
     def transform(self, X: UncertainRows, lengths: Lengths = None) -> FloatArray:
         """The mean states of the reservoir, (n, n_units), as in :meth:`pesn.EchoStateNetwork.transform`.
@@ -554,7 +379,7 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             (n, n_units), in the precision of X.
         """
         check_is_fitted(self)
-        rows = as_rows(self, X, uncertain=True)
+        rows = as_rows(self, X)
         begun = starts(self, lengths, None, len(rows.mean), self._beginning)
         return transform_sequences(self._open_loop(), rows, begun, self.start_)
 
@@ -563,20 +388,15 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         return self._propagation(rng).units
 
     def check_online(self) -> None:  # noqa: D102
-        check_probabilistic(self)
-        if not self.__sklearn_is_fitted__():
-            check_no_plasticity(self.plasticity)
-            check_no_share(self.process_noise)
+        super().check_online()
         if self.noise > 0.0:
             raise ValueError(f"noise must be 0 for online(), which follows the means alone, got {self.noise!r}; use partial_fit")
 
     def check_stored(self) -> None:  # noqa: D102
-        check_learnt(self, self._y_is_flat)
         if self.start_ is not None:
             d, n = self.n_features_in_, self.reservoir_.n_units
             self.start_.check("start_", d, self.features.n_earlier(d) + n)
-        check_probabilistic(self)
-        check_prediction(self, return_std=True)
+        super().check_stored()
 
     def _propagation(self, rng: Rng = None) -> Propagation:
         if rng is None and (self.moments == "monte-carlo" or self.covariance == "ensemble"):
@@ -592,9 +412,17 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         return self._propagation().with_readout(self.reservoir_, self.readout_, self.start_, self.process_noise_)
 
     def _beginning(self) -> State:
-        return beginning(self.initial_state, self.reservoir_, self.features, self.start_)
+        """Where sequences start in ``predict``: as in ``fit``, or by what ``start_`` has learnt, of earlier rows too."""
+        zero, d = self.initial(), self.n_features_in_
+        if self.start_ is None or isinstance(self.initial_state, Gaussian) or self.initial_state == "zero":
+            return zero
+        if self.initial_state == "stationary":
+            mean, root = self.start_.stationary()
+            both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
+            return state_of(both, self.n_outputs_, self.features.n_earlier(d))
+        return zero._replace(rows=np.empty((0, d)))  # the first rows say where
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> dict[str, object]:
         state = dict(super().__getstate__())
         start = state.get("initial_state")
         if isinstance(start, Gaussian):  # by its arrays: a file rebuilds a Gaussian through its own checks
@@ -602,7 +430,7 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             state["initial_state"] = {"mean": start.mean, "var": start.diagonal, "cov": cov, "factor": start.factor}
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         start = state.get("initial_state")
         if isinstance(start, dict):
             state = {**state, "initial_state": Gaussian(**start)}

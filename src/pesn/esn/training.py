@@ -7,41 +7,37 @@ passes of the two networks differ.
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from numbers import Integral
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import check_random_state
 
 from pesn._support.progress import Advance, Steps, nothing
-from pesn._support.types import ProcessNoise, Ridge, RidgeValue, Rng, Washout
+from pesn._support.types import RandomState, Ridge, RidgeValue, Rng
 from pesn.activations import get
 from pesn.esn.validation import SequenceRows, TrainingRows
-from pesn.evaluation.process_noise import find_washout, search_open_loop
+from pesn.evaluation.calibration import find_washout, search_open_loop
 from pesn.readout.features import Features
-from pesn.readout.groups import Groups
+from pesn.readout.groups import Patches
 from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve
 from pesn.reservoir.drive import State, read
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, LocalStart, Start
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity, adapt, adapt_weights
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
-from pesn.reservoir.weights import Reservoir
+from pesn.reservoir.weights import Reservoir, draw_layers, repeat, without_units
 from pesn.statespace import ActivationMoments
 
-__all__ = [
-    "Drive",
-    "Mapping",
-    "RowsForStart",
-    "StreamedRows",
-    "adapted",
-    "deterministic",
-    "fit_readout",
-    "plain_ridge",
-    "process_noise_scale",
-    "washout_rows",
-]
+if TYPE_CHECKING:
+    from pesn.esn.base import ReservoirEstimator
+    from pesn.esn.classifier import ReservoirClassifier
+    from pesn.esn.probabilistic import ProbabilisticESN
 
 
 T = TypeVar("T")
@@ -50,7 +46,7 @@ T = TypeVar("T")
 class Mapping(Protocol):
     """What goes over all sequences in parts."""
 
-    def __call__(self, work: Callable[[int, Iterable[SequenceRows], Advance], Any], advance: Advance) -> Iterator[Any]:
+    def __call__(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance) -> Iterator[T]:
         """``work(first, sequences, advance)`` of each part, in order, ``first`` being the place of its first sequence."""
 
 
@@ -125,7 +121,58 @@ def deterministic(reservoir: Reservoir, features: Features, noise: float = 0.0, 
     return drive
 
 
-def adapted(
+def in_threads(
+    drive: Callable[[slice, State], State], starts: Iterable[tuple[slice, State]], parallel: bool = True
+) -> list[State]:
+    """Drive each sequence from its state, several in parallel: the kernels hold no lock. Where each has stopped, in order."""
+    starts = list(starts)
+    if len(starts) == 1 or not parallel:
+        return [drive(*start) for start in starts]
+    with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
+        return list(pool.map(drive, *zip(*starts, strict=True)))
+
+
+def generator(random_state: RandomState) -> np.random.Generator:
+    """What a call draws from; an integer always gives the same numbers, a RandomState is moved on."""
+    try:
+        whole = isinstance(random_state, Integral)
+        return np.random.default_rng(random_state if whole else check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError):
+        expected = "None, a whole number, 0 or more, or a RandomState"
+        raise ValueError(f"random_state must be {expected}, got {random_state!r}") from None
+
+
+def draw_reservoir(
+    esn: ReservoirEstimator | ReservoirClassifier, n_inputs: int, n_outputs: int, rng: np.random.Generator,
+    local: Patches | None = None,
+) -> Reservoir:  # fmt: skip
+    """The reservoir that a network's parameters ask for; one of no units where the readout does not see them."""
+    if local is not None:
+        local.check_field(n_inputs, n_outputs)
+    if not esn.features.states:
+        return without_units(n_inputs, n_outputs)
+    sizes = n_inputs, n_outputs
+    if local is not None:  # of a patch
+        sizes = int(local.windows(n_outputs, n_inputs).shape[1]), local.size
+    reservoir = draw_layers(
+        esn.layers,
+        *sizes,
+        memory=esn.memory,
+        n_units=esn.n_units,
+        spectral_radius=esn.spectral_radius,
+        leak_rate=esn.leak_rate,
+        density=esn.density,
+        input_scaling=esn.input_scaling,
+        feedback_scaling=esn.feedback_scaling,
+        bias_scaling=esn.bias_scaling,
+        topology=esn.topology,
+        activation=esn.activation,
+        rng=rng,
+    )
+    return reservoir if local is None else repeat(reservoir, local, n_inputs, n_outputs)
+
+
+def adapt_units(
     plasticity: Plasticity | SynapticPlasticity | None, reservoir: Reservoir, given: TrainingRows, steps: Steps
 ) -> Reservoir:
     """The reservoir with units tuned to the rows, where ``plasticity`` is asked for and there are any."""
@@ -138,22 +185,20 @@ def adapted(
         return adapt(reservoir, plasticity, *rows)
 
 
-def washout_rows(
-    washout: Washout, reservoir: Reservoir, features: Features, given: TrainingRows | StreamedRows | None, ridge: Ridge,
-    steps: Steps, groups: Groups | None = None,
-) -> int:  # fmt: skip
+def washout_rows(esn: ReservoirEstimator, given: TrainingRows | StreamedRows | None, steps: Steps) -> int:
     """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest.
 
     Rows without a past, as many as the features have lags, are always among them.
     """
-    if washout != "auto":
-        return max(int(washout), features.lags)
+    reservoir, features = esn.reservoir_, esn.features
+    if esn.washout != "auto":
+        return max(int(esn.washout), features.lags)
     if given is None:
         raise ValueError("washout must be a number where there are no rows yet, got 'auto'; or call fit or partial_fit first")
     with steps.step("finding the washout"):
         units = ActivationMoments(get(reservoir.activation))
-        penalty = features.penalty(plain_ridge(ridge), reservoir.n_inputs, reservoir.n_units)
-        found = find_washout(reservoir, units, *given.of_longest(_TRIAL), penalty, features=features, groups=groups)
+        penalty = features.penalty(plain_ridge(esn.ridge), reservoir.n_inputs, reservoir.n_units)
+        found = find_washout(reservoir, units, *given.of_longest(_TRIAL), penalty, features=features, groups=esn.groups)
     return max(int(min(found, given.shortest // 2)), features.lags)
 
 
@@ -161,78 +206,79 @@ def washout_rows(
 
 
 def fit_readout(
-    drive: Drive,
-    reservoir: Reservoir,
-    features: Features,
-    given: TrainingRows | StreamedRows,
-    start: State,
-    washout: int,
-    ridge: Ridge,
-    steps: Steps,
-    kept: RowsForStart | None = None,
-    groups: Groups | None = None,
-) -> tuple[Readout, State, RidgeValue]:
+    esn: ReservoirEstimator, drive: Drive, given: TrainingRows | StreamedRows, steps: Steps, kept: RowsForStart | None = None
+) -> tuple[Readout, State, RidgeValue]:  # fmt: skip
     """The ridge regression of the targets on what the readout sees, the state after the last row, and the ridge.
 
     Parameters
     ----------
-    drive, reservoir, features
-        How blocks of rows are driven, and what is; what the readout sees of it.
-    given
-        The rows; each of their sequences begins at ``start`` and is not learnt from for ``washout`` rows. Sums of parts that were
-        gone through apart, by workers of a cluster, are merged.
-    ridge
-        The penalty, or a pair of them; "auto": the one that predicts each fifth of the rows best from the others.
-    steps
+    esn : ReservoirEstimator
+        The network, whose reservoir and washout are known. A ridge "auto" is the one that predicts each fifth of the rows best
+        from the others.
+    drive : callable
+        How blocks of rows are driven.
+    given : TrainingRows or StreamedRows
+        The rows. Sums of parts that were gone through apart, by workers of a cluster, are merged.
+    steps : Steps
         Where "driving the reservoir" and "least squares" are announced.
-    kept
+    kept : RowsForStart, optional
         Picks rows for the start's regression on the way.
-    groups
-        Which features each output sees; None: all of them.
     """
-    check_longer_than_washout(given.sequences, washout, features.lags)
-    sizes = given.sizes
-    firsts = np.cumsum(sizes) - sizes
-    n_features = features.size(reservoir.n_inputs, reservoir.n_units)
-    size, n_rows = (n_features, reservoir.n_outputs), given.n_rows
+    reservoir, features, ridge, groups = esn.reservoir_, esn.features, esn.ridge, esn.groups
+    check_longer_than_washout(given.sequences, esn.washout_, features.lags)
     penalty = 0.0 if isinstance(ridge, str) else features.penalty(ridge, reservoir.n_inputs, reservoir.n_units)
-    count = _FOLDS if isinstance(ridge, str) else 1
+    size = features.size(reservoir.n_inputs, reservoir.n_units), reservoir.n_outputs
 
-    def of_part(first: int, some: Iterable[SequenceRows], advance: Advance) -> _Part:
-        sums, state = [least_squares(*size, penalty, groups) for _ in range(count)], None
-        picked = None if kept is None else kept.after(sizes[:first], washout)
+    def empty() -> Sums:
+        return least_squares(*size, penalty, groups)
+
+    work = _Pass(drive, empty, _FOLDS if isinstance(ridge, str) else 1, esn.initial(), esn.washout_, given.sizes, kept)
+    total: _Part | None = None
+    with steps.step("driving the reservoir", given.n_rows, "rows") as advance:
+        for part in given.map(work, advance):
+            total = part if total is None else total.merge(part)
+    assert total is not None and total.state is not None  # noqa: PT018  # there is a row at least
+    if kept is not None:
+        kept.pieces += total.pieces
+    with steps.step("least squares"):
+        sums = total.sums[0]
+        if isinstance(ridge, str):
+            ridge = penalty = choose_ridge([fold for fold in total.sums if fold.n_samples])  # type: ignore[misc]  # factors, as a penalty of 0 asks for
+            sums = least_squares(*size, 0.0, groups)
+            for fold in total.sums:
+                sums.merge(fold)  # type: ignore[arg-type]  # of one kind
+        return solve(sums, penalty), total.state, plain_ridge(ridge)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """One pass over a part of the sequences, each of which begins at ``start``."""
+
+    drive: Drive
+    empty: Callable[[], Sums]
+    folds: int
+    start: State
+    washout: int
+    sizes: npt.NDArray[np.intp]
+    kept: RowsForStart | None
+
+    def __call__(self, first: int, some: Iterable[SequenceRows], advance: Advance) -> _Part:
+        sums, state = [self.empty() for _ in range(self.folds)], None
+        firsts = np.cumsum(self.sizes) - self.sizes
+        picked = None if self.kept is None else self.kept.after(self.sizes[:first], self.washout)
         for i, (rows, targets) in enumerate(some, first):
-            now = start
+            state = self.start
             for block in blocks(slice(0, len(targets))):
-                b, now = drive(*rows.take(block), now, targets[block])
-                washed = max(washout - block.start, 0)
+                b, state = self.drive(*rows.take(block), state, targets[block])
+                washed = max(self.washout - block.start, 0)
                 place = slice(int(firsts[i]) + block.start, int(firsts[i]) + block.stop)
-                for into, part in _by_fold(sums, place, n_rows):
+                for into, part in _by_fold(sums, place, int(self.sizes.sum())):
                     learnt = slice(max(part.start, washed), part.stop)
                     into.add(b[learnt], targets[block][learnt])
                 if picked is not None:
                     picked(b, washed)
                 advance(block.stop - block.start)
-            state = now
         return _Part(sums, state, [] if picked is None else picked.pieces)
-
-    total: _Part | None = None
-    with steps.step("driving the reservoir", n_rows, "rows") as advance:
-        for part in given.map(of_part, advance):
-            total = part if total is None else total.merge(part)
-    assert total is not None and total.state is not None  # noqa: PT018  # there is a row at least
-    folds, state = total.sums, total.state
-    if kept is not None:
-        kept.pieces += total.pieces
-    with steps.step("least squares"):
-        if isinstance(ridge, str):
-            ridge = penalty = choose_ridge([fold for fold in folds if fold.n_samples])  # type: ignore[misc]  # factors, as a penalty of 0 asks for
-        sums = folds[0]
-        if len(folds) > 1:
-            sums = least_squares(*size, 0.0, groups)
-            for fold in folds:
-                sums.merge(fold)  # type: ignore[arg-type]  # of one kind
-        return solve(sums, penalty), state, plain_ridge(ridge)
 
 
 class _Part(NamedTuple):
@@ -269,11 +315,11 @@ def _by_fold(folds: list[Sums], block: slice, n_rows: int) -> Iterator[tuple[Sum
 class RowsForStart:
     """Rows for the start's regression, picked on the way: all, or pieces spread over a long series, as many as it needs."""
 
-    def __init__(self, reservoir: Reservoir, features: Features, n_rows: int, groups: Groups | None = None) -> None:
-        self.features, self.n_inputs = features, reservoir.n_inputs
-        needed = features.n_earlier(reservoir.n_inputs) + reservoir.n_units
-        if groups is not None:  # each row is one of every patch
-            needed, n_rows = groups.n_features, n_rows * groups.n_groups
+    def __init__(self, esn: ReservoirEstimator, n_rows: int) -> None:
+        self.features, self.n_inputs = esn.features, esn.reservoir_.n_inputs
+        needed = esn.features.n_earlier(self.n_inputs) + esn.reservoir_.n_units
+        if esn.groups is not None:  # each row is one of every patch
+            needed, n_rows = esn.groups.n_features, n_rows * esn.groups.n_groups
         self.share = _ROWS * (MOST_FEATURES + needed) / n_rows
         self.pieces: list[tuple[Array, Array, int]] = []  # as :func:`pesn.reservoir.initial_state.learn` takes them
         self.seen = 0
@@ -302,22 +348,14 @@ class RowsForStart:
 
 
 def process_noise_scale(
-    given: ProcessNoise,
-    loop: OpenLoop,
-    start: Start | LocalStart,
-    noise: float,
-    rows: TrainingRows | StreamedRows,
-    ridge: RidgeValue,
-    washout: int,
-    steps: Steps,
-    groups: Groups | None = None,
-) -> float:
-    """The share that was ``given``; "auto" looks for it where outputs are fed back, in the longest sequence, and else is 0."""
-    if given != "auto":
-        return float(given)
-    if not np.any(loop.reservoir.W_fb):
+    esn: ProbabilisticESN, loop: OpenLoop, start: Start | LocalStart, rows: TrainingRows | StreamedRows, steps: Steps
+) -> float:  # fmt: skip
+    """The share that was given; "auto" looks for it where outputs are fed back, in the longest sequence, and else is 0."""
+    if esn.process_noise != "auto":
+        return float(esn.process_noise)
+    if not np.any(loop.reservoir.W_fb) or esn.feedback == "own":
         return 0.0
     z, targets = rows.of_longest()
     with steps.step("choosing process noise"):
-        penalty = loop.features.penalty(ridge, loop.reservoir.n_inputs, loop.reservoir.n_units)
-        return search_open_loop(loop, start, noise, z, targets, penalty, washout, groups)
+        penalty = loop.features.penalty(esn.ridge_, loop.reservoir.n_inputs, loop.reservoir.n_units)
+        return search_open_loop(loop, start, esn.noise, z, targets, penalty, esn.washout_, esn.groups)

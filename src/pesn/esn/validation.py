@@ -1,47 +1,48 @@
-"""What a network asks of its rows, targets and states beside scikit-learn's own checks."""
+"""Checks of the networks: parameters, rows, targets and states, and what comes from a file.
+
+>>> from pesn import EchoStateNetwork
+>>> check_network(EchoStateNetwork(forgetting=2.0))
+Traceback (most recent call last):
+ValueError: forgetting must lie in (0, 1], got 2.0
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+import copy
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from pesn._support.arguments import pandas_index
+from pesn._support.arguments import flag, number, pandas_index, whole_number
 from pesn._support.progress import Advance, nothing
-from pesn._support.types import FloatArray, Lengths, TableLike
+from pesn._support.records import check_names
+from pesn._support.types import FloatArray, Lengths, Ridge, TableLike
 from pesn.gaussian import Gaussian
+from pesn.moments import named_method
+from pesn.readout.features import Features
+from pesn.readout.groups import Groups, Patches
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import state_shapes
+from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
+from pesn.reservoir.pooling import POOLINGS
 from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, mean_of, split
+from pesn.reservoir.topology import Connections
 
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator
     from pesn.esn.classifier import ReservoirClassifier
-
-__all__ = [
-    "FLOATS",
-    "SequenceRows",
-    "States",
-    "TrainingRows",
-    "UncertainRows",
-    "as_given",
-    "as_rows",
-    "check_certain",
-    "check_fitted",
-    "check_same_order",
-    "starts",
-    "training_rows",
-    "with_variance",
-]
+    from pesn.esn.probabilistic import ProbabilisticESN
 
 UncertainRows: TypeAlias = "TableLike | Gaussian"  # a Gaussian a row
 States: TypeAlias = State | Sequence[State] | None  # where sequences start: one, or one for each
 
 SequenceRows: TypeAlias = "tuple[Rows, Array]"  # inputs and targets of one sequence
 T = TypeVar("T")
+M = TypeVar("M")
 
 FLOATS = [np.float64, np.float32]
 _PLAIN = np.dtype(np.float64), np.dtype(np.float32)
@@ -88,13 +89,9 @@ class TrainingRows(NamedTuple):
 
     def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
         """``work(0, sequences, advance)``: rows in memory are one part; see :class:`pesn.esn.training.StreamedRows`."""
-        yield work(
-            0, ((Rows(*(_part(one, rows) for one in self.inputs)), self.targets[rows]) for rows in self.sequences), advance
-        )
-
-
-def _part(values: Any, rows: slice) -> Any:
-    return None if values is None else values[rows]
+        parts = (None if self.inputs.var is None else self.inputs.var[rows] for rows in self.sequences)
+        each = ((Rows(self.inputs.mean[rows], var), self.targets[rows]) for rows, var in zip(self.sequences, parts, strict=True))
+        yield work(0, each, advance)
 
 
 def check_fitted(esn: ReservoirEstimator) -> None:
@@ -112,9 +109,9 @@ def check_certain(rows: Rows) -> None:
         raise ValueError("X must be certain with feedback='own', got a pesn.Gaussian; give its mean")
 
 
-def as_rows(esn: ReservoirEstimator | ReservoirClassifier, X: UncertainRows, uncertain: bool = False) -> Rows:
-    """X (n, d) as a fitted network takes it; where it may be ``uncertain``, a Gaussian a row too."""
-    mean = mean_of(X) if uncertain else X
+def as_rows(esn: ReservoirEstimator | ReservoirClassifier, X: UncertainRows) -> Rows:
+    """X (n, d) as a fitted network takes it; where it may be uncertain, a Gaussian a row too."""
+    mean = mean_of(X) if esn.takes_gaussians else X
     if not _is_plain(esn, mean):
         check_kind("X", mean)
         mean = validate_data(esn, mean, reset=False, dtype=FLOATS, ensure_all_finite=False)
@@ -123,15 +120,8 @@ def as_rows(esn: ReservoirEstimator | ReservoirClassifier, X: UncertainRows, unc
 
 
 def training_rows(
-    esn: ReservoirEstimator,
-    X: UncertainRows,
-    y: Any,
-    lengths: Lengths = None,
-    *,
-    first: bool,
-    least: int,
-    uncertain: bool = False,
-) -> TrainingRows:
+    esn: ReservoirEstimator, X: UncertainRows, y: TableLike, lengths: Lengths = None, *, first: bool, least: int
+) -> TrainingRows:  # fmt: skip
     """Rows and targets, checked.
 
     Parameters
@@ -139,13 +129,13 @@ def training_rows(
     esn
         The network, which scikit-learn's checks tell the number and the names of its inputs on the ``first`` fit.
     X, y, lengths
-        As in ``fit``; X may be a Gaussian a row where it may be ``uncertain``.
+        As in ``fit``; X may be a Gaussian a row where the network takes them.
     first
         Whether the network learns anew: else X and y must have the columns of the first fit.
     least
         The fewest rows.
     """
-    mean = mean_of(X) if uncertain else X
+    mean = mean_of(X) if esn.takes_gaussians else X
     if first or not _is_plain(esn, mean, y):
         check_kind("X", mean)
         check_kind("y", y)
@@ -155,6 +145,7 @@ def training_rows(
         check_consistent_length(mean, y)
     check_no_gaps("X", mean)
     check_no_gaps("y", y)
+    y = np.asarray(y)
     targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
     if not first and targets.shape[1] != esn.n_outputs_:
         raise ValueError(f"y must have {esn.n_outputs_} columns, as at the first fit, got {targets.shape[1]}")
@@ -167,13 +158,8 @@ def as_given(outputs: Array, rows: Rows, flat: bool) -> FloatArray:
 
 
 def starts(
-    esn: ReservoirEstimator,
-    lengths: Lengths,
-    state: States,
-    n_rows: int,
-    beginning: Callable[[], State],
-    gaussian: bool = False,
-) -> list[tuple[slice, State]]:
+    esn: ReservoirEstimator, lengths: Lengths, state: States, n_rows: int, beginning: Callable[[], State], gaussian: bool = False
+) -> list[tuple[slice, State]]:  # fmt: skip
     """Each sequence with the state that it starts from: the given one, or the ``beginning``.
 
     ``gaussian``: whether variances and covariances of a state are made use of, and so must fit too.
@@ -181,15 +167,14 @@ def starts(
     sequences = split(lengths, n_rows)
     if state is None:
         return [(sequence, beginning()) for sequence in sequences]
-    several = lengths is not None and isinstance(state, Sequence) and not isinstance(state, State)
-    states: list[Any] = list(state) if several else [state]
-    if several != (lengths is not None) or not all(isinstance(given, State) for given in states):
+    states: list[Any] = [state] if isinstance(state, State) or not isinstance(state, Sequence) else list(state)
+    if isinstance(state, State) != (lengths is None) or not all(isinstance(given, State) for given in states):
         kind = "what return_state=True gave" if lengths is None else "a list of what return_state=True gave"
         raise TypeError(f"state must be {kind}, got {type(state).__name__}")
     if len(states) != len(sequences):
         raise ValueError(f"state must hold one state for each of the {len(sequences)} sequences, got {len(states)}")
     for given in states:
-        _check_state(given, esn.reservoir_.n_units, esn.n_outputs_, esn.features.n_earlier(esn.n_features_in_), gaussian)
+        _check_state(given, esn, gaussian)
     return list(zip(sequences, states, strict=True))
 
 
@@ -219,26 +204,203 @@ def _is_plain(esn: ReservoirEstimator | ReservoirClassifier, X: object, *targets
 
     Arrays of NumPy alone, in rows as wide as in ``fit``, and no names of columns to compare.
     """
-    if type(X) is not np.ndarray or X.dtype not in _PLAIN or X.ndim != 2 or "feature_names_in_" in vars(esn):
+    if not _is_float_array(X) or "feature_names_in_" in vars(esn):
         return False
-    if len(X) == 0 or X.shape[1] != esn.n_features_in_ or X.shape[1] == 0:
+    if X.ndim != 2 or len(X) == 0 or X.shape[1] != esn.n_features_in_:
         return False
-    for y in targets:
-        if type(y) is not np.ndarray or y.dtype not in _PLAIN or y.ndim not in (1, 2) or len(y) != len(X) or y.size == 0:
-            return False
-    return True
+    return all(_is_float_array(y) and y.ndim in (1, 2) and len(y) == len(X) and y.size > 0 for y in targets)
 
 
-def _check_state(given: State, n_units: int, n_outputs: int, n_earlier: int, gaussian: bool) -> None:
+def _is_float_array(values: object) -> TypeGuard[FloatArray]:
+    return type(values) is np.ndarray and values.dtype in _PLAIN
+
+
+def _check_state(given: State, esn: ReservoirEstimator, gaussian: bool) -> None:
+    n, m = esn.reservoir_.n_units, esn.n_outputs_
     found = np.shape(given.mean), () if given.output is None else np.shape(given.output)
-    wanted = (n_units,), (n_outputs,)
-    if found != wanted:
-        raise ValueError(f"state must be of this network, with shapes {wanted} of units and outputs, got {found}")
-    for name, (part, shape) in state_shapes(given, n_units, n_outputs, n_earlier).items():
+    if found != ((n,), (m,)):
+        raise ValueError(f"state must be of this network, with shapes {((n,), (m,))} of units and outputs, got {found}")
+    for name, (part, shape) in state_shapes(given, n, m, esn.features.n_earlier(esn.n_features_in_)).items():
         if (gaussian or name == "past") and np.shape(part) != shape:
             raise ValueError(f"state must be of this network, with {name} of shape {shape}, got {np.shape(part)}")
 
 
-def with_variance(mean: Any, X: UncertainRows) -> Rows:
+def with_variance(mean: object, X: UncertainRows) -> Rows:
     """The means of X, checked, with its variances where it has any."""
     return Rows(mean, X.var if isinstance(X, Gaussian) else None)
+
+
+# ---------------------------------------------------------------- parameters
+
+_LARGEST = 1e100  # of a parameter that is squared and summed
+_COVARIANCES = ("auto", "full", "low-rank", "diagonal", "ensemble")
+_STARTS = ("learned", "stationary", "zero")
+
+
+def _check_choice(name: str, value: object, choices: Collection[str], others: str = "") -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}{others}, got {value!r}")
+
+
+def _is_auto(name: str, value: object, expected: str) -> bool:
+    """Whether it is "auto"; a ValueError where it is another text."""
+    if isinstance(value, str) and value != "auto":
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
+    return isinstance(value, str)
+
+
+def _check_reservoir(esn: ReservoirEstimator | ReservoirClassifier) -> None:
+    """What says how the units are connected and tuned, and what is read of them; the numbers are checked where they are drawn."""
+    if not isinstance(esn.features, Features):
+        raise TypeError(f"features must be a pesn.Features, got {esn.features!r}")
+    if isinstance(esn.topology, Connections):  # one that came from a file was not made by its constructor
+        esn.topology.check("topology")
+    if esn.plasticity is not None:
+        if not isinstance(esn.plasticity, (Plasticity, SynapticPlasticity)):
+            raise TypeError(f"plasticity must be None, a pesn.reservoir.Plasticity or SynapticPlasticity, got {esn.plasticity!r}")
+        esn.plasticity.check("plasticity")
+
+
+def check_network(esn: ReservoirEstimator) -> None:
+    """What both networks have."""
+    _check_reservoir(esn)
+    if esn.local is not None and not isinstance(esn.local, Patches):
+        raise TypeError(f"local must be a pesn.Patches or None, got {esn.local!r}")
+    if esn.local is not None and esn.plasticity is not None:
+        raise ValueError("plasticity must be None where the network is local, whose patches have the same units, got both")
+    if not _is_auto("washout", esn.washout, "a number of rows or 'auto'"):
+        whole_number("washout", esn.washout, 0)
+    number("noise", esn.noise, 0.0, _LARGEST, "[]")
+    if not isinstance(esn.feedback, str) or esn.feedback not in ("teacher", "own"):
+        raise ValueError(f"feedback must be 'teacher' or 'own', got {esn.feedback!r}")
+    if esn.feedback == "own":
+        _check_own_feedback(esn)
+    _check_ridge(esn.ridge)
+    number("forgetting", esn.forgetting, 0.0, 1.0, "(]")
+    if esn.rls_delta is not None:
+        number("rls_delta", esn.rls_delta, 1.0 / _LARGEST, _LARGEST, "[]")
+
+
+def _check_own_feedback(esn: ReservoirEstimator) -> None:
+    if esn.local is not None:
+        raise ValueError("feedback must be 'teacher' where the network is local, got 'own'")
+    if not np.any(esn.feedback_scaling):
+        raise ValueError(f"feedback='own' needs a feedback_scaling above 0, got {esn.feedback_scaling!r}")
+    if isinstance(esn.ridge, (str, tuple)):
+        raise ValueError(f"ridge must be a number with feedback='own', which learns row by row, got {esn.ridge!r}")
+    if esn.noise > 0.0:
+        raise ValueError(f"noise must be 0 with feedback='own', whose own errors do what noise is for, got {esn.noise!r}")
+
+
+def _check_ridge(ridge: Ridge) -> None:
+    if isinstance(ridge, str) and ridge == "auto":
+        return
+    if isinstance(ridge, (str, list)) or (isinstance(ridge, tuple) and len(ridge) != 2):
+        raise ValueError(f"ridge must be a number, a pair (linear, others) or 'auto', got {ridge!r}")
+    for value in ridge if isinstance(ridge, tuple) else (ridge,):
+        number("ridge", value, 0.0, _LARGEST, "[]")
+        if 0.0 < value < 1.0 / _LARGEST:
+            raise ValueError(f"ridge must be 0 or lie in [{1.0 / _LARGEST:g}, {_LARGEST:g}], got {ridge!r}")
+
+
+def check_probabilistic(esn: ProbabilisticESN) -> None:
+    """What the probabilistic network has, all that both have included."""
+    check_network(esn)
+    whole_number("rank", esn.rank, 1)
+    whole_number("n_members", esn.n_members, 2)
+    named_method("moments", esn.moments)
+    _check_choice("covariance", esn.covariance, _COVARIANCES)
+    if not isinstance(esn.initial_state, Gaussian):
+        _check_choice("initial_state", esn.initial_state, _STARTS, " or a pesn.Gaussian over the units")
+    if not _is_auto("process_noise", esn.process_noise, "'auto' or a number, 0 or more"):
+        number("process_noise", esn.process_noise, 0.0, 1e6, "[]")
+
+
+def check_classifier(classifier: ReservoirClassifier) -> None:
+    """What the classifier has."""
+    _check_choice("states", classifier.states, POOLINGS)
+    _check_reservoir(classifier)
+    if isinstance(classifier.ridge, (str, tuple, list)) and classifier.ridge != "auto":
+        raise ValueError(f"ridge must be a number or 'auto', got {classifier.ridge!r}")
+    _check_ridge(classifier.ridge)
+    flag("scale", classifier.scale)
+    whole_number("washout", classifier.washout, 0)
+    whole_number("rank", classifier.rank, 1)
+    named_method("moments", classifier.moments)
+    _check_choice("covariance", classifier.covariance, _COVARIANCES[:-1])
+
+
+def check_unlearnt(esn: ReservoirEstimator) -> None:
+    """A ValueError where rows that arrive one by one do not let a network that ``fit`` has not seen be what it should."""
+    if esn.plasticity is not None:
+        kind = f"partial_fit before fit, which passes its rows for it, got {esn.plasticity!r}"
+        raise ValueError(f"plasticity must be None for {kind}")
+    share = getattr(esn, "process_noise", "auto")
+    if share not in ("auto", 0):
+        raise ValueError(f"process_noise must be 0 or 'auto' before fit, which finds out what it is a share of, got {share!r}")
+
+
+# ---------------------------------------------------------------- what comes from a file
+
+
+def check_learnt(esn: ReservoirEstimator, flat: bool) -> None:
+    """A ValueError where a record is damaged or not of this network; ``flat``: whether it says that its y was (n,)."""
+    reservoir = esn.reservoir_
+    reservoir.check()
+    n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
+    esn.features.check("features", n)
+    p = esn.features.size(d, n)
+    esn.readout_.check("readout_", p, m, least=1 if esn.rls_ is None else 0)
+    groups = esn.readout_.groups
+    _check_groups(esn, groups)
+    if esn.rls_ is not None:
+        esn.rls_.check("rls_", *((p, m) if groups is None else (groups.n_features, groups.n_outputs)))
+    esn.state_.check("state_", state_shapes(esn.state_, n, m, esn.features.n_earlier(d)))
+    if (d, m) != (esn.n_features_in_, esn.n_outputs_) or (flat and m != 1):
+        raise ValueError(f"its reservoir has {d} inputs and {m} outputs, not those that it says it was fitted to")
+    check_names("feature_names_in_", getattr(esn, "feature_names_in_", None), d, "an array")
+
+
+def _check_groups(esn: ReservoirEstimator, groups: Groups | None) -> None:
+    if esn.local is not None:
+        esn.local.check("local")
+    wanted = esn.groups
+    same = groups is wanted
+    if groups is not None and wanted is not None:
+        same = groups.shared == wanted.shared and all(map(np.array_equal, groups[:2], wanted[:2]))
+    if not same:
+        raise ValueError(f"readout_ is not one of local={esn.local!r}")
+
+
+def check_prediction(esn: ReservoirEstimator) -> None:
+    """A first call, from its own state and from the start: what parameters and arrays do to each other."""
+    row, options = np.zeros((1, esn.n_features_in_)), {"return_std": True} if esn.takes_gaussians else {}
+    _check_trial(esn, lambda trial: [trial.predict(row, state=state, **options) for state in (trial.state_, None)])
+
+
+def check_classes_learnt(classifier: ReservoirClassifier) -> None:
+    """A ValueError where a classifier's record is damaged, not of this classifier, or no good for a prediction."""
+    reservoir, classes = classifier.reservoir_, classifier.classes_
+    reservoir.check()
+    d = reservoir.n_inputs
+    classifier.features.check("features", reservoir.n_units)
+    if classifier.states_ not in POOLINGS or classifier.labels_ not in ("sequence", "row"):
+        raise ValueError(f"states_ is {classifier.states_!r} and labels_ is {classifier.labels_!r}")
+    if type(classes) is not np.ndarray or classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
+        raise ValueError("classes_ is not an array of two labels or more, each once")
+    if (d, reservoir.n_outputs) != (classifier.n_features_in_, 1):
+        raise ValueError(f"its reservoir has {d} inputs, not those that it says it was fitted to")
+    classifier.readout_.check("readout_", classifier.n_seen, len(classes))
+    check_names("feature_names_in_", getattr(classifier, "feature_names_in_", None), d, "an array")
+    _check_trial(classifier, lambda trial: trial.predict_proba(np.zeros((classifier.washout_ + 1, d))))
+
+
+def _check_trial(model: M, predict: Callable[[M], npt.ArrayLike]) -> None:
+    """A ValueError unless what it predicts is finite; ``model`` itself is left alone."""
+    trial = copy.copy(model)
+    vars(trial)["random_state"] = 0  # a RandomState would be moved on
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows without names
+        found = predict(trial)
+    if not np.isfinite(found).all():
+        raise ValueError("a trial prediction is not finite")

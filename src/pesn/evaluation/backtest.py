@@ -4,30 +4,36 @@ An origin is the first row that is forecast: all rows before it are known, none 
 
 >>> import numpy as np
 >>> y = np.arange(8.0)[:, None]
->>> origins = rolling_origins(4, 6, 2)
->>> observed = observed_after(y, origins, 2)
->>> ahead = Backtest(origins, np.repeat(y[origins - 1][:, None], 2, axis=1), np.ones_like(observed), observed)
->>> origins.tolist(), ahead.mae().tolist(), ahead.coverage(0.95)          # the last row goes on: wrong by 1 and by 2
+>>> def repeat_last(origins):                              # each forecast knows the rows before its origin alone
+...     return Normal(np.repeat(y[origins - 1][:, None], 2, axis=1), np.ones((len(origins), 2, 1)))
+>>> found = evaluate(repeat_last, rolling_origins(4, 6, 2), 2, y)
+>>> found
+Backtest of 2 forecasts, 2 steps ahead, 1 column
+>>> found.origins.tolist(), found.mae().tolist(), found.coverage(0.95)      # wrong by 1 and by 2
 ([4, 6], [1.5], 0.5)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.types import Array
-from pesn.metrics import coverage, crps_gaussian
+from pesn._support.arguments import whole_number
+from pesn._support.types import AnyArray, Array, Distribution
+from pesn.gaussian import NormalMarginals
 
-__all__ = ["MOST_ORIGINS", "Backtest", "Places", "mean_of_observed", "mean_score", "observed_after", "rolling_origins"]
-
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_ORIGINS = 36  # forecasts into held-back rows that deviations are calibrated by
 Places = npt.NDArray[np.intp]
+Origins = TypeVar("Origins", bound=Sequence[Any] | Places)
 
 
 def rolling_origins(first: int, last: int, count: int) -> Places:
@@ -41,9 +47,94 @@ def rolling_origins(first: int, last: int, count: int) -> Places:
     return np.unique(np.linspace(first, last, count).astype(np.intp))
 
 
-def observed_after(y: Array, origins: Any, horizon: int) -> Array:
-    """Rows origin … origin + horizon − 1 of y (n, d), for each origin: (origins, horizon, d)."""
+def check_origins(origins: int | Sequence[int] | Places, n: int, horizon: int, first: int) -> Places:
+    """Return the rows of n that forecasts over ``horizon`` rows start from.
+
+    Parameters
+    ----------
+    origins : int or sequence of int
+        A number of forecasts, or the first row of each.
+    n : int
+        Number of rows.
+    horizon : int
+        Number of steps of each forecast.
+    first : int
+        Row from which on a number of forecasts is spread evenly, if there are rows enough.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows, or an origin has no row before it or fewer than ``horizon`` rows from it on.
+    """
+    if n <= horizon:
+        raise ValueError(f"y must have more rows than the horizon of {horizon}, got {n}")
+    if isinstance(origins, Integral):
+        whole_number("origins", origins, 1)
+        return rolling_origins(max(min(first, n - horizon), 1), n - horizon, int(origins))
+    places = np.asarray(origins)
+    if places.ndim != 1 or places.dtype.kind not in "iu" or not len(places):
+        raise ValueError(f"origins must be a number of forecasts or a list of rows, got {origins!r}")
+    if places.min() < 1 or places.max() > n - horizon:
+        wrong = places[(places < 1) | (places > n - horizon)][0]
+        raise ValueError(f"origins must be rows 1 … {n - horizon} of y, with {horizon} rows to come, got {wrong}")
+    return places.astype(np.intp)
+
+
+def observed_after(y: AnyArray, origins: npt.ArrayLike, horizon: int) -> AnyArray:
+    """Rows origin … origin + horizon − 1 of y (n, …), for each origin: (origins, horizon, …)."""
     return np.asarray(y[np.asarray(origins, int)[:, None] + np.arange(horizon)])
+
+
+@dataclass(frozen=True, eq=False)
+class Normal(NormalMarginals):
+    """Independent normal distributions: ``mean`` and ``std`` of one shape."""
+
+    mean: Array
+    std: Array
+
+    @property
+    def var(self) -> Array:
+        """The variances."""
+        return np.square(self.std)
+
+    def _moments(self, what: str) -> tuple[Array, Array]:
+        return self.mean, self.std
+
+
+def evaluate(
+    forecast_from: Callable[[Origins], Distribution],
+    origins: Origins,
+    horizon: int,
+    y: Array | Callable[[Any], Array],
+    *,
+    names: Sequence[str] | None = None,
+    labels: AnyArray | pd.Index | None = None,
+) -> Backtest:
+    """Forecast from rolling origins, and set the forecasts beside what was observed.
+
+    Parameters
+    ----------
+    forecast_from : callable
+        ``forecast_from(origins)`` returns the distributions of all forecasts, of shape (k, horizon, d), such as
+        :class:`Normal`. Each forecast may use the rows before its origin alone.
+    origins : sequence
+        The k origins: usually row numbers (:func:`rolling_origins`).
+    horizon : int
+        Number of steps of each forecast.
+    y : array of shape (n, d), or callable
+        Observations, NaN where missing; or a function of an origin that returns the observations from it on.
+    names : sequence of str, optional
+        Names of the d columns.
+    labels : array or pandas.Index of shape (n,), optional
+        Labels of the rows of y.
+
+    Returns
+    -------
+    Backtest
+    """
+    observed = np.stack([y(one)[:horizon] for one in origins]) if callable(y) else observed_after(y, [*origins], horizon)
+    after = None if labels is None else observed_after(np.asarray(labels), [*origins], horizon)
+    return Backtest(origins, forecast_from(origins), observed, names, after)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,82 +143,110 @@ class Backtest:
 
     Parameters
     ----------
-    origins
+    origins : sequence
         The first row of each forecast, (k,).
-    mean, std
-        Of the forecasts, (k, horizon, d).
-    observed
-        What came, (k, horizon, d), NaN where it is missing.
-    names
-        Of the d columns; None: y0, y1, …
-    labels
-        Of the rows of each forecast, (k, horizon), where rows have labels.
+    forecasts : Distribution
+        The forecasts, (k, horizon, d).
+    observed : array of shape (k, horizon, d)
+        Observations, NaN where missing.
+    names : sequence of str, optional
+        Names of the d columns; None: y0, y1, …
+    labels : array of shape (k, horizon), optional
+        Labels of the rows of each forecast.
     """
 
-    origins: Places
-    mean: Array
-    std: Array
+    origins: Sequence[object] | Places
+    forecasts: Distribution
     observed: Array
     names: Sequence[str] | None = None
-    labels: Any = None
+    labels: AnyArray | None = None
 
     def __repr__(self) -> str:
-        k, horizon, d = self.mean.shape
+        k, horizon, d = self.observed.shape
         named = "" if self.names is None else f" ({', '.join(map(str, self.names))})"
         plural = ["" if n == 1 else "s" for n in (k, horizon, d)]
-        return f"Backtest of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {d} column{plural[2]}{named}"
+        return f"{type(self).__name__} of {k} forecast{plural[0]}, {horizon} step{plural[1]} ahead, {d} column{plural[2]}{named}"
 
     @property
     def horizon(self) -> int:
         """Steps that each forecast looks ahead."""
-        return int(self.mean.shape[1])
+        return int(self.observed.shape[1])
+
+    @property
+    def mean(self) -> Array:
+        """Point forecasts, (k, horizon, d)."""
+        return self.forecasts.mean
+
+    @property
+    def std(self) -> Array:
+        """Standard deviations of the forecasts, (k, horizon, d)."""
+        return self.forecasts.std
 
     @property
     def errors(self) -> Array:
         """Observed minus mean, (k, horizon, d)."""
         return np.asarray(self.observed - self.mean)
 
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return the central intervals of a level: (lower, upper), each (k, horizon, d)."""
+        return self.forecasts.interval(level)
+
     def mae(self) -> Array:
         """Mean absolute error of each column, (d,); NaN where nothing was observed."""
         return mean_score(np.abs(self.errors), (0, 1))
+
+    @cached_property
+    def scores(self) -> Array:
+        """Continuous ranked probability score of each number, (k, horizon, d), in its units; NaN where it was not observed."""
+        return self.forecasts.crps(self.observed)
 
     def crps(self) -> Array:
         """Continuous ranked probability score of each column, (d,), the mean over origins and steps, in the column's units.
 
         NaN where nothing of a column was observed.
         """
-        return mean_score(self._crps(), (0, 1))
+        return mean_score(self.scores, (0, 1))
 
     def crps_by_step(self) -> Array:
         """The same by step ahead, (horizon, d)."""
-        return mean_score(self._crps(), (0,))
+        return mean_score(self.scores, (0,))
 
     def coverage(self, level: float) -> float:
-        """The share of all that was observed that lies inside the central interval of this level."""
-        return float(coverage(self.observed, self.mean, self.std, level))
+        """Return the share of numbers, both forecast and observed, inside the central interval of this level; NaN if none is."""
+        inside, judged = self._inside(level)
+        return float(inside.sum() / judged.sum()) if judged.any() else float("nan")
 
-    def to_frame(self) -> Any:
+    def coverage_by_column(self, level: float) -> Array:
+        """Return the coverage of each column, (d,); NaN where nothing was both forecast and observed."""
+        inside, judged = (part.sum(axis=(0, 1)) for part in self._inside(level))
+        return np.where(judged > 0, inside / np.maximum(judged, 1), np.nan)
+
+    def _inside(self, level: float) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return which numbers lie inside the interval, and which were both forecast and observed, (k, horizon, d) each."""
+        lower, upper = self.interval(level)
+        inside = (lower <= self.observed) & (self.observed <= upper)
+        return inside, ~(np.isnan(self.observed) | np.isnan(lower))
+
+    def to_frame(self) -> pd.DataFrame:
         """A row for each origin, step and column, with mean, deviation and what was observed; with labels, its time too."""
+        return self._frame({"mean": self.mean, "std": self.std, "observed": self.observed}).infer_objects()
+
+    def _frame(self, values: dict[str, Array]) -> pd.DataFrame:
+        """Return ``values`` (k, horizon, d) by name, a row for each origin, step and column."""
         import pandas as pd
 
-        k, horizon, d = self.mean.shape
+        k, horizon, d = self.observed.shape
         names = [f"y{j}" for j in range(d)] if self.names is None else list(self.names)
         time = {} if self.labels is None else {"time": np.repeat(np.asarray(self.labels, dtype=object).ravel(), d)}
-        frame = pd.DataFrame(
+        return pd.DataFrame(
             {
-                "origin": np.repeat(self.origins, horizon * d),
+                "origin": np.repeat(np.asarray(self.origins), horizon * d),
                 "step": np.tile(np.repeat(np.arange(1, horizon + 1), d), k),
                 **time,
-                "column": np.tile(names, k * horizon),
-                "mean": self.mean.ravel(),
-                "std": self.std.ravel(),
-                "observed": self.observed.ravel(),
+                "column": np.tile(np.array(names, object), k * horizon),
+                **{name: part.ravel() for name, part in values.items()},
             }
         )
-        return frame.infer_objects()
-
-    def _crps(self) -> Array:
-        return np.asarray(crps_gaussian(self.observed, self.mean, self.std))
 
 
 def mean_score(values: Array, axis: tuple[int, ...]) -> Array:

@@ -1,9 +1,8 @@
 """Contexts of a forecast: recent rows, checked and filtered to the state from which the forecast starts.
 
->>> import numpy as np
->>> scale = Scale(np.array([10.0]), np.array([2.0]), np.zeros(0), np.ones(0))
->>> columns = Columns(["level"], None, scale, Scale(np.zeros(1), np.ones(1), np.zeros(0), np.ones(0)))
->>> columns.context([12.0, np.nan, 8.0], None)[0].y.ravel()
+>>> import numpy as np, pesn
+>>> model = pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0)).fit(np.tile([8.0, 12.0], 20)).model_
+>>> model.columns.context([12.0, np.nan, 8.0], None)[0].y.ravel()
 array([ 1., nan, -1.])
 """
 
@@ -11,26 +10,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import flag, whole_number
+from pesn._support.records import check_array, check_arrays, check_field_types, check_names
 from pesn._support.types import Array, TableLike
 from pesn.forecasting.alignment import align, index_of, rows_ahead
 from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of, unwrapped
 from pesn.forecasting.time_index import TimeIndex
 from pesn.gaussian import Gaussian
 from pesn.linalg import condition_root, root_of
-from pesn.reservoir.closed_loop import ClosedLoop
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout, stack
+from pesn.statespace.model import Bounds
 
-__all__ = ["FILTERED", "Begun", "Columns", "ContextFilter", "FilteredContext", "Rows", "Uncertainty", "check_size"]
-
+if TYPE_CHECKING:
+    import pandas as pd
 
 _JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
 _MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
@@ -45,26 +46,109 @@ class Rows(NamedTuple):
     time: TimeIndex | None
 
 
+Places = npt.NDArray[np.intp]
+GivenContext: TypeAlias = "TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None"
+
+
 class Columns(NamedTuple):
-    """The columns of y (d) and X (u) in training: their names, None where they had none, the scale that the network works in,
-    where they lay in it (``prior``), and which of y are ``angles``.
+    """Columns of y (d) and X (u) as training has seen them: names, scales, ranges, and the role of each in the dynamics.
+
+    Parameters
+    ----------
+    names, known_names : list of str or None
+        Names of the columns of y and X.
+    scale : Scale
+        Units in which the network works. All fields below are in these units.
+    prior : Scale
+        Mean and standard deviation of y and X in training.
+    range : tuple of array
+        Lowest and highest y (d,) in training.
+    learned, kinematic : array of int
+        Columns that the network predicts, and those that follow from the kinematics.
+    angles, unseen : array of int
+        Columns that the network sees by sine and cosine, and columns that it does not see.
+    kinematics : tuple of array
+        A (r, d), B (r, m) and c (r,) of the kinematic columns.
+    output_std : array of shape (m,)
+        Standard deviation of each output of the network.
+    target : {"change", "level"}
+        Meaning of the outputs.
     """
 
     names: list[str] | None
     known_names: list[str] | None
     scale: Scale
     prior: Scale
-    angles: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+    range: tuple[Array, Array]
+    learned: Places
+    kinematic: Places
+    angles: Places
+    unseen: Places
+    kinematics: tuple[Array, Array, Array]
+    output_std: Array
+    target: str
+
+    @property
+    def n_columns(self) -> int:
+        """d."""
+        return len(self.scale.y_mean)
 
     @property
     def n_known(self) -> int:
         """u."""
         return len(self.scale.x_mean)
 
-    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, Any]:
+    @property
+    def encoding(self) -> Encoding:
+        """Entries of the network's rows that are computed from y."""
+        angles, scale = self.angles, self.scale
+        return Encoding(angles, self.unseen, scale.y_mean[angles], scale.y_std[angles])
+
+    @property
+    def n_inputs(self) -> int:
+        """Inputs of the network."""
+        return self.encoding.size(self.n_columns) + self.n_known
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Meaning of the network's outputs."""
+        change = self.target == "change"
+        return Dynamics(self.learned, self.kinematic, self.kinematics, self.output_std, change, self.encoding)
+
+    def bounds(self, widen: bool) -> Bounds:
+        """Bounds of forecasts; angles and unseen columns have none."""
+        each = np.arange(self.n_columns)
+        free = np.isin(each, np.concatenate([self.angles, self.unseen]))
+        kinematic = np.isin(each, self.kinematic)
+        return Bounds(self.prior.y_mean, self.prior.y_std, *self.range, kinematic, widen, free if free.any() else None)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless all parts are of the same columns."""
+        check_field_types(name, self)
+        d, u, m = np.size(self.scale.y_mean), np.size(self.scale.x_mean), self.learned.size
+        _check_roles(f"{name}: learned and kinematic", self.learned, self.kinematic, d)
+        _check_roles(f"{name}: angles and unseen", self.angles, self.unseen, d)
+        if m + self.kinematic.size != d:
+            raise ValueError(f"{name}: learned and kinematic are not all of the {d} columns")
+        for part, scale in (("scale", self.scale), ("prior", self.prior)):
+            scale.check(f"{name}.{part}", d, u)
+        if len(self.kinematics) != 3 or len(self.range) != 2 or self.target not in ("change", "level"):
+            found = f"{len(self.kinematics)} parts of kinematics, {len(self.range)} of range and the target {self.target!r}"
+            raise ValueError(f"{name} has {found}")
+        (A, B, c), r, (low, high) = self.kinematics, d - m, self.range
+        check_arrays(f"{name}.kinematics", {"A": (A, (r, d)), "B": (B, (r, m)), "c": (c, (r,))})
+        check_arrays(f"{name}.range", {"low": (low, (d,)), "high": (high, (d,))})
+        if (low > high).any():
+            raise ValueError(f"{name}.range is not from low to high")
+        check_array(f"{name}.output_std", self.output_std, (m,), low=np.finfo(float).tiny)
+        check_names(f"{name}.names", self.names, d)
+        check_names(f"{name}.known_names", self.known_names, u)
+
+    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
         """Rows with X (T, u), and their labels (T,), which keep the rule of the rows seen; None where there are none."""
         rows = self.more(y, X, None, learnt=time)
-        return rows, None if rows.time is None else rows.time.at(index_of(y, "y")[0]).onwards(len(rows.y))
+        labels = index_of(y, "y")
+        return rows, None if rows.time is None or labels is None else rows.time.at(labels[0]).onwards(len(rows.y))
 
     def more(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,
@@ -78,10 +162,10 @@ class Columns(NamedTuple):
             raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
         layout = align(y, X, [slice(0, len(rows))], after=after, learnt=learnt)
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known)
-        rows, known = self._near("y", rows, "X", known)
+        rows, known = self.scale_rows("y", rows, "X", known)
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
 
-    def context(self, context: Any, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
+    def context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
         """Of y or (y, X), with X (T − 1, u), either of them a Gaussian a row, by position; ``time`` is that of the rows seen."""
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
@@ -99,7 +183,7 @@ class Columns(NamedTuple):
             self.check_names("X of context", given[1], "X")
             mean, known_cov = as_gaussian_rows("X of context", given[1], layout.n_inputs, self.n_known)
             known = as_matrix("X of context", mean, layout.n_inputs, self.n_known)
-        y, known = self._near("context", y, "X of context", known)
+        y, known = self.scale_rows("context", y, "X of context", known)
         y_cov = self._uncertainty("context", cov, y, self.scale.y_std, self.prior.y_std)
         known_var = layout.place_inputs(self._variances("X of context", known_cov, known))
         y_cov = layout.place(y_cov.reshape(len(y), d * d)).reshape(-1, d, d)
@@ -147,7 +231,7 @@ class Columns(NamedTuple):
             last = self.scale.undo(seen[there, np.arange(seen.shape[1])])
         return unwrapped(rows, self.angles, last)
 
-    def _near(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
+    def scale_rows(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
         """Scaled; refused where they are too far from all that was learnt from: nothing could be said about them."""
         y, known = self.scale.apply(y, known)
         check_within_reach(of_y, y, self.prior.y_mean, self.prior.y_std)
@@ -161,7 +245,15 @@ class Columns(NamedTuple):
             raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")
 
 
-def check_size(horizon: Any, joint: Any, d: int) -> bool:
+def _check_roles(names: str, one: Places, other: Places, d: int) -> None:
+    """Raise a ValueError unless both are columns of d, none of them twice."""
+    both = np.concatenate([np.ravel(one), np.ravel(other)]).tolist()
+    flat = all(part.dtype == np.intp and part.ndim == 1 for part in (one, other))
+    if not flat or not set(both) <= set(range(d)) or len(set(both)) < len(both):
+        raise ValueError(f"{names} are not different ones of the {d} columns")
+
+
+def check_size(horizon: int, joint: bool | None, d: int) -> bool:
     """Whether the covariance of all rows is kept; a TypeError or ValueError where a forecast of d columns would be too large."""
     whole_number("horizon", horizon, 1)
     if joint is not None:
@@ -217,6 +309,14 @@ class Begun(NamedTuple):
     u: Array | None = None
     uncertainty: Uncertainty | None = None
 
+    @property
+    def waiting(self) -> tuple[Array, Array, Uncertainty]:
+        """The rows that wait for the last input, where there is no state."""
+        assert self.y is not None
+        assert self.u is not None
+        assert self.uncertainty is not None
+        return self.y, self.u, self.uncertainty
+
 
 class ContextFilter(NamedTuple):
     """How a context is filtered: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
@@ -270,10 +370,7 @@ class ContextFilter(NamedTuple):
         if begun.state is not None:
             state, batch = begun.state, u.shape[:-1]
             return self.move(loop, state if state.mean.shape[:-1] == batch else state.broadcast(batch), u, u_var)
-        y, before, uncertain = begun.y, begun.u, begun.uncertainty
-        assert y is not None
-        assert before is not None
-        assert uncertain is not None
+        y, before, uncertain = begun.waiting
         batch, last = u.shape[:-1], uncertain.u_var.copy()
         last[-1] = u_var
         own = batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists)  # each of them has a start of its own
@@ -395,7 +492,7 @@ class ContextFilter(NamedTuple):
 
     def _uncertain_row(
         self, loop: ClosedLoop, y: Array, u: Array, y_cov: Array, u_var: Array
-    ) -> tuple[Array, Array, npt.NDArray[np.intp]]:  # fmt: skip
+    ) -> tuple[Array, Array, Places]:  # fmt: skip
         """Mean and root of [y, sines and cosines, u]: as it says, and where it is missing, by its regression on what is there.
 
         And which of these entries enter the network: of them alone a regression is known.

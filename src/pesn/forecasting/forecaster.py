@@ -11,27 +11,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing
-from typing import Any, Literal, Self, final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.arguments import as_count, as_real, check_not_negative, flag, generator
+from pesn._support.arguments import as_real, check_not_negative, flag
 from pesn._support.progress import Steps, shown
-from pesn._support.records import rollback_on_error
-from pesn._support.types import Array, Lengths, TableLike, Target
-from pesn.esn.base import check_probabilistic
+from pesn._support.types import Array, Lengths, PathLike, Rng, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.esn.validation import check_probabilistic
 from pesn.evaluation.backtest import Backtest
-from pesn.evaluation.calibration import LEADS
 from pesn.forecasting.alignment import align, run_slices
-from pesn.forecasting.backtest import backtest
-from pesn.forecasting.context import FILTERED, FilteredContext, Rows, check_size
+from pesn.forecasting.context import FILTERED, Columns, FilteredContext, GivenContext
 from pesn.forecasting.dataset import (
+    Spread,
     as_columns,
     as_encoded,
     as_kinematics,
@@ -44,24 +41,53 @@ from pesn.forecasting.dataset import (
 )
 from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.model import DynamicsModel, OnlineLearner
-from pesn.forecasting.predict import Futures, look_ahead, path_ahead
-from pesn.forecasting.runs import ArrayRuns, RunColumns, Runs, source_of, stream, survey
-from pesn.forecasting.selection import Task, fit_network
-from pesn.forecasting.training import Cut, in_units_of, least_steps, output_scale, sizes_of, target_spread
+from pesn.forecasting.model import HORIZON, Context, ForecastModel
+from pesn.forecasting.rollout import Rollout
+from pesn.forecasting.runs import (
+    ArrayRuns,
+    Cut,
+    RunColumns,
+    Runs,
+    in_units_of,
+    least_steps,
+    output_scale,
+    runs_of,
+    sizes_of,
+    stream,
+    survey,
+    target_spread,
+)
+from pesn.forecasting.training import Task, fit_network
 from pesn.gaussian import Gaussian
-from pesn.readout.groups import Patches
-from pesn.readout.ridge import PARTS, check_parts
+from pesn.readout.ridge import PARTS
+from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.sequences import split
 
-__all__ = ["Forecaster"]
-
-_HORIZON = 20  # steps ahead of a backtest
 _NOISIEST = 2.0  # deviations of y: rows that are noisier say nothing
 
 
+T = TypeVar("T")
+
+
+class _Learned(Generic[T]):
+    """A fitted attribute that reads ``model_``."""
+
+    def __init__(self, read: Callable[[ForecastModel], T]) -> None:
+        self._read = read
+
+    @overload
+    def __get__(self, forecaster: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, forecaster: Forecaster, owner: type) -> T: ...
+    def __get__(self, forecaster: Forecaster | None, owner: type) -> Self | T:
+        return self if forecaster is None else self._read(forecaster.model_)
+
+    def __set__(self, forecaster: Forecaster, value: object) -> NoReturn:
+        raise AttributeError("what was learned is read-only; make another record by dataclasses.replace(forecaster.model_, …)")
+
+
 @final
-class Forecaster(DynamicsModel):
+class Forecaster(BaseEstimator):  # type: ignore[misc]
     """Forecasts y from its own past and from known inputs X, as a Gaussian jointly over time.
 
     Parameters
@@ -100,6 +126,9 @@ class Forecaster(DynamicsModel):
 
     Attributes
     ----------
+    model_
+        Everything that was learned, as one immutable record: a :class:`pesn.forecasting.model.ForecastModel`. The attributes
+        below read it.
     design_
         What the search has chosen, ``design_.candidate``, and how the others did, ``design_.scores`` and ``design_.plot()``;
         None where a network was given, or rows or stretches of them are too few to choose by.
@@ -116,6 +145,31 @@ class Forecaster(DynamicsModel):
     calibration_
         Factors (50,) of the deviations 1 … 50 steps ahead; the last one holds for all beyond.
     """
+
+    stored_at_times: ClassVar[dict[str, type]] = {}
+    esn: ProbabilisticESN | Literal["auto"] | None
+    model_: ForecastModel
+
+    esn_ = _Learned(lambda model: model.esn)
+    design_ = _Learned(lambda model: model.design)
+    errors_ = _Learned(lambda model: model.errors)
+    calibration_ = _Learned(lambda model: model.calibration)
+    measurement_var_ = _Learned(lambda model: model.measurement_var)
+    measurement_std_ = _Learned(lambda model: np.sqrt(model.measurement_var) * model.columns.scale.y_std)
+    names_ = _Learned(lambda model: model.columns.names)
+    known_names_ = _Learned(lambda model: model.columns.known_names)
+    n_columns_ = _Learned(lambda model: model.columns.n_columns)
+    n_known_ = _Learned(lambda model: model.columns.n_known)
+    learned_columns_ = _Learned(lambda model: model.columns.learned)
+    kinematic_columns_ = _Learned(lambda model: model.columns.kinematic)
+    angle_columns_ = _Learned(lambda model: model.columns.angles)
+    unseen_columns_ = _Learned(lambda model: model.columns.unseen)
+    kinematics_ = _Learned(lambda model: model.columns.kinematics)
+    target_ = _Learned(lambda model: model.columns.target)
+    output_std_ = _Learned(lambda model: model.columns.output_std)
+    scale_ = _Learned(lambda model: model.columns.scale)
+    prior_scale_ = _Learned(lambda model: model.columns.prior)
+    range_ = _Learned(lambda model: model.columns.range)
 
     def __init__(
         self,
@@ -146,7 +200,7 @@ class Forecaster(DynamicsModel):
 
     # ---------------------------------------------------------------- learning
 
-    def fit(self, y: TableLike | Iterable[Any], X: TableLike | None = None, lengths: Lengths = None) -> Self:
+    def fit(self, y: TableLike | Iterable[object], X: TableLike | None = None, lengths: Lengths = None) -> Self:
         """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or from runs, one by one.
 
         Rows of a pandas object are taken by its index: dates, periods, durations or numbers of one step. The index of
@@ -161,8 +215,8 @@ class Forecaster(DynamicsModel):
             (n, d), or (n,). A row with a gap (NaN) ends one segment and begins another. Or *runs*, of which one at a time is in
             memory: a list, an iterator or anything that can be iterated of y or (y, X), of arrays or frames; a Dask bag of
             such; a :class:`pesn.forecasting.runs.ParquetRuns`. The numbers are those of the same runs stacked, with
-            ``lengths``. They are gone through about five times: what can be iterated once only is written to a temporary file
-            on the way, 8 bytes a number.
+            ``lengths``. They are gone through about five times: what can be iterated once only, as a generator, is kept in
+            memory.
         X
             (n, u), where X[k] drives y[k] → y[k+1]. The last row of a run acts on nothing that is known and may be NaN.
         lengths
@@ -179,11 +233,11 @@ class Forecaster(DynamicsModel):
             A failed fit leaves the forecaster as it was.
         """
         flag("verbose", self.verbose)
-        with rollback_on_error(self), shown(self.verbose) as steps:
-            self._fit(y, X, lengths, steps)
+        with shown(self.verbose) as steps:
+            self.model_ = self._fit(y, X, lengths, steps)
         return self
 
-    def _fit(self, y: TableLike | Iterable[Any], X: TableLike | None, lengths: Lengths, steps: Steps) -> None:
+    def _fit(self, y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
         network = _given(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -191,103 +245,103 @@ class Forecaster(DynamicsModel):
             raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
         if network is not None:
             check_probabilistic(network)
-        runs, columns = _runs(y, X, lengths)
-        with closing(runs):
-            self._learn(network, runs, columns, steps)
-
-    def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: RunColumns, steps: Steps) -> None:
-        self.names_, self.known_names_ = columns.names, columns.known_names
-        if self.names_ is not None and len(set(self.names_)) < len(self.names_):
-            raise ValueError(f"y must have columns of different names, got {self.names_}")
-        self.n_columns_, self.n_known_ = columns.n_columns, columns.n_known
-        self.target_ = self.target
-        self.learned_columns_, self.kinematic_columns_ = as_columns(self.learn, self.n_columns_, self.names_)
-        kinematics = as_kinematics(self.kinematics, self.n_columns_, len(self.learned_columns_))
-        self.angle_columns_, self.unseen_columns_ = as_encoded(
-            self.angles, self.unseen, self.n_columns_, self.n_known_, self.names_
-        )
-        if self.target == "level" and np.isin(self.angle_columns_, self.learned_columns_).any():
-            raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
-        if network is not None and network.local is not None:
-            self._check_field(network.local)
+        runs, given = _runs(y, X, lengths)
         if network is not None and runs.streamed:
             network.check_streamable()
+        return self._learn(network, runs, self._roles(given, network), steps)
+
+    def _roles(self, given: RunColumns, network: ProbabilisticESN | None) -> Columns:
+        """Return the columns with their roles, in the units of y: scales are not known yet."""
+        names, d, u = given.names, given.n_columns, given.n_known
+        if names is not None and len(set(names)) < len(names):
+            raise ValueError(f"y must have columns of different names, got {names}")
+        learned, kinematic = as_columns(self.learn, d, names)
+        kinematics = as_kinematics(self.kinematics, d, len(learned))
+        angles, unseen = as_encoded(self.angles, self.unseen, d, u, names)
+        if self.target == "level" and np.isin(angles, learned).any():
+            raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
+        if network is not None and network.local is not None:
+            for name, columns in (("learn", kinematic), ("angles", angles), ("unseen", unseen)):
+                if len(columns):
+                    raise ValueError(
+                        f"{name} must be left out where the network is local, of a field, got {getattr(self, name)!r}"
+                    )
+            network.local.check_field(d + u, d)
+        scale, unit = unscaled(d, u), np.ones(len(learned))
+        ends = scale.y_mean, scale.y_mean
+        return Columns(
+            names, given.known_names, scale, scale, ends, learned, kinematic, angles, unseen, kinematics, unit, self.target
+        )
+
+    def _scaled_columns(self, columns: Columns, y: Spread, known: Spread, one_scale: bool) -> Columns:
+        """Return the columns in the scale that the network works in; ``one_scale``: the same for all of y."""
+        scale = scale_from(y, known)
+        if not self.scale:
+            scale = columns.scale
+        elif one_scale:
+            scale = scale.of_field()
+        inside = y.scaled(scale.y_mean, scale.y_std)
+        return columns._replace(
+            scale=scale,
+            prior=scale_from(inside, known.scaled(scale.x_mean, scale.x_std)),
+            range=(inside.low, inside.high),
+            kinematics=in_scale(columns.kinematics, scale, columns.learned, columns.kinematic),
+        )
+
+    def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: Columns, steps: Steps) -> ForecastModel:
         told = steps if runs.streamed else Steps()  # rows in memory are gone through in no time
         with told.step("reading the runs", unit="rows") as advance:
-            found = survey(runs, self.angle_columns_, advance)
+            found = survey(runs, columns.angles, advance)
         one_law = network is not None and network.local is not None and network.local.shared  # in units of one scale
-        self.scale_ = scale_from(found.y, found.known)
-        if not self.scale:
-            self.scale_ = unscaled(self.n_columns_, self.n_known_)
-        elif one_law:
-            self.scale_ = self.scale_.of_field()
-        self.kinematics_ = in_scale(kinematics, self.scale_, self.learned_columns_, self.kinematic_columns_)
-        in_units = found.y.scaled(self.scale_.y_mean, self.scale_.y_std)
-        self.prior_scale_ = scale_from(in_units, found.known.scaled(self.scale_.x_mean, self.scale_.x_std))
-        self.range_ = in_units.low, in_units.high
+        columns = self._scaled_columns(columns, found.y, found.known, one_law)
         washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
-        shortest = least_steps(np.concatenate(found.sizes), washout, lags)
-        cut = Cut(
-            self.angle_columns_, self.scale_, self.learned_columns_, self.target_ == "change", shortest,
-            np.ones(len(self.learned_columns_)),
-        )  # fmt: skip
+        cut = Cut(columns, least_steps(np.concatenate(found.sizes), washout, lags))
         segments = cut.all_of(runs, found.sizes)
         with told.step("looking at the targets", int(sizes_of(segments).sum()), "rows") as advance:
             targets, sample = target_spread(segments, advance)
-        self.output_std_ = output_scale(targets, self.prior_scale_.y_std[self.learned_columns_], one_law)
-        segments, sample = in_units_of(self.output_std_, segments, sample)
-        self.design_ = self.design
+        columns = columns._replace(output_std=output_scale(targets, columns.prior.y_std[columns.learned], one_law))
+        segments, sample = in_units_of(columns.output_std, segments, sample)
+        design, given = self.design, network is not None
         if network is None:
-            if self.design_ is None:
-                self.design_ = choose_design(sample, self._dynamics, self._bounds(widen=False), steps)
-            network = designed(self.design_, self._n_inputs)
-        self.esn_ = network
-        noise = 0.0 if self.design_ is None else self.design_.candidate.input_noise
-        task = Task(
-            network, self._dynamics, segments, sample, self._loop, self._context_filter, noise, self._measurement_noise(),
-            spread=self.design_ is not None,
-        )  # fmt: skip
-        given = isinstance(self.esn, ProbabilisticESN)
-        self.errors_, self.measurement_var_, self.calibration_ = fit_network(
-            task, steps, choose_ridge=self.design_ is None and not given, calibrate=self.calibrate
-        )
-        rows, known, self._time = cut.scaled(found.last)  # the last run, which forecasts go on from
-        self._recent, self._recent_known = rows[-FILTERED:], known[-FILTERED:]
-        self._state = self._context_filter().filtered(self.loop(), rows, known[:-1])
+            if design is None:
+                design = choose_design(sample, columns.dynamics, columns.bounds(widen=False), steps)
+            network = designed(design, columns.n_inputs)
+        task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
+        learned = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
+        rows, known, time = cut.scaled(found.last)  # the last run, which forecasts continue from
+        state = task.last_state(learned, rows, known)
+        return ForecastModel(columns, network, *learned, design, time, state, rows[-FILTERED:], known[-FILTERED:])
 
-    def _check_field(self, patches: Patches) -> None:
-        """A ValueError where the columns of y are not a field that patches may be of."""
-        given = {"learn": self.kinematic_columns_, "angles": self.angle_columns_, "unseen": self.unseen_columns_}
-        for name, columns in given.items():
-            if len(columns):
-                raise ValueError(f"{name} must be left out where the network is local, of a field, got {getattr(self, name)!r}")
-        patches.check_field(self.n_columns_ + self.n_known_, self.n_columns_)
-
-    def _measurement_noise(self) -> Array | Literal["auto"] | None:
+    def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | Literal["auto"] | None:
         """Scaled variances (d,) of the noise on y, "auto" where it is to be estimated, None where there is none."""
-        given = self.measurement_noise
+        given, d = self.measurement_noise, columns.n_columns
         if given is None:
-            return None if self.design_ is None else "auto"
+            return None if design is None else "auto"
         if isinstance(given, str):
             if given != "auto":
                 raise ValueError(f"measurement_noise must be deviations, 'auto' or None, got {given!r}")
             return "auto"
-        std = as_real("measurement_noise", by_names("measurement_noise", given, self.names_))
-        if std.shape not in ((), (self.n_columns_,)):
-            each = f"a deviation, or one for each of the {self.n_columns_} columns of y"
+        std = as_real("measurement_noise", by_names("measurement_noise", given, columns.names))
+        if std.shape not in ((), (d,)):
+            each = f"a deviation, or one for each of the {d} columns of y"
             raise ValueError(f"measurement_noise must be {each}, got an array of shape {std.shape}")
         check_not_negative("measurement_noise", std)
-        scaled = np.broadcast_to(std, self.n_columns_) / self.scale_.y_std
-        if (scaled > _NOISIEST * self.prior_scale_.y_std).any():
+        scaled = np.broadcast_to(std, d) / columns.scale.y_std
+        if (scaled > _NOISIEST * columns.prior.y_std).any():
             raise ValueError(f"measurement_noise must be at most {_NOISIEST:g} deviations of each column of y, got {given}")
         return np.square(scaled)
+
+    @property
+    def _fitted(self) -> ForecastModel:
+        check_is_fitted(self, "model_")
+        return self.model_
 
     # ---------------------------------------------------------------- forecasting
 
     def forecast(
         self,
         horizon: int,
-        context: TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | FilteredContext | None = None,
+        context: Context = None,
         X: TableLike | Gaussian | None = None,
         *,
         parts: Collection[str] = PARTS,
@@ -323,20 +377,11 @@ class Forecaster(DynamicsModel):
         Forecast
             Its index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
         """
-        check_is_fitted(self, "esn_")
-        keep = check_size(horizon, joint, self.n_columns_)
-        check_parts(parts)
-        futures, rows = self._futures(int(horizon), context, X, tuple(parts))
-        index = None if rows.time is None else rows.time.labels(int(horizon))
-        history = self.scale_.undo(rows.y[-3 * int(horizon) :])
-        # of some parts alone nothing was compared with rows that were held back
-        calibration = self.calibration_ if set(parts) == set(PARTS) else np.ones(LEADS)
-        result = look_ahead(futures, calibration, keep)
-        return Forecast(**result, names=self.names_, index=index, history=history)
+        return self._fitted.forecast(horizon, context, X, parts=parts, joint=joint)
 
     def sample_paths(
-        self, n: int, horizon: int, context: Any = None, X: Any = None, *,
-        noise: bool = True, calibrate: bool = True, rng: Any = None,
+        self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
+        noise: bool = True, calibrate: bool = True, rng: Rng = None,
     ) -> Array:  # fmt: skip
         """Whole futures, simulated: ``n`` sample paths of the next ``horizon`` rows, by Monte Carlo.
 
@@ -368,40 +413,10 @@ class Forecaster(DynamicsModel):
         array
             (n, horizon, d), in the units of y.
         """
-        check_is_fitted(self, "esn_")
-        count = as_count("n", n)
-        check_size(horizon, False, self.n_columns_)
-        flag("noise", noise)
-        flag("calibrate", calibrate)
-        futures, _ = self._futures(int(horizon), context, X, PARTS)
-        calibration = self.calibration_ if calibrate else None
-        return futures.sample_paths(count, calibration, generator(rng), noise)
-
-    def _futures(self, horizon: int, context: Any, X: Any, parts: tuple[str, ...]) -> tuple[Futures, Rows]:
-        """Where the loop stands after the context, with what is known ahead; and the rows of the context."""
-        loop, columns, context_filter = self.loop(), self._columns, self._context_filter()
-        start = self._started(context) if isinstance(context, FilteredContext) else self.start(context)
-        if start.batch:
-            raise ValueError(f"context must be one, got a start of {start.batch[0]}; rollout takes as many")
-        u, u_var = columns.ahead(X, horizon, start.rows.time)
-        state, own = context_filter.with_input(loop, start.begun, u[0], u_var[0]), None
-        if (start.plain is not None or u_var.any()) and set(parts) == set(
-            PARTS
-        ):  # calibration is of what the model says by itself
-            plain = context_filter.with_input(loop, start.plain or start.begun, u[0])
-            own = path_ahead(loop, plain, *context_filter.impute_inputs(u)).cov
-        if "state" not in parts:
-            state = loop.as_certain(state)
-        elif "noise" not in parts:
-            state = loop.without_errors(state)
-        u, u_var = context_filter.impute_inputs(u, u_var)
-        u_var *= "state" in parts
-        if set(parts) != set(PARTS):
-            loop = self.loop(parts)
-        return Futures(loop, state, u, u_var, columns, own), start.rows
+        return self._fitted.sample_paths(n, horizon, context, X, noise=noise, calibrate=calibrate, rng=rng)
 
     def backtest(
-        self, y: TableLike, X: TableLike | None = None, horizon: int = _HORIZON, origins: int | Sequence[int] = 20
+        self, y: TableLike, X: TableLike | None = None, horizon: int = HORIZON, origins: int | Sequence[int] = 20
     ) -> Backtest:
         """Forecasts from rows of y (n, d) with X (n, u), as in ``fit``, beside what was observed: by this forecaster as it is.
 
@@ -420,12 +435,7 @@ class Forecaster(DynamicsModel):
         Backtest
             ``mean``, ``std`` and ``observed`` (origins, horizon, d); ``crps()``, ``mae()``, ``coverage(level)``, ``to_frame()``.
         """
-        check_is_fitted(self, "esn_")
-        check_size(horizon, False, self.n_columns_)
-        return self._backtest(self._columns.again(y, X, self._time), horizon, origins)
-
-    def _backtest(self, given: tuple[Rows, Any], horizon: int, origins: int | Sequence[int]) -> Backtest:
-        return backtest(self.loop(), self._context_filter(), self._columns, self.calibration_, given, horizon, origins)
+        return self._fitted.backtest(y, X, horizon, origins)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
         """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better.
@@ -440,15 +450,7 @@ class Forecaster(DynamicsModel):
         float
             0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
         """
-        check_is_fitted(self, "esn_")
-        given = self._columns.again(y, X, self._time)
-        horizon = min(_HORIZON, max(len(given[0].y) // 2, 1))
-        crps = self._backtest(given, horizon, 20).crps() / self.scale_.y_std
-        if np.isnan(crps).all():
-            raise ValueError("y must have at least one observed value in the rows that are forecast, got none")
-        return -float(np.nanmean(crps))
-
-    # ---------------------------------------------------------------- going on
+        return self._fitted.score(y, X)
 
     def update(self, y: TableLike, X: TableLike | None = None) -> Self:
         """New rows, seen once: each corrects the state and then moves the readout, by recursive least squares.
@@ -470,36 +472,150 @@ class Forecaster(DynamicsModel):
         Self
             A failed update changes nothing.
         """
-        check_is_fitted(self, "esn_")
-        rows, known, time = self._columns.more(y, X, self._time, seen=self._recent)
-        esn = self.esn_
-        learner = OnlineLearner(self.loop(), self._context_filter(), esn.rls_, esn.rls_delta, esn.forgetting)
-        state = learner.learn(self._state, (self._recent[-1], self._recent_known[-1]), rows, known)
-        readout, errors = learner.loop.readout, learner.loop.errors
-        if not np.isfinite(readout.weights).all():
-            raise FloatingPointError("update left finite numbers; y or X may be of another scale than in fit")
-        esn.readout_, esn.rls_, self.errors_ = readout, learner.rls, errors
-        low, high = self.range_
-        self.range_ = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
-        self._state, self._time = state, time
-        self._recent, self._recent_known = (
-            np.vstack(both)[-FILTERED:] for both in ((self._recent, rows), (self._recent_known, known))
-        )
+        self.model_ = self._fitted.update(y, X)
         return self
 
+    # ---------------------------------------------------------------- a model of dynamics: X are controls, y states
 
-def _runs(y: Any, X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
+    def start(self, context: GivenContext = None) -> FilteredContext:
+        """The state after ``context``, filtered once, for many calls of :meth:`rollout` and ``forecast``.
+
+        Parameters
+        ----------
+        context
+            As in ``forecast``: recent y (n, d), or (y, X) with X (n − 1, m); one row is enough. None: after the last row that
+            ``fit`` or ``update`` has seen. Or arrays of B contexts of one length, y (B, n, d) and X (B, n − 1, m), without gaps.
+
+        Returns
+        -------
+        FilteredContext
+            It serves until the next ``fit`` or ``update``.
+
+        Examples
+        --------
+        >>> import pesn
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
+        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
+        >>> hanging = model.start([[0.0, 3.14, 0.0, 0.0]])
+        >>> model.rollout(np.zeros((100, 20, 1)), hanging).mean.shape
+        (100, 20, 4)
+        """
+        return self._fitted.start(context)
+
+    def rollout(
+        self, controls: TableLike, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
+    ) -> Rollout:
+        """What B sequences of controls lead to, all at once and in closed form.
+
+        The same model as ``forecast``'s, to the end in closed form: no members take over where the loop is far from linear.
+
+        Parameters
+        ----------
+        controls
+            (B, H, m), or (H, m), one sequence; the first row acts on the last row of the context.
+        start
+            What :meth:`start` gave, for one context or for B of them; None: after the last row seen.
+        covariance
+            "none": means alone, which take a fiftieth of the time; "low-rank": every covariance, to first order in what is
+            uncertain, of columns as ``rank`` says; "full": with the second order, for a few sequences; "diagonal": entries of the
+            network's state taken as independent, which is the cheapest and often far too narrow or too wide.
+        rank
+            Columns that "low-rank" keeps beside those of the rows and of what is read out.
+
+        Returns
+        -------
+        Rollout
+            ``mean`` (B, H, d), ``std``, ``cov``, and what planning asks of them, in the units of y.
+        """
+        return self._fitted.rollout(controls, start, covariance, rank=rank)
+
+    def step(self, states: TableLike, controls: TableLike) -> Array:
+        """The next states on average, each from one state alone: for packages that bring their own loop.
+
+        Each state is a context of one row. A network with memory knows more in a :meth:`rollout`, which carries its units on.
+
+        Parameters
+        ----------
+        states, controls
+            (K, d) and (K, m).
+
+        Returns
+        -------
+        array
+            (K, d), in the units of y.
+        """
+        return self._fitted.step(states, controls)
+
+    def linearize(self, state: TableLike, control: TableLike) -> tuple[Array, Array]:
+        """How the next state changes with a state and a control: the derivatives of :meth:`step`, for LQR and iLQR.
+
+        In closed form, by the chain rule: step(y + δ, u + ε) ≈ step(y, u) + A δ + B ε.
+
+        Parameters
+        ----------
+        state, control
+            (d,) and (m,), or many of them, (K, d) and (K, m).
+
+        Returns
+        -------
+        A, B
+            (d, d) and (d, m), or (K, d, d) and (K, d, m), in the units of y and X.
+
+        Examples
+        --------
+        >>> import pesn
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
+        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
+        >>> A, B = model.linearize([0.0, 3.14, 0.0, 0.0], [0.0])
+        >>> A.shape, B.shape, A[0, 2].round(2)                            # x′ = x + 0.02 v
+        ((4, 4), (4, 1), np.float64(0.02))
+        """
+        return self._fitted.linearize(state, control)
+
+    def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
+        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
+        return self._fitted.loop(parts)
+
+    def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
+        """y and X in the units that the network works in.
+
+        Parameters
+        ----------
+        rows, known
+            (n, d) and (n, u).
+
+        Returns
+        -------
+        rows, known
+            Less their means, over their deviations, where ``scale`` is set.
+        """
+        return self._fitted.columns.scale.apply(rows, known)
+
+    # ---------------------------------------------------------------- files
+
+    def save(self, path: PathLike) -> None:
+        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
+        from pesn.persistence import save  # here, not above: it knows every estimator
+
+        save(self, path)
+
+    def check_stored(self) -> None:
+        """Raise a ValueError where the model from a file is damaged or does not fit together."""
+        self.model_.check("model_")
+
+
+def _runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
     """The runs, in memory or in a stream, and the columns of all of them."""
-    source = source_of(y)
-    if source is not None:
+    streamed = runs_of(y)
+    if streamed is not None:
         for name, value in (("X", X), ("lengths", lengths)):
             if value is not None:
                 raise ValueError(f"{name} must be None where y holds runs, each of them y or (y, X), got {type(value).__name__}")
-        try:
-            return stream(source)
-        except BaseException:
-            source.close()
-            raise
+        return stream(streamed)
     rows = as_matrix("y", y)
     runs, named = split(lengths, len(rows), "y"), run_slices(y, "y")
     if named is not None:

@@ -1,41 +1,95 @@
-"""A fitted forecaster as a model of dynamics: closed loop, starts, roll-outs, single steps, linearization, updates."""
+"""A fitted forecaster as a record: everything that was learned, and what follows from it.
+
+A model of raw rows, in the units of y: fit a :class:`pesn.Forecaster` and take its ``model_``. The model is immutable, needs no
+estimator to forecast, and is stored with whatever record holds it (:mod:`pesn.persistence`).
+
+>>> import numpy as np, pesn
+>>> y = np.sin(0.2 * np.arange(400.0))
+>>> model = pesn.Forecaster(pesn.ProbabilisticESN(30, random_state=0)).fit(y[:300]).model_
+>>> bool(np.abs(model.forecast(10).mean[:, 0] - y[300:310]).max() < 0.01)
+True
+>>> later = model.update(y[300:320])                    # a new model; the old one stays as it is
+>>> bool(np.abs(later.forecast(10).mean[:, 0] - y[320:330]).max() < 0.01)
+True
+"""
 
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Collection
-from typing import Any, ClassVar, Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
-from pesn._support.arguments import as_real, check_not_negative, whole_number
-from pesn._support.records import check_arrays, check_counts, check_names
+from pesn._support.arguments import as_count, as_real, flag, generator, whole_number
+from pesn._support.records import check_array, check_field_types
 from pesn._support.threads import one_blas_thread
-from pesn._support.types import Array, TableLike
+from pesn._support.types import Array, RidgeValue, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.evaluation.calibration import LEADS
-from pesn.evaluation.error_model import share_of_process, update_errors
-from pesn.evaluation.process_noise import form_of, process_noise
-from pesn.forecasting.context import Begun, Columns, ContextFilter, FilteredContext, Rows, Uncertainty
-from pesn.forecasting.dataset import Scale, check_within_reach
+from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
+from pesn.evaluation.calibration import LEADS, form_of, process_noise
+from pesn.evaluation.error_model import of_process, share_of_process, update_errors
+from pesn.forecasting.context import (
+    FILTERED,
+    Begun,
+    Columns,
+    ContextFilter,
+    FilteredContext,
+    GivenContext,
+    Rows,
+    Uncertainty,
+    check_size,
+)
+from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.design import Design
-from pesn.forecasting.predict import COVARIANCES, Rolled, calibration_factors, in_form, loop_for, roll_out, share_of
+from pesn.forecasting.forecast import Forecast
+from pesn.forecasting.predict import (
+    COVARIANCES,
+    Futures,
+    Known,
+    Rolled,
+    calibration_factors,
+    forecast_all,
+    in_form,
+    look_ahead,
+    loop_for,
+    path_ahead,
+    roll_out,
+    share_of,
+)
 from pesn.forecasting.rollout import Rollout
 from pesn.forecasting.time_index import TimeIndex
-from pesn.forecasting.training import Trained
 from pesn.gaussian import Gaussian
-from pesn.readout.ridge import PARTS, penalties_of
+from pesn.readout.ridge import PARTS, Readout, check_parts, penalties_of
 from pesn.readout.rls import RLSState, start_from_batch, update
-from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding, ErrorModel
+from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace import Cell, GaussianState, tangent
-from pesn.statespace.model import Bounds
 
-__all__ = ["DynamicsModel", "FittedForecaster", "OnlineLearner", "linear_step"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+HORIZON = 20  # steps ahead of a backtest
+Context: TypeAlias = "GivenContext | FilteredContext"
+
+
+class Trained(NamedTuple):
+    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly).
+
+    ``ridge``: the readout's; None: the network's own.
+    """
+
+    readout: Readout
+    errors: ErrorModel
+    start: Start | LocalStart
+    measurement_cov: Array | None = None
+    ridge: RidgeValue | None = None
+
+    def measured_with(self, var: Array) -> Trained:
+        """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
+        return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
 class OnlineLearner:
@@ -111,272 +165,298 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
     return result[..., :d], result[..., d:]
 
 
-class FittedForecaster(BaseEstimator):  # type: ignore[misc]
-    """The attributes of a fitted :class:`pesn.Forecaster`, the model that follows from them, and its files."""
+def close_loop(
+    esn: ProbabilisticESN,
+    columns: Columns,
+    trained: Trained,
+    *,
+    designed: bool,
+    noise_scale: float | None = None,
+    parts: tuple[str, ...] = PARTS,
+) -> ClosedLoop:
+    """Return the closed loop of a fitted network, in scaled units.
 
-    esn: ProbabilisticESN | Literal["auto"] | None
-    esn_: ProbabilisticESN
-    design_: Design | None
-    errors_: ErrorModel
-    measurement_var_: Array  # of noise on y as the network sees it, (d,)
-    scale_: Scale
-    prior_scale_: Scale  # of y and X as the network sees them
-    range_: tuple[Array, Array]  # of y as the network sees it, lowest and highest
-    kinematics_: tuple[Array, Array, Array]
-    names_: list[str] | None
-    known_names_: list[str] | None
-    target_: str
-    n_columns_: int
-    n_known_: int
-    learned_columns_: npt.NDArray[np.intp]
-    kinematic_columns_: npt.NDArray[np.intp]
-    angle_columns_: npt.NDArray[np.intp]
-    unseen_columns_: npt.NDArray[np.intp]
-    output_std_: Array
-    calibration_: Array
-    _time: TimeIndex | None  # at the last row seen
-    _state: GaussianState  # after the last row seen: y known, the units before it
-    _recent: Array  # the last rows of y, scaled, NaN among them
-    _recent_known: Array  # X of these rows
+    Parameters
+    ----------
+    esn : ProbabilisticESN
+        A fitted network; its readout is taken from ``trained``.
+    columns : Columns
+        What its inputs and outputs mean.
+    trained : Trained
+        Readout, one-step errors, initial state and measurement noise.
+    designed : bool
+        Whether the network is one of an automatic design, whose forecasts may switch to an ensemble.
+    noise_scale : float, optional
+        Scale of the process noise; None takes the network's own.
+    parts : tuple of str
+        Parts of the variance that are kept.
+    """
+    n_inputs, n_units = esn.reservoir_.n_inputs, esn.reservoir_.n_units
+    readout = trained.readout
+    penalty = esn.features.penalty(esn.ridge_ if trained.ridge is None else trained.ridge, n_inputs, n_units)
+    return ClosedLoop(
+        esn.reservoir_,
+        readout,
+        trained.errors,
+        columns.dynamics,
+        esn.unit_moments(),
+        form_of(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
+        esn.rank,
+        process_noise(trained.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units),
+        parts,
+        columns.bounds(widen="state" in parts),
+        esn.features,
+        esn.n_members,
+        esn.member_draws(),
+        trained.measurement_cov,
+        members_ahead=designed and esn.covariance == "auto",
+        penalty=np.asarray(readout.n_samples * penalties_of(penalty, readout.weights.shape[-1]), float),
+    )
 
-    stored_at_times: ClassVar[dict[str, type]] = {}
 
-    # ---------------------------------------------------------------- the model that follows from it
+@dataclass(frozen=True, eq=False)
+class ForecastModel:
+    """Everything that a :class:`pesn.Forecaster` learns; forecasts, rolls out, steps, linearizes, and updates to a new model.
+
+    Build one from raw rows with ``Forecaster(...).fit(y, X).model_``: all methods take and return the units of y and X. For
+    rows that are scaled already, ``Forecaster(..., scale=False)`` leaves them as they are. Store it in any record that is
+    registered in :mod:`pesn.persistence`, and call ``model.check(name)`` in the ``check`` of that record.
+
+    Parameters
+    ----------
+    columns : Columns
+        Names, scales, ranges and roles of the columns of y and X.
+    esn : ProbabilisticESN
+        The fitted network: reservoir, readout, initial state, process noise.
+    errors : ErrorModel
+        One-step errors: covariance, autocorrelation, innovation.
+    measurement_var : array of shape (d,)
+        Variances of the measurement noise of y, scaled.
+    calibration : array of shape (50,)
+        Factors of the standard deviations by lead.
+    design : Design or None
+        The automatic design, if there is one.
+    time : TimeIndex or None
+        Label of the last row, and the rule by which labels continue.
+    state : GaussianState
+        State after the last row: y is known, the units are those before it.
+    recent, recent_known : array
+        The last rows of y and X, scaled; NaN where a value is missing.
+    """
+
+    columns: Columns
+    esn: ProbabilisticESN
+    errors: ErrorModel
+    measurement_var: Array
+    calibration: Array
+    design: Design | None
+    time: TimeIndex | None
+    state: GaussianState
+    recent: Array
+    recent_known: Array
+
+    # ---------------------------------------------------------------- the closed loop
 
     def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
-        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
-        return self._loop(parts=tuple(parts))
+        """Return the closed loop that forecasts are made with, in scaled units."""
+        S = np.diag(self.measurement_var) if self.measurement_var.any() else None
+        trained = Trained(self.esn.readout_, self.errors, _start_of(self.esn), S)
+        return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
 
-    def _loop(self, model: Trained | None = None, noise_scale: float | None = None, parts: tuple[str, ...] = PARTS) -> ClosedLoop:
-        esn = self.esn_
-        model = Trained(esn.readout_, self.errors_, self._start, self._measurement) if model is None else model
-        n_inputs, n_units = esn.reservoir_.n_inputs, esn.reservoir_.n_units
-        penalty = esn.features.penalty(esn.ridge_ if model.ridge is None else model.ridge, n_inputs, n_units)
-        return ClosedLoop(
-            esn.reservoir_,
-            model.readout,
-            model.errors,
-            self._dynamics,
-            esn.unit_moments(),
-            form_of(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
-            esn.rank,
-            process_noise(model.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units),
-            parts,
-            self._bounds(widen="state" in parts),
-            esn.features,
-            esn.n_members,
-            esn.member_draws(),
-            model.measurement_cov,
-            members_ahead=self.design_ is not None and esn.covariance == "auto",
-            penalty=np.asarray(model.readout.n_samples * penalties_of(penalty, model.readout.weights.shape[-1]), float),
-        )
+    def context_filter(self) -> ContextFilter:
+        """Return the filter of contexts."""
+        return ContextFilter(_start_of(self.esn), self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
-    @property
-    def _measurement(self) -> Array | None:
-        return np.diag(self.measurement_var_) if self.measurement_var_.any() else None
+    # ---------------------------------------------------------------- forecasts
 
-    @property
-    def measurement_std_(self) -> Array:
-        """Deviations (d,) of the noise that the columns of y were found to be measured with, in their units; 0: none."""
-        return np.sqrt(self.measurement_var_) * self.scale_.y_std
+    def forecast(
+        self,
+        horizon: int,
+        context: Context = None,
+        X: TableLike | Gaussian | None = None,
+        *,
+        parts: Collection[str] = PARTS,
+        joint: bool | None = None,
+    ) -> Forecast:
+        """Forecast the next rows: see :meth:`pesn.Forecaster.forecast`."""
+        columns = self.columns
+        keep = check_size(horizon, joint, columns.n_columns)
+        check_parts(parts)
+        futures, rows = self._futures(int(horizon), context, X, tuple(parts))
+        index = None if rows.time is None else rows.time.labels(int(horizon))
+        history = columns.scale.undo(rows.y[-3 * int(horizon) :])
+        # of some parts alone nothing was compared with rows that were held back
+        calibration = self.calibration if set(parts) == set(PARTS) else np.ones(LEADS)
+        mean, covariance, by_part, scale, cov, paths = look_ahead(futures, calibration, keep)
+        names = columns.names
+        return Forecast(mean, covariance, by_part, names, index, history, cov=cov, paths=paths, scale=scale)
 
-    def _bounds(self, widen: bool) -> Bounds:
-        prior, kinematic = self.prior_scale_, np.isin(np.arange(self.n_columns_), self.kinematic_columns_)
-        free = np.isin(np.arange(self.n_columns_), np.concatenate([self.angle_columns_, self.unseen_columns_]))
-        return Bounds(prior.y_mean, prior.y_std, *self.range_, kinematic, widen, free if free.any() else None)
+    def sample_paths(
+        self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
+        noise: bool = True, calibrate: bool = True, rng: Rng = None,
+    ) -> Array:  # fmt: skip
+        """Simulate sample paths (n, horizon, d): see :meth:`pesn.Forecaster.sample_paths`."""
+        count = as_count("n", n)
+        check_size(horizon, False, self.columns.n_columns)
+        flag("noise", noise)
+        flag("calibrate", calibrate)
+        futures, _ = self._futures(int(horizon), context, X, PARTS)
+        return futures.sample_paths(count, self.calibration if calibrate else None, generator(rng), noise)
 
-    @property
-    def _encoding(self) -> Encoding:
-        angles, scale = self.angle_columns_, self.scale_
-        return Encoding(angles, self.unseen_columns_, scale.y_mean[angles], scale.y_std[angles])
+    def _futures(
+        self, horizon: int, context: Context, X: TableLike | Gaussian | None, parts: tuple[str, ...]
+    ) -> tuple[Futures, Rows]:
+        """Where the loop stands after the context, with what is known ahead; and the rows of the context."""
+        loop, columns, context_filter = self.loop(), self.columns, self.context_filter()
+        start = self.check_start(context) if isinstance(context, FilteredContext) else self.start(context)
+        if start.batch:
+            raise ValueError(f"context must be one, got a start of {start.batch[0]}; rollout takes as many")
+        whole = set(parts) == set(PARTS)
+        u, u_var = columns.ahead(X, horizon, start.rows.time)
+        state, own = context_filter.with_input(loop, start.begun, u[0], u_var[0]), None
+        if (start.plain is not None or u_var.any()) and whole:  # calibration is of what the model says by itself
+            plain = context_filter.with_input(loop, start.plain or start.begun, u[0])
+            own = path_ahead(loop, plain, *context_filter.impute_inputs(u)).cov
+        if "state" not in parts:
+            state = loop.as_certain(state)
+        elif "noise" not in parts:
+            state = loop.without_errors(state)
+        u, u_var = context_filter.impute_inputs(u, u_var)
+        u_var *= "state" in parts
+        return Futures(loop if whole else self.loop(parts), state, u, u_var, columns, own), start.rows
 
-    @property
-    def _n_inputs(self) -> int:
-        """Of the network."""
-        return self._encoding.size(self.n_columns_) + self.n_known_
+    def backtest(
+        self, y: TableLike, X: TableLike | None = None, horizon: int = HORIZON, origins: int | Sequence[int] = 20
+    ) -> Backtest:
+        """Forecast from rolling origins: see :meth:`pesn.Forecaster.backtest`."""
+        check_size(horizon, False, self.columns.n_columns)
+        return self._backtest(self.columns.again(y, X, self.time), horizon, origins)
 
-    @property
-    def _dynamics(self) -> Dynamics:
-        return Dynamics(
-            self.learned_columns_, self.kinematic_columns_, self.kinematics_, self.output_std_, self.target_ == "change",
-            self._encoding,
+    def _backtest(self, given: tuple[Rows, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
+        (rows, labels), columns, context = given, self.columns, self.context_filter()
+        longest = FILTERED + context.washout + 1
+
+        def forecast_from(places: Places) -> Normal:
+            known = [
+                Known(rows.y[first:place], rows.known[first:place], rows.known[place - 1 : place - 1 + horizon])
+                for first, place in zip(np.maximum(places - longest, 0), places, strict=True)
+            ]
+            scaled = forecast_all(self.loop(), context, known)
+            factor = calibration_factors(scaled.std, self.calibration, columns.prior.y_std)
+            return Normal(columns.scale.undo(scaled.mean), scaled.std * factor * columns.scale.y_std)
+
+        places = check_origins(origins, len(rows.y), horizon, longest)
+        return evaluate(forecast_from, places, horizon, columns.scale.undo(rows.y), names=columns.names, labels=labels)
+
+    def score(self, y: TableLike, X: TableLike | None = None) -> float:
+        """Return minus the CRPS of a backtest: see :meth:`pesn.Forecaster.score`."""
+        given = self.columns.again(y, X, self.time)
+        horizon = min(HORIZON, max(len(given[0].y) // 2, 1))
+        crps = self._backtest(given, horizon, 20).crps() / self.columns.scale.y_std
+        if np.isnan(crps).all():
+            raise ValueError("y must have at least one observed value in the rows that are forecast, got none")
+        return -float(np.nanmean(crps))
+
+    # ---------------------------------------------------------------- online learning
+
+    def update(self, y: TableLike, X: TableLike | None = None) -> ForecastModel:
+        """Return the model after new rows: see :meth:`pesn.Forecaster.update`. This one stays as it is."""
+        columns, esn = self.columns, self.esn
+        rows, known, time = columns.more(y, X, self.time, seen=self.recent)
+        learner = OnlineLearner(self.loop(), self.context_filter(), esn.rls_, esn.rls_delta, esn.forgetting)
+        state = learner.learn(self.state, (self.recent[-1], self.recent_known[-1]), rows, known)
+        readout, errors = learner.loop.readout, learner.loop.errors
+        if not np.isfinite(readout.weights).all():
+            raise FloatingPointError("update left finite numbers; y or X may be of another scale than in fit")
+        network = copy.copy(esn)
+        network.readout_, network.rls_ = readout, learner.rls
+        low, high = columns.range
+        wider = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
+        recent, recent_known = (np.vstack(both)[-FILTERED:] for both in ((self.recent, rows), (self.recent_known, known)))
+        return replace(
+            self, columns=columns._replace(range=wider), esn=network, errors=errors, time=time, state=state,
+            recent=recent, recent_known=recent_known,
         )  # fmt: skip
-
-    def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
-        """y and X in the units that the network works in.
-
-        Parameters
-        ----------
-        rows, known
-            (n, d) and (n, u).
-
-        Returns
-        -------
-        rows, known
-            Less their means, over their deviations, where ``scale`` is set.
-        """
-        return self.scale_.apply(rows, known)
-
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.names_, self.known_names_, self.scale_, self.prior_scale_, self.angle_columns_)
-
-    def _context_filter(self, start: Start | LocalStart | None = None) -> ContextFilter:
-        """How contexts are filtered; ``start`` takes the place of what all training rows say about starts."""
-        return ContextFilter(start or self._start, self.esn_.initial_state, self.esn_.washout_, self.prior_scale_)
-
-    @property
-    def _start(self) -> Start | LocalStart:
-        given = self.esn_.start_
-        assert given is not None  # it is learnt in fit
-        return given
 
     # ---------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
-        from pesn.persistence import save  # here, not above: it knows every estimator
-
-        save(self, path)
-
-    def check_stored(self) -> None:
-        """A ValueError where what was learnt is damaged or does not fit together: asked of a forecaster that came from a file."""
-        d, u, m, esn = self.n_columns_, self.n_known_, self.learned_columns_.size, self.esn_
-        check_counts("", {"n_columns_": (d, 1), "n_known_": (u, 0)})
-        columns = self.learned_columns_, self.kinematic_columns_
-        flat = all(part.dtype == np.intp and part.ndim == 1 for part in columns)
-        if not flat or sum(map(len, columns)) != d or sorted(np.concatenate(columns)) != list(range(d)):
-            raise ValueError(f"learned_columns_ and kinematic_columns_ are not the {d} columns")
-        encoded = self.angle_columns_, self.unseen_columns_
-        if any(part.dtype != np.intp or part.ndim != 1 for part in encoded):
-            raise ValueError("angle_columns_ and unseen_columns_ are not columns")
-        both = np.concatenate(encoded)
-        if len(set(both.tolist())) < len(both) or not np.isin(both, np.arange(d)).all():
-            raise ValueError(f"angle_columns_ and unseen_columns_ are not different ones of the {d} columns")
-        self.scale_.check("scale_", d, u)
-        of = self._n_inputs, m
-        if not esn.__sklearn_is_fitted__() or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != of:
-            raise ValueError("esn_ is not a network of these columns")
-        if len(self.kinematics_) != 3 or self.target_ not in ("change", "level"):
-            raise ValueError(f"kinematics_ has {len(self.kinematics_)} parts and target_ is {self.target_!r}")
-        (A, B, c), r = self.kinematics_, d - m
-        check_arrays("kinematics_", {"A": (A, (r, d)), "B": (B, (r, m)), "c": (c, (r,))})
-        self._check_range(d)
-        self._check_recent(d, u)
-        check_arrays("", {"output_std_": (self.output_std_, (m,)), "calibration_": (self.calibration_, (LEADS,))})
-        check_arrays("", {"measurement_var_": (self.measurement_var_, (d,))})
-        check_not_negative("measurement_var_", self.measurement_var_)
-        for name, part in (("output_std_", self.output_std_), ("calibration_", self.calibration_)):
-            if (part <= 0.0).any():
-                raise ValueError(f"{name} is not positive")
-        if self.design_ is not None:
-            self.design_.check("design_")
-        self.prior_scale_.check("prior_scale_", d, u)
-        self.errors_.check("errors_", d)
-        check_names("names_", self.names_, d)
-        check_names("known_names_", self.known_names_, u)
-        if self._time is not None:
-            self._time.check("_time")
-        loop = self.loop()
-        self._state.check("_state", loop.carried, loop.layout.size - loop.carried)
-        self._check_forecast()
-
-    def _check_range(self, d: int) -> None:
-        if len(self.range_) != 2:
-            raise ValueError(f"range_ has {len(self.range_)} parts")
-        low, high = self.range_
-        check_arrays("range_", {"low": (low, (d,)), "high": (high, (d,))})
-        if (low > high).any():
-            raise ValueError("range_ is not from low to high")
-
-    def _check_recent(self, d: int, u: int) -> None:
-        if not self._recent.size:
-            raise ValueError("_recent is empty")
-        rows = len(np.atleast_1d(self._recent))
-        parts = {"_recent": (_filled(self._recent), (rows, d)), "_recent_known": (_filled(self._recent_known), (rows, u))}
-        check_arrays("", parts)
-
-    def _check_forecast(self) -> None:
-        """A first call, after the last row seen and after a context: what parameters and arrays do to each other."""
-        trial: Any = copy.copy(self)
-        trial.esn_ = copy.copy(self.esn_)
-        trial.esn_.random_state = 0  # a RandomState would be moved on
-        ahead = np.zeros((1, self.n_known_)) if self.n_known_ else None
-        for context in (None, np.zeros((1, self.n_columns_))):
-            forecast = trial.forecast(1, context, ahead)
-            if not (np.isfinite(forecast.mean).all() and np.isfinite(forecast.std).all()):
-                raise ValueError("a trial forecast is not finite")
-
-
-def _filled(values: Any) -> Any:
-    """Without the gaps, which may be there."""
-    return np.where(np.isnan(values), 0.0, values) if values.dtype == np.float64 else values
-
-
-class DynamicsModel(FittedForecaster):
-    """What planning asks of a forecaster: known inputs X are its controls, y the states."""
-
-    def start(
-        self, context: TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None = None
-    ) -> FilteredContext:
-        """The state after ``context``, filtered once, for many calls of :meth:`rollout` and ``forecast``.
+    def check(self, name: str) -> None:
+        """Raise a ValueError where a field of a stored model is damaged or does not fit the others.
 
         Parameters
         ----------
-        context
-            As in ``forecast``: recent y (n, d), or (y, X) with X (n − 1, m); one row is enough. None: after the last row that
-            ``fit`` or ``update`` has seen. Or arrays of B contexts of one length, y (B, n, d) and X (B, n − 1, m), without gaps.
-
-        Returns
-        -------
-        FilteredContext
-            It serves until the next ``fit`` or ``update``.
-
-        Examples
-        --------
-        >>> import pesn
-        >>> runs = pesn.systems.cart_pole.simulate(runs=4, steps=300, rng=0)
-        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
-        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
-        >>> hanging = model.start([[0.0, 3.14, 0.0, 0.0]])
-        >>> model.rollout(np.zeros((100, 20, 1)), hanging).mean.shape
-        (100, 20, 4)
+        name : str
+            Name of the model in messages.
         """
-        check_is_fitted(self, "esn_")
-        columns, given = self._columns, context if isinstance(context, tuple) else (context, None)
+        check_field_types(name, self)
+        columns, esn = self.columns, self.esn
+        columns.check(f"{name}.columns")
+        d, u = columns.n_columns, columns.n_known
+        of = columns.n_inputs, len(columns.learned)
+        if not esn.__sklearn_is_fitted__() or esn.start_ is None or (esn.n_features_in_, esn.n_outputs_) != of:
+            raise ValueError(f"{name}.esn is not a network of these columns")
+        rows = len(np.atleast_1d(self.recent))
+        if not self.recent.size:
+            raise ValueError(f"{name}.recent is empty")
+        check_array(f"{name}.recent", self.recent, (rows, d), missing=True)
+        check_array(f"{name}.recent_known", self.recent_known, (rows, u), missing=True)
+        check_array(f"{name}.calibration", self.calibration, (LEADS,), low=np.finfo(float).tiny)
+        check_array(f"{name}.measurement_var", self.measurement_var, (d,), low=0.0)
+        if self.design is not None:
+            self.design.check(f"{name}.design")
+        self.errors.check(f"{name}.errors", d)
+        if self.time is not None:
+            self.time.check(f"{name}.time")
+        loop = self.loop()
+        self.state.check(f"{name}.state", loop.carried, loop.layout.size - loop.carried)
+        self._check_forecast(name)
+
+    def _check_forecast(self, name: str) -> None:
+        """Make a first call, after the last row seen and after a context: parameters and arrays must go together."""
+        esn = copy.copy(self.esn)
+        esn.random_state = 0  # a RandomState would be moved on
+        trial, columns = replace(self, esn=esn), self.columns
+        ahead = np.zeros((1, columns.n_known)) if columns.n_known else None
+        for context in (None, np.zeros((1, columns.n_columns))):
+            forecast = trial.forecast(1, context, ahead)
+            if not (np.isfinite(forecast.mean).all() and np.isfinite(forecast.std).all()):
+                raise ValueError(f"a trial forecast of {name} is not finite")
+
+    # ---------------------------------------------------------------- dynamics: X are controls, y states
+
+    def start(self, context: GivenContext = None) -> FilteredContext:
+        """Filter a context once, for many calls: see :meth:`pesn.Forecaster.start`."""
+        columns, given = self.columns, context if isinstance(context, tuple) else (context, None)
         if context is None:
-            rows = Rows(self._recent, self._recent_known[:-1], self._time)
-            return self._filtered(rows, Uncertainty.none(rows.y, self._recent_known), seen=True)
+            rows = Rows(self.recent, self.recent_known[:-1], self.time)
+            return self._filtered(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)
         if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
             return self._filtered(*self._batch_of(*given))
-        rows, uncertainty = columns.context(context, self._time)
-        last = np.zeros((1, self.n_known_))  # of the input that is not known yet
+        rows, uncertainty = columns.context(context, self.time)
+        last = np.zeros((1, self.columns.n_known))  # of the input that is not known yet
         return self._filtered(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
 
-    def _batch_of(self, y: Any, X: Any = None) -> tuple[Rows, Uncertainty]:
+    def _batch_of(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Rows, Uncertainty]:
         """Contexts (B, n, d) with X (B, n − 1, m)."""
-        y, m = np.asarray(as_real("context", y), np.float64), self.n_known_
-        if y.shape[2] != self.n_columns_ or 0 in y.shape:
-            raise ValueError(f"context must have shape (contexts, rows, {self.n_columns_}), got {y.shape}")
+        y, m = np.asarray(as_real("context", y), np.float64), self.columns.n_known
+        if y.shape[2] != self.columns.n_columns or 0 in y.shape:
+            raise ValueError(f"context must have shape (contexts, rows, {self.columns.n_columns}), got {y.shape}")
         if X is None and m and y.shape[1] > 1:
             raise ValueError(f"context must be (y, X) with X of shape {(len(y), y.shape[1] - 1, m)}, got y alone")
         known: Array = np.zeros((len(y), y.shape[1] - 1, m)) if X is None else as_real("X of context", X).astype(np.float64)
         if known.shape != (len(y), y.shape[1] - 1, m):
             raise ValueError(f"X of context must have shape {(len(y), y.shape[1] - 1, m)}, got {known.shape}")
-        y, known = self.scaled(np.stack([self._columns.unwrapped(one) for one in y]), known)
-        prior = self.prior_scale_
-        check_within_reach("context", y, prior.y_mean, prior.y_std)
-        check_within_reach("X of context", known, prior.x_mean, prior.x_std)
-        none = Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
-        return Rows(y, known, None), none
+        y = np.stack([self.columns.unwrapped(one) for one in y])
+        y, known = self.columns.scale_rows("context", y, "X of context", known)
+        return Rows(y, known, None), Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
 
     def _filtered(self, rows: Rows, given: Uncertainty, seen: bool = False) -> FilteredContext:
         """``seen``: these are the last rows seen, of which the state is kept.
 
         While they are few, the regression of the start may want the last row, and its input, with the others.
         """
-        loop, context = self.loop(), self._context_filter()
-        begun = Begun(self._state) if seen and not context.few(len(rows.y)) else context.begin(loop, rows.y, rows.known, given)
+        loop, context = self.loop(), self.context_filter()
+        begun = Begun(self.state) if seen and not context.few(len(rows.y)) else context.begin(loop, rows.y, rows.known, given)
         plain = None
         if given.exists:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
@@ -385,9 +465,10 @@ class DynamicsModel(FittedForecaster):
     @property
     def _made_by(self) -> Array:
         """Weights, and the scale: rows in other units may lead to the same weights."""
-        return np.concatenate([np.ravel(part) for part in (self.esn_.readout_.weights, *self.scale_)])
+        return np.concatenate([np.ravel(part) for part in (self.esn.readout_.weights, *self.columns.scale)])
 
-    def _started(self, start: FilteredContext | None) -> FilteredContext:
+    def check_start(self, start: FilteredContext | None) -> FilteredContext:
+        """Return ``start``, or the state after the last row for None; refuse one that another model has filtered."""
         if start is None:
             return self.start()
         if not isinstance(start, FilteredContext):
@@ -396,141 +477,80 @@ class DynamicsModel(FittedForecaster):
         return start
 
     def rollout(
-        self, controls: Any, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
+        self, controls: TableLike, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
     ) -> Rollout:
-        """What B sequences of controls lead to, all at once and in closed form.
-
-        The same model as ``forecast``'s, to the end in closed form: no members take over where the loop is far from linear.
-
-        Parameters
-        ----------
-        controls
-            (B, H, m), or (H, m), one sequence; the first row acts on the last row of the context.
-        start
-            What :meth:`start` gave, for one context or for B of them; None: after the last row seen.
-        covariance
-            "none": means alone, which take a fiftieth of the time; "low-rank": every covariance, to first order in what is
-            uncertain, of columns as ``rank`` says; "full": with the second order, for a few sequences; "diagonal": entries of the
-            network's state taken as independent, which is the cheapest and often far too narrow or too wide.
-        rank
-            Columns that "low-rank" keeps beside those of the rows and of what is read out.
-
-        Returns
-        -------
-        Rollout
-            ``mean`` (B, H, d), ``std``, ``cov``, and what planning asks of them, in the units of y.
-        """
-        check_is_fitted(self, "esn_")
+        """Roll out B sequences of controls: see :meth:`pesn.Forecaster.rollout`."""
         if covariance not in tuple(COVARIANCES):
             raise ValueError(f"covariance must be one of {', '.join(map(repr, COVARIANCES))}, got {covariance!r}")
         whole_number("rank", rank, 1)
         given, u = self._controls(controls)
-        begun = self._started(start)
+        begun = self.check_start(start)
         if begun.batch and len(u) not in (1, *begun.batch):
             raise ValueError(f"controls must be as many as start has contexts, {begun.batch[0]}, or one for all, got {len(u)}")
         if begun.batch and len(u) == 1:
             given, u = (np.broadcast_to(part, (*begun.batch, *part.shape[1:])) for part in (given, u))
         with one_blas_thread():
             loop = loop_for(own := self.loop(), covariance, int(rank))
-            rolled, plain = roll_out(loop, self._context_filter(), in_form(begun.begun, own, loop), u), None
+            rolled, plain = roll_out(loop, self.context_filter(), in_form(begun.begun, own, loop), u), None
             if begun.plain is not None and rolled.cov is not None:
-                plain = roll_out(loop, self._context_filter(), in_form(begun.plain, own, loop), u)
+                plain = roll_out(loop, self.context_filter(), in_form(begun.plain, own, loop), u)
         return self._in_units(rolled, plain, given)
 
-    def _controls(self, controls: Any) -> tuple[Array, Array]:
+    def _controls(self, controls: TableLike) -> tuple[Array, Array]:
         """(B, H, m) as they were given, and scaled."""
-        self._columns.check_names("controls", controls, "X")
-        given, m = np.asarray(as_real("controls", controls), np.float64), self.n_known_
+        self.columns.check_names("controls", controls, "X")
+        given, m = np.asarray(as_real("controls", controls), np.float64), self.columns.n_known
         if given.ndim == 2:
             given = given[None]
         if given.ndim != 3 or given.shape[2] != m or 0 in given.shape[:2]:
             raise ValueError(f"controls must have shape (sequences, steps, {m}) or (steps, {m}), got {np.shape(controls)}")
-        u = (given - self.scale_.x_mean) / self.scale_.x_std
-        check_within_reach("controls", u, self.prior_scale_.x_mean, self.prior_scale_.x_std)
+        u = (given - self.columns.scale.x_mean) / self.columns.scale.x_std
+        check_within_reach("controls", u, self.columns.prior.x_mean, self.columns.prior.x_std)
         return given, u
 
     def _in_units(self, rolled: Rolled, plain: Rolled | None, controls: Array) -> Rollout:
         """Calibrated, in the units of y; where the start is uncertain, what is ``plain`` without it is calibrated alone."""
-        mean, names = self.scale_.undo(rolled.mean), None if self.names_ is None else tuple(self.names_)
+        mean, names = self.columns.scale.undo(rolled.mean), None if self.columns.names is None else tuple(self.columns.names)
         if rolled.cov is None:
             return Rollout(mean, controls, names=names)
         std, share = np.sqrt(np.maximum(np.diagonal(rolled.cov, axis1=-2, axis2=-1), 0.0)), None
         if plain is not None and plain.cov is not None:
             share = share_of(plain.cov, std)
-        factor = calibration_factors(std, self.calibration_, self.prior_scale_.y_std, share) * self.scale_.y_std
+        factor = calibration_factors(std, self.calibration, self.columns.prior.y_std, share) * self.columns.scale.y_std
         cov = rolled.cov * factor[..., :, None] * factor[..., None, :]
         lagged = None if rolled.lagged is None else rolled.lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]
         return Rollout(mean, controls, cov, lagged, names)
 
-    def step(self, states: Any, controls: Any) -> Array:
-        """The next states on average, each from one state alone: for packages that bring their own loop.
-
-        Each state is a context of one row. A network with memory knows more in a :meth:`rollout`, which carries its units on.
-
-        Parameters
-        ----------
-        states, controls
-            (K, d) and (K, m).
-
-        Returns
-        -------
-        array
-            (K, d), in the units of y.
-        """
+    def step(self, states: TableLike, controls: TableLike) -> Array:
+        """Return the next states (K, d): see :meth:`pesn.Forecaster.step`."""
         rows, u = self._pairs(states, controls)
         return self.rollout(u[:, None], self.start(rows[:, None]), "none").mean[:, 0]
 
-    def linearize(self, state: Any, control: Any) -> tuple[Array, Array]:
-        """How the next state changes with a state and a control: the derivatives of :meth:`step`, for LQR and iLQR.
-
-        In closed form, by the chain rule: step(y + δ, u + ε) ≈ step(y, u) + A δ + B ε.
-
-        Parameters
-        ----------
-        state, control
-            (d,) and (m,), or many of them, (K, d) and (K, m).
-
-        Returns
-        -------
-        A, B
-            (d, d) and (d, m), or (K, d, d) and (K, d, m), in the units of y and X.
-
-        Examples
-        --------
-        >>> import pesn
-        >>> runs = pesn.systems.cart_pole.simulate(runs=4, steps=300, rng=0)
-        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
-        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
-        >>> A, B = model.linearize([0.0, 3.14, 0.0, 0.0], [0.0])
-        >>> A.shape, B.shape, A[0, 2].round(2)                            # x′ = x + 0.02 v
-        ((4, 4), (4, 1), np.float64(0.02))
-        """
-        check_is_fitted(self, "esn_")
+    def linearize(self, state: TableLike, control: TableLike) -> tuple[Array, Array]:
+        """Return the derivatives of a step: see :meth:`pesn.Forecaster.linearize`."""
         one = _axes(state) == 1
         if one:
-            state, control = _one_row("state", state, self.n_columns_), _one_row("control", control, self.n_known_)
+            state, control = _one_row("state", state, self.columns.n_columns), _one_row("control", control, self.columns.n_known)
         rows, u = self._pairs(state, control, ("state", "control"))
-        y, known = self.scaled(rows, u)
-        prior = self.prior_scale_
-        check_within_reach("state", y, prior.y_mean, prior.y_std)
-        check_within_reach("control", known, prior.x_mean, prior.x_std)
-        by_state, by_control = linear_step(self.loop().certain, self._context_filter(), y, known)
-        scale = self.scale_
+        y, known = self.columns.scale_rows("state", rows, "control", u)
+        by_state, by_control = linear_step(self.loop().certain, self.context_filter(), y, known)
+        scale = self.columns.scale
         A = scale.y_std[:, None] * by_state / scale.y_std
         B = scale.y_std[:, None] * by_control / scale.x_std
         return (A[0], B[0]) if one else (A, B)
 
-    def _pairs(self, states: Any, controls: Any, names: tuple[str, str] = ("states", "controls")) -> tuple[Array, Array]:
+    def _pairs(
+        self, states: TableLike, controls: TableLike, names: tuple[str, str] = ("states", "controls")
+    ) -> tuple[Array, Array]:
         """States (K, d) with controls (K, m)."""
-        check_is_fitted(self, "esn_")
-        self._columns.check_names(names[0], states)
-        self._columns.check_names(names[1], controls, "X")
+        self.columns.check_names(names[0], states)
+        self.columns.check_names(names[1], controls, "X")
         rows = as_real(names[0], states)
-        if rows.ndim != 2 or rows.shape[1] != self.n_columns_ or not len(rows):
-            raise ValueError(f"{names[0]} must have shape (states, {self.n_columns_}), got {rows.shape}")
+        if rows.ndim != 2 or rows.shape[1] != self.columns.n_columns or not len(rows):
+            raise ValueError(f"{names[0]} must have shape (states, {self.columns.n_columns}), got {rows.shape}")
         u = as_real(names[1], controls)
-        if u.shape != (len(rows), self.n_known_):
-            expected = f"{(len(rows), self.n_known_)}, a row for each of the states"
+        if u.shape != (len(rows), self.columns.n_known):
+            expected = f"{(len(rows), self.columns.n_known)}, a row for each of the states"
             raise ValueError(f"{names[1]} must have shape {expected}, got {u.shape}")
         return rows.astype(np.float64), u.astype(np.float64)
 
@@ -543,8 +563,14 @@ def _axes(values: Any) -> int:
         return 0
 
 
-def _one_row(name: str, values: Any, size: int) -> Any:
+def _one_row(name: str, values: TableLike, size: int) -> TableLike:
     """Numbers (size,) as a row (1, size): of a pandas Series a frame, as its labels are the names of columns."""
     if np.shape(as_real(name, values)) != (size,):
         raise ValueError(f"{name} must have shape ({size},), got {np.shape(values)}")
     return values.to_frame().T if hasattr(values, "to_frame") else np.asarray(values)[None]
+
+
+def _start_of(esn: ProbabilisticESN) -> Start | LocalStart:
+    """Return what a fitted network has learned about initial states."""
+    assert esn.start_ is not None  # it is learned in fit
+    return esn.start_

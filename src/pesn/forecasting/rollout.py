@@ -37,28 +37,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_real, number
-from pesn._support.types import Array
+from pesn._support.arguments import as_count, as_real, number
+from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, counted
 from pesn.forecasting.forecast import Forecast
+from pesn.gaussian import NormalMarginals
+from pesn.linalg import root_of, symmetric
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Band", "PathMethod", "Rollout", "Weights", "as_goal", "bivariate_cdf", "by_name", "square"]
-
-
+S = TypeVar("S", bound=np.generic)
 Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 
 
-def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> Any:
+def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> npt.ArrayLike:
     """What a mapping, a Series or a frame says of some columns, in the order of ``names``, 0 for the others; else ``values``.
 
     ``paths``: it may say a path (H,) of a column, and the rows of a frame are steps; else they are columns, too, where they have
@@ -73,16 +73,21 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     named = {str(name): np.asarray(value) for name, value in values.items()}  # of a frame: its columns
     _check_known(argument, list(named), names)
     frame = getattr(values, "ndim", 1) == 2
-    for name, value in named.items():
-        if value.ndim and not paths and not frame:
-            raise ValueError(f"{argument} must be a number for each name, got shape {value.shape} for {name!r}")
+    paths_of = [name for name, value in named.items() if value.ndim]
+    if paths_of and not paths and not frame:
+        name = paths_of[0]
+        raise ValueError(f"{argument} must be a number for each name, got shape {named[name].shape} for {name!r}")
     zero = np.zeros(len(values)) if frame else np.zeros(())
     try:
         table = np.stack(np.broadcast_arrays(*(named.get(name, zero) for name in names)), axis=-1)
     except ValueError:
         shapes = ", ".join(f"{value.shape} for {name!r}" for name, value in named.items())
         raise ValueError(f"{argument} must be numbers, or paths of one length, by name, got shapes {shapes}") from None
-    labels = [str(label) for label in values.index] if frame and not paths else []
+    return _by_rows(argument, table, [str(label) for label in values.index], names) if frame and not paths else table
+
+
+def _by_rows(argument: str, table: npt.NDArray[S], labels: list[str], names: tuple[str, ...]) -> npt.NDArray[S]:
+    """Rows of a frame in the order of ``names``, 0 for the others, where its ``labels`` are names too."""
     if not set(labels) & set(names):
         return table
     _check_known(argument, labels, names)
@@ -223,7 +228,7 @@ _ROUNDING = 1e-9  # of the largest eigenvalue: what a semi-definite matrix may f
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rollout:
+class Rollout(NormalMarginals):
     """B plans and where they lead: Gaussians over H rows of d columns.
 
     ``len(rollout)`` is B. ``rollout[i]``, with a number, a slice, an array of numbers or a mask, holds those plans alone, one
@@ -250,24 +255,22 @@ class Rollout:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        arrays = {name: getattr(self, name) for name in ("mean", "controls", "cov", "lagged")}
-        arrays = {
-            name: np.asarray(as_real(name, value), np.float64)
-            for name, value in arrays.items()
-            if value is not None or name in ("mean", "controls")
-        }
-        mean = arrays["mean"]
+        mean = np.asarray(as_real("mean", self.mean), np.float64)
         if mean.ndim != 3 or 0 in mean.shape[1:]:
             raise ValueError(f"mean must have shape (plans, steps, columns), with a step and a column at least, got {mean.shape}")
         b, h, d = mean.shape
-        shapes: dict[str, tuple[int, ...]] = {"controls": (b, h), "cov": (b, h, d, d), "lagged": (b, h - 1, d, d)}
+        object.__setattr__(self, "mean", mean)
+        shapes: dict[str, tuple[int | str, ...]] = {
+            "controls": (b, h, "inputs"), "cov": (b, h, d, d), "lagged": (b, h - 1, d, d)
+        }  # fmt: skip
         for name, shape in shapes.items():
-            if name in arrays and (arrays[name].shape[:2] if name == "controls" else arrays[name].shape) != shape:
-                wanted = f"({b}, {h}, inputs)" if name == "controls" else f"{shape}"
-                raise ValueError(f"{name} must have shape {wanted}, as mean has {mean.shape}, got {arrays[name].shape}")
-        if "controls" in arrays and arrays["controls"].ndim != 3:
-            raise ValueError(f"controls must have shape ({b}, {h}, inputs), got {arrays['controls'].shape}")
-        for name, array in arrays.items():
+            value = getattr(self, name)
+            if value is None and name != "controls":
+                continue
+            array = np.asarray(as_real(name, value), np.float64)
+            if array.ndim != len(shape) or any(n not in (size, "inputs") for n, size in zip(shape, array.shape, strict=True)):
+                expected = f"({', '.join(map(str, shape))})"
+                raise ValueError(f"{name} must have shape {expected}, as mean has {mean.shape}, got {array.shape}")
             object.__setattr__(self, name, array)
         object.__setattr__(self, "names", check_names(self.names, d))
 
@@ -309,16 +312,10 @@ class Rollout:
             raise type(error)(f"plans must be among the {len(self)} of the roll-out, got {plans!r}") from None
         if chosen.ndim != 1 or last <= first:
             raise IndexError(f"a roll-out of {counted(self.horizon, 'step')} has no part {index!r}")
-        rows, pairs = slice(first, last), slice(first, last - 1)
-        whole = isinstance(plans, slice)  # then without a copy
-        arrays = {
-            "mean": (self.mean, rows), "controls": (self.controls, rows), "cov": (self.cov, rows), "lagged": (self.lagged, pairs)
-        }  # fmt: skip
-        parts = {
-            name: None if array is None else array[plans, part] if whole else array[chosen, part]
-            for name, (array, part) in arrays.items()
-        }
-        return Rollout(**parts, names=self.names)  # type: ignore[arg-type]
+        rows = plans if isinstance(plans, slice) else chosen, slice(first, last)  # of a slice without a copy
+        cov = None if self.cov is None else self.cov[rows]
+        lagged = None if self.lagged is None else self.lagged[rows[0], first : last - 1]
+        return Rollout(self.mean[rows], self.controls[rows], cov, lagged, self.names)
 
     # ---------------------------------------------------------------- what it costs
 
@@ -464,13 +461,36 @@ class Rollout:
         i = column_position("column", column, self._names)
         return band.ever_left_markov(self.lagged[..., i, i])
 
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """The central interval of each number that holds it with probability ``level``: (lower, upper), each (B, H, d)."""
-        number("level", level, 0.0, 1.0, "()")
+    def sample(self, n: int, rng: Rng = None) -> Array:
+        """Draw ``n`` paths of each plan, (n, B, H, d).
+
+        Successive rows have the covariances ``lagged``, and no other memory; where these are not known, rows are independent.
+
+        Parameters
+        ----------
+        n : int
+            Number of paths, 0 or more.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator.
+        """
+        self._moments("sample")
+        assert self.cov is not None
+        b, h, d = self.mean.shape
+        draws = np.random.default_rng(rng).standard_normal((as_count("n", n), b, h, d))
+        paths = np.empty_like(draws)
+        for t in range(h):
+            mean, left = self.mean[:, t], self.cov[:, t]
+            if t and self.lagged is not None:  # y_t given y_{t−1}, as in a Markov chain
+                gain = self.lagged[:, t - 1] @ np.linalg.pinv(self.cov[:, t - 1], hermitian=True)
+                mean = mean + np.einsum("bij,nbj->nbi", gain, paths[:, :, t - 1] - self.mean[:, t - 1])
+                left = left - gain @ np.swapaxes(self.lagged[:, t - 1], 1, 2)
+            paths[:, :, t] = mean + np.einsum("bij,nbj->nbi", root_of(symmetric(left)), draws[:, :, t])
+        return paths
+
+    def _moments(self, what: str) -> tuple[Array, Array]:
         if self.std is None:
-            raise ValueError(_NO_COVARIANCE.format("interval"))
-        reach = self.std * -special.ndtri(0.5 * (1.0 - float(level)))
-        return self.mean - reach, self.mean + reach
+            raise ValueError(_NO_COVARIANCE.format(what))
+        return self.mean, self.std
 
     # ---------------------------------------------------------------- to be looked at
 
@@ -563,9 +583,8 @@ class Rollout:
         high, low = np.inf if above is None else float(above), -np.inf if below is None else float(below)
         if low > high:
             raise ValueError(f"below must not lie above the level of above, got below={below!r} and above={above!r}")
-        if self.std is None:
-            raise ValueError(_NO_COVARIANCE.format("a probability"))
-        return Band(self.mean[..., i], self.std[..., i], low, high)
+        mean, std = self._moments("a probability")
+        return Band(mean[..., i], std[..., i], low, high)
 
 
 _NO_COVARIANCE = "{} needs covariances, and means alone were rolled out; take covariance='low-rank'"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,7 @@ import numpy.typing as npt
 from pesn._support.arguments import broadcast_moments, result_dtype
 from pesn._support.types import AnyArray, FloatArray, MomentName, Rng
 from pesn.activations import Activation, get
-
-if TYPE_CHECKING:
-    from pesn.moments.spline import Mesh
+from pesn.moments.spline import Mesh
 
 __all__ = ["MeanAndVariance", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "named_method"]
 
@@ -38,7 +36,7 @@ class Moments(NamedTuple, Generic[_Var_co, _Skewness_co, _Kurtosis_co]):
 
 
 MeanAndVariance: TypeAlias = Moments[FloatArray, None, None]
-UnitMethod: TypeAlias = "MomentName | tuple[Literal['spline', 'spline-raw'], Mesh]"  # as networks and reservoirs take it
+UnitMethod: TypeAlias = MomentName | tuple[Literal["spline", "spline-raw"], Mesh]  # as networks and reservoirs take it
 
 
 # imported when they are called: numba and the tables cost more than the rest of the package

@@ -1,19 +1,36 @@
-"""The Gaussian closure: each layer's output taken as Gaussian, with its exact mean and covariance, layer by layer."""
+"""The Gaussian closure: each layer's output taken as Gaussian, with its exact mean and covariance, layer by layer.
+
+Of wide layers by covariances F Fᵀ + diag(own) with few columns, and no matrix over all pairs of units.
+
+A linear map makes M = W (F Fᵀ + diag(own)) Wᵀ, known by its products with some directions Ω. Nyström's formula
+M Ω (Ωᵀ M Ω)⁻¹ Ωᵀ M never exceeds M and agrees with it on Ω: the directions in which the network's outputs hang on the layer, by
+the gains of a coarser pass, and the widest, by a power of M. What it leaves of the variances is each unit's own; it has no part
+in the outputs, and is kept from the directions that lead to them in the next layer.
+
+A unit's output is g z + rest, g = E[f′], and the rest is uncorrelated with all that is Gaussian: Mehler's series from the second
+order on. The second order is treated as M is; of the others a pivoted Cholesky factorisation takes the columns that hold most.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from pesn._support.types import Array, FloatArray, NetworkCovariance
 from pesn.activations import Activation
 from pesn.gaussian import Gaussian, as_vector, unchecked
-from pesn.moments import UnitMethod, moments, named_method
+from pesn.linalg import inverse_root, root_of
+from pesn.moments import UnitMethod, gain, moments, named_method
 from pesn.networks.layers import Dense, check_sizes, is_linear
 
-__all__ = ["activation_covariance", "through_layers"]
+__all__ = ["activation_covariance", "through_layers", "through_layers_low_rank"]
+
+_ORDERS = 24  # of Mehler's series
+_COARSE = 8
+_NEGLIGIBLE = 1e-4  # of the largest variance: columns of a rest are not worth their time below it
 
 
 def through_layers(layers: Sequence[Dense], x: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> list[Gaussian]:
@@ -101,3 +118,191 @@ def _activate(layer: Dense, z: Gaussian, method: UnitMethod, covariance: Network
     z_mean, z_cov = z.mean.reshape(flat, size), np.broadcast_to(z.cov, (*batch, size, size)).reshape(flat, size, size)
     cov = activation_covariance(layer.activation, layer.units, z_mean, z_cov, unit.var.reshape(flat, -1))
     return unchecked(mean, cov.reshape(*batch, size, size))
+
+
+# ---------------------------------------------------------------- of low rank
+
+
+class _State(NamedTuple):
+    """Mean and variance (D,); factor F (D, k), ``own`` (D,) and ``hidden`` (D,), which is seen through I − Q Qᵀ, Q (D, m)."""
+
+    mean: Array
+    var: Array
+    factor: Array
+    own: Array
+    hidden: Array
+    Q: Array
+
+    def gaussian(self, dtype: np.dtype[np.floating]) -> Gaussian:
+        left = np.maximum(self.var - np.sum(np.square(self.factor), axis=1), 0.0)
+        return Gaussian(self.mean.astype(dtype), var=left.astype(dtype), factor=self.factor.astype(dtype))
+
+
+def through_layers_low_rank(layers: Sequence[Dense], x: Gaussian, rank: int) -> list[Gaussian]:
+    """The Gaussian after each layer, with ``factor`` and ``diagonal``; a batch goes row by row."""
+    x = as_vector(x)
+    rows = [_through(layers, one, rank) for one in _rows(x)]
+    if not x.batch_shape:
+        return rows[0]
+    return [_stacked(states, x.batch_shape) for states in zip(*rows, strict=True)]
+
+
+def _rows(x: Gaussian) -> list[Gaussian]:
+    if not x.batch_shape:
+        return [x]
+    mean = x.mean.reshape(-1, x.dim)
+    if x.diagonal is None:
+        return [Gaussian(m, cov=c) for m, c in zip(mean, x.cov.reshape(-1, x.dim, x.dim), strict=True)]
+    own = x.diagonal.reshape(mean.shape)
+    if x.factor is None:
+        return [Gaussian(m, var=v) for m, v in zip(mean, own, strict=True)]
+    factor = x.factor.reshape(len(mean), x.dim, -1)
+    return [Gaussian(m, var=v, factor=f) for m, v, f in zip(mean, own, factor, strict=True)]
+
+
+def _stacked(states: Sequence[Gaussian], batch: tuple[int, ...]) -> Gaussian:
+    mean = np.stack([y.mean for y in states]).reshape(*batch, -1)
+    if states[0].factor is None:
+        return Gaussian(mean, cov=np.stack([y.cov for y in states]).reshape(*mean.shape, -1))
+    width = max(y.factor.shape[-1] for y in states if y.factor is not None)
+    factor = np.zeros((len(states), mean.shape[-1], width), mean.dtype)
+    for place, y in enumerate(states):
+        assert y.factor is not None
+        factor[place, :, : y.factor.shape[-1]] = y.factor
+    own = np.stack([y.diagonal for y in states if y.diagonal is not None]).reshape(mean.shape)
+    return Gaussian(mean, var=own, factor=factor.reshape(*mean.shape, width))
+
+
+def _through(layers: Sequence[Dense], x: Gaussian, rank: int) -> list[Gaussian]:
+    none = [(np.zeros((len(layer.W), 0)), np.zeros((len(layer.W), 0))) for layer in layers]
+    directions = none
+    if len(layers[-1].W) <= rank // 2 and rank < max(len(layer.W) for layer in layers):
+        # in which directions the outputs hang on a layer, by the gains of a coarser pass that knows of none
+        directions = _directions(layers, [gains for _, gains in _pass(layers, x, max(_COARSE, rank // 4), none)])
+    return [state.gaussian(x.mean.dtype) for state, _ in _pass(layers, x, rank, directions)]
+
+
+def _pass(layers: Sequence[Dense], x: Gaussian, rank: int, directions: list[tuple[Array, Array]]) -> list[tuple[_State, Array]]:
+    """After each layer, with its gains."""
+    nothing = np.zeros(x.dim)
+    own = nothing if x.diagonal is None else np.asarray(x.diagonal, float)
+    factor = np.zeros((x.dim, 0)) if x.factor is None else np.asarray(x.factor, float)
+    if x.diagonal is None:
+        factor = np.asarray(root_of(np.asarray(x.cov, float)))
+    state = _State(np.asarray(x.mean, float), np.asarray(x.var, float), factor, own, nothing, np.zeros((x.dim, 0)))
+    states = []
+    for layer, (into, out) in zip(layers, directions, strict=True):
+        state, gains = (
+            _affine_low_rank(np.asarray(layer.W, float), np.asarray(layer.b, float), state, into, rank),
+            np.ones(len(layer.W)),
+        )
+        if not is_linear(layer):
+            gains = np.asarray(gain(layer.activation, state.mean, state.var), float)
+            state = _activate_low_rank(layer.activation, state, gains, out, rank)
+        states.append((state, gains))
+    return states
+
+
+def _directions(layers: Sequence[Dense], gains: Sequence[Array]) -> list[tuple[Array, Array]]:
+    """Of each layer, the directions (D, m) before and after its units in which the network's m outputs hang on it."""
+    back, found = np.eye(len(layers[-1].W)), []
+    for layer, g in zip(reversed(layers), reversed(gains), strict=True):
+        found.append((g[:, None] * back, back))
+        back = np.asarray(layer.W, float).T @ (g[:, None] * back)
+    return found[::-1]
+
+
+def _affine_low_rank(W: Array, b: Array, x: _State, V: Array, rank: int) -> _State:
+    """``V``: directions of what comes out that must be exact."""
+    size, none = len(W), np.zeros(len(W))
+    moved, own, Q = W @ x.factor, x.own + x.hidden, x.Q
+    turned, shared = W @ Q, Q.T @ (x.hidden[:, None] * Q)
+    # diagonals of F Fᵀ, of W diag(own) Wᵀ and of what hiding takes away
+    hiding = turned @ shared - 2.0 * (W @ (x.hidden[:, None] * Q))
+    var = np.sum(np.square(moved), axis=1) + np.square(W) @ own + np.sum(hiding * turned, axis=1)
+    var = np.maximum(var, 0.0)
+    mean = W @ x.mean + b
+    if x.factor.shape[1] + np.count_nonzero(own) <= rank and not Q.size:
+        return _State(mean, var, np.hstack([moved, (W * np.sqrt(own))[:, own > 0.0]]), none, none, np.zeros((size, 0)))
+
+    def times(T: Array) -> Array:
+        """M T."""
+        back = W.T @ T
+        kept = x.hidden[:, None] * (back - Q @ (Q.T @ back))
+        return np.asarray(moved @ (moved.T @ T) + W @ (x.own[:, None] * back + kept - Q @ (Q.T @ kept)))
+
+    if rank < size:
+        fresh = np.random.default_rng(0).standard_normal((size, rank - V.shape[1]))
+        omega = np.hstack([_orthonormal(V), _orthonormal(times(fresh))])
+    else:
+        omega = np.eye(size)
+    product = times(omega)
+    factor = product @ inverse_root(omega.T @ product)
+    left = np.maximum(var - np.sum(np.square(factor), axis=1), 0.0)
+    return _State(mean, var, factor, none, left, _orthonormal(V))
+
+
+def _activate_low_rank(f: Activation, z: _State, g: Array, V: Array, rank: int) -> _State:
+    """``g``: E[f′]; ``V``: directions of what comes out."""
+    unit_mean, unit_var = (np.asarray(part, float) for part in moments(f, z.mean, z.var)[:2])
+    rest = np.maximum(unit_var - g * g * z.var, 0.0)
+    second, hidden, columns, own = _rest(f, z, rest, V, rank)
+    factor = np.hstack([g[:, None] * z.factor, second, columns])
+    return _State(unit_mean, unit_var, factor, own, g * g * z.hidden + hidden, _orthonormal(V))
+
+
+def _rest(f: Activation, z: _State, rest: Array, V: Array, most: int) -> tuple[Array, Array, Array, Array]:
+    """Mehler's series from the second order on, with the diagonal ``rest``: columns (D, k) and what they leave, (D,), twice.
+
+    Of the second order they are Nyström's for V, from which the others are hidden; of all, or the further ones, pivots.
+    """
+    from pesn.moments.mehler import project  # here, not above: it brings numba
+
+    live = (z.var > 0.0) & (rest > 0.0)
+    std = np.sqrt(np.where(live, z.var, 1.0))
+    c = np.zeros((len(std), _ORDERS))
+    if live.any():
+        c[live] = project(f, z.mean[live], std[live], _ORDERS)[0] * std[live][:, None]
+    c = np.ascontiguousarray(c[:, 1:].T)
+    total = np.sum(np.square(c), axis=0)
+    c *= np.sqrt(np.minimum(1.0, np.divide(rest, total, out=np.zeros_like(total), where=total > 0.0)))
+    scaled = z.factor / std[:, None]
+    alike = np.sum(np.square(scaled), axis=1)  # what the factor makes of a correlation with itself, 1
+    second, hidden = V[:, :0], np.zeros(len(std))
+    if V.shape[1]:
+        turned = c[0, :, None] * V
+        # ρ∘ρ times v is the diagonal of ρ diag(v) ρ
+        product = np.stack([np.sum((scaled @ (scaled.T @ (v[:, None] * scaled))) * scaled, axis=1) for v in turned.T], axis=1)
+        product = c[0, :, None] * (product + np.maximum(1.0 - alike * alike, 0.0)[:, None] * turned)
+        second = product @ inverse_root(V.T @ product)
+        hidden = np.maximum(np.square(c[0]) - np.sum(np.square(second), axis=1), 0.0)
+        rest = np.maximum(rest - np.square(c[0]), 0.0)
+        c[0] = 0.0
+    left, columns, count = np.sum(np.square(c), axis=0), np.zeros((len(std), most)), 0
+    least = _NEGLIGIBLE * float(np.max(rest, initial=0.0))
+    while count < most:
+        pivot = int(np.argmax(left))
+        if left[pivot] <= least:
+            break
+        rho = scaled @ scaled[pivot]
+        rho[pivot] += 1.0 - alike[pivot]
+        column = np.zeros(len(std))
+        for terms in c[::-1]:
+            column *= rho
+            column += terms * terms[pivot]
+        column *= rho * rho
+        column -= columns[:, :count] @ columns[pivot, :count]
+        column /= np.sqrt(left[pivot])
+        columns[:, count] = column
+        count += 1
+        left = np.maximum(left - np.square(column), 0.0)
+        left[pivot] = 0.0
+    columns = columns[:, :count]
+    return second, hidden, columns, np.maximum(rest - np.sum(np.square(columns), axis=1), 0.0)
+
+
+def _orthonormal(columns: Array) -> Array:
+    """With the span of ``columns``, each first scaled to length 1."""
+    length = np.sqrt(np.sum(np.square(columns), axis=0))
+    live = length > 0.0
+    return np.asarray(np.linalg.qr(columns[:, live] / length[live])[0])

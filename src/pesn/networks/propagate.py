@@ -23,9 +23,8 @@ from pesn._support.arguments import flag, whole_number
 from pesn._support.types import AnyArray, FloatArray, NetworkCovariance, Rng
 from pesn.gaussian import Gaussian, unchecked
 from pesn.moments import UnitMethod
-from pesn.networks.gaussian_closure import through_layers
+from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
 from pesn.networks.layers import Dense, check_sizes, forward
-from pesn.networks.low_rank import through_layers_low_rank
 from pesn.networks.points import rows_of, sampled
 from pesn.networks.program import (
     Closure,
@@ -119,22 +118,6 @@ def propagate(
     return_samples: bool = False,
     return_layers: Literal[True],
 ) -> list[Gaussian]: ...
-@overload
-def propagate(
-    network: Network,
-    x: Gaussian | TorchDistribution | Sequence[Gaussian],
-    *,
-    shape: Shape | Sequence[Shape] | None = None,
-    closure: Closure = "auto",
-    method: UnitMethod = "surface",
-    covariance: NetworkCovariance = "full",
-    rank: int = 40,
-    n_samples: int | None = None,
-    rng: Rng = 0,
-    check: bool = True,
-    return_samples: bool = False,
-    return_layers: bool,
-) -> Gaussian | list[Gaussian]: ...
 
 
 def propagate(
@@ -320,24 +303,30 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
     if adapter is not None:
         program: Program = import_module(f"pesn.adapters.{adapter}").read(network, x, shapes, closure)
         return program
-    if isinstance(network, Dense):
-        network = [network]
-    if isinstance(network, Sequence) and not isinstance(network, str | bytes) and network:
-        for place, layer in enumerate(network):
-            if not isinstance(layer, Dense):
-                raise TypeError(f"layer {place} of network must be a pesn.Dense, got {type(layer).__name__}")
-        layers: Sequence[Dense] = network
+    layers = _as_layers(network)
+    if layers:
         return Program(lambda rows: forward(layers, rows), layers)
     if callable(network):
         refusal = TypeError(
             f"network must be a list of layers for a closed form, got the function {network!r}; use closure='sobol'"
         )
         return Program(rows_of(network, shapes), None, refusal)
-    got = "an empty list" if isinstance(network, Sequence) and not len(network) else type(network).__name__
     raise TypeError(
         "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn, a path to an ONNX file or a "
-        f"function of rows, got {got}"
+        f"function of rows, got {type(network).__name__ if layers is None else 'an empty list'}"
     )
+
+
+def _as_layers(network: object) -> Sequence[Dense] | None:
+    """Return a list of layers, checked; None where a network is none."""
+    if isinstance(network, Dense):
+        return [network]
+    if not isinstance(network, Sequence) or isinstance(network, str | bytes):
+        return None
+    for place, layer in enumerate(network):
+        if not isinstance(layer, Dense):
+            raise TypeError(f"layer {place} of network must be a pesn.Dense, got {type(layer).__name__}")
+    return network
 
 
 def _require_layers(program: Program, options: _Options) -> Sequence[Dense]:
@@ -412,13 +401,15 @@ def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
 def _check_gaussian(program: Program, x: Gaussian, found: Gaussian, options: _Options) -> Propagated:
     """Estimate the error of the Gaussian closure: against the third-order closure of a chain, or against points."""
     reliability: FloatArray = np.full(x.batch_shape, np.nan)
-    if options.covariance == "full" and program.is_exact(x) and (options.check or not program.is_chain):
+    full = options.covariance == "full"
+    if full and program.is_exact(x) and (options.check or not program.is_chain):
         reliability = np.zeros(x.batch_shape)
-    elif options.check and options.covariance == "full" and program.is_chain:
-        assert program.layers is not None
-        reliability = _relative_difference(_third_order_gaussian(program.layers, x), found)
     elif options.check and options.covariance != "diagonal":  # of a diagonal nothing is known to compare with
-        reliability = _relative_difference(found, _propagate_points(program, x, _POINTS_OF_CHECK, options.rng, keep=False))
+        if full and program.is_chain and program.layers is not None:
+            reliability = _relative_difference(_third_order_gaussian(program.layers, x), found)
+        else:
+            points = _propagate_points(program, x, _POINTS_OF_CHECK, options.rng, keep=False)
+            reliability = _relative_difference(found, points)
     return Propagated.by(found, "gaussian", reliability)
 
 

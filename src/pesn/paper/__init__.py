@@ -16,39 +16,23 @@ if TYPE_CHECKING:
 
 __all__ = ["ITEMS", "SECONDS", "get", "run"]
 
-# In the paper's order. Each item's module is imported when it is first asked for.
-ITEMS = MappingProxyType(
-    {
-        "moments": "pesn.paper.items.moments",
-        "moments-grid": "pesn.paper.items.moments_grid",
-        "higher-moments": "pesn.paper.items.higher_moments",
-        "complexity": "pesn.paper.items.complexity",
-        "error-time": "pesn.paper.items.error_time",
-        "error-bound": "pesn.paper.items.error_bound",
-        "feedforward": "pesn.paper.items.feedforward",
-        "washout": "pesn.paper.items.washout",
-        "entropy": "pesn.paper.items.entropy",
-        "cart-pole": "pesn.paper.items.cart_pole",
-        "ardrone": "pesn.paper.items.ardrone",
-    }
-)
-
-# About how long each takes on two cores, quick and in full: to say how long all take, and how long a run still does.
-SECONDS = MappingProxyType(
-    {
-        "moments": (5, 7),
-        "moments-grid": (4, 6),
-        "higher-moments": (5, 15),
-        "complexity": (7, 62),
-        "error-time": (4, 115),
-        "error-bound": (3, 4),
-        "feedforward": (7, 25),
-        "washout": (25, 300),
-        "entropy": (12, 190),
-        "cart-pole": (18, 110),
-        "ardrone": (28, 170),
-    }
-)
+# In the paper's order: the module of each item, imported when it is first asked for, and about how long it takes on two cores,
+# quick and in full, to say how long all take, and how long a run still does.
+_ITEMS = {
+    "moments": ("moments", (5, 7)),
+    "moments-grid": ("moments_grid", (4, 6)),
+    "higher-moments": ("higher_moments", (5, 15)),
+    "complexity": ("complexity", (7, 62)),
+    "error-time": ("error_time", (4, 115)),
+    "error-bound": ("error_bound", (3, 4)),
+    "feedforward": ("feedforward", (7, 25)),
+    "washout": ("washout", (25, 300)),
+    "entropy": ("entropy", (12, 190)),
+    "cart-pole": ("predict_cart_pole", (18, 110)),
+    "ardrone": ("predict_ardrone", (28, 170)),
+}
+ITEMS = MappingProxyType({name: f"pesn.paper.items.{module}" for name, (module, _) in _ITEMS.items()})
+SECONDS = MappingProxyType({name: seconds for name, (_, seconds) in _ITEMS.items()})
 
 
 def get(name: str) -> ModuleType:
@@ -72,13 +56,13 @@ def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **setti
 
     Parameters
     ----------
-    name
-        Of the item, as ``ITEMS`` has it.
-    quick
+    name : str
+        Name of the item, as ``ITEMS`` has it.
+    quick : bool, default=False
         Take small samples.
-    seed
+    seed : int, default=0
         Of everything that is drawn.
-    jobs
+    jobs : int, default=1
         Processes that the work runs in; the numbers are the same.
     **settings
         Of the item, by name: ``get(name).SETTINGS`` says what they are, as does ``pesn list NAME``.
@@ -95,14 +79,14 @@ def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **setti
     """
     from pesn._support.arguments import flag, whole_number
     from pesn.paper.claims import Settings
-    from pesn.paper.runner.store import JoblibTasks, connected
-    from pesn.paper.settings import chosen
+    from pesn.paper.item_settings import choose
+    from pesn.paper.tasks import JoblibTasks, connected
 
     flag("quick", quick)
     whole_number("seed", seed, 0)
     whole_number("jobs", jobs, 1)
     item = get(name)
-    parameters = chosen(item.NAME, item.SETTINGS, item.parameters(quick), settings)
+    parameters = choose(item.NAME, item.SETTINGS, item.parameters(quick), settings)
     with connected(jobs):
         result: Result = item.run(Settings(quick, seed, parameters), JoblibTasks())
     return result

@@ -1,4 +1,13 @@
-"""Claims of the paper, verdicts on them, and results of items.
+"""Claims and errata of the paper, verdicts on the claims, and results of items.
+
+``publication.toml`` has what the paper says: what its tables and figures show, claims, errata and printed numbers.
+
+>>> [erratum.number for erratum in ERRATA] == list(range(1, 25))
+True
+>>> print(ERRATA[10].right)
+W is scaled by r divided by the largest modulus of its eigenvalues.
+>>> describe("washout").place, published("washout")["angle"]["200"][:2]
+('Table 2', [0.7244, 0.7245])
 
 >>> sooner = [Draw("holds", 0.2)] * 7 + [Draw("does not hold", 1.3)]
 >>> over_draws("washout-wins", sooner, "It wins.", measure="error ÷ the other's").verdict
@@ -15,10 +24,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,24 +38,59 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "AGREE",
-    "CLAIMS",
-    "LABELS",
-    "Claim",
-    "Draw",
-    "Label",
-    "Outcome",
-    "Record",
-    "Result",
-    "Settings",
-    "Tasks",
-    "Verdict",
-    "agreed",
-    "combined",
-    "labels_of",
-    "over_draws",
-]
+    "AGREE", "CLAIMS", "ERRATA", "LABELS", "Claim", "Description", "Draw", "Erratum", "Label", "Outcome", "Record", "Result",
+    "Settings", "Tasks", "Verdict", "agreed", "combined", "describe", "grade", "labels_of", "median_range", "over_draws",
+    "published",
+]  # fmt: skip
 
+Record: TypeAlias = dict[str, Any]  # what a file of JSON holds: numbers, texts, lists and records by name
+T = TypeVar("T")
+
+# ---------------------------------------------------------------- the paper
+
+
+class Erratum(NamedTuple):
+    """A misprint or a mistake: its number, where it stands, what is printed there, and what is right."""
+
+    number: int
+    where: str
+    printed: str
+    right: str
+
+
+class Claim(NamedTuple):
+    """A claim in plain words, and the items that judge it."""
+
+    text: str
+    items: tuple[str, ...]
+
+
+class Description(NamedTuple):
+    """Title of an item, its place in the paper, what is done, and the numbers of the errata that bear on it."""
+
+    title: str
+    place: str
+    about: str
+    errata: tuple[int, ...]
+
+
+_PUBLICATION: Record = tomllib.loads((resources.files("pesn.paper") / "publication.toml").read_text(encoding="utf-8"))
+ERRATA = tuple(Erratum(number, **erratum) for number, erratum in enumerate(_PUBLICATION["errata"], 1))
+CLAIMS = {name: Claim(claim["text"], tuple(claim["items"])) for name, claim in _PUBLICATION["claims"].items()}
+
+
+def describe(item: str) -> Description:
+    """Return what an item is about."""
+    said = _PUBLICATION["items"][item]
+    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]))
+
+
+def published(item: str) -> Any:
+    """Return the numbers that the paper prints in the place of an item."""
+    return _PUBLICATION["published"][item]
+
+
+# ---------------------------------------------------------------- verdicts
 
 Outcome: TypeAlias = Literal["holds", "corrected", "does not hold"]  # of one draw
 Label: TypeAlias = Literal["holds", "corrected", "does not hold", "depends"]
@@ -66,17 +112,17 @@ class Verdict:
 
     Parameters
     ----------
-    claim
+    claim : str
         An id of ``claims.CLAIMS``.
-    verdict
+    verdict : str
         The label.
-    reason
+    reason : str
         Why, with numbers.
-    draws
+    draws : tuple of Draw, default=()
         What each draw says; none where nothing is drawn: a claim of mathematics, or of operations counted.
-    measure
+    measure : str, default=""
         What the draws' values are, in words.
-    limits
+    limits : tuple of float, default=()
         Values at which the outcome changes.
     """
 
@@ -94,6 +140,11 @@ class Verdict:
         return max(counts.values(), default=0) if self.verdict == "depends" else counts[self.verdict]
 
 
+def grade(holds: bool, corrected: bool = False) -> Outcome:
+    """Return the outcome of a claim that holds as it is printed, or of which something true stands behind it."""
+    return "holds" if holds else "corrected" if corrected else "does not hold"
+
+
 def agreed(outcomes: Sequence[Outcome]) -> Label:
     """What three quarters of the draws say; "depends" where no outcome has so many."""
     if not outcomes:
@@ -106,6 +157,15 @@ def over_draws(claim: str, draws: Iterable[Draw], reason: str, *, measure: str =
     """The verdict that the draws agree on; ``measure`` says in words what their values are."""
     kept = tuple(draws)
     return Verdict(claim, agreed([draw.outcome for draw in kept]), reason, kept, measure, tuple(limits))
+
+
+def median_range(values: Sequence[float], digits: str) -> str:
+    """Return the median with its range, for a reason.
+
+    >>> median_range([1.0, 1.1, 0.9], ".2f")
+    '1.00 (0.90 to 1.10)'
+    """
+    return f"{np.median(values):{digits}} ({min(values):{digits}} to {max(values):{digits}})"
 
 
 def combined(labels: Iterable[str]) -> str:
@@ -122,7 +182,7 @@ def labels_of(claims: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {name: combined(labels) for name, labels in said.items()}
 
 
-Record: TypeAlias = dict[str, Any]  # what a file of JSON holds: numbers, texts, lists and records by name
+# ---------------------------------------------------------------- items
 
 
 @dataclass(frozen=True)
@@ -141,7 +201,7 @@ class Settings:
 class Tasks:
     """How work units are run: one after the other here; the runner has one that uses processes or a cluster."""
 
-    def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[object, ...]]) -> list[T]:
         """``function(*a)`` for each a, in order.
 
         Functions must be top-level, arguments picklable, results made of numbers, text, None, arrays, lists, tuples and dicts:
@@ -156,18 +216,18 @@ class Result:
 
     Parameters
     ----------
-    frame
+    frame : DataFrame
         What was obtained, a row a number or a row a line.
-    tables
+    tables : dict of str to DataFrame
         For people, title -> frame: published and obtained side by side where there are published numbers (columns "published",
         "obtained", or pairs of them; "better" names the column of the smaller error where that means something).
-    figures
+    figures : dict of str to tuple of (Figure, str)
         Name -> (figure, alt text).
-    verdicts
+    verdicts : list of Verdict
         What the run says about each of the item's claims.
-    notes
+    notes : list of str, default=[]
         What a reader should know, a sentence or two each.
-    lead
+    lead : str, default=""
         What a reader must know first, where the numbers are of another kind than the paper's.
     """
 
@@ -177,61 +237,3 @@ class Result:
     verdicts: list[Verdict]
     notes: list[str] = field(default_factory=list)
     lead: str = ""
-
-
-class Claim(NamedTuple):
-    """A claim in plain words, and the items that judge it."""
-
-    text: str
-    items: tuple[str, ...]
-
-
-_ROBOTS = ("cart-pole", "ardrone")
-
-CLAIMS: dict[str, Claim] = {
-    "spline-beats-analytic": Claim("The spline method is more accurate than the analytic one.", ("moments-grid",)),
-    "error-drops-in-saturation": Claim("The error drops as the input saturates.", ("moments",)),
-    "analytic-overestimates": Claim("The analytic method over-estimates the variance.", ("moments-grid",)),
-    "any-function": Claim(
-        "The spline method serves any continuous f whose tails are bounded, or polynomial outside of a compact set.",
-        ("higher-moments",),
-    ),
-    "linear-in-d": Claim("All three methods are linear in the number of units D.", ("complexity",)),
-    "linear-in-n": Claim("The spline method takes O(N D) for N points of the mesh: it is linear in N.", ("complexity",)),
-    "analytic-fastest": Claim("The analytic method is the fastest.", ("error-time",)),
-    "analytic-constant-spline-converges": Claim(
-        "The analytic method is constant in time with a high error; the spline converges quickly.", ("error-time",)
-    ),
-    "bound-is-a-bound": Claim(
-        "The error of the spline's mean and variance is at most the bound that the mesh and the input give.", ("error-bound",)
-    ),
-    "printed-bound": Claim("The printed error bound of the example is 4.213e-5.", ("error-bound",)),
-    "higher-moments-small-variance": Claim(
-        "Skewness and kurtosis err where the variance is below 10e-6, as printed.", ("higher-moments",)
-    ),
-    "shallow-delta": Claim(
-        "Shallow network: the output is close to a delta; the spline recovers it, the analytic method over-estimates.",
-        ("feedforward",),
-    ),
-    "deep-recovered": Claim("Deep network: both methods recover the output; the spline errs less.", ("feedforward",)),
-    "washout-wins": Claim("The PESN beats the Monte Carlo ESN in mean error for most washout lengths.", ("washout",)),
-    "washout-small-losses": Claim("Where the PESN loses to the Monte Carlo ESN, the margin is small.", ("washout",)),
-    "entropy-lower": Claim("The entropy of the PESN's states is lower at every washout length.", ("entropy",)),
-    "echo-state-sooner": Claim("The PESN reduces the time to reach the echo state property.", ("entropy",)),
-    "cross-terms-underestimate": Claim("Ignoring cross terms underestimates the uncertainty.", _ROBOTS),
-    "single-step": Claim("Single-step prediction captures mean and variance almost perfectly.", _ROBOTS),
-    "multi-step-mean": Claim(
-        "The multi-step mean leaves Monte Carlo after 4 to 5 steps, while the variance grows alike.", _ROBOTS
-    ),
-    "twenty-steps": Claim("Uncertainty is propagated for up to 20 steps.", _ROBOTS),
-    "needs-updating": Claim("Multi-step prediction depends heavily on updating the weights.", _ROBOTS),
-    "same-weights": Claim(
-        "Monte Carlo and the PESN share the same weights, and so the PESN propagates uncertainty as Monte Carlo does.",
-        ("cart-pole",),
-    ),
-    "higher-dimensions": Claim(
-        "The method scales to systems of higher dimension, the AR.Drone, and still propagates uncertainty effectively.",
-        ("ardrone",),
-    ),
-    "scale-to-mesh": Claim("Inputs must be scaled to fit the mesh [a, b].", ("error-bound",)),
-}

@@ -48,10 +48,10 @@ from pesn.statespace import (
     SineMoments,
     StateSpaceModel,
     UnitMoments,
-    fewer,
     init,
     stacked,
 )
+from pesn.statespace.low_rank import fewer
 from pesn.statespace.model import Bounds
 from pesn.statespace.state import Layout
 

@@ -33,8 +33,8 @@ def n_pooled(n_features: int, pooling: Pooling) -> int:
 
 
 def pool(mean: Array, last: Array, pooling: Pooling) -> Array:
-    """The mean of the features over time (p,), the last of them (p,), or both (2 p,)."""
-    return np.concatenate([mean, last]) if pooling == "both" else mean if pooling == "mean" else last
+    """The mean of the features over time (..., p), the last of them (..., p), or both (..., 2 p)."""
+    return np.concatenate([mean, last], axis=-1) if pooling == "both" else mean if pooling == "mean" else last
 
 
 def pooled_readout(weights: Array, pooling: Pooling) -> Array:

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pesn._support.arguments import pandas_index, whole_number
-from pesn._support.types import Array, TableLike
+from pesn._support.types import AnyArray, Array, TableLike
 from pesn.evaluation.backtest import mean_of_observed
 from pesn.forecasting.alignment import align, index_of, is_default
 from pesn.forecasting.dataset import as_matrix, names_of
 from pesn.forecasting.time_index import TimeIndex, kind_of, shown
-from pesn.series import judging
-from pesn.series.fitted import FittedSeries, check_horizon, most_ahead
+from pesn.series.model import FittedSeries, check_horizon, most_ahead
+from pesn.series.result import spread_origins
 
-__all__ = [
-    "check_one_level",
-    "check_season",
-    "column_names",
-    "inputs_ahead",
-    "last_label",
-    "places_of",
-    "rows_after",
-    "rows_of",
-    "scaled_score",
-    "steps_of",
-    "without_later_rows",
-]
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def check_season(season: Any) -> None:
-    """An error unless it is "auto", None, a number of rows or several."""
+def check_season(season: object) -> None:
+    """Raise an error unless it is "auto", None, a number of rows or several."""
     if isinstance(season, str):
         if season != "auto":
             raise ValueError(f"season must be 'auto', whole numbers of rows, or None, got {season!r}")
@@ -130,7 +119,7 @@ def without_later_rows(y: Array, x: Array) -> tuple[Array, Array, Array | None]:
     return y[:stop], x[:stop], x[stop:] if stop < len(y) else None
 
 
-def _order(argument: str, given: Any, expected: Sequence[str], values: Array) -> list[int]:
+def _order(argument: str, given: TableLike | None, expected: Sequence[str], values: Array) -> list[int]:
     """Where each column of the fit stands among those of ``given``; without names they go by position."""
     names = names_of(given) if len(expected) > 1 else None
     if names is not None and sorted(names) != sorted(expected):
@@ -140,7 +129,7 @@ def _order(argument: str, given: Any, expected: Sequence[str], values: Array) ->
     return [*range(len(expected))] if names is None else [names.index(name) for name in expected]
 
 
-def column_names(values: Any, d: int, argument: str = "y") -> list[str]:
+def column_names(values: TableLike | None, d: int, argument: str = "y") -> list[str]:
     """Of d columns, which must differ; those without names are counted."""
     letter = argument.lower()
     names = names_of(values) or ([letter] if d == 1 and argument == "y" else [f"{letter}{i}" for i in range(d)])
@@ -157,13 +146,12 @@ def steps_of(fitted: FittedSeries, horizon: int | None) -> int:
     return int(horizon)
 
 
-def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> Any:
-    """The first rows of past forecasts of so many steps: as given, or so many spread over the last rows."""
-    n = fitted.rows
-    begin = min(one.start for one in fitted.models)
+def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> AnyArray:
+    """Return the first rows of past forecasts of so many steps: as given, or so many spread over the last rows."""
+    n, begin = fitted.rows, min(fitted.models, key=lambda one: one.start).start
     if np.ndim(origins) == 0:
         whole_number("origins", origins, 1)
-        places = judging.origins(n, steps, int(origins))  # type: ignore[arg-type]
+        places = spread_origins(n, steps, int(origins))  # type: ignore[arg-type]
         places = places[places > begin]
         if not len(places):
             before = f", the first {begin} without a number" if begin else ""
@@ -186,7 +174,7 @@ def last_label(fitted: FittedSeries) -> TimeIndex | None:
 
 
 def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Array | None:
-    """Inputs (horizon, u) of the rows to come."""
+    """Return inputs (horizon, u) of the rows to come."""
     inputs = fitted.inputs
     if X is None:
         return None
@@ -199,14 +187,19 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
     if names is not None:
         values = values[:, [names.index(name) for name in inputs]]
     labels, last = index_of(X, "X"), last_label(fitted)
-    if labels is None or is_default(labels) or last is None or last.kind == "counted":
-        if len(values) != horizon:
-            raise ValueError(f"X must have {horizon} rows, one for each step ahead, got {len(values)}")
-        return values
+    if labels is not None and not is_default(labels) and last is not None and last.kind != "counted":
+        return _place_ahead(values, labels, last, horizon)
+    if len(values) != horizon:
+        raise ValueError(f"X must have {horizon} rows, one for each step ahead, got {len(values)}")
+    return values
+
+
+def _place_ahead(values: Array, labels: pd.Index, last: TimeIndex, horizon: int) -> Array:
+    """Return the inputs (horizon, u) of the steps after ``last`` by their labels."""
     if not labels.is_unique:
         raise ValueError(f"X must have each label once, got {shown(labels[labels.duplicated()][0])} again")
     places = last.positions(labels, horizon) - 1
-    ahead = np.full((horizon, len(inputs)), np.nan)
+    ahead = np.full((horizon, values.shape[1]), np.nan)
     ahead[places[places >= 0]] = values[places >= 0]
     missing = np.setdiff1d(np.arange(horizon), places[places >= 0])
     if len(missing):
@@ -221,7 +214,7 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
 def scaled_score(fitted: FittedSeries, y: Array, x: Array) -> float:
     """Return minus the mean CRPS of the next rows y (m, d), with inputs x (m, u), each column in units of its naive error.
 
-    >>> from pesn.series.fitted import fit_columns
+    >>> from pesn.series.model import fit_columns
     >>> t = np.arange(60.0)[:, None]
     >>> fitted = fit_columns(t, names=("count",))
     >>> scaled_score(fitted, 60.0 + t[:5], t[:5, :0]) > scaled_score(fitted, 90.0 + t[:5], t[:5, :0])

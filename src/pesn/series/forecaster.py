@@ -44,14 +44,13 @@ from pesn.series.arguments import (
     steps_of,
     without_later_rows,
 )
-from pesn.series.fitted import FittedSeries, Seasons, check_horizon, fit_columns
-from pesn.series.judging import SeriesBacktest
+from pesn.series.model import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.panel import long_frame
-from pesn.series.panel.distributed import DaskPanel
+from pesn.series.panel.forecasts import check_parameters, columns_of, settings_of
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.settings import check_parameters, columns_of, settings_of
+from pesn.series.panel.long_frame import DaskPanel
 from pesn.series.panel.work import Blocks
-from pesn.series.result import SeriesForecast
+from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
 from pesn.series.wide_frame import list_of_names, read_frame, select_columns
 

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,22 +19,24 @@ from pathlib import Path
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.series import judging
-from pesn.series.fitted import FittedSeries, check_horizon, fit_columns
-from pesn.series.judging import SeriesBacktest
-from pesn.series.result import SeriesForecast, levels_of
+from pesn.forecasting.time_index import TimeIndex
+from pesn.series.model import FittedSeries, check_horizon, fit_columns
+from pesn.series.panel.work import Runner
+from pesn.series.result import SeriesBacktest, SeriesForecast, levels_of, spread_origins
 from pesn.series.table.dates import steps_between, time_of
-from pesn.series.table.errors import DataError
-from pesn.series.table.reading import Table, counted, read, read_ahead
-
-__all__ = ["Outcome", "Request", "Watch", "run"]
+from pesn.series.table.numerals import DataError, counted
+from pesn.series.table.reading import Table, read, read_ahead
 
 _FEW = 8  # rows below which there is little to weigh members by
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, as the command line has it; None and () are left to be found."""
+    """What is asked for, as the command line has it; None and () are left to be found.
+
+    With ``id_col``, the column of ids, the table has many series (:mod:`pesn.series.panel.panel_job`), which ``runner`` says how
+    to share out.
+    """
 
     file: Path
     targets: Sequence[str] = ()
@@ -43,12 +44,24 @@ class Request:
     time: str | None = None
     horizon: int | None = None
     levels: Sequence[float] = ()
-    backtest: int = 20
+    backtest: int | None = None
     future: Path | None = None
     model: Path | None = None
     season: Sequence[int] = ()
     freq: str | None = None
     duplicates: str = "error"
+    id_col: str | None = None
+    runner: Runner = field(default_factory=Runner)
+
+    @property
+    def origins(self) -> int:
+        """Number of past forecasts: 20, of each of many series none, unless it is given."""
+        return (20 if self.id_col is None else 0) if self.backtest is None else self.backtest
+
+    @property
+    def sorted_levels(self) -> tuple[float, ...]:
+        """Probabilities of the intervals, each once, in order."""
+        return levels_of(sorted(set(self.levels)) or (0.8, 0.95))
 
 
 @dataclass
@@ -74,13 +87,13 @@ class Outcome:
 
 
 class Watch:
-    """Told how far the job is; this one does not care."""
+    """Progress callbacks (no-op)."""
 
     def warn(self, line: str) -> None:
-        """Something that should be looked at."""
+        """Show something that should be looked at."""
 
     def stage(self, what: str) -> Callable[[int, int], None]:
-        """A stage begins; the function returned is told (done, total)."""
+        """Begin a stage; return a function to be called with (done, total)."""
         return lambda done, total: None
 
 
@@ -88,7 +101,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     """Do all that is asked for, in memory; what cannot be done is a :class:`DataError`, a wrong call another ValueError."""
     watch = watch or Watch()
     if request.model is not None:
-        return _from_model(request, watch)
+        return _from_model(request, request.model, watch)
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     table = read(
@@ -98,9 +111,8 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
     for line in table.warnings:
         watch.warn(line)
     rows = len(table.frame)
-    if request.horizon is not None:
-        check_horizon("--horizon", request.horizon, rows)
-    if any(2 * one > rows for one in request.season):
+    check_horizon("--horizon", request.horizon or 1, rows)
+    if 2 * max(request.season, default=0) > rows:
         raise ValueError(f"--season must fit into the {rows} rows twice, got {max(request.season)}")
     time = time_of(table.frame.index, table.freq).at(table.frame.index[0])
     ahead = _ahead(request, table)
@@ -108,29 +120,59 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         table.y, table.x, names=table.targets, inputs=table.inputs, time=time, seasons=tuple(request.season) or "auto",
         horizon=request.horizon if ahead is None else len(ahead), progress=watch.stage("learning"),
     )  # fmt: skip
-    outcome = _forecast(request, table, fitted, ahead, _levels(request.levels))
-    places = judging.origins(rows, fitted.horizon, request.backtest)
+    outcome = _forecast(request, table, fitted, ahead)
+    places = spread_origins(rows, fitted.horizon, request.origins)
     if len(places):
         outcome.backtest = fitted.backtest(fitted.horizon, places, watch.stage("looking back"))
+    elif request.origins:
+        outcome.notes.append(f"too few rows for a backtest of {counted(fitted.horizon, 'step')}")
     else:
-        steps = counted(fitted.horizon, "step")
-        outcome.notes.append(f"too few rows for a backtest of {steps}" if request.backtest else "no backtest, as asked")
+        outcome.notes.append("no backtest, as asked")
     return outcome
 
 
-def _from_model(request: Request, watch: Watch) -> Outcome:
-    """A forecast by a saved model from the rows of a file; nothing is learnt."""
-    assert request.model is not None
-    owned = ("--target", request.targets), ("--inputs", request.inputs), ("--season", request.season), ("--freq", request.freq)
-    for option, given in owned:
+# ---------------------------------------------------------------- its parts
+
+
+def _from_model(request: Request, model: Path, watch: Watch) -> Outcome:
+    """Forecast from the rows of a file by a saved model; nothing is learnt."""
+    owned = {"--target": request.targets, "--inputs": request.inputs, "--season": request.season, "--freq": request.freq}
+    for option, given in owned.items():
         if given:
             raise ValueError(f"{option} must not be given with --model, which has its own")
-    saved, default_levels = _load_model(request.model)
-    first = saved.time
-    assert first is not None  # of a table: dates, numbers or rows that are counted
-    freq = first.step if first.kind == "dates" else None
+    saved, time, levels = _load_model(model)
+    table = _read_for_model(request, saved, time)
+    for line in table.warnings:
+        watch.warn(line)
+    if tuple(table.inputs) != saved.inputs:
+        raise DataError(f"the model needs the inputs {list(saved.inputs)}, and {table.warnings[-1]}")
+    if table.time is None and saved.seasons:
+        watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
+    place, first = _place_in_model(request, table, time)
+    horizon = request.horizon or (None if request.future else saved.horizon)
+    check_horizon("--horizon", horizon or 1, max(len(table.frame), saved.rows))
+    request = replace(request, horizon=horizon, levels=request.levels or levels)
+    return _forecast(request, table, saved.on(table.y, table.x, first, place), _ahead(request, table))
+
+
+def _place_in_model(request: Request, table: Table, time: TimeIndex) -> tuple[int, TimeIndex]:
+    """Return the steps from the model's first row to the table's, and the time of that; a DataError where it is on no step."""
+    index, freq = table.frame.index, time.step if time.kind == "dates" else None
+    if (table.freq is None) != (freq is None):
+        raise DataError(f"the model's rows have {'dates' if freq else 'no dates'}, and those of {request.file} do not match")
+    step = 1.0 if freq else float(time.step)
+    counts = table.time is None
+    place = int(index[0]) - int(time.label()) if counts else steps_between(time.label(), index[0], freq, step)
+    if place is None:
+        raise DataError(f"column {table.time!r} is not on the grid of the model's times, which goes through {time.label()}")
+    return place, time_of(index, freq, step).at(index[0])
+
+
+def _read_for_model(request: Request, saved: FittedSeries, time: TimeIndex) -> Table:
+    """Read the columns of a model from a file."""
+    freq = time.step if time.kind == "dates" else None
     try:
-        table = read(
+        return read(
             request.file, time=request.time, targets=saved.names, inputs=saved.inputs, freq=freq, duplicates=request.duplicates,
             learn=False,
         )  # fmt: skip
@@ -139,46 +181,21 @@ def _from_model(request: Request, watch: Watch) -> Outcome:
     except ValueError as error:
         names = " and ".join(repr(name) for name in (*saved.names, *saved.inputs))
         raise DataError(f"the model is of the columns {names}: {error}") from None
-    for line in table.warnings:
-        watch.warn(line)
-    if tuple(table.inputs) != saved.inputs:
-        raise DataError(f"the model needs the inputs {list(saved.inputs)}, and {table.warnings[-1]}")
-    index = table.frame.index
-    if (table.freq is None) != (freq is None):
-        raise DataError(f"the model's rows have {'dates' if freq else 'no dates'}, and those of {request.file} do not match")
-    step = 1.0 if freq else float(first.step)
-    if table.time is not None:
-        found = steps_between(first.label(), index[0], freq, step)
-        if found is None:
-            raise DataError(f"column {table.time!r} is not on the grid of the model's times, which goes through {first.label()}")
-        place = found
-    else:
-        place = int(index[0]) - int(first.label())
-        if saved.seasons:
-            watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
-    horizon = request.horizon or (None if request.future else saved.horizon)
-    if horizon is not None:
-        check_horizon("--horizon", horizon, max(len(index), saved.rows))
-    ahead = _ahead(replace(request, horizon=horizon), table)
-    fitted = saved.on(table.y, table.x, time_of(index, freq, step).at(index[0]), place)
-    levels = _levels(request.levels or default_levels)
-    return _forecast(replace(request, horizon=horizon), table, fitted, ahead, levels)
 
 
-# ---------------------------------------------------------------- its parts
-
-
-def _forecast(request: Request, table: Table, fitted: FittedSeries, ahead: Array | None, levels: list[float]) -> Outcome:
-    notes = [*table.notes, *_said_of_rows(table), *fitted.notes()]
+def _forecast(request: Request, table: Table, fitted: FittedSeries, ahead: Array | None) -> Outcome:
+    seen = (~np.isnan(table.y)).sum(axis=0)
+    few = [f"{name!r} has {counted(int(n), 'number')}" for name, n in zip(table.targets, seen, strict=True) if n < _FEW]
+    notes = [*table.notes, *(f"{one}: too few to learn from, its intervals are wide" for one in few), *fitted.notes()]
     horizon = request.horizon or fitted.horizon if ahead is None else len(ahead)
     known = np.full((horizon, len(table.inputs)), np.nan) if ahead is None else ahead
     if table.inputs and np.isnan(known).all():
         notes.append("inputs are not known ahead (no --future): as uncertain as they were")
-    return Outcome(request, table, fitted, fitted.forecast(horizon, known), levels, known, notes=notes)
+    return Outcome(request, table, fitted, fitted.forecast(horizon, known), list(request.sorted_levels), known, notes=notes)
 
 
-def _load_model(path: Path) -> tuple[FittedSeries, Sequence[float]]:
-    """Return the fitted series of a file, and the levels of its intervals."""
+def _load_model(path: Path) -> tuple[FittedSeries, TimeIndex, tuple[float, ...]]:
+    """Return the fitted series of a file, the time of its first row, and the levels of its intervals."""
     from pesn.series.forecaster import SeriesForecaster
 
     if not path.is_file():
@@ -190,13 +207,13 @@ def _load_model(path: Path) -> tuple[FittedSeries, Sequence[float]]:
         raise DataError(f"--model: {error}") from None
     if found.fitted_.time is None:
         raise DataError(f"--model: {path} has no time of its rows, and was not written by pesn forecast --save")
-    return found.fitted_, levels_of(found.level)
+    return found.fitted_, found.fitted_.time, levels_of(found.level)
 
 
 def _ahead(request: Request, table: Table) -> Array | None:
     """Inputs (horizon, u) of the rows to come, NaN where they are not known; None where a file says nothing of them."""
     if request.future is not None:
-        return np.asarray(read_ahead(request.future, table, request.horizon), np.float64)
+        return read_ahead(request.future, table, request.horizon)
     if table.future is None:
         return None
     given = table.future.to_numpy(np.float64)
@@ -204,17 +221,3 @@ def _ahead(request: Request, table: Table) -> Array | None:
     ahead = np.full((horizon, len(table.inputs)), np.nan)
     ahead[: len(given)] = given[:horizon]
     return ahead
-
-
-def _said_of_rows(table: Table) -> list[str]:
-    seen = (~np.isnan(table.y)).sum(axis=0)
-    few = [f"{name!r} has {counted(int(n), 'number')}" for name, n in zip(table.targets, seen, strict=True) if n < _FEW]
-    return [f"{one}: too few to learn from, its intervals are wide" for one in few]
-
-
-def _levels(given: Sequence[float]) -> list[float]:
-    levels = sorted({float(level) for level in given} or {0.8, 0.95})
-    for level in levels:
-        if not (math.isfinite(level) and 0.0 < level < 1.0):
-            raise ValueError(f"--level must lie between 0 and 1, such as 0.95, got {level:g}")
-    return levels

@@ -1,6 +1,5 @@
-"""What a series forecaster gives: the distribution of each step of each column, labelled.
+"""Results of a series forecaster: the distribution of each number, labeled forecasts, and backtests beside naive baselines.
 
->>> from pesn.series.result import Margins
 >>> step = Margins(np.array([10.0, 11.0]), np.array([1.0, 1.5]), 30.0)
 >>> forecast = SeriesForecast((step,), ("sales",))
 >>> forecast.to_frame(0.8).round(1)
@@ -12,16 +11,23 @@ step
 >>> ahead = Margins(np.log([100.0, 100.0]), np.array([0.1, 0.2]), 8.0, log=True)
 >>> ahead.mean.round(6).tolist(), bool((ahead.quantile(1e-6) > 0.0).all())     # positive data keep positive bounds
 ([100.0, 100.0], True)
->>> lower, upper = ahead.interval(0.8)
->>> ahead.quantile([0.1, 0.9]).T.tolist() == [lower.tolist(), upper.tolist()]
+>>> ahead.quantile([0.1, 0.9]).tolist() == [end.tolist() for end in ahead.interval(0.8)]
+True
+
+>>> y = np.cumsum(np.random.default_rng(0).normal(size=(500, 1)), axis=0)
+>>> places = spread_origins(500, 10, 5)
+>>> places.tolist()
+[375, 403, 432, 461, 490]
+>>> bool(0.6 < backtest_naive(y, places, 10).coverage(0.8) < 0.95)
 True
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +35,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.types import Array
-from pesn.forecasting.forecast import as_frame, percent, probabilities
+from pesn._support.arguments import as_count
+from pesn._support.types import AnyArray, Array, Rng
+from pesn.evaluation.backtest import Backtest, Places, evaluate, mean_of_observed, mean_score, rolling_origins
+from pesn.forecasting.forecast import as_frame, percent
+from pesn.gaussian import probabilities
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-__all__ = ["LEVELS", "NORMAL", "Margins", "SeriesForecast", "level_of", "levels_of", "percent", "pinball_score"]
-
 
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
@@ -47,65 +53,101 @@ LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles that a CRPS is t
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Each step's own distribution: location + scale·t, where t is Student's, of the logarithm of y where ``log``.
+    """Distributions of the numbers of an array: location + scale·t, where t is Student's, of the logarithm of y where ``log``.
+
+    They follow :class:`pesn._support.types.Distribution`.
 
     Parameters
     ----------
-    location
-        (h,), the median, in the units of y, or of its logarithm.
-    scale
-        (h,), above 0, in the same units.
-    dof
-        Degrees of freedom of Student's t.
-    log
+    location : array
+        Medians, in the units of y, or of its logarithm: (horizon,) of a column, (horizon, d) of several.
+    scale : array
+        In the same shape and units, above 0.
+    dof : float or array
+        Degrees of freedom of Student's t, of all or broadcast against ``location``, as the following.
+    log : bool or array, default=False
         Whether location and scale are those of log y.
-    lower
+    lower : float or array, default=-inf
         No number lies below it: 0 of data that are never negative.
     """
 
     location: Array
     scale: Array
-    dof: float
-    log: bool = False
-    lower: float = -math.inf
+    dof: float | Array
+    log: bool | AnyArray = False
+    lower: float | Array = -math.inf
 
-    def after(self, k: int) -> Margins:
-        """Return the distributions without those of the first ``k`` steps."""
-        return self if k == 0 else replace(self, location=self.location[k:], scale=self.scale[k:])
+    @classmethod
+    def stack(cls, parts: Sequence[Margins], axis: int) -> Margins:
+        """Join distributions of one shape along a new axis."""
+        one = (1,) * parts[0].location.ndim
 
-    def quantile(self, q: npt.ArrayLike) -> Array:
-        """Quantiles at ``q``, inside (0, 1): (h,) of a number, (h, k) of k numbers."""
-        t = special.stdtrit(self.dof, np.maximum(np.asarray(q, np.float64), _SMALLEST))
+        def join(name: str) -> AnyArray:
+            values = [np.asarray(getattr(part, name)) for part in parts]
+            return np.stack([value if value.ndim else value.reshape(one) for value in values], axis)
+
+        return cls(**{part.name: join(part.name) for part in fields(cls)})
+
+    def __getitem__(self, index: Any) -> Margins:
+        values = [getattr(self, part.name) for part in fields(self)]
+        return Margins(*(np.broadcast_to(value, self.location.shape)[index] if np.ndim(value) else value for value in values))
+
+    def ppf(self, p: npt.ArrayLike) -> Array:
+        """Return quantiles at ``p``, broadcast against ``location``."""
+        t = special.stdtrit(self.dof, np.maximum(np.asarray(p, np.float64), _SMALLEST))
+        return self._at(t)
+
+    def _at(self, t: Array) -> Array:
+        """Return the numbers where Student's t is ``t``."""
         with np.errstate(over="ignore"):
-            values = np.add.outer(self.location, 0.0 * t) + np.multiply.outer(self.scale, t)
-        if self.log:
-            values = np.exp(np.clip(values, -_LARGEST, _LARGEST))
+            values = self.location + self.scale * t
+        if np.any(self.log):
+            values = np.where(self.log, np.exp(np.clip(values, -_LARGEST, _LARGEST)), values)
         return np.asarray(np.maximum(values, self.lower))
 
-    def interval(self, level: float) -> tuple[Array, Array]:
-        """The central interval that holds each number with probability ``level``, 0.95 or 95: (lower, upper), each (h,)."""
+    def quantile(self, q: npt.ArrayLike) -> Array:
+        """Return quantiles at ``q``, inside (0, 1): in the shape of ``location`` for a number, (k, …) for k numbers."""
+        levels = probabilities(q)
+        return self.ppf(levels.reshape(levels.shape + (1,) * (self.location.ndim if levels.ndim else 0)))
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Return the central interval that holds each number with probability ``level``, 0.95 or 95: (lower, upper)."""
         share = level_of(level)
-        ends = self.quantile([0.5 - 0.5 * share, 0.5 + 0.5 * share])
-        return ends[:, 0], ends[:, 1]
+        lower, upper = self.quantile([0.5 - 0.5 * share, 0.5 + 0.5 * share])
+        return lower, upper
 
     @property
     def mean(self) -> Array:
-        """The point forecast (h,): the median."""
+        """The point forecast: the median. The expectation of numbers whose logarithm is Student's is infinite."""
+        return self.median
+
+    @property
+    def median(self) -> Array:
+        """The median."""
         return self.quantile(0.5)
 
     @property
     def std(self) -> Array:
-        """Half the width (h,) of the central interval of 68.27 %: a deviation that exists for any degrees of freedom."""
+        """Half the width of the central interval of 68.27 %: a deviation that exists for any degrees of freedom."""
         lower, upper = self.interval(0.6826894921370859)
         return np.asarray(0.5 * upper - 0.5 * lower)
 
-    def crps(self, y: Array) -> Array:
-        """Continuous ranked probability score (h,) of what came, NaN where nothing did, by :func:`pinball_score`."""
-        return pinball_score(y, self.quantile(LEVELS), LEVELS)
+    @property
+    def var(self) -> Array:
+        """The square of ``std``."""
+        return np.square(self.std)
+
+    def sample(self, n: int, rng: Rng = None) -> Array:
+        """Return ``n`` draws, (n, …), of each number by itself; ``rng`` is a seed or a Generator."""
+        return self._at(np.random.default_rng(rng).standard_t(self.dof, (as_count("n", n), *self.location.shape)))
+
+    def crps(self, y: npt.ArrayLike) -> Array:
+        """Return the continuous ranked probability score of what came, NaN where nothing did, by :func:`pinball_score`."""
+        return pinball_score(np.asarray(y, float), self.quantile(LEVELS), LEVELS)
 
 
 def levels_of(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ...]:
-    """Probabilities inside (0, 1), each once; from 1 on they are per cent.
+    """Return probabilities inside (0, 1), each once; from 1 on they are per cent.
 
     >>> levels_of([80, 0.95])                      # 80 and 0.8 are the same level
     (0.8, 0.95)
@@ -123,7 +165,7 @@ def levels_of(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ..
 
 
 def level_of(level: float) -> float:
-    """As :func:`levels_of`, of one number."""
+    """Return one probability, as :func:`levels_of`."""
     found = levels_of(level)
     if np.ndim(level) or len(found) != 1:
         raise TypeError(f"level must be one number such as 0.95 or 95, got {level!r}")
@@ -131,16 +173,16 @@ def level_of(level: float) -> float:
 
 
 def pinball_score(y: Array, quantiles: Array, levels: Array) -> Array:
-    """Twice the mean pinball loss of ``quantiles`` (h, k) at ``levels`` (k,): the CRPS of y (h,), as k grows.
+    """Return twice the mean pinball loss of ``quantiles`` (k, …) at ``levels`` (k,): the CRPS of y (…), as k grows.
 
     >>> from pesn.metrics import crps_gaussian
     >>> from scipy.special import ndtri
-    >>> found = pinball_score(np.array([0.3]), ndtri(LEVELS)[None], LEVELS)
+    >>> found = pinball_score(np.array([0.3]), ndtri(LEVELS)[:, None], LEVELS)
     >>> bool(abs(found[0] - crps_gaussian(0.3, 0.0, 1.0)) < 0.003)
     True
     """
-    missed = y[:, None] - quantiles
-    return np.asarray(2.0 * np.mean(np.maximum(levels * missed, (levels - 1.0) * missed), axis=1))
+    missed, levels = y - quantiles, levels.reshape((-1,) + (1,) * y.ndim)
+    return np.asarray(2.0 * np.mean(np.maximum(levels * missed, (levels - 1.0) * missed), axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +203,7 @@ class SeriesForecast:
 
     margins: tuple[Margins, ...]
     names: tuple[str, ...]
-    labels: Any = None
+    labels: pd.Index | None = None
     history: Array | None = None
 
     def __len__(self) -> int:
@@ -177,32 +219,51 @@ class SeriesForecast:
         """The number of rows."""
         return len(self.margins[0].location)
 
+    @cached_property
+    def _all(self) -> Margins:
+        """Distributions of all numbers, (horizon, d)."""
+        return Margins.stack(self.margins, -1)
+
     @property
     def mean(self) -> Array:
         """The point forecast, (horizon, d): the median of each distribution."""
-        return np.column_stack([one.mean for one in self.margins])
+        return self._all.mean
+
+    @property
+    def median(self) -> Array:
+        """The median of each distribution, (horizon, d)."""
+        return self._all.median
 
     @property
     def std(self) -> Array:
         """Half the width of the central interval of 68.27 %, (horizon, d)."""
-        return np.column_stack([one.std for one in self.margins])
+        return self._all.std
 
     @property
-    def index(self) -> Any:
+    def var(self) -> Array:
+        """The square of ``std``, (horizon, d)."""
+        return self._all.var
+
+    @property
+    def index(self) -> pd.Index | npt.NDArray[np.integer[Any]]:
         """The labels of the rows: a pandas index, or 1 … horizon."""
         return np.arange(1, self.horizon + 1) if self.labels is None else self.labels
 
     def quantile(self, q: npt.ArrayLike) -> Array:
         """Quantiles at ``q``, inside (0, 1): (horizon, d) of a number, (k, horizon, d) of k numbers."""
-        levels = probabilities(q)
-        found = np.stack([one.quantile(np.atleast_1d(levels)) for one in self.margins], axis=-1)  # (horizon, k, d)
-        return np.asarray(found[:, 0] if levels.ndim == 0 else found.transpose(1, 0, 2))
+        return self._all.quantile(q)
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """The central interval that holds each number with probability ``level``, as 0.95 or 95: (lower, upper), (horizon, d)."""
-        share = level_of(level)
-        lower, upper = self.quantile([0.5 - 0.5 * share, 0.5 + 0.5 * share])
-        return lower, upper
+        return self._all.interval(level)
+
+    def sample(self, n: int, rng: Rng = None) -> Array:
+        """Draw each number ``n`` times by itself, (n, horizon, d): draws have no correlation between steps or columns."""
+        return self._all.sample(n, rng)
+
+    def crps(self, y: npt.ArrayLike) -> Array:
+        """Return the continuous ranked probability score of what came, (horizon, d), NaN where nothing did."""
+        return self._all.crps(y)
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
         """A row a step; for each name the columns name, name_std and, for each level, name_lower_80, name_upper_80."""
@@ -237,3 +298,176 @@ class SeriesForecast:
         from pesn.plotting import plot_forecast  # matplotlib is wanted for pictures alone
 
         return plot_forecast(self, ax, columns, levels_of(level), truth)
+
+
+# ---------------------------------------------------------------- backtests
+
+_LAST = 0.25  # share of the rows that origins are spread over
+_LEAST = 8  # rows before the first origin
+
+
+def first_origin(n: int, horizon: int) -> int:
+    """Return the first row of past forecasts; n where there are not enough rows to judge by."""
+    first = max(min(round((1.0 - _LAST) * n), n - horizon), _LEAST, n // 2)
+    return first if first <= n - horizon else n
+
+
+def spread_origins(n: int, horizon: int, count: int) -> Places:
+    """Return ``count`` forecast origins, spread over the last part of n rows; fewer or none where there are not enough."""
+    return rolling_origins(first_origin(n, horizon), n - horizon, count)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SeriesBacktest(Backtest):
+    """Forecasts of d columns from several origins, each by a model of the rows before it, and what came.
+
+    Numbers without a forecast are NaN: those of a column without a number before the origin.
+
+    Parameters
+    ----------
+    index : pandas.Index, optional
+        Labels of all rows, where they have labels.
+    rivals : mapping of str to SeriesBacktest
+        Baselines from the same origins, by name.
+    seasons : tuple of int or None, optional
+        Of a seasonal-naive baseline: the period of each column, None where it has none.
+    """
+
+    origins: Places
+    forecasts: Margins
+    names: Sequence[str] = ()
+    index: pd.Index | None = None
+    rivals: Mapping[str, SeriesBacktest] = field(default_factory=dict)
+    seasons: tuple[int | None, ...] | None = None
+
+    @property
+    def margins(self) -> tuple[tuple[Margins, ...], ...]:
+        """Distributions of the steps of each origin, a column each."""
+        k, _, d = self.observed.shape
+        return tuple(tuple(self.forecasts[o, :, i] for i in range(d)) for o in range(k))
+
+    @property
+    def methods(self) -> dict[str, SeriesBacktest]:
+        """This one as "pesn", and its rivals, by name."""
+        return {"pesn": self, **self.rivals}
+
+    def titles(self, column: int | None = None) -> dict[str, str]:
+        """Return the name of each method for people: a seasonal-naive baseline with the period it uses, "seasonal-naive (12)".
+
+        Parameters
+        ----------
+        column : int, optional
+            Column whose period is named; None names those of all columns.
+        """
+        found = {}
+        for name, one in self.methods.items():
+            seasons = one.seasons if one.seasons is None or column is None else one.seasons[column : column + 1]
+            periods = sorted({m for m in seasons or () if m is not None})
+            found[name] = f"{name} ({', '.join(map(str, periods))})" if periods else name
+        return found
+
+    def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
+        """A row for each origin, step and column: what was forecast, the ends of the intervals, and what was observed."""
+        bounds: dict[str, Array] = {}
+        for one in levels_of(level):
+            lower, upper = self.interval(one)
+            bounds |= {f"lower_{percent(one)}": lower, f"upper_{percent(one)}": upper}
+        frame = self._frame({"mean": self.mean, **bounds, "observed": self.observed})
+        if self.index is not None:
+            frame.insert(2, "time", self.index[frame["origin"] + frame["step"] - 1])
+        return frame
+
+
+def backtest_naive(
+    y: Array, places: Places, horizon: int, periods: Sequence[int | None] | None = None, names: Sequence[str] | None = None
+) -> SeriesBacktest:
+    """Backtest naive forecasts: the last number, or those of the last season, with the errors this had before each origin.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        Rows, NaN where missing.
+    places : sequence of int
+        Origins: the first row of each forecast.
+    horizon : int
+        Number of steps.
+    periods : sequence of int or None, optional
+        Seasonal period of each column, None where there is no forecast; without it, the last number is carried forward.
+    names : tuple of str, optional
+        Names of the columns.
+    """
+    each = [1] * y.shape[1] if periods is None else list(periods)
+    names = [f"y{i}" for i in range(y.shape[1])] if names is None else names
+
+    def forecast_column(column: Array, place: int, period: int | None) -> Margins:
+        """Return the forecast of a column (n,) from an origin; NaN without a period."""
+        if period is None:
+            return Margins(np.full(horizon, np.nan), np.full(horizon, np.nan), NORMAL)
+        seen, back = column[:place], _lags(period, horizon)
+        lags, which = np.unique(back, return_inverse=True)
+        at = np.maximum(place + np.arange(horizon) - back, 0)
+        return Margins(_carry_forward(seen)[at], np.array([_deviation(seen, int(lag)) for lag in lags])[which], NORMAL)
+
+    def forecast_from(origins: Places) -> Margins:
+        rows = [[forecast_column(y[:, i], int(place), period) for i, period in enumerate(each)] for place in origins]
+        return Margins.stack([Margins.stack(row, -1) for row in rows], 0)
+
+    found = evaluate(forecast_from, np.asarray(places, np.intp), horizon, y, names=names)
+    return SeriesBacktest(**vars(found), seasons=None if periods is None else tuple(each))
+
+
+def best_season(y: Array, periods: Sequence[int], horizon: int) -> int | None:
+    """Return the period with the smallest mean absolute error of seasonal-naive forecasts, or None if y is too short for any.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Rows before the first origin, NaN where missing.
+    periods : sequence of int
+        Candidates.
+    horizon : int
+        Number of steps.
+
+    Examples
+    --------
+    >>> t = np.arange(100)
+    >>> best_season(np.sin(2 * np.pi * t / 4) + 5.0 * (t % 20 == 0), (4, 20), 4), best_season(t[:3] + 0.0, (4,), 4)
+    (20, None)
+    """
+    seen = np.flatnonzero(~np.isnan(y))
+    if not len(seen):
+        return None
+    rows = y[seen[0] :]
+    farthest = {m: int(_lags(m, horizon)[-1]) for m in periods if m <= len(rows)}
+    tried = [m for m, lag in farthest.items() if lag + m <= len(rows)]
+    if not tried:
+        return min(farthest, default=None)
+    begin = max(farthest[m] for m in tried)  # the same rows judge all candidates
+
+    def error(period: int) -> float:
+        lags, count = np.unique(_lags(period, horizon), return_counts=True)
+        errors = [mean_score(np.abs(rows[begin:] - rows[begin - lag : len(rows) - lag]), (0,)) for lag in lags]
+        total = float(np.average(errors, weights=count))
+        return np.inf if np.isnan(total) else total
+
+    return min(tried, key=error)
+
+
+def _lags(period: int, horizon: int) -> npt.NDArray[np.int64]:
+    """Return the rows (horizon,) between each step ahead and the number that a seasonal-naive forecast takes for it."""
+    return np.asarray(period * -(-np.arange(1, horizon + 1) // period), np.int64)
+
+
+def _deviation(seen: Array, lag: int) -> float:
+    """Return the root mean square change over ``lag`` rows; that of a random walk where rows are few."""
+    used = max(min(lag, len(seen) // 2), 1)
+    size = np.sqrt(mean_of_observed(np.square(seen[used:] - seen[:-used]), (0,)) * lag / used)
+    return float(size) or float(np.finfo(float).tiny)
+
+
+def _carry_forward(y: Array) -> Array:
+    """Return y (n,) with each gap filled by the last number before it, and by the first one at the start."""
+    seen = np.flatnonzero(~np.isnan(y))
+    if not len(seen):
+        return y
+    return y[seen[np.maximum(np.searchsorted(seen, np.arange(len(y)), side="right") - 1, 0)]]

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, step_name
-from pesn.series.choice import describe_change
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
-from pesn.series.result import percent
-from pesn.series.table.reading import counted, shown
-from pesn.series.univariate import UnivariateModel
+from pesn.series.table.numerals import counted
+from pesn.series.table.reading import shown
+from pesn.series.univariate import UnivariateModel, describe_change
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["frame", "lines", "record", "sentences"]
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3

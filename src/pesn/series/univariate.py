@@ -1,4 +1,4 @@
-"""The automatic forecaster of one column: smoothers, autoregression and reservoirs, weighed by rolling origins.
+"""The automatic forecaster of one column: an ensemble of smoothers, autoregression and reservoirs, weighted by rolling origins.
 
 >>> import numpy as np
 >>> t = np.arange(60)
@@ -12,23 +12,62 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 
 from pesn._support.arguments import flag, number, whole_number
 from pesn._support.records import check_array, check_sum, check_type
 from pesn._support.types import Array
-from pesn.series import choice
-from pesn.series.choice import Member
-from pesn.series.members import inputs, smoothing
-from pesn.series.members.closed_loops import Course, Loops, course
-from pesn.series.members.weights import Widths
+from pesn.series.members import closed_loops, decomposition, dynamics, smoothing, weights
+from pesn.series.members.closed_loops import Learned, Loops
+from pesn.series.members.decomposition import Effects
+from pesn.series.members.smoothing import Grid, Path, Rows
+from pesn.series.members.weights import Trial, Widths
 from pesn.series.result import NORMAL, Margins
 
-__all__ = ["Member", "UnivariateModel", "backtest", "fit", "observed_span"]
-
+FEWEST = 8  # observed rows for rolling origins
+POSITIVE = 1e-100  # of the largest number: what is smaller counts as zero
+EXPONENTIAL = 0.25  # of the others' error, for trends of the logarithm to be taken: they are as often far too steep
+WORSE = 0.5  # of the error without: shares that win at short leads alone, and lose far more at long ones, are not taken
+INPUTS_GAIN = 0.99  # of the error without, for inputs to be kept
+_DETAILS = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units"}
 _MOST = 1e308
 _MOST_EMPTY = 1_000_000  # rows without a number, at either end
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One line of the summary.
+
+    Attributes
+    ----------
+    kind : "SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir" or "dynamics".
+    detail : its parameters, in words.
+    weight : share of the forecast; all add up to 1.
+    score : rolling-origin error over the best member's.
+    """
+
+    kind: str
+    detail: str
+    weight: float
+    score: float
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless it is a line of texts and numbers."""
+        check_type(f"{name}.kind", self.kind, str)
+        check_type(f"{name}.detail", self.detail, str)
+        number(f"{name}.weight", self.weight, 0.0, np.inf, "[)")
+        number(f"{name}.score", self.score, 0.0, np.inf, "[]")
+
+
+class _Course(NamedTuple):
+    """``level``, ``season`` and ``inputs`` (n + horizon,), and the forecast (horizon,), all in units of the series' scale."""
+
+    level: Array
+    season: Array
+    inputs: Array
+    forecast: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +78,12 @@ class UnivariateModel:
     ----------
     y : (n,), from the first observed number to the last, NaN where missing. x : (n, u), inputs.
     horizon : the leads that weights and widths were judged by.
-    seasons : periods in rows, the smallest first. seasons_strength : F of each.
+    seasons : periods in rows, the smallest first.
     members : the largest weights first. shares : of each part in the forecast, which add up to 1. notes : why, a sentence each.
     scale : of the numbers inside. positive : all rows were above 0. lower : no forecast lies below.
-    phase : rows before row 0, for the seasons.
     stack, weight : the smoothers. first : (3, Σm), starting factors of the seasons.
     loops : autoregression and reservoirs, None where there are none. effects : of the inputs. widths : of the intervals.
+    phase : rows before row 0, for the seasons.
     start : int, default=0
         Number of rows before y[0], which have no number.
     pending : array of shape (k, u), optional
@@ -55,20 +94,19 @@ class UnivariateModel:
     x: Array
     horizon: int
     seasons: tuple[int, ...]
-    seasons_strength: tuple[float, ...]
     members: tuple[Member, ...]
     shares: Mapping[str, float]
     notes: tuple[str, ...]
     scale: float
     positive: bool
     lower: float
-    phase: int
-    stack: smoothing.Grid
+    stack: Grid
     weight: Array
     first: Array
     loops: Loops | None
-    effects: inputs.Effects
+    effects: Effects
     widths: Widths
+    phase: int = 0
     start: int = 0
     pending: Array | None = None
 
@@ -105,19 +143,7 @@ class UnivariateModel:
             number(f"{name}.lower", self.lower, 0.0, self.scale, "[]")
         flag(f"{name}.positive", self.positive)
         self._check_seasons(name)
-        check_type(f"{name}.stack", self.stack, smoothing.Grid)
-        self.stack.check(f"{name}.stack", self.positive)
-        check_array(f"{name}.weight", self.weight, (len(self.stack.names),), low=0.0)
-        check_sum(f"{name}.weight", self.weight)
-        if self.loops is not None:
-            check_type(f"{name}.loops", self.loops, Loops)
-            self.loops.check(f"{name}.loops", self.seasons[0] if self.seasons else 0, self.positive)
-        check_type(f"{name}.effects", self.effects, inputs.Effects)
-        self.effects.check(f"{name}.effects", self.x.shape[1])
-        check_type(f"{name}.widths", self.widths, Widths)
-        self.widths.check(f"{name}.widths")
-        if (self.effects.log or self.widths.log) and not self.positive:
-            raise ValueError(f"{name} must be positive, as its effects or widths are those of logarithms")
+        self._check_parts(name)
         self._check_description(name)
 
     def _check_seasons(self, name: str) -> None:
@@ -130,11 +156,21 @@ class UnivariateModel:
         whole_number(f"{name}.phase", self.phase, 0)
         if self.phase >= lcm(*self.seasons):
             raise ValueError(f"{name}.phase must be below {lcm(*self.seasons)}, when all seasons begin again, got {self.phase}")
-        check_type(f"{name}.seasons_strength", self.seasons_strength, tuple)
-        if len(self.seasons_strength) != len(self.seasons):
-            raise ValueError(f"{name}.seasons_strength must have {len(self.seasons)} numbers, got {len(self.seasons_strength)}")
-        for one in self.seasons_strength:
-            number(f"{name}.seasons_strength", one, 0.0, np.inf, "[]")
+
+    def _check_parts(self, name: str) -> None:
+        check_type(f"{name}.stack", self.stack, Grid)
+        self.stack.check(f"{name}.stack", self.positive)
+        check_array(f"{name}.weight", self.weight, (len(self.stack.names),), low=0.0)
+        check_sum(f"{name}.weight", self.weight)
+        if self.loops is not None:
+            check_type(f"{name}.loops", self.loops, Loops)
+            self.loops.check(f"{name}.loops", self.seasons[0] if self.seasons else 0, self.positive)
+        check_type(f"{name}.effects", self.effects, Effects)
+        self.effects.check(f"{name}.effects", self.x.shape[1])
+        check_type(f"{name}.widths", self.widths, Widths)
+        self.widths.check(f"{name}.widths")
+        if (self.effects.log or self.widths.log) and not self.positive:
+            raise ValueError(f"{name} must be positive, as its effects or widths are those of logarithms")
 
     def _check_description(self, name: str) -> None:
         """Check the fields of the summary."""
@@ -163,11 +199,11 @@ class UnivariateModel:
         Margins
             Distribution of each step.
         """
-        return self._from_last_number(horizon, x).after(self.late)
+        return self._forecast_from_last_number(horizon, x)[self.late :]
 
-    def _from_last_number(self, horizon: int, x: Array | None) -> Margins:
-        """Forecast from the last number of y on: the pending rows, then ``horizon`` more."""
-        ahead, variance = self._ahead(horizon, x)
+    def _forecast_from_last_number(self, horizon: int, x: Array | None) -> Margins:
+        """Forecast the pending rows, then ``horizon`` more."""
+        ahead, variance = self._inputs_ahead(horizon, x)
         location = self._course(ahead).forecast
         scale = self.widths.at(len(ahead))
         log, lower = self.widths.log, self.lower
@@ -190,7 +226,7 @@ class UnivariateModel:
         The k pending rows are between the fitted rows and the forecast. "season" is absent where there is none, "inputs" where
         none was kept.
         """
-        found = self._course(self._ahead(horizon, x)[0])
+        found = self._course(self._inputs_ahead(horizon, x)[0])
         parts = {"level": found.level * self.scale}
         if self.seasons:
             parts["season"] = found.season * self.scale
@@ -199,18 +235,18 @@ class UnivariateModel:
         return parts
 
     def on(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
-        """The same members, weights, widths and seasons on other rows: nothing is chosen anew.
+        """Return the same members, weights, widths and seasons on other rows: nothing is chosen anew.
 
         ``first`` is the row number of y[0], counted as in `fit`, for the phase of the seasons.
         """
-        y, x = _checked(y, x)
+        y, x = _check_rows(y, x)
         if x.shape[1] != self.x.shape[1]:
             raise ValueError(f"x must have {self.x.shape[1]} columns, got {x.shape[1]}")
         start, stop = observed_span(y)
         phase = (self.phase + first + start - self.start) % lcm(*self.seasons)
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
-    def _ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
+    def _inputs_ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
         """Return inputs of pending rows and of steps ahead without gaps, and the variance of gaps on the scale of the effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
@@ -220,15 +256,24 @@ class UnivariateModel:
             raise ValueError(f"x must be ({horizon}, {u}), got {given.shape}")
         return self.effects.unknown(self.x, given if self.pending is None else np.concatenate([self.pending, given]))
 
-    def _course(self, ahead: Array) -> Course:
-        values, horizon = self.y / self.scale, len(ahead)
-        x = np.concatenate([self.x, ahead])
-        if self.positive and not np.nanmin(values) > 0.0:
-            return choice.plain(values, horizon)  # rows that no logarithm can be taken of
-        return course(
-            values, x, self.seasons, self.stack, self.weight, self.first, self.loops, self.effects, positive=self.positive,
-            phase=self.phase, horizon=horizon,
-        )  # fmt: skip
+    def _course(self, ahead: Array) -> _Course:
+        """Decompose the rows and the forecast, with inputs ``ahead`` (horizon, u), into level, season and inputs."""
+        values, n, horizon = self.y / self.scale, len(self.y), len(ahead)
+        if self.positive and not np.nanmin(values) > 0.0:  # rows that no logarithm can be taken of: the naive forecast
+            rows = smoothing.prepare(values, (), horizon, positive=False)
+            path = smoothing.path(rows, smoothing.NAIVE, np.ones(1), horizon=horizon)
+            level = np.concatenate([path.level, path.plain])
+            return _Course(level, 0.0 * level, 0.0 * level, path.forecast)
+        base = self.effects.off(values, self.x)
+        first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
+        season = decomposition.season_of(first, self.seasons, n, self.phase)
+        base = decomposition.remove_outliers(base, log=self.positive, season=season)
+        rows = smoothing.prepare(base, self.seasons, horizon, positive=self.positive, first=self.first, phase=self.phase)
+        path = smoothing.path(rows, self.stack, self.weight, horizon=horizon)
+        whole, plain = (path.forecast, path.plain) if self.loops is None else self.loops.mix(path, base, horizon)
+        level, seasonal = np.concatenate([path.level, plain]), np.concatenate([path.fitted, whole])
+        total = self.effects.on(seasonal, np.concatenate([self.x, ahead]))
+        return _Course(level, seasonal - level, total - seasonal, total[n:])
 
 
 def observed_span(y: Array) -> tuple[int, int]:
@@ -247,16 +292,51 @@ def _pending(x: Array, stop: int) -> Array | None:
     return x[stop:] if stop < len(x) else None
 
 
-def _checked(y: Array, x: Array | None) -> tuple[Array, Array]:
+def _check_rows(y: Array, x: Array | None) -> tuple[Array, Array]:
+    """Return copies of y (n,) and x (n, u) with NaN in the place of infinite numbers."""
     y = np.array(y, dtype=float)
     if y.ndim != 1:
         raise ValueError(f"y must be one column (n,), got {y.shape}")
-    y[~np.isfinite(y)] = np.nan
     given = np.zeros((len(y), 0)) if x is None else np.array(x, dtype=float)
     if given.ndim != 2 or len(given) != len(y):
         raise ValueError(f"x must be ({len(y)}, u), got {given.shape}")
-    given[~np.isfinite(given)] = np.nan
+    for values in (y, given):
+        values[~np.isfinite(values)] = np.nan
     return y, given
+
+
+# ---------------------------------------------------------------- fit
+
+
+class _Settings(NamedTuple):
+    """What is asked for, and whether the series is positive; see `fit`."""
+
+    horizon: int
+    candidates: Sequence[int]
+    tested: bool
+    positive: bool
+    parts: Sequence[str]
+
+    def find_seasons(self, values: Array) -> tuple[int, ...]:
+        """Return the seasonal periods of ``values`` (n,)."""
+        return decomposition.find_seasons(values, self.candidates, log=self.positive, tested=self.tested)
+
+    def prepare(self, values: Array, periods: Sequence[int]) -> tuple[Rows, Array]:
+        """Return the rows for the smoothers, and their season (n,), of logarithms where the series is positive."""
+        rows = smoothing.prepare(values, periods, self.horizon, positive=self.positive)
+        first = rows.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
+        return rows, decomposition.season_of(first, periods, len(values))
+
+
+class _Stack(NamedTuple):
+    """Smoothers with their weights and scores, the best score, and the errors (K, J) of all in the grid."""
+
+    members: Grid
+    weight: Array
+    score: Array
+    best: float
+    errors: Array
+    grid: Grid
 
 
 def fit(
@@ -282,27 +362,209 @@ def fit(
     test_seasons : False takes them all, as far as the rows can tell.
     parts : what may stand beside the smoothers; each needs those before it.
     """
-    y, x = _checked(y, x)
+    y, x = _check_rows(y, x)
     if horizon < 1:
         raise ValueError(f"horizon must be at least 1, got {horizon}")
     start, stop = observed_span(y)
     pending = _pending(x, stop)
     y, x = y[start:stop], x[start:stop]
-    seen = y[~np.isnan(y)]
-    scale = float(np.max(np.abs(seen))) or 1.0
-    least = float(seen.min())
-    positive = least > choice.POSITIVE * scale
-    chosen = choice.choose(y / scale, x, horizon, seasons, tested=test_seasons, positive=positive, parts=parts)
+    scale, least = float(np.nanmax(np.abs(y))) or 1.0, float(np.nanmin(y))
+    settings = _Settings(horizon, seasons, test_seasons, least > POSITIVE * scale, parts)
+    chosen = (_choose if np.sum(~np.isnan(y)) >= FEWEST else _choose_naive)(y / scale, x, settings)
+    # no forecast lies below a tenth of the least number of positive data, or below 0 of data that are never negative
+    lower = 0.1 * least if settings.positive else 0.0 if least >= 0.0 else -np.inf
+    return replace(chosen, y=y, scale=scale, lower=lower, start=start, pending=pending)
+
+
+def _choose_naive(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
+    """Return the naive forecast with wide intervals, for fewer rows than can be judged."""
+    seen, positive = values[~np.isnan(values)], settings.positive
+    changes = np.diff(seen)
+    usual = float(np.mean(np.abs(seen))) or 1.0
+    # as if two more changes of a fifth of the level had been seen
+    spread = np.sqrt((np.sum(changes**2) + 2.0 * (0.2 * usual) ** 2) / (len(changes) + 2.0))
     return UnivariateModel(
-        y, x, horizon, chosen.seasons, chosen.strengths, chosen.members, chosen.shares, chosen.notes, scale, positive,
-        _floor(least, positive), 0, chosen.stack, chosen.weight, chosen.first, chosen.loops, chosen.effects,
-        chosen.widths, start, pending,
+        values, x, settings.horizon, (),
+        members=(Member("naive", "the last number", 1.0, 1.0),), shares={"statistical": 1.0},
+        notes=(f"below {FEWEST} numbers the last one goes on",), scale=1.0, positive=positive, lower=-np.inf,
+        stack=smoothing.NAIVE, weight=np.ones(1), first=np.zeros((3, 0)), loops=None,
+        effects=decomposition.no_effects(x.shape[1]),
+        widths=Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive),
     )  # fmt: skip
 
 
-def _floor(least: float, positive: bool) -> float:
-    """Return the lower bound of forecasts: a tenth of the least number of positive data, 0 of data that are never negative."""
-    return 0.1 * least if positive else 0.0 if least >= 0.0 else -np.inf
+def _choose(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
+    """Choose everything for ``values`` (n,) in units of their scale."""
+    positive = settings.positive
+    periods = settings.find_seasons(values)
+    trial = weights.trial(values, settings.horizon, periods)
+    effects, notes = _choose_effects(values, x, periods, trial, settings)
+    base = effects.off(values, x)
+    if effects.any:
+        periods = settings.find_seasons(base)
+    rows, season = settings.prepare(base, periods)
+    clean = decomposition.remove_outliers(base, log=positive, season=season)
+    if clean is not base:
+        notes += (f"spikes: {int(np.sum(clean != base) - np.sum(np.isnan(base)))} rows put back to their neighbours",)
+        rows, _ = settings.prepare(clean, periods)
+    trial = trial.on(clean)
+    stack = _choose_stack(rows, trial, seasonal=bool(periods), positive=positive)
+    path = smoothing.path(rows, stack.members, stack.weight, trial)
+    found, why = _choose_loops(path, clean, trial, periods[0] if periods else 0, settings)
+    begin, ahead = (0, path.ahead) if found is None else (found.begin, found.ahead)
+    # a width below which no interval goes: a millionth of the usual number, as no series is exact for ever
+    least = 1e-6 * float(np.nanmean(np.abs(clean))) or 1e-6
+    used = _degrees_of_freedom(stack, periods)
+    return UnivariateModel(
+        values, x, settings.horizon, periods,
+        members=_describe_members(rows, stack, found, trial, periods),
+        shares={"statistical": 1.0} if found is None else found.loops.all_shares,
+        notes=notes + why, scale=1.0, positive=positive, lower=-np.inf,
+        stack=stack.members, weight=stack.weight, first=rows.first, loops=None if found is None else found.loops, effects=effects,
+        widths=weights.learn(ahead[begin:], trial.select(slice(begin, None)), used, positive=positive, least=least),
+    )  # fmt: skip
+
+
+def _degrees_of_freedom(stack: _Stack, periods: Sequence[int]) -> float:
+    """Return the number of parameters of the members, and of phases of the seasons."""
+    trend = float(stack.weight @ (stack.members.kinds[:, 0] > 0))
+    return 1.0 + 1.5 * trend + 0.5 * sum(min(m - 1, 8) for m in periods)
+
+
+def _choose_stack(rows: Rows, trial: Trial, *, seasonal: bool, positive: bool) -> _Stack:
+    """Weight the smoothers by their errors."""
+    members = everyone = smoothing.grid(seasonal, positive)
+    errors = smoothing.rolling_errors(rows, everyone, trial)
+    score = weights.scores(errors, trial)
+    logs = members.kinds[:, 1] == smoothing.LOG
+    if logs.any() and score[logs].min() > EXPONENTIAL * score[~logs].min():
+        members, score = members.select(np.flatnonzero(~logs)), score[~logs]
+    kept, weight = weights.stack(score, members.prior, trial.n)
+    return _Stack(members.select(kept), weight, score[kept], float(score.min()), errors, everyone)
+
+
+def _choose_effects(
+    values: Array, x: Array, periods: Sequence[int], trial: Trial, settings: _Settings
+) -> tuple[Effects, tuple[str, ...]]:
+    """Learn the effects of inputs, if forecasts are better with what the first half of the rows says of them."""
+    nothing = decomposition.no_effects(x.shape[1])
+    if x.shape[1] == 0:
+        return nothing, ()
+    half = len(values) // 2
+    later = trial.select(trial.origins >= half)
+    season = settings.prepare(values, periods)[1]
+    early = decomposition.learn_effects(values[: half + 1], x[: half + 1], season[: half + 1], log=settings.positive)
+    if not early.any:
+        return nothing, (f"inputs: not used, no effect was found in the first {half} rows",)
+    if len(later.origins) < 3:
+        return nothing, (f"inputs: not used, {len(later.origins)} rolling origins are too few to judge them by",)
+
+    def error(effects: Effects) -> float:
+        rows, _ = settings.prepare(effects.off(values, x), periods)
+        stack = _choose_stack(rows, later, seasonal=bool(periods), positive=settings.positive)
+        ahead = smoothing.path(rows, stack.members, stack.weight, later).ahead
+        at = np.minimum(later.origins[:, None] + later.leads, len(values) - 1)
+        off = np.abs(later.truth - effects.on(ahead.ravel(), x[at.ravel()]).reshape(ahead.shape))
+        return float(np.nanmean(off[:, 0]) + np.nanmean(off))
+
+    ratio = error(early) / max(error(nothing), 1e-300)
+    change = f"rolling-origin error {describe_change(ratio - 1.0)} with them"
+    if ratio > INPUTS_GAIN:
+        return nothing, (f"inputs: not used, {change}",)
+    return decomposition.learn_effects(values, x, season, log=settings.positive), (f"inputs: kept, {change}",)
+
+
+def _choose_loops(
+    path: Path, values: Array, trial: Trial, season: int, settings: _Settings
+) -> tuple[Learned | None, tuple[str, ...]]:
+    """Learn the components beside the smoothers; None where they are not taken. The texts say why."""
+    parts, n = settings.parts, trial.n
+    if "AR" not in parts:
+        return None, ()
+    if n < closed_loops.FEWER:
+        return None, (f"AR and reservoir: not tried below {closed_loops.FEWER} numbers",)
+    many = n >= closed_loops.ROWS
+    found = closed_loops.learn(
+        path, values, trial, season, log=settings.positive, reservoirs=many and "reservoir" in parts
+    )  # fmt: skip
+    change, name = _change(found.ahead, path.ahead, trial), " and ".join(found.alone)
+    error = f"rolling-origin error {describe_change(change)}"
+    if not many and change > closed_loops.FAR_BETTER - 1.0:
+        bar = f"below {closed_loops.ROWS} numbers it has to be {100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} % lower"
+        return None, (f"AR: not taken, {error} with it; {bar}",)
+    nonlinear = n >= dynamics.ROWS and found.gain <= dynamics.GAIN
+    if "dynamics" in parts and not nonlinear and change > WORSE:
+        return None, (f"{name}: not taken, {error} with it",)
+    notes = (f"{name}: {_describe_weight(found.loops, name)}; {error} than without",)
+    if "dynamics" not in parts:
+        return found, notes
+    if not nonlinear:
+        reason = f" below {dynamics.ROWS} numbers" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
+        return found, (*notes, f"dynamics: not tried{reason}")
+    whole = closed_loops.learn_dynamics(found, path, values, trial)
+    if whole is None:
+        return found, (*notes, "dynamics: tried, but no network was found")
+    change = _change(whole.ahead[whole.begin :], found.ahead[whole.begin :], trial.select(slice(whole.begin, None)))
+    why = f"dynamics: tried, as reservoirs are far better than AR; rolling-origin error {describe_change(change)} with it"
+    return whole, (*notes, why)
+
+
+def _describe_weight(loops: Loops, name: str) -> str:
+    """Say what weight components have. It is a posterior mean: the prior counts where errors differ by little."""
+    first = weights.expected_share(closed_loops.AR_PRIOR)
+    second = weights.expected_share(closed_loops.RESERVOIR_PRIOR) if "reservoir" in name else 0.0
+    prior = 1.0 - (1.0 - first) * (1.0 - second)
+    return f"{100.0 * sum(loops.shares):.0f} % beside the smoothers, a priori {100.0 * prior:.0f} %"
+
+
+def _change(ahead: Array, before: Array, trial: Trial) -> float:
+    """Return the relative change of the mean absolute error."""
+    return weights.mean_error(ahead, trial) / max(weights.mean_error(before, trial), 1e-300) - 1.0
+
+
+def describe_change(change: float) -> str:
+    """Return a relative change of an error in words.
+
+    >>> [describe_change(change) for change in (0.03, -0.25, -0.9999, 0.001, 0.0)]
+    ['3 % higher', '25 % lower', 'more than 99 % lower', 'less than 1 % higher', 'no higher']
+    """
+    if change == 0.0:
+        return "no higher"
+    size = 100.0 * abs(change)
+    text = "less than 1" if size < 0.5 else "more than 99" if change < -0.99 else f"{size:.0f}"
+    return f"{text} % {'higher' if change > 0.0 else 'lower'}"
+
+
+def _score_loops(rows: Rows, stack: _Stack, found: Learned, trial: Trial) -> dict[str, float]:
+    """Score each component alone, as smoothers are scored; dynamics over the origins that it is judged by."""
+    scored = {}
+    for kind, ahead in found.alone.items():
+        begin, errors, part = found.begin if kind == "dynamics" else 0, stack.errors, trial
+        if begin:
+            part = trial.select(slice(begin, None))
+            errors = smoothing.rolling_errors(rows, stack.grid, part)
+        own = np.nansum(np.abs(part.truth - ahead[begin:]), axis=0) / np.maximum(part.counts, 1)
+        scored[kind] = float(weights.scores(own[None], part, errors)[0])
+    return scored
+
+
+def _describe_members(
+    rows: Rows, stack: _Stack, found: Learned | None, trial: Trial, periods: Sequence[int]
+) -> tuple[Member, ...]:
+    """Return the lines of the summary, the largest weights first."""
+    own = {} if found is None else _score_loops(rows, stack, found, trial)
+    shares = {"statistical": 1.0} if found is None else found.loops.all_shares
+    best = max(min([stack.best, *(own[kind] for kind in own if shares[kind] > 0.0)]), 1e-300)
+    weight, score = stack.weight * shares["statistical"], stack.score / best
+    smoothers = [
+        Member(name, stack.members.detail(k, periods), float(weight[k]), float(score[k]))
+        for k, name in enumerate(stack.members.names)
+    ]
+    details = {**_DETAILS}
+    if found is not None and found.loops.dynamics is not None:
+        details["dynamics"] = found.loops.dynamics.detail
+    loops = [Member(kind, details[kind], shares[kind], own[kind] / best) for kind in own if shares[kind] > 0.0]
+    return tuple(sorted([*smoothers, *loops], key=lambda member: -member.weight))
 
 
 def backtest(
@@ -321,23 +583,23 @@ def backtest(
     Members are weighed over ``weighed`` steps, None: the horizon. ``once``: all are by the model of the rows before the earliest
     origin, which goes on over those that came. An origin with no number before it has no forecast: its margins are NaN.
     """
-    y, x = _checked(y, x)
+    y, x = _check_rows(y, x)
     for origin in origins:
         if not 1 <= origin <= len(y):
             raise ValueError(f"origins must lie between 1 and {len(y)}, got {origin}")
 
-    def fitted(origin: int) -> UnivariateModel:
+    def fit_before(origin: int) -> UnivariateModel:
         return fit(y[:origin], x[:origin], horizon=weighed or horizon, seasons=seasons, test_seasons=test_seasons)
 
     begin = observed_span(y)[0]
     usable = [origin for origin in origins if origin > begin]
-    early = fitted(min(usable)) if once and usable else None
+    early = fit_before(min(usable)) if once and usable else None
     out = []
     for origin in origins:
         if origin <= begin:
             out.append(Margins(np.full(horizon, np.nan), np.full(horizon, np.nan), NORMAL))
             continue
-        model = fitted(origin) if early is None else early.on(y[:origin], x[:origin])
+        model = fit_before(origin) if early is None else early.on(y[:origin], x[:origin])
         ahead = np.full((horizon, x.shape[1]), np.nan)
         known = x[origin : origin + horizon]
         ahead[: len(known)] = known

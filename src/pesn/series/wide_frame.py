@@ -22,30 +22,32 @@ import numpy as np
 from pesn._support.arguments import check_real, pandas_index
 from pesn.forecasting.alignment import index_of, is_count, is_default
 from pesn.forecasting.dataset import as_matrix
-from pesn.forecasting.time_index import kind_of, shown
+from pesn.forecasting.time_index import shown
 from pesn.series.arguments import column_names
 from pesn.series.table.columns import assign_roles, find_time
 from pesn.series.table.dates import to_times
-from pesn.series.table.errors import DataError
-from pesn.series.table.numerals import find_decimal, is_boolean, to_numbers
+from pesn.series.table.numerals import Cells, DataError, find_decimal, is_boolean
 from pesn.series.table.reading import check_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FrameRows", "list_of_names", "read_frame", "select_columns"]
-
 
 class FrameRows(NamedTuple):
     """The targets and covariates of a frame, by their times, and what was decided or left out."""
 
-    y: Any
-    X: Any
+    y: pd.DataFrame
+    X: pd.DataFrame
     notes: list[str]
 
 
 def read_frame(
-    y: Any, X: Any = None, *, time: str | None = None, target: Sequence[str] = (), inputs: Sequence[str] = ()
+    y: pd.DataFrame,
+    X: pd.DataFrame = None,
+    *,
+    time: str | None = None,
+    target: Sequence[str] = (),
+    inputs: Sequence[str] = (),
 ) -> FrameRows:
     """Decide which columns of a frame are targets, covariates and the time.
 
@@ -68,7 +70,7 @@ def read_frame(
     """
     named = {"time": [] if time is None else [time], "target": target, "inputs": inputs}
     if pandas_index(y) is None or not hasattr(y, "columns"):
-        option = next((option for option, names in named.items() if names), None)
+        option = next(filter(named.get, named), None)
         if option is not None:
             raise ValueError(f"{option} must come with a DataFrame, whose columns have names, got a {type(y).__name__}")
         return FrameRows(y, X, [])
@@ -86,18 +88,18 @@ def read_frame(
         raise DataError(_name_arguments(str(error))) from None
 
 
-def select_columns(frame: Any, names: Sequence[str]) -> Any:
+def select_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return the columns ``names`` of a frame that has others too, with the time of these as the index; all else as it is."""
     columns = [str(name) for name in getattr(frame, "columns", ())]
     if pandas_index(frame) is None or not {*names} < {*columns} or len({*columns}) < len(columns):
         return frame
-    texts = _to_cells(frame.set_axis(columns, axis=1))
-    _, times = find_time(texts, time=None, taken=names, decimal=find_decimal(texts)[0], lines=range(len(frame)))
-    selected = texts[[*names]]
+    cells = _to_cells(frame.set_axis(columns, axis=1))
+    _, times = find_time(cells, taken=names)
+    selected = cells.frame[[*names]]
     return selected if times is None or not _counts_rows(frame.index) else selected.set_axis(times)
 
 
-def list_of_names(argument: str, given: Any) -> tuple[str, ...]:
+def list_of_names(argument: str, given: object) -> tuple[str, ...]:
     """Return a name or several as a tuple; a TypeError where they are none."""
     names = () if given is None else tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     for name in names:
@@ -109,41 +111,45 @@ def list_of_names(argument: str, given: Any) -> tuple[str, ...]:
 # ---------------------------------------------------------------- inside
 
 
-def _decide(y: Any, X: Any, names: list[str], time: str | None, target: Sequence[str], inputs: Sequence[str]) -> FrameRows:
+def _decide(
+    y: pd.DataFrame, X: pd.DataFrame, names: list[str], time: str | None, target: Sequence[str], inputs: Sequence[str]
+) -> FrameRows:
     cells = _to_cells(y.set_axis(names, axis=1))
-    decimal, notes = find_decimal(cells)
-    options: dict[str, Any] = {"decimal": decimal, "lines": range(len(cells))}
-    labels = None if time is not None else _labels(y, cells, {*target, *inputs}, options)
-    if labels is not None:
-        options["times"] = labels.to_timestamp() if kind_of(labels) == "periods" else labels
-    roles = assign_roles(cells, time=time, targets=target, inputs=inputs, **options)
-    notes += [_name_arguments(note) for note in roles.notes]
-    times = roles.times if labels is None else labels
-    if times is None:
-        _check_dates_complete(cells, roles.left_out)
-    rows = _numbers(y, cells, names, roles.targets, decimal)
-    empty = rows.isna().all().to_numpy()
-    if not target and empty.any() and not empty.all():
+    labels: Any = None if time is not None else _labels(y, cells, {*target, *inputs})
+    dates = labels.to_timestamp() if hasattr(labels, "to_timestamp") else labels
+    roles = assign_roles(cells, time=time, targets=target, inputs=inputs, times=dates)
+    notes = [*cells.notes, *map(_name_arguments, roles.notes)]
+    rows = _numbers(y, cells, names, roles.targets)
+    empty = rows.isna().all().to_numpy() & (not target)
+    if not empty.all():
         notes += [f"column {roles.targets[i]!r} has no numbers at all; it is left out" for i in np.flatnonzero(empty)]
-        rows = rows.loc[:, ~empty]
+        rows = rows.loc[:, ~empty] if empty.any() else rows
     if inputs:
-        X = _numbers(y, cells, names, roles.inputs, decimal)
+        X = _numbers(y, cells, names, roles.inputs)
     if roles.time_columns:
         if not is_default(y.index):
             notes.append(f"the index of y is left out: the times are those of {roles.time}")
-        X = _match(X, y, times, roles.time_columns)
-        rows = rows.set_axis(times.rename(roles.time))
-        if not times.is_monotonic_increasing:
-            first = int(np.argmax(times[1:] < times[:-1])) + 1
-            notes.append(
-                f"rows were not in order of {roles.time!r} (first {shown(times[first])} in row {first}); they were sorted"
-            )
-            order = np.argsort(times, kind="stable")
-            rows, X = rows.iloc[order], X.iloc[order] if pandas_index(X) is not None and X.index.equals(times) else X
-    elif times is not None and not times.equals(y.index):
-        rows = rows.set_axis(times)
-        X = X.set_axis(times) if pandas_index(X) is not None and X.index.equals(y.index) else X
+        X = _match(X, y, roles.times, roles.time_columns)
+        return _sort(rows.set_axis(roles.times.rename(roles.time)), X, notes)
+    if labels is not None and not labels.equals(y.index):
+        return FrameRows(rows.set_axis(labels), X.set_axis(labels) if _has_index(X, y.index) else X, notes)
     return FrameRows(rows, X, notes)
+
+
+def _sort(rows: pd.DataFrame, X: pd.DataFrame, notes: list[str]) -> FrameRows:
+    """Return rows in the order of their times, with those of X that have the same times."""
+    times = rows.index
+    if times.is_monotonic_increasing:
+        return FrameRows(rows, X, notes)
+    first = int(np.argmax(times[1:] < times[:-1])) + 1
+    note = f"rows were not in order of {times.name!r} (first {shown(times[first])} in row {first}); they were sorted"
+    order = np.argsort(times, kind="stable")
+    return FrameRows(rows.iloc[order], X.iloc[order] if _has_index(X, times) else X, [*notes, note])
+
+
+def _has_index(values: pd.DataFrame, index: pd.Index) -> bool:
+    own = pandas_index(values)
+    return own is not None and bool(own.equals(index))
 
 
 def _name_arguments(message: str) -> str:
@@ -156,25 +162,24 @@ def _name_arguments(message: str) -> str:
     return re.sub(r"\bin line (?=\d)", "in row ", words)
 
 
-def _labels(y: Any, cells: pd.DataFrame, taken: set[str], options: dict[str, Any]) -> Any:
+def _labels(y: pd.DataFrame, cells: Cells, taken: set[str]) -> pd.Index:
     """Return the index as times; None where it counts rows, and so a column may have the times."""
     if _counts_rows(y.index):
         if is_default(y.index):
             return None
         try:
-            _, found = find_time(cells, time=None, taken=taken, **options)
+            _, found = find_time(cells, taken=taken)
         except DataError:
             found = None
         return None if hasattr(found, "year") else index_of(y, "y")
     try:
         return index_of(y, "y")
     except ValueError:
-        pd: Any = import_module("pandas")
-        text = pd.Series(y.index, name=y.index.name)
-        times: Any = to_times(_to_cells(text.to_frame("time"))["time"].rename(text.name)) if text.notna().all() else None
+        text = y.index.to_series(name="time").reset_index(drop=True)
+        times: Any = to_times(_to_cells(text.to_frame()).frame["time"].rename(y.index.name)) if text.notna().all() else None
         if not hasattr(times, "year"):
             raise
-        return times.rename(text.name)
+        return times.rename(y.index.name)
 
 
 def _counts_rows(index: pd.Index) -> bool:
@@ -182,10 +187,10 @@ def _counts_rows(index: pd.Index) -> bool:
     return is_count(index) or (index.dtype.kind in "iu" and index.name is None)
 
 
-def _to_cells(frame: pd.DataFrame) -> pd.DataFrame:
+def _to_cells(frame: pd.DataFrame) -> Cells:
     """Return columns as the reader of files has them: texts as objects, empty where missing; numbers as plain floats."""
     pd: Any = import_module("pandas")
-    changed: dict[str, Any] = {}
+    changed: dict[str, pd.Series] = {}
     for name in frame.columns:
         column = frame[name]
         if isinstance(column.dtype, pd.CategoricalDtype):
@@ -196,7 +201,9 @@ def _to_cells(frame: pd.DataFrame) -> pd.DataFrame:
                 changed[name] = pd.Series(column.to_numpy(np.float64, na_value=np.nan), column.index)
         elif column.dtype == object or kinds.is_string_dtype(column.dtype):
             changed[name] = _object_cells(column)
-    return frame.assign(**changed) if changed else frame
+    frame = frame.assign(**changed) if changed else frame
+    decimal, notes = find_decimal(frame)
+    return Cells(frame, range(len(frame)), decimal=decimal, notes=notes)
 
 
 def _object_cells(column: pd.Series) -> pd.Series:
@@ -211,27 +218,26 @@ def _object_cells(column: pd.Series) -> pd.Series:
     )
 
 
-def _numbers(y: Any, cells: pd.DataFrame, names: list[str], chosen: Sequence[str], decimal: str | None) -> pd.DataFrame:
+def _numbers(y: pd.DataFrame, cells: Cells, names: list[str], chosen: Sequence[str]) -> pd.DataFrame:
     """Return the chosen columns of y, texts among them as numbers; y itself where there is nothing to do."""
     changed = {}
     for name in chosen:
-        column = cells[name]
+        column = cells.frame[name]
         if column.dtype == object:
-            changed[name] = to_numbers(column, range(len(column)), decimal=decimal)
+            changed[name] = cells.numbers(name)
         elif is_boolean(column):
             changed[name] = column.astype("float64")
         elif column.dtype != y[y.columns[names.index(name)]].dtype:
             changed[name] = column
     if not changed and [*chosen] == names:
         return y
-    return cells.assign(**changed)[[*chosen]]
+    return cells.frame.assign(**changed)[[*chosen]]
 
 
-def _match(X: Any, y: Any, times: pd.Index, columns: Sequence[str]) -> Any:
+def _match(X: pd.DataFrame, y: pd.DataFrame, times: pd.Index, columns: Sequence[str]) -> pd.DataFrame:
     """Return X by the times that y has in columns: those of its own such columns, or of the same rows."""
     if X is None:
         return None
-    pd: Any = import_module("pandas")
     index = pandas_index(X)
     if index is not None and {*columns} <= {*getattr(X, "columns", ())}:
         _, own = find_time(_to_cells(X[[*columns]]), time=columns[0] if len(columns) == 1 else None)
@@ -239,19 +245,10 @@ def _match(X: Any, y: Any, times: pd.Index, columns: Sequence[str]) -> Any:
     if index is not None:
         return X.set_axis(times) if index.equals(y.index) else X
     values = as_matrix("X", X, len(times))
-    return pd.DataFrame(values, index=times, columns=column_names(X, values.shape[1], "X"))
+    return import_module("pandas").DataFrame(values, index=times, columns=column_names(X, values.shape[1], "X"))
 
 
-def _check_dates_complete(cells: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raise a DataError where dates would be the time, but for some that are missing."""
-    for name in names:
-        missing = cells[name].isna()
-        if getattr(cells[name].dtype, "kind", "") == "M" and missing.any() and not missing.all():
-            row = int(np.argmax(missing))
-            raise DataError(f"column {name!r} has no date in row {row}; give each row one, or leave the row or the column out")
-
-
-def _check_named(columns: Any) -> None:
+def _check_named(columns: pd.Index) -> None:
     """Raise a ValueError where a column has no name."""
     if columns.nlevels == 1 and columns.hasnans:
         place = int(np.argmax(columns.isna()))

@@ -7,9 +7,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pesn import plotting
 from pesn._support.files import check_writable, filling, json_of
@@ -17,15 +17,13 @@ from pesn.series import summary
 from pesn.series.job import Outcome
 from pesn.series.page.page import page, sections
 
-__all__ = ["FILES", "refuse", "without_formula", "write"]
-
 SUMMARY = "summary.json"
 FILES = ("forecast.csv", "forecast.png", "index.html", SUMMARY)
 _FORMULA = re.compile(r"(^|[;,|\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")  # the wide ones too, as Excel does
 
 
 def refuse(folder: Path, *, overwrite: bool = False, files: Sequence[str] = FILES) -> None:
-    """An OSError where :func:`write` could not or should not write, before the work is done; nothing is made.
+    """Raise an OSError where :func:`write` could not or should not write, before the work is done; nothing is made.
 
     Files that no forecast has written are not replaced, unless ``overwrite`` says so: a folder that one was written to is known
     by its summary.json.
@@ -49,22 +47,39 @@ def refuse(folder: Path, *, overwrite: bool = False, files: Sequence[str] = FILE
 
 
 def write(outcome: Outcome, folder: Path, command: str, seconds: float, *, overwrite: bool = False) -> None:
-    """Write the files beside the folder first, then put them in their places; summary.json has the digests of the others."""
+    """Write the forecast of a table: forecast.csv, forecast.png, a page and summary.json."""
     refuse(folder, overwrite=overwrite)
+    record = summary.record(outcome, command, seconds)
+    frame = summary.frame(outcome).rename(columns=without_formula)
+    figure = plotting.plot_forecast(outcome.forecast, level=outcome.levels)
+    writers = {"forecast.csv": partial(frame.to_csv, index=False), "forecast.png": partial(plotting.save, figure)}
+    write_files(folder, writers, page(_content(outcome, record)), record)
+
+
+def write_files(folder: Path, writers: Mapping[str, Callable[[Path], object]], text: str, record: dict[str, object]) -> None:
+    """Write the files beside the folder first, then put them in their places; summary.json has the digests of the others.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they are to be.
+    writers : mapping of str to callable
+        For each file but the page and the summary: its name, and a function that writes it.
+    text : str
+        The page.
+    record : dict
+        The summary.
+    """
     with filling(folder, SUMMARY) as temporary:
-        record = summary.record(outcome, command, seconds)
-        frame = summary.frame(outcome)
-        frame.rename(columns=without_formula).to_csv(temporary / "forecast.csv", index=False)
-        plotting.save(plotting.plot_forecast(outcome.forecast, level=outcome.levels), temporary / "forecast.png")
-        (temporary / "index.html").write_text(page(_shown(outcome, record)), encoding="utf-8")
-        record["sha256"] = {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(temporary.iterdir())
-        }  # fmt: skip
+        for name, writer in writers.items():
+            writer(temporary / name)
+        (temporary / "index.html").write_text(text, encoding="utf-8")
+        record["sha256"] = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(temporary.iterdir())}
         (temporary / SUMMARY).write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def without_formula(name: str) -> str:
-    """A text that no spreadsheet takes for a formula: an apostrophe before what begins one, also after a separator.
+    """Return a text that no spreadsheet takes for a formula: an apostrophe before what begins one, also after a separator.
 
     Different texts stay different, and without the apostrophe they are what they were.
 
@@ -75,7 +90,7 @@ def without_formula(name: str) -> str:
 
 
 def _is_ours(place: Path) -> bool:
-    """Whether a folder has the summary.json of a forecast."""
+    """Return whether a folder has the summary.json of a forecast."""
     try:
         record = json_of(place / SUMMARY)
     except (OSError, ValueError):
@@ -83,8 +98,8 @@ def _is_ours(place: Path) -> bool:
     return isinstance(record, dict) and {"pesn", "command", "forecast"} <= set(record)
 
 
-def _shown(outcome: Outcome, record: dict[str, Any]) -> dict[str, Any]:
-    """What the page shows."""
+def _content(outcome: Outcome, record: dict[str, object]) -> dict[str, object]:
+    """Return what the page shows."""
     targets = ", ".join(outcome.table.targets)
     return {
         "title": f"Forecast of {targets}" if len(targets) < 80 else f"Forecast of {len(outcome.table.targets)} columns",
@@ -100,8 +115,8 @@ def _shown(outcome: Outcome, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN."""
+def _plain(value: object) -> object:
+    """Replace NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list):

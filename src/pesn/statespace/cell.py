@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +22,10 @@ from pesn.activations.smooth import TANH
 from pesn.linalg import outer
 from pesn.moments import MomentMethod
 from pesn.moments.spline import Mesh
+from pesn.statespace import kernels
+from pesn.statespace.kernels import REACH
 
-__all__ = [
-    "REACH",
-    "ActivationMoments",
-    "Cell",
-    "Compression",
-    "Noise",
-    "SineMoments",
-    "SparseRows",
-    "SquareMoments",
-    "StackedMoments",
-    "UnitMoments",
-    "stacked",
-    "tangent",
-]
+Matrix: TypeAlias = "Array | sparse.csr_array"
 
 
 class UnitMoments(Protocol):
@@ -94,9 +83,6 @@ class ActivationMoments:
         from pesn.moments.covariance import linear_and_rest  # here, not above: it brings numba
 
         return linear_and_rest(self.record, mean, cov)
-
-
-REACH = 1e25  # beyond, a square stays where it is: in a loop that diverges its variance, and what is made of it, is a number
 
 
 class SquareMoments:
@@ -173,22 +159,20 @@ def _near(x: Array) -> Array:
 class SparseRows:
     """A sparse matrix laid out for products with many columns: ``rows`` are its compressed rows, with unsigned indices."""
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Matrix) -> None:
         rows = sparse.csr_array(matrix)
         self.shape: tuple[int, int] = rows.shape
         self.rows = rows.indptr.astype(np.uint32), rows.indices.astype(np.uint32), np.ascontiguousarray(rows.data, float)
 
     def __matmul__(self, x: Array) -> Array:
         """The product with x (…, n, s): (…, rows, s)."""
-        from pesn.statespace.kernels import sparse_times  # here, not above: it brings numba
-
         *batch, n, s = x.shape
         count, rows = math.prod(batch), self.shape[0]
         if count > 1 and s < 8:  # narrow ones side by side
             side = np.moveaxis(x.reshape(count, n, s), 0, 1).reshape(n, count * s)
             return np.moveaxis((self @ side).reshape(rows, count, s), 1, 0).reshape(*batch, rows, s)
         out = np.empty((count, rows, s))
-        sparse_times(*self.rows, np.ascontiguousarray(x).reshape(count, n, s), out)
+        kernels.sparse_times(*self.rows, np.ascontiguousarray(x).reshape(count, n, s), out)
         return out.reshape(*batch, rows, s)
 
 
@@ -233,7 +217,7 @@ class Cell:
     """
 
     rows: slice
-    matrix: Any
+    matrix: Matrix
     bias: Array
     leak: float | Array
     units: UnitMoments
@@ -289,19 +273,8 @@ class Cell:
         """How each entry enters itself, A[i, rows[i]]."""
         return np.asarray(sparse.csr_array(self.matrix)[:, self.rows].diagonal())
 
-    def matrix_of(self, first: int) -> SparseRows:
-        """A for the entries of x from ``first`` on."""
-        return self._parts(first)[0]
-
-    def transposed_of(self, first: int) -> SparseRows:
-        """Its transpose."""
-        return self._parts(first)[1]
-
-    def squares_of(self, first: int) -> SparseRows:
-        """Its entries squared."""
-        return self._parts(first)[2]
-
-    def _parts(self, first: int) -> tuple[SparseRows, SparseRows, SparseRows]:
+    def columns_from(self, first: int) -> tuple[SparseRows, SparseRows, SparseRows]:
+        """A for the entries of x from ``first`` on, its transpose, and its entries squared."""
         if first not in self._made:
             part = sparse.csr_array(sparse.csr_array(self.matrix)[:, first:])
             self._made[first] = SparseRows(part), SparseRows(part.T), SparseRows(part.power(2))
@@ -313,15 +286,13 @@ class Cell:
 
     def __call__(self, x: Array) -> Array:
         """The move on certain states x (…, n)."""
-        from pesn.statespace.kernels import enter_members, move_members  # here, not above: it brings numba
-
         members = np.ascontiguousarray(x, float).reshape(-1, x.shape[-1])
         if self.rotation is None and isinstance(self.units, ActivationMoments) and self.units.record is TANH:
             moved = np.empty(members.shape)
-            move_members(*self.enter.rows, self.bias, self.leaks, self.rows.start, members, moved)
+            kernels.move_members(self.enter.rows, self.bias, self.leaks, self.rows.start, members, moved)
         else:
             moved, entering = members.copy(), np.empty((len(members), len(self.bias)))
-            enter_members(*self.enter.rows, members, entering)
+            kernels.enter_members(self.enter.rows, members, entering)
             moved[:, self.rows] = (1.0 - self.leak) * self.turned(members[:, self.rows].T).T
             moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
         return moved.reshape(x.shape)
@@ -345,12 +316,9 @@ class Noise:
         """The entries of x (n,) that it is added to where no cell says so: the last."""
         return slice(n - len(self.diagonal), n)
 
+    @cached_property
     def columns(self) -> Array:
         """A root (r, q) of Q."""
-        return self._columns
-
-    @cached_property
-    def _columns(self) -> Array:
         own = np.diag(np.sqrt(self.diagonal))[:, self.diagonal > 0.0]
         return np.hstack([self.root.T, own])
 
@@ -359,20 +327,14 @@ class Noise:
         result: Array = self.root.T @ (self.root @ V) + self.diagonal[:, None] * V
         return result
 
+    @cached_property  # asked for at every step
     def cov(self) -> Array:
         """Q (r, r)."""
-        return self._cov
-
-    def variances(self) -> Array:
-        """The diagonal of Q."""
-        return self._variances
-
-    @cached_property  # asked for at every step
-    def _cov(self) -> Array:
         return outer(self.root.T) + np.diag(self.diagonal)
 
     @cached_property
-    def _variances(self) -> Array:
+    def variances(self) -> Array:
+        """The diagonal of Q."""
         result: Array = np.sum(np.square(self.root), axis=0) + self.diagonal
         return result
 

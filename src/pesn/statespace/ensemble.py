@@ -14,10 +14,8 @@ from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, inverse_root, mapped, times, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.state import FARTHEST, GaussianState, observed
-
-__all__ = ["Draws", "Ensemble", "MirroredDraws"]
-
+from pesn.statespace.kernels import FARTHEST
+from pesn.statespace.state import GaussianState, observed
 
 _BITS = 30  # of a Sobol point
 _MOST_DIMENSIONS = 21_201  # that its direction numbers are known for
@@ -226,9 +224,6 @@ class Ensemble(GaussianState):
 
     def without_memory(self) -> Ensemble:  # noqa: D102
         return Ensemble(self.members, self.carried, self.draws)
-
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        raise AssertionError("members move one by one")
 
     def _normal(self, draws: Draws, size: int) -> tuple[Array, Draws]:
         """(…, M, size)."""

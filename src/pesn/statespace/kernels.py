@@ -1,41 +1,31 @@
-"""Compiled pieces of the closed forms: sparse products with many columns, a dense covariance after a move, rounding repaired."""
+"""Compiled pieces of the forms of a state: sparse products with many columns, moves of covariances and members, a loop of means.
+
+``rows`` are a sparse matrix A (r, n) in compressed rows: indptr, indices, data.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from pesn._support.intrinsics import sparse_row_times
 from pesn._support.jit import INLINE, jit
+from pesn._support.types import AnyArray as Array
 from pesn.moments.hermite import mirror
 from pesn.moments.special import tanh
 
-__all__ = [
-    "SIDE_BY_SIDE",
-    "affine_columns",
-    "affine_dense",
-    "enter_columns",
-    "enter_dense",
-    "enter_members",
-    "live_columns",
-    "move_columns",
-    "move_cross",
-    "move_dense",
-    "move_members",
-    "pivoted_cholesky",
-    "row_times_16",
-    "second_order",
-    "sparse_times",
-    "symmetrize_psd",
-]
-
-Array = npt.NDArray[Any]
+FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
+REACH = 1e25  # beyond, a square stays where it is: in a loop that diverges its variance, and what is made of it, is a number
+TANH_UNITS, SQUARE, SINE = 0, 1, 2  # what cells do
+_SIDE_BY_SIDE = 16  # members whose entries stand beside each other in a product: they stay in the cache, and nothing is gathered
 _TILE = 16
+Rows: TypeAlias = tuple[Array, Array, Array]
 
+_fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "nsz"}, **INLINE)
+_loose, _loose_inline = (jit(fastmath={"contract", "nsz", "reassoc"}, **more) for more in ({}, INLINE))
 
-_row_times_32, row_times_16, _row_times_8, _row_times_1 = (sparse_row_times(n) for n in (32, 16, 8, 1))
+_row_times_32, _row_times_16, _row_times_8, _row_times_1 = (sparse_row_times(n) for n in (32, 16, 8, 1))
 
 
 @jit(no_cpython_wrapper=True)
@@ -48,7 +38,7 @@ def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array
             _row_times_32(indices, data, start, stop, x, column, out, i)
             column += 32
         if column + 16 <= width:
-            row_times_16(indices, data, start, stop, x, column, out, i)
+            _row_times_16(indices, data, start, stop, x, column, out, i)
             column += 16
         if column + 8 <= width:
             _row_times_8(indices, data, start, stop, x, column, out, i)
@@ -83,7 +73,7 @@ def live_columns(F: Array, live: Array) -> None:
                 break
 
 
-@jit(fastmath={"contract", "nsz"})
+@_fused
 def second_order(wide: Array, rest: Array, curvature: Array, columns: Array, left: Array) -> None:
     """Columns (B, N, w (w + 1)/2) of ½ c_i c_j (wide wideᵀ)²_ij for wide (B, N, w), cut to ``rest``; what is ``left`` of it.
 
@@ -127,50 +117,153 @@ def _mend_upper(cov: Array, var: Array) -> None:
     mirror(cov)
 
 
-SIDE_BY_SIDE = 16  # members whose entries stand beside each other in a product: they stay in the cache, and nothing is gathered
-
-
 @jit(**INLINE)
-def _enter(indptr: Array, indices: Array, data: Array, x: Array, first: int, these: Array, into: Array) -> None:
-    """Into (r, 16) = A ``these``, the members (n, 16) of x (M, n) from ``first`` on, the last of them again where they end."""
-    for m in range(SIDE_BY_SIDE):
+def _take(x: Array, first: int, these: Array) -> None:
+    """The members of x (M, n) from ``first`` on side by side, (n, 16); the last of them again where they end."""
+    for m in range(_SIDE_BY_SIDE):
         one = x[min(first + m, x.shape[0] - 1)]
         for j in range(one.size):
             these[j, m] = one[j]
+
+
+@jit(**INLINE)
+def _put(these: Array, first: int, out: Array) -> None:
+    """What stands side by side in (n, 16) to the members of ``out`` (M, n) from ``first`` on."""
+    for m in range(min(_SIDE_BY_SIDE, out.shape[0] - first)):
+        new = out[first + m]
+        for j in range(new.size):
+            new[j] = these[j, m]
+
+
+@jit(**INLINE)
+def _enter(rows: Rows, x: Array, first: int, these: Array, into: Array) -> None:
+    """Into (r, 16) = A ``these``, the members (n, 16) of x (M, n) from ``first`` on."""
+    indptr, indices, data = rows
+    _take(x, first, these)
     for i in range(indptr.size - 1):
-        row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
+        _row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
 
 
 @jit()
-def enter_members(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
+def enter_members(rows: Rows, x: Array, out: Array) -> None:
     """Out (M, r) = A x of each member x (M, n)."""
-    these, into = np.empty((x.shape[1], SIDE_BY_SIDE)), np.empty((out.shape[1], SIDE_BY_SIDE))
-    for first in range(0, x.shape[0], SIDE_BY_SIDE):
-        _enter(indptr, indices, data, x, first, these, into)
-        for m in range(min(SIDE_BY_SIDE, x.shape[0] - first)):
-            new = out[first + m]
-            for i in range(new.size):
-                new[i] = into[i, m]
+    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((out.shape[1], _SIDE_BY_SIDE))
+    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
+        _enter(rows, x, first, these, into)
+        _put(into, first, out)
 
 
-@jit(fastmath={"contract", "nsz"})
-def move_members(
-    indptr: Array, indices: Array, data: Array, bias: Array, leak: Array, start: int, x: Array, out: Array
-) -> None:  # fmt: skip
+@_fused
+def move_members(rows: Rows, bias: Array, leak: Array, start: int, x: Array, out: Array) -> None:
     """Out (M, n): each member x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``, L (r,)."""
-    rows = bias.size
-    these, into = np.empty((x.shape[1], SIDE_BY_SIDE)), np.empty((rows, SIDE_BY_SIDE))
-    for first in range(0, x.shape[0], SIDE_BY_SIDE):
-        _enter(indptr, indices, data, x, first, these, into)
+    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((bias.size, _SIDE_BY_SIDE))
+    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
+        _enter(rows, x, first, these, into)
+        for i in range(bias.size):
+            _move_unit(TANH_UNITS, these[start + i], into[i], bias[i], leak[i])
+        _put(these, first, out)
+
+
+@_inline
+def _move_unit(kind: int, now: Array, unit: Array, bias: float, leak: float) -> None:
+    """Entries side by side after x ← (1 − L) x + L f(a + b), a in ``unit``."""
+    keep = 1.0 - leak
+    if kind == SQUARE:
+        for s in range(_SIDE_BY_SIDE):
+            a = min(max(unit[s] + bias, -REACH), REACH)
+            now[s] = keep * now[s] + leak * (a * a)
+    elif kind == SINE:
+        for s in range(_SIDE_BY_SIDE):
+            now[s] = keep * now[s] + leak * np.sin(unit[s] + bias)
+    else:
+        for s in range(_SIDE_BY_SIDE):
+            now[s] = keep * now[s] + leak * tanh(unit[s] + bias)
+
+
+class CellRows(NamedTuple):
+    """Cells of a loop of means, their rows one under another.
+
+    ``cells`` (c, 3): the first row of each in x, how many, and what it does.
+    """
+
+    cells: Array
+    leaks: Array
+    bias: Array
+    indptr: Array
+    indices: Array
+    data: Array
+
+
+class ReadoutRows(NamedTuple):
+    """K of R readouts in compressed rows, with the ``data`` (R, …) of each, and ``k`` (R, p)."""
+
+    indptr: Array
+    indices: Array
+    data: Array
+    k: Array
+
+
+@_inline
+def _move_cells(cells: CellRows, here: Array, new: Array) -> None:
+    """Entries of x side by side, (n, 16), after all cells; ``new`` is for what enters them."""
+    row = 0
+    for c in range(cells.cells.shape[0]):
+        start, rows, kind = cells.cells[c]
         for i in range(rows):
-            now, unit, b, own = these[start + i], into[i], bias[i], leak[i]
-            keep = 1.0 - own
-            for m in range(SIDE_BY_SIDE):
-                now[m] = keep * now[m] + own * tanh(unit[m] + b)
-        for m in range(min(SIDE_BY_SIDE, x.shape[0] - first)):
-            new = out[first + m]
-            for j in range(new.size):
-                new[j] = these[j, m]
+            first, last = cells.indptr[row + i], cells.indptr[row + i + 1]
+            _row_times_16(cells.indices, cells.data, first, last, here, 0, new, i)
+        for i in range(rows):
+            _move_unit(kind, here[start + i], new[i], cells.bias[row + i], cells.leaks[row + i])
+        row += rows
+
+
+@_inline
+def _hold_means(edges: Array, here: Array, new: Array, mean: Array, left: Array) -> None:
+    """Bring means of y that have left back, in ``new``; write those of a row to ``mean`` (S, d), and where they had left."""
+    for i in range(edges.shape[1]):
+        for s in range(mean.shape[0]):
+            value, before = new[i, s], here[i, s]
+            if value < min(edges[0, i], before) or value > max(edges[1, i], before):
+                new[i, s] = value = min(max(value, edges[2, i]), edges[3, i])
+                left[s, i] = True
+            elif abs(value - before) > edges[4, i]:
+                new[i, s] = value = before
+                left[s, i] = True
+            mean[s, i] = value
+
+
+@_fused
+def roll_means(
+    cells: CellRows, readouts: ReadoutRows, edges: Array, inputs: Array, first_input: int, moved: bool, x: Array, mean: Array,
+    left: Array,
+) -> None:  # fmt: skip
+    """States x (R, S, n) of R readouts through all rows, in place; y of each row in ``mean`` (R, S, T, d), and where it had left.
+
+    ``edges`` (5, d): least and largest mean, between which one is brought back that is beyond these and the one before, and the
+    largest step, beyond which it stays where it was. ``inputs`` (R, S, T, m).
+    """
+    _, states, n = x.shape
+    p = readouts.k.shape[1]
+    here, new = np.empty((n, _SIDE_BY_SIDE)), np.empty((max(cells.bias.size, p), _SIDE_BY_SIDE))
+    for r in range(x.shape[0]):
+        weights = readouts.data[r]
+        for first in range(0, states, _SIDE_BY_SIDE):
+            last = min(first + _SIDE_BY_SIDE, states)
+            _take(x[r], first, here)
+            for t in range(mean.shape[2]):
+                if t or not moved:
+                    _take(inputs[r, :, t], first, here[first_input:])
+                    _move_cells(cells, here, new)
+                for i in range(p):
+                    start, stop = readouts.indptr[i], readouts.indptr[i + 1]
+                    _row_times_16(readouts.indices, weights, start, stop, here, 0, new, i)
+                    for s in range(_SIDE_BY_SIDE):
+                        new[i, s] = min(max(new[i, s] + readouts.k[r, i], -FARTHEST), FARTHEST)
+                _hold_means(edges, here, new, mean[r, first:last, t], left[r, first:last, t])
+                for i in range(p):
+                    for s in range(_SIDE_BY_SIDE):
+                        here[i, s] = new[i, s]
+            _put(here, first, x[r])
 
 
 @jit()
@@ -190,10 +283,10 @@ def symmetrize_psd(cov: Array) -> Array:
 
 @jit()
 def enter_dense(
-    indptr: Array, indices: Array, data: Array, bias: Array, mean: Array, cov: Array, a: Array, into: Array, out_of: Array,
-    pre: Array, var: Array,
+    rows: Rows, bias: Array, mean: Array, cov: Array, a: Array, into: Array, out_of: Array, pre: Array, var: Array
 ) -> None:  # fmt: skip
     """a = A x + b for x (B, n) with ``mean`` and ``cov``: its mean (B, r), Cov(a, x), Cov(x, a), Cov(a), variances (B, r)."""
+    indptr, indices, data = rows
     n, size = cov.shape[1], bias.size
     for b in range(cov.shape[0]):
         for i in range(size):
@@ -255,43 +348,45 @@ def _move_rows(F: Array, into: Array, gain: Array, first: int, leak: Array, new:
 
 
 @jit()
-def move_cross(
-    indptr: Array, indices: Array, data: Array, cross: Array, gain: Array, first: int, leak: Array, new: Array
-) -> None:
+def move_cross(rows: Rows, cross: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
     """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(A x + b), rows from ``first``, L (r,)."""
     into = np.empty((gain.shape[1], cross.shape[2]))
     for b in range(len(cross)):
-        _rows_times(indptr, indices, data, cross[b], into, False)
+        _rows_times(*rows, cross[b], into, False)
         _move_rows(cross[b], into, gain[b], first, leak, new[b])
+
+
+@jit(**INLINE)
+def _copy_others(a: Array, first: int, last: int, new: Array) -> None:
+    """Copy all rows of ``a`` but those from ``first`` to ``last``."""
+    for i in range(a.shape[0]):
+        if i < first or i >= last:
+            for j in range(a.shape[1]):
+                new[i, j] = a[i, j]
 
 
 @jit()
 def affine_dense(
-    cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, farthest: float, values: Array, new: Array,
-    new_cross: Array,
+    cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, values: Array, new: Array, new_cross: Array
 ) -> None:  # fmt: skip
     """Cov(x) (B, n, n) and Cov(x, past) (B, n, s) after x[rows] ← K x + noise, rows from ``first``; ``values`` are its means.
 
     ``moved`` = K Cov(x) (B, r, n), ``own`` = Cov(K x + noise), ``crossed`` = K Cov(x, past). Rounding must not make a covariance
-    larger than the deviations allow: where these nearly vanish, that would grow. A loop that diverges stops at ``farthest``
+    larger than the deviations allow: where these nearly vanish, that would grow. A loop that diverges stops at 1e100
     instead of turning into infinities and NaN: means are cut, deviations scaled, and no covariance with the past exceeds what
     two such deviations allow.
     """
     n, size, past = cov.shape[1], own.shape[1], cross.shape[2]
-    last, std, deviation, factor = first + size, np.empty(n), np.empty(size), np.empty(size)
+    std, deviation, factor = np.empty(n), np.empty(size), np.empty(size)
     for b in range(cov.shape[0]):
         for j in range(n):
             std[j] = np.sqrt(max(cov[b, j, j], 0.0))
         for i in range(size):
             deviation[i] = np.sqrt(max(own[b, i, i], 0.0))
-            factor[i] = min(1.0, farthest / max(deviation[i], 1.0))
-            values[b, i] = min(max(values[b, i], -farthest), farthest)
-        for i in range(n):
-            if i < first or i >= last:
-                for j in range(n):
-                    new[b, i, j] = cov[b, i, j]
-                for j in range(past):
-                    new_cross[b, i, j] = cross[b, i, j]
+            factor[i] = min(1.0, FARTHEST / max(deviation[i], 1.0))
+            values[b, i] = min(max(values[b, i], -FARTHEST), FARTHEST)
+        _copy_others(cov[b], first, first + size, new[b])
+        _copy_others(cross[b], first, first + size, new_cross[b])
         for i in range(size):
             row = first + i
             for j in range(n):
@@ -300,7 +395,7 @@ def affine_dense(
                 new[b, row, j] = value
                 new[b, j, row] = value
             for j in range(past):
-                new_cross[b, row, j] = factor[i] * min(max(crossed[b, i, j], -farthest * farthest), farthest * farthest)
+                new_cross[b, row, j] = factor[i] * min(max(crossed[b, i, j], -(FARTHEST**2)), FARTHEST**2)
         for i in range(size):
             row = first + i
             new[b, row, row] = factor[i] * max(own[b, i, i], 0.0) * factor[i]
@@ -312,11 +407,10 @@ def affine_dense(
                 new[b, first + j, row] = value
 
 
-@jit(fastmath={"contract", "nsz", "reassoc"})
-def enter_columns(
-    indptr: Array, indices: Array, data: Array, bias: Array, mean: Array, F: Array, a: Array, into: Array, var: Array
-) -> None:
+@_loose
+def enter_columns(rows: Rows, bias: Array, mean: Array, F: Array, a: Array, into: Array, var: Array) -> None:
     """Of a = A x + b, x of mean (B, n) and columns F (B, n, k): its mean (B, r), its columns A F (B, r, k) and its variances."""
+    indptr, indices, data = rows
     for b in range(len(F)):
         _rows_times(indptr, indices, data, F[b], into[b], False)
         for i in range(len(bias)):
@@ -339,10 +433,10 @@ def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, ne
 
 
 @jit()
-def affine_columns(F: Array, own: Array, noise: Array, first: int, farthest: float, new: Array, factor: Array) -> None:
+def affine_columns(F: Array, own: Array, noise: Array, first: int, new: Array, factor: Array) -> None:
     """Columns (B, n, k + q) after x[rows] ← K x + noise, rows from ``first``: ``own`` = K F (B, r, k) and ``noise`` (B, r, q).
 
-    ``factor`` (B, r): by which deviations beyond ``farthest`` are brought back to it.
+    ``factor`` (B, r): by which deviations beyond 1e100 are brought back to it.
     """
     n, k = F.shape[1:]
     size, q = noise.shape[1:]
@@ -358,14 +452,41 @@ def affine_columns(F: Array, own: Array, noise: Array, first: int, farthest: flo
                 total += own[b, i, j] * own[b, i, j]
             for j in range(q):
                 total += noise[b, i, j] * noise[b, i, j]
-            factor[b, i] = scale = min(1.0, farthest / max(np.sqrt(total), 1.0))
+            factor[b, i] = scale = min(1.0, FARTHEST / max(np.sqrt(total), 1.0))
             for j in range(k):
                 new[b, first + i, j] = scale * own[b, i, j]
             for j in range(q):
                 new[b, first + i, k + j] = scale * noise[b, i, j]
 
 
-@jit(fastmath={"contract", "nsz", "reassoc"})
+@_loose_inline
+def _pivot(left: Array, turn: int, first: int) -> int:
+    """Entry ``turn`` as long as it is one of the ``first``, then the one that has most left."""
+    pivot = min(turn, first)
+    if turn >= first:
+        for i in range(first, left.size):
+            if left[i] > left[pivot]:
+                pivot = i
+    return pivot
+
+
+@_loose_inline
+def _add_column(F: Array, L: Array, column: int, pivot: int, left: Array) -> None:
+    """The column of a Cholesky factor L of F Fᵀ that is exact in ``pivot``; what it leaves of the variances."""
+    scale = 1.0 / np.sqrt(left[pivot])
+    for i in range(F.shape[0]):
+        total = 0.0
+        for j in range(F.shape[1]):
+            total += F[i, j] * F[pivot, j]
+        for j in range(column):
+            total -= L[i, j] * L[pivot, j]
+        total *= scale
+        L[i, column] = total
+        left[i] = max(left[i] - total * total, 0.0)
+    left[pivot] = 0.0
+
+
+@_loose
 def pivoted_cholesky(rows: Array, first: int, factor: Array, pivots: Array) -> None:
     """Columns (B, n, r) with factor factorᵀ ≈ rows rowsᵀ of rows (B, n, k): exact in the entries that were ``pivots`` (B, r).
 
@@ -373,38 +494,20 @@ def pivoted_cholesky(rows: Array, first: int, factor: Array, pivots: Array) -> N
     where there are fewer than r, the others of ``pivots`` stay as they are.
     """
     batch, n, k = rows.shape
-    left, whole = np.empty(n), np.empty(n)
+    left, whole, most = np.empty(n), np.empty(n), factor.shape[2]
     for b in range(batch):
-        F, L = rows[b], factor[b]
+        F, column = rows[b], 0
         for i in range(n):
             total = 0.0
             for j in range(k):
                 total += F[i, j] * F[i, j]
             left[i] = whole[i] = total
-        column, pivot = 0, 0
-        for turn in range(first + L.shape[1]):
-            if column == L.shape[1]:
+        for turn in range(first + most):
+            pivot = _pivot(left, turn, first)
+            alive = pivot < n and left[pivot] > 1e-12 * whole[pivot]
+            if column == most or (turn >= first and not alive):
                 break
-            pivot = turn
-            if turn >= first:
-                pivot = first
-                for i in range(first, n):
-                    if left[i] > left[pivot]:
-                        pivot = i
-            if pivot >= n or left[pivot] <= 1e-12 * whole[pivot]:
-                if turn >= first:
-                    break
-                continue
-            scale = 1.0 / np.sqrt(left[pivot])
-            for i in range(n):
-                total = 0.0
-                for j in range(k):
-                    total += F[i, j] * F[pivot, j]
-                for j in range(column):
-                    total -= L[i, j] * L[pivot, j]
-                total *= scale
-                L[i, column] = total
-                left[i] = max(left[i] - total * total, 0.0)
-            left[pivot] = 0.0
-            pivots[b, column] = pivot
-            column += 1
+            if alive:
+                _add_column(F, factor[b], column, pivot, left)
+                pivots[b, column] = pivot
+                column += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +12,9 @@ import numpy.typing as npt
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, condition_root, inverse_root, mapped, outer, root_of, symmetric, transpose
+from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.state import FARTHEST, GaussianState, flat, observed, with_turned_rows, within_reach
-
-__all__ = ["FirstOrder", "LowRank", "are_many", "fewer", "kept_entries"]
-
+from pesn.statespace.state import GaussianState, Observation, Parts, flat, observed, with_turned_rows
 
 _FAR = 1e50  # products of columns stay numbers in a loop that diverges
 _SKETCH = 8  # directions in which what the units have to themselves is followed
@@ -26,7 +23,65 @@ _DEPENDENT = 1e-10  # of a row's length: it lies in the span of others if it has
 
 
 @dataclass(frozen=True, eq=False)
-class LowRank(GaussianState):
+class _Factored(GaussianState):
+    """With ``factor`` F (…, n, k): columns of independent sources of uncertainty."""
+
+    factor: Array
+
+    def covariance_with(self, rows: slice) -> Array:
+        return np.asarray(self.factor @ transpose(self.factor[..., rows, :]))
+
+    def covariance_of(self, rows: slice) -> Array:
+        return outer(self.factor[..., rows, :])
+
+    def covariance_after(self, K: Array) -> Array:
+        return outer(K @ self.factor)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        sources = rng.standard_normal((*self.mean.shape[:-1], n, self.factor.shape[-1]))
+        return np.asarray(self.mean[..., None, :] + sources @ transpose(self.factor))
+
+    def _affine_parts(self, rows: slice, K: Array, k: Array, noise_root: Array | None) -> Parts:
+        """Mean, ``cross`` and F after x[rows] ← K x + k + noise."""
+        F, own = self.factor, mapped(K, self.factor)
+        fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
+        noise = flat(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1])))
+        new, factor = np.empty((len(noise), F.shape[-2], F.shape[-1] + fresh.shape[-1])), np.empty(noise.shape[:2])
+        kernels.affine_columns(flat(F), flat(own), noise, rows.start, new, factor)
+        parts = self._affine_mean_and_cross(rows, K, k, factor.reshape(own.shape[:-1]))
+        return {**parts, "factor": new.reshape(*F.shape[:-1], new.shape[-1])}
+
+    def _assigned_factor(self, rows: slice, var: Array | None) -> Array:
+        """F where x[rows] is something new, with variances ``var`` (…, r)."""
+        F = self.factor.copy()
+        F[..., rows, :] = 0.0
+        return F if var is None or not np.any(var) else _append(F, rows, _diagonal(np.sqrt(var)))
+
+
+def _append(F: Array, rows: slice | npt.NDArray[np.intp], columns: Array) -> Array:
+    """F (…, n, k) and further ``columns`` (…, r, q), 0 beside these rows."""
+    k = F.shape[-1]
+    new = np.zeros((*F.shape[:-1], k + columns.shape[-1]))
+    new[..., :k], new[..., rows, k:] = F, columns
+    return new
+
+
+def _condition(F: Array, told: Observation) -> tuple[Array, Array]:
+    """The gain (…, n, s) of an observation, and the factor after it."""
+    here = told.here[..., None]
+    seen = np.where(here, F[..., told.seen, :], 0.0)
+    if told.noise is not None:  # columns of the noise, which x has no part in
+        noise = told.noise_root()
+        seen = np.concatenate([seen, np.broadcast_to(noise, (*seen.shape[:-1], noise.shape[-1]))], axis=-1)
+        F = np.concatenate([F, np.zeros((*F.shape[:-1], noise.shape[-1]))], axis=-1)
+    gain, factor = condition_root(seen, F)
+    factor = np.ascontiguousarray(factor)
+    factor[..., told.seen, :] = np.where(told.exact[..., None], 0.0, factor[..., told.seen, :])
+    return gain, factor
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank(_Factored):
     """With Cov(x) = F Fᵀ + diag(0, D): ``factor`` F (…, n, k) and ``own`` D (…, N), what each entry of h has to itself.
 
     A move makes F Fᵀ ← T F Fᵀ Tᵀ + M, where M = T D Tᵀ + the activation's rest + noise is known by its products with a few
@@ -38,7 +93,6 @@ class LowRank(GaussianState):
     of one sparse product with k columns and O(N k²).
     """
 
-    factor: Array
     own: Array
 
     def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
@@ -52,27 +106,19 @@ class LowRank(GaussianState):
         return var
 
     def covariance_with(self, rows: slice) -> Array:  # noqa: D102
-        result: Array = self.factor @ transpose(self.factor[..., rows, :])
-        p = self.carried
-        inside = np.arange(max(rows.start, p), rows.stop)
-        result[..., inside, inside - rows.start] += self.own[..., inside - p]
+        result, inside = super().covariance_with(rows), np.arange(max(rows.start, self.carried), rows.stop)
+        result[..., inside, inside - rows.start] += self.own[..., inside - self.carried]
         return result
 
     def covariance_of(self, rows: slice) -> Array:  # noqa: D102
-        result: Array = outer(self.factor[..., rows, :])
-        inside = np.arange(max(rows.start, self.carried), rows.stop)
+        result, inside = super().covariance_of(rows), np.arange(max(rows.start, self.carried), rows.stop)
         result[..., inside - rows.start, inside - rows.start] += self.own[..., inside - self.carried]
         return result
 
-    def covariance_after(self, K: Array) -> Array:  # noqa: D102
-        return outer(K @ self.factor)
-
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
-        fresh = rng.standard_normal((*self.mean.shape[:-1], n, self.factor.shape[-1])) @ transpose(self.factor)
-        result: Array = self.mean[..., None, :] + fresh
-        result[..., self.carried :] += (
-            rng.standard_normal((*result.shape[:-1], self.own.shape[-1])) * np.sqrt(self.own)[..., None, :]
-        )
+        result = super().sample(n, rng)
+        fresh = rng.standard_normal((*result.shape[:-1], self.own.shape[-1]))
+        result[..., self.carried :] += fresh * np.sqrt(self.own)[..., None, :]
         return result
 
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
@@ -97,15 +143,12 @@ class LowRank(GaussianState):
         own = self.own[..., places[places >= self.carried] - self.carried]
         return self._only(places, factor=self.factor[..., places, :], own=own)
 
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, cell.compression
-        if compression is None:
-            raise ValueError("compression must be given to a cell that moves a low-rank state, got None")
-        if rows.start < p:
-            raise ValueError(f"rows of a cell must be entries of h, from {p} on, where the form is low-rank, got {rows}")
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+        p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, self._checked(cell)
         into = cell.enter @ np.concatenate([F, self.mean[..., None]], axis=-1)
         mean, into = into[..., -1] + cell.bias, into[..., :-1]
-        spread = (cell.squares_of(p) @ D[..., None])[..., 0]
+        A, transposed, squares = cell.columns_from(p)
+        spread = (squares @ D[..., None])[..., 0]
         var = np.einsum("...ij,...ij->...i", into, into) + spread
         unit, unit_var = cell.units.moments(mean, var)
         g, curvature = cell.units.slopes(mean, var)
@@ -114,16 +157,13 @@ class LowRank(GaussianState):
         rest = np.where((var < 1e-8) & cell.units.smooth, 0.5 * np.square(curvature * var), unit_var - g * g * var)
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
-        large = total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1)
         if cell.whole:
             _, all_of_it = cell.units.linear_and_rest(mean, outer(into) + _diagonal(spread))
             second, rest = L[:, None] * root_of(all_of_it), np.zeros_like(rest)
-        elif len(compression.squared) and F.shape[-1]:
-            wide = _turned(into, F[..., compression.squared, :], compression.products)
-            second, rest = _second_order(wide, rest, L * curvature)
-        elif compression.products and large.any():
-            wide = _widest(into, compression.products) * large[..., None, None]
-            second, rest = _second_order(wide, rest, L * curvature)
+        else:
+            wide = self._wide_columns(into, compression, total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1))
+            if wide is not None:
+                second, rest = _second_order(wide, rest, L * curvature)
         slope = (L * g)[..., None]
         into, keep = slope * into, 1.0 - L[:, None]
         if keep.any():
@@ -132,7 +172,7 @@ class LowRank(GaussianState):
         # the diagonal of T D Tᵀ, T = (1 − L) O + L g A
         tied = 2.0 * (1.0 - L) * L * g * cell.kept_and_entered(D[..., mine])
         own = (L * g) ** 2 * spread + tied + (1.0 - L) ** 2 * cell.kept_variances(D[..., mine])
-        own = np.maximum(own, 0.0) + total + (0.0 if noise is None else noise.variances())
+        own = np.maximum(own, 0.0) + total + (0.0 if noise is None else noise.variances)
 
         def times(V: Array) -> Array:
             """M V for directions V (…, r, s) among the rows that move: (…, N, s), for D ties what moves to what stays."""
@@ -140,10 +180,10 @@ class LowRank(GaussianState):
             if second is not None:
                 result += second @ (transpose(second) @ V)
             if D.any():
-                back = cell.transposed_of(p) @ (slope * V)
+                back = transposed @ (slope * V)
                 back[..., mine, :] += cell.turned_back(keep * V)
                 back *= D[..., None]
-                result += keep * cell.turned(back[..., mine, :]) + slope * (cell.matrix_of(p) @ back)
+                result += keep * cell.turned(back[..., mine, :]) + slope * (A @ back)
                 product[...] = back
             if noise is not None:
                 result += noise.times(V)
@@ -158,6 +198,23 @@ class LowRank(GaussianState):
         factor, left = truncate(moved, left, p, compression)
         return unit, g, {"factor": factor, "own": left}
 
+    def _checked(self, cell: Cell) -> Compression:
+        """The compression of a cell that can move it."""
+        if cell.compression is None:
+            raise ValueError("compression must be given to a cell that moves a low-rank state, got None")
+        if cell.rows.start < self.carried:
+            expected = f"rows of a cell must be entries of h, from {self.carried} on, where the form is low-rank"
+            raise ValueError(f"{expected}, got {cell.rows}")
+        return cell.compression
+
+    def _wide_columns(self, into: Array, compression: Compression, large: npt.NDArray[np.bool_]) -> Array | None:
+        """Columns of a (…, r, w) whose products are followed; ``large`` (…): whether those of a state are worth it."""
+        if len(compression.squared) and self.factor.shape[-1]:
+            return _turned(into, self.factor[..., compression.squared, :], compression.products)
+        if compression.products and large.any():
+            return _widest(into, compression.products) * large[..., None, None]
+        return None
+
     def add(self, noise: Noise, compression: Compression | None = None) -> LowRank:  # noqa: D102
         if compression is None:
             raise ValueError("compression must be given where noise is added to a low-rank state, got None")
@@ -166,32 +223,17 @@ class LowRank(GaussianState):
         V = _directions(self.factor[..., noise.rows(n), :], compression, p, mine)
         Y, own = np.zeros((*self.own.shape, V.shape[-1])), self.own.copy()
         Y[..., mine, :] = noise.times(V)
-        own[..., mine] += noise.variances()
+        own[..., mine] += noise.variances
         factor, own = truncate(*_with_columns(self.factor, own, p, V, Y, mine), p, compression)
         return self.with_arrays(factor=factor, own=own)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> LowRank:  # noqa: D102
-        own = mapped(K, self.factor)
-        fresh = np.zeros((*own.shape[:-1], 0)) if noise_root is None else noise_root
-        fresh = np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1]))
-        fresh = _packed(fresh)
-        own = np.concatenate([own, fresh], axis=-1)
-        factor = within_reach(np.sqrt(np.einsum("...ij,...ij->...i", own, own)))
-        parts = self._affine_mean_and_cross(rows, K, k, factor)
-        F = np.zeros((*self.mean.shape, own.shape[-1]))
-        F[..., : self.factor.shape[-1]] = self.factor
-        F[..., rows, :] = factor[..., None] * own
-        return self.with_arrays(factor=_packed(F), own=self._without_own(rows), **parts)
+        parts = self._affine_parts(rows, K, k, noise_root)
+        return self.with_arrays(**{**parts, "factor": _packed(parts["factor"]), "own": self._without_own(rows)})
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> LowRank:  # noqa: D102
-        F = self.factor.copy()
-        F[..., rows, :] = 0.0
-        if var is not None and np.any(var):
-            places = np.arange(rows.start, rows.stop)
-            fresh = np.zeros((*self.mean.shape, len(places)))
-            fresh[..., places, np.arange(len(places))] = np.sqrt(var)
-            F = np.concatenate([F, fresh], axis=-1)
-        return self.with_arrays(factor=_packed(F), own=self._without_own(rows), **self._assigned_mean_and_cross(rows, values))
+        factor, parts = _packed(self._assigned_factor(rows, var)), self._assigned_mean_and_cross(rows, values)
+        return self.with_arrays(factor=factor, own=self._without_own(rows), **parts)
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> LowRank:  # noqa: D102
         if self.mean.ndim == 1:
@@ -220,18 +262,9 @@ class LowRank(GaussianState):
         F, own, p = self.factor, self.own, self.carried
         inside = told.seen[told.seen >= p]
         if own[..., inside - p].any():  # what these entries have to themselves turns into columns, for it is observed, too
-            spread = np.zeros((*self.mean.shape, len(inside)))
-            spread[..., inside, np.arange(len(inside))] = np.sqrt(own[..., inside - p])
-            F, own = np.concatenate([F, spread], axis=-1), own.copy()
+            F, own = _append(F, inside, _diagonal(np.sqrt(own[..., inside - p]))), own.copy()
             own[..., inside - p] = 0.0
-        seen = F[..., told.seen, :]
-        if noise_cov is not None:  # columns of the noise, which x has no part in
-            noise = told.noise_root()
-            seen = np.concatenate([seen, np.broadcast_to(noise, (*seen.shape[:-1], noise.shape[-1]))], axis=-1)
-            F = np.concatenate([F, np.zeros((*F.shape[:-1], noise.shape[-1]))], axis=-1)
-        gain, factor = condition_root(seen, F)
-        factor = np.ascontiguousarray(factor)
-        factor[..., told.seen, :] = np.where(told.exact[..., None], 0.0, factor[..., told.seen, :])
+        gain, factor = _condition(F, told)
         return self.with_arrays(factor=_packed(factor), own=own, **self._conditioned_mean_and_cross(told, gain))
 
     def _with(self, change: Callable[[Array], Array], factor: Array | None = None) -> LowRank:
@@ -264,10 +297,8 @@ def _packed(F: Array) -> Array:
 
 def _live(F: Array) -> npt.NDArray[np.bool_]:
     """Which columns of F (…, n, k) are not 0, (…, k)."""
-    from pesn.statespace.kernels import live_columns  # here, not above: it brings numba
-
     live = np.zeros((*F.shape[:-2], F.shape[-1]), bool)
-    live_columns(flat(F), flat(live, 1))
+    kernels.live_columns(flat(F), flat(live, 1))
     return live
 
 
@@ -331,9 +362,7 @@ def _span(rows: Array) -> Array:
 def _with_columns(F: Array, own: Array, p: int, V: Array, Y: Array, mine: slice) -> tuple[Array, Array]:
     """F (…, n, k) with columns G of what is new, M, known by its products Y = M V; and what they leave of ``own`` (…, N)."""
     G = Y @ inverse_root(transpose(V) @ Y[..., mine, :])  # G Gᵀ = Y (Vᵀ Y)⁻¹ Yᵀ
-    factor = np.zeros((*F.shape[:-1], F.shape[-1] + G.shape[-1]))
-    factor[..., : F.shape[-1]], factor[..., p:, F.shape[-1] :] = F, G
-    return factor, np.maximum(own - np.einsum("...ij,...ij->...i", G, G), 0.0)
+    return _append(F, slice(p, None), G), np.maximum(own - np.einsum("...ij,...ij->...i", G, G), 0.0)
 
 
 def _directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:
@@ -372,11 +401,9 @@ def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Ar
 
     No row exceeds the rest that it is a part of.
     """
-    from pesn.statespace.kernels import second_order  # here, not above: it brings numba
-
     count = wide.shape[-1]
     columns, left = np.empty((*rest.shape, count * (count + 1) // 2)), np.empty(rest.shape)
-    second_order(flat(np.clip(wide, -_FAR, _FAR)), flat(rest, 1), flat(curvature, 1), flat(columns), flat(left, 1))
+    kernels.second_order(flat(np.clip(wide, -_FAR, _FAR)), flat(rest, 1), flat(curvature, 1), flat(columns), flat(left, 1))
     return columns, left
 
 
@@ -384,7 +411,7 @@ _GROWTH = 32  # columns that new noise may add before they are made fewer
 
 
 @dataclass(frozen=True, eq=False)
-class FirstOrder(GaussianState):
+class FirstOrder(_Factored):
     """With Cov(x) = F Fᵀ: ``factor`` F (…, n, k), a column for each independent source of uncertainty.
 
     A move takes E[f] and E[f′] with the variances of a, and each column by E[f′] alone: what is left of Cov f(a) beside that, of
@@ -392,15 +419,12 @@ class FirstOrder(GaussianState):
     is read out and the widest of the other entries keep all of their covariances.
     """
 
-    factor: Array
-
     @classmethod
     def of(cls, state: GaussianState, compression: Compression) -> FirstOrder:
         """The same Gaussian as that of another form."""
         if isinstance(state, LowRank):
-            own = np.zeros((*state.mean.shape, state.own.shape[-1]))
-            own[..., state.carried :, :] = np.sqrt(state.own)[..., None] * np.eye(state.own.shape[-1])
-            factor = np.concatenate([state.factor, own[..., state.own.any(axis=tuple(range(state.own.ndim - 1)))]], axis=-1)
+            own = _diagonal(np.sqrt(state.own))[..., state.own.any(axis=tuple(range(state.own.ndim - 1)))]
+            factor = _append(state.factor, slice(state.carried, None), own)
         else:
             factor = root_of(state.covariance_with(slice(0, state.mean.shape[-1])))
         factor = factor[..., factor.any(axis=tuple(range(factor.ndim - 1)))]  # what is certain needs no column
@@ -409,37 +433,22 @@ class FirstOrder(GaussianState):
     def variances(self) -> Array:  # noqa: D102
         return np.asarray(np.vecdot(self.factor, self.factor))
 
-    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
-        return np.asarray(self.factor @ transpose(self.factor[..., rows, :]))
-
-    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
-        return outer(self.factor[..., rows, :])
-
-    def covariance_after(self, K: Array) -> Array:  # noqa: D102
-        return outer(K @ self.factor)
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
-        sources = rng.standard_normal((*self.mean.shape[:-1], n, self.factor.shape[-1]))
-        return np.asarray(self.mean[..., None, :] + sources @ transpose(self.factor))
-
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         return np.maximum(np.einsum("...ij,...ij->...", A.matrix @ self.factor, self.factor), 0.0)
 
     def only(self, places: npt.NDArray[np.intp]) -> FirstOrder:  # noqa: D102
         return self._only(places, factor=self.factor[..., places, :])
 
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        from pesn.statespace.kernels import enter_columns, move_columns  # here, not above: it brings numba
-
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         F, rows, r = flat(self.factor), cell.rows, len(cell.bias)
         count, _, k = F.shape
         mean, into, var = np.empty((count, r)), np.empty((count, r, k)), np.empty((count, r))
-        enter_columns(*cell.enter.rows, cell.bias, flat(self.mean, 1), F, mean, into, var)
+        kernels.enter_columns(cell.enter.rows, cell.bias, flat(self.mean, 1), F, mean, into, var)
         unit, _ = cell.units.moments(mean, var)
         gain = np.ascontiguousarray(cell.units.gain(mean, var))
-        fresh = np.zeros((r, 0)) if noise is None else noise.columns()
+        fresh = np.zeros((r, 0)) if noise is None else noise.columns
         new = np.zeros((*F.shape[:-1], k + fresh.shape[1]))
-        move_columns(with_turned_rows(F, cell), into, gain, rows.start, cell.leaks, new)
+        kernels.move_columns(with_turned_rows(F, cell), into, gain, rows.start, cell.leaks, new)
         new[:, rows, k:] = fresh
         new = new.reshape(*self.factor.shape[:-1], new.shape[-1])
         if cell.compression is not None:
@@ -448,45 +457,18 @@ class FirstOrder(GaussianState):
         return unit.reshape(*batch, r), gain.reshape(*batch, r), {"factor": new}
 
     def add(self, noise: Noise, compression: Compression | None = None) -> FirstOrder:  # noqa: D102
-        fresh = noise.columns()
-        new = np.zeros((*self.factor.shape[:-1], self.factor.shape[-1] + fresh.shape[1]))
-        new[..., : self.factor.shape[-1]] = self.factor
-        new[..., noise.rows(self.mean.shape[-1]), self.factor.shape[-1] :] = fresh
+        new = _append(self.factor, noise.rows(self.mean.shape[-1]), noise.columns)
         return self.with_arrays(factor=new if compression is None else fewer(new, self.carried, compression))
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> FirstOrder:  # noqa: D102
-        from pesn.statespace.kernels import affine_columns  # here, not above: it brings numba
-
-        F, own = self.factor, mapped(K, self.factor)
-        fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
-        noise = flat(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1])))
-        new, factor = np.empty((len(noise), F.shape[-2], F.shape[-1] + fresh.shape[-1])), np.empty(noise.shape[:2])
-        affine_columns(flat(F), flat(own), noise, rows.start, FARTHEST, new, factor)
-        parts = self._affine_mean_and_cross(rows, K, k, factor.reshape(own.shape[:-1]))
-        return self.with_arrays(factor=new.reshape(*F.shape[:-1], new.shape[-1]), **parts)
+        return self.with_arrays(**self._affine_parts(rows, K, k, noise_root))
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> FirstOrder:  # noqa: D102
-        F = self.factor.copy()
-        F[..., rows, :] = 0.0
-        if var is not None and np.any(var):
-            places = np.arange(rows.stop - rows.start)
-            fresh = np.zeros((*self.mean.shape, len(places)))
-            fresh[..., rows.start + places, places] = np.sqrt(var)
-            F = np.concatenate([F, fresh], axis=-1)
-        return self.with_arrays(factor=F, **self._assigned_mean_and_cross(rows, values))
+        return self.with_arrays(factor=self._assigned_factor(rows, var), **self._assigned_mean_and_cross(rows, values))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> FirstOrder:  # noqa: D102
         told = observed(rows, values, noise_cov)
-        F = self.factor
-        seen = np.where(told.here[..., None], F[..., told.seen, :], 0.0)
-        if noise_cov is not None:  # columns of the noise, which x has no part in
-            noise = told.noise_root()
-            noise = np.where(told.here[..., None], np.broadcast_to(noise, (*seen.shape[:-1], noise.shape[-1])), 0.0)
-            seen = np.concatenate([seen, noise], axis=-1)
-            F = np.concatenate([F, np.zeros((*F.shape[:-1], noise.shape[-1]))], axis=-1)
-        gain, factor = condition_root(seen, F)
-        factor = np.ascontiguousarray(factor)
-        factor[..., told.seen, :] = np.where(told.exact[..., None], 0.0, factor[..., told.seen, :])
+        gain, factor = _condition(self.factor, told)
         return self.with_arrays(factor=factor, **self._conditioned_mean_and_cross(told, gain))
 
 
@@ -510,10 +492,8 @@ def are_many(columns: int, p: int, compression: Compression) -> bool:
 
 def kept_entries(rows: Array, p: int, compression: Compression) -> tuple[Array, npt.NDArray[np.intp]]:
     """The pivoted Cholesky factor (…, e, r) of rows (…, e, k) of [c, what is read out, h], and its pivots (…, r), −1: no more."""
-    from pesn.statespace.kernels import pivoted_cholesky  # here, not above: it brings numba
-
     first = p + compression.basis.shape[-1]
     size = min(first + compression.rank, rows.shape[-2])
     factor, pivots = np.zeros((*rows.shape[:-1], size)), np.full((*rows.shape[:-2], size), -1, np.intp)
-    pivoted_cholesky(flat(rows), first, flat(factor), flat(pivots, 1))
+    kernels.pivoted_cholesky(flat(rows), first, flat(factor), flat(pivots, 1))
     return factor, pivots

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
-from pesn.linalg import outer, times
-from pesn.statespace.cell import Cell, Noise
-from pesn.statespace.state import GaussianState
+from pesn.linalg import outer, times, transpose
+from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.low_rank import FirstOrder, LowRank, truncate
+from pesn.statespace.state import Certain, Dense, Diagonal, GaussianState, Parts
 
-__all__ = ["PACE", "Bounds", "Emission", "EmissionNoise", "FastPath", "Guard", "StateSpaceModel", "StepInfo"]
-
+CLOSED_FORMS = ("diagonal", "full", "low-rank")
+FORMS = (*CLOSED_FORMS, "ensemble")
 
 _MOST_GONE = 0.5  # of the members: beyond, y has left
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
@@ -146,21 +148,6 @@ class EmissionNoise(Protocol):
         """From the state before c moves."""
 
 
-class Guard(Protocol):
-    """A bound on what is reported: a loop must not leave for ever."""
-
-    def __call__(
-        self, state: GaussianState, before: Array, observed: bool = False
-    ) -> tuple[GaussianState, Array, npt.NDArray[np.bool_]]:
-        """The state, bounded; the factors (…, d) by which the deviations of y were made smaller; the columns that had left.
-
-        ``before`` (…, d) are the means of y before the step; ``observed``: whether a row will correct what is reported.
-        """
-
-    def widest(self) -> Array:
-        """The largest deviation (d,) of y; infinite where there is none."""
-
-
 class StepInfo(NamedTuple):
     """What a step says of y beside the state that it leaves: ``mean`` (…, d), ``cov`` (…, d, d), variances (…, d) by part.
 
@@ -170,9 +157,28 @@ class StepInfo(NamedTuple):
 
     mean: Array
     cov: Array
-    parts: dict[str, Array]
+    parts: Parts
     left: npt.NDArray[np.bool_]
-    probed: dict[str, Array]
+    probed: Parts
+
+
+class Path(NamedTuple):
+    """What T rows gave: of y the ``mean`` (…, T, d), ``cov`` (…, T, d, d), variances by part (…, T, d); the last state.
+
+    ``left`` (…, T, d): where a mean had left the bounds and was brought back. ``joint`` (…, T, d, T, d), where it was asked for,
+    holds the covariances of y between any two rows; ``probed`` what the model's probe has found; ``members`` (…, T, M, d), where
+    they were asked for, y of each member of an ensemble; ``lagged`` (…, T − 1, d, d), where it was asked for, Cov(y_{k+1}, y_k).
+    """
+
+    mean: Array
+    cov: Array
+    parts: Parts
+    left: npt.NDArray[np.bool_]
+    state: GaussianState
+    joint: Array | None
+    probed: Parts
+    members: Array | None = None
+    lagged: Array | None = None
 
 
 class FastPath(Protocol):
@@ -180,8 +186,8 @@ class FastPath(Protocol):
 
     def take(
         self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
-    ) -> Any:  # fmt: skip
-        """As many of the first rows as it serves, as a :class:`pesn.statespace.Path`; None where it serves none.
+    ) -> Path | None:  # fmt: skip
+        """As many of the first rows as it serves; None where it serves none.
 
         ``moved``: the first row's inputs are in the state already, and its cells have moved.
         """
@@ -224,8 +230,8 @@ class StateSpaceModel:
     outputs: slice
     process_noise: Noise | None = None
     emission_noise: EmissionNoise | None = None
-    guard: Guard | None = None
-    probe: Callable[[GaussianState], dict[str, Array]] | None = None
+    guard: Bounds | None = None
+    probe: Callable[[GaussianState], Parts] | None = None
     measurement_cov: Array | None = None
     staying_root: Array | None = None
     staying_groups: npt.NDArray[np.intp] | None = None
@@ -269,34 +275,20 @@ class StateSpaceModel:
         """
         emission = None if self.emission_noise is None else self.emission_noise(state)
         probed = {} if self.probe is None else self.probe(state)
-        before = state.mean[..., self.outputs]
+        before, root = state.mean[..., self.outputs], self.staying_root if along is not None else None
         state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
-        if along is not None and self.staying_root is not None:
-            state = state.add_unknowns(self.outputs, self._unknowns(self.staying_root, along))
-        factor: Array | float = 1.0
-        left = np.zeros(before.shape, bool)
+        if along is not None and root is not None:
+            state = state.add_unknowns(self.outputs, self._unknowns(root, along))
+        factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         if self.guard is not None:
             state, factor, left = self.guard(state, before, observed)
         cov = state.covariance_of(self.outputs)
-        total = cov.diagonal(0, -2, -1)
-        fresh = noise = np.zeros(total.shape)
-        if emission is not None:  # errors of two columns may cancel in a third
-            scale = factor * factor
-            fresh = np.minimum(scale * emission.total, total)
-            noise = np.minimum(scale * emission.noise, fresh)
-        parts = {"state": total - fresh, "noise": noise, "weights": fresh - noise}
-        if along is not None and self.staying_root is not None:
-            state, staying = self._staying(state, total, self.n_unknowns(along))
-            var = staying.diagonal(0, -2, -1)
-            if state.has_members:  # they have moved by it
-                var = np.minimum(var, parts["state"])
-                parts["state"] = parts["state"] - var
-            else:
-                cov = cov + staying
-            parts["weights"] = parts["weights"] + var
+        parts = _variances_by_part(cov.diagonal(0, -2, -1), emission, factor)
+        if along is not None and root is not None:
+            state, cov, parts = self._with_staying(state, cov, parts, self.n_unknowns(along))
         if self.measurement_cov is not None:
             cov = cov + self.measurement_cov
-            parts["noise"] = noise + self.measurement_cov.diagonal()
+            parts["noise"] = parts["noise"] + self.measurement_cov.diagonal()
         return state, StepInfo(state.mean[..., self.outputs], cov, parts, left, probed)
 
     def n_unknowns(self, along: Array) -> int:
@@ -314,16 +306,25 @@ class StateSpaceModel:
         every = root[:, None, :] * each[..., None]
         return np.asarray(every.reshape(*every.shape[:-2], -1))
 
-    def _staying(self, state: GaussianState, var: Array, unknowns: int) -> tuple[GaussianState, Array]:
-        """The covariance (…, d, d) that the unknowns give y; beside variances ``var`` without them, within the bounds of y."""
+    def _with_staying(
+        self, state: GaussianState, cov: Array, parts: Parts, unknowns: int
+    ) -> tuple[GaussianState, Array, Parts]:  # fmt: skip
+        """State, covariance (…, d, d) and parts with the share of the weights' unknowns in y, within the bounds of y."""
         G = state.covariance_with_past(self.outputs)[..., :unknowns]
         if self.guard is not None and not state.has_members:
-            own, room = np.vecdot(G, G), np.square(self.guard.widest()) - var
+            own, room = np.vecdot(G, G), np.square(self.guard.widest()) - cov.diagonal(0, -2, -1)
             if (own > room).any():
                 factor = np.sqrt(np.clip(np.divide(room, own, out=np.ones_like(own), where=own > 0.0), 0.0, 1.0))
                 state = state.add_unknowns(self.outputs, (factor[..., None] - 1.0) * G)
                 G = factor[..., None] * G
-        return state, outer(G)
+        staying = outer(G)
+        var = staying.diagonal(0, -2, -1)
+        if state.has_members:  # they have moved by it
+            var = np.minimum(var, parts["state"])
+            parts = {**parts, "state": parts["state"] - var}
+        else:
+            cov = cov + staying
+        return state, cov, {**parts, "weights": parts["weights"] + var}
 
     def predict(self, state: GaussianState, u: Array, u_var: Array | None = None) -> tuple[GaussianState, StepInfo]:
         """One step from a state that has seen y and nothing after it."""
@@ -340,3 +341,53 @@ class StateSpaceModel:
     def clamp(self, state: GaussianState, y: Array) -> GaussianState:
         """Teacher forcing: y takes the place of the outputs, and nothing is learnt from it."""
         return state.assign(self.outputs, y)
+
+
+def _variances_by_part(total: Array, emission: Emission | None, factor: Array) -> Parts:
+    """The variances ``total`` (…, d) of y by their source; ``factor`` (…, d): by which the deviations were made smaller."""
+    fresh = noise = np.zeros(total.shape)
+    if emission is not None:  # errors of two columns may cancel in a third
+        scale = factor * factor
+        fresh = np.minimum(scale * emission.total, total)
+        noise = np.minimum(scale * emission.noise, fresh)
+    return {"state": total - fresh, "noise": noise, "weights": fresh - noise}
+
+
+def init(
+    form: str, carried: int, mean: Array, root: Array, compression: Compression | None = None, carried_root: Array | None = None,
+    *, members: int = 256, draws: Draws | None = None,
+) -> GaussianState:  # fmt: skip
+    """A state whose first ``carried`` entries have mean 0, the others ``mean`` (…, N), and Cov(h) = rootᵀ root, root (…, r, N).
+
+    ``form`` is one of :data:`FORMS`, "first-order", or "none", means alone; "low-rank" needs ``compression``,
+    "ensemble" takes so many ``members``, drawn by ``draws``; None: by those of seed 0. ``carried_root`` (…, r, carried) is the
+    share of c in the columns of the root; None: c is certain.
+    """
+    if form not in (known := (*FORMS, "first-order", "none")):
+        raise ValueError(f"form must be one of {', '.join(map(repr, known))}, got {form!r}")
+    *batch, n = mean.shape
+    total = carried + n
+    whole = np.zeros((*batch, total))
+    whole[..., carried:] = mean
+    shared = whole, carried, np.zeros((*batch, total, 0))
+    if form == "none":
+        return Certain(*shared)
+    columns = np.zeros((*batch, total, root.shape[-2]))
+    columns[..., carried:, :] = transpose(root)
+    if carried_root is not None:
+        columns[..., :carried, :] = transpose(carried_root)
+    if form == "ensemble":
+        return Ensemble.of(whole, transpose(columns), carried, members, Draws(0) if draws is None else draws)
+    if form == "full":
+        return Dense(*shared, outer(columns))
+    if form == "diagonal":
+        return Diagonal(*shared, np.sum(np.square(columns), axis=-1))
+    if form == "first-order":
+        return FirstOrder(*shared, columns)
+    assert compression is not None
+    (tied,) = np.nonzero(columns[..., :carried, :].any(axis=(*range(len(batch)), -1)))  # entries of c that lose nothing
+    rows = np.concatenate([tied, np.arange(carried, total)])
+    factor, own = truncate(columns[..., rows, :], np.zeros((*batch, n)), len(tied), compression)
+    padded = np.zeros((*batch, total, factor.shape[-1]))
+    padded[..., rows, :] = factor
+    return LowRank(*shared, padded, own)

@@ -1,6 +1,7 @@
-"""A joint Gaussian over the state x = [c, h] of a model, and the moves that every form of it shares.
+"""A joint Gaussian over the state x = [c, h] of a model: the moves that every form of it shares, and three of the forms.
 
-c are the first ``carried`` entries, what moves by affine maps; h the entries that cells move.
+:class:`Certain` has means alone, :class:`Diagonal` variances too, :class:`Dense` all covariances. c are the first ``carried``
+entries, what moves by affine maps; h the entries that cells move.
 
 >>> layout = Layout.of(y=2, inputs=1, units=50)
 >>> layout["inputs"], layout.size
@@ -13,18 +14,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.records import check_arrays
+from pesn._support.arguments import check_not_negative
+from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import QuadraticForm, mapped, outer, root_of, symmetric, times
+from pesn.linalg import QuadraticForm, inverse_root, mapped, outer, root_of, symmetric, times, transpose
+from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.kernels import FARTHEST
 
-__all__ = ["FARTHEST", "GaussianState", "Layout", "Observation", "flat", "observed", "stack", "with_turned_rows", "within_reach"]
+Parts: TypeAlias = dict[str, Array]  # arrays of a state by name
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,6 @@ class Layout:
 
     def __getitem__(self, name: str) -> slice:
         return self.blocks[name]
-
-
-FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +89,9 @@ class GaussianState(ABC):
     def only(self, places: npt.NDArray[np.intp]) -> Self:
         """The state of these entries of x alone, in increasing order, without what was remembered."""
 
-    @abstractmethod
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, dict[str, Any]]:
-        """Means (…, r) of f(a), gains (…, r), and the form's own parts after the move."""
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+        """Means (…, r) of f(a), gains (…, r), and the form's own parts after the move; of a form that :meth:`move` serves."""
+        raise NotImplementedError
 
     @abstractmethod
     def add(self, noise: Noise, compression: Compression | None = None) -> Self:
@@ -141,14 +142,13 @@ class GaussianState(ABC):
         mean[..., rows] = (1.0 - L) * cell.turned(mean[..., rows, None])[..., 0] + L * unit
         cross = self.cross
         if cross.shape[-1]:
-            from pesn.statespace.kernels import move_columns, move_cross  # here, not above: it brings numba
-
             cross = np.empty(cross.shape)
             if cell.rotation is None:
-                move_cross(*cell.enter.rows, flat(self.cross), flat(gain, 1), rows.start, cell.leaks, flat(cross))
+                kernels.move_cross(cell.enter.rows, flat(self.cross), flat(gain, 1), rows.start, cell.leaks, flat(cross))
             else:
                 kept = with_turned_rows(self.cross, cell)
-                move_columns(flat(kept), flat(cell.enter @ self.cross), flat(gain, 1), rows.start, cell.leaks, flat(cross))
+                entered = flat(cell.enter @ self.cross)
+                kernels.move_columns(flat(kept), entered, flat(gain, 1), rows.start, cell.leaks, flat(cross))
         return self.with_arrays(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
@@ -159,7 +159,7 @@ class GaussianState(ABC):
         """Cov(x[rows], what was remembered), (…, r, s)."""
         return self.cross[..., rows, :]
 
-    def _only(self, places: npt.NDArray[np.intp], **parts: Any) -> Self:
+    def _only(self, places: npt.NDArray[np.intp], **parts: Array) -> Self:
         mean, carried = self.mean[..., places], int(np.count_nonzero(places < self.carried))
         return self.with_arrays(mean=mean, carried=carried, cross=np.zeros((*mean.shape, 0)), **parts)
 
@@ -195,24 +195,26 @@ class GaussianState(ABC):
 
     def broadcast(self, batch: tuple[int, ...]) -> Self:
         """A batch of so many times the same state."""
-        arrays = {name: part for name, part in vars(self).items() if isinstance(part, np.ndarray)}
-        return self.with_arrays(**{name: np.broadcast_to(part, (*batch, *part.shape)) for name, part in arrays.items()})
+        return self.with_arrays(**{name: np.broadcast_to(part, (*batch, *part.shape)) for name, part in self._arrays().items()})
 
-    def part(self, which: Any) -> Self:
+    def part(self, which: int | slice | npt.NDArray[np.generic]) -> Self:
         """Some of a batch, by an index of its first axis."""
-        return self.with_arrays(**{name: part[which] for name, part in vars(self).items() if isinstance(part, np.ndarray)})
+        return self.with_arrays(**{name: part[which] for name, part in self._arrays().items()})
+
+    def _arrays(self) -> Parts:
+        return {name: part for name, part in vars(self).items() if isinstance(part, np.ndarray)}
 
     def is_certain(self) -> bool:
         """Whether nothing in x has a variance."""
         return not self.variances().any()
 
-    def with_arrays(self, **parts: Any) -> Self:
+    def with_arrays(self, **parts: Array | int) -> Self:
         """With other arrays; dataclasses.replace checks what need not be checked at every step."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, **parts)
         return new
 
-    def _affine_mean_and_cross(self, rows: slice, K: Array, k: Array, factor: Array) -> dict[str, Any]:
+    def _affine_mean_and_cross(self, rows: slice, K: Array, k: Array, factor: Array) -> Parts:
         """Mean and ``cross`` after x[rows] ← K x + k, of which ``factor`` (…, r) brings the deviations within reach.
 
         A loop that diverges stops at 1e100 instead of turning into infinities and NaN: means are cut, deviations scaled,
@@ -226,7 +228,7 @@ class GaussianState(ABC):
             cross[..., rows, :] = moved
         return {"mean": mean, "cross": cross}
 
-    def _assigned_mean_and_cross(self, rows: slice, values: Array) -> dict[str, Any]:
+    def _assigned_mean_and_cross(self, rows: slice, values: Array) -> Parts:
         mean, cross = self.mean.copy(), self.cross
         mean[..., rows] = values
         if cross.shape[-1]:
@@ -234,7 +236,7 @@ class GaussianState(ABC):
             cross[..., rows, :] = 0.0
         return {"mean": mean, "cross": cross}
 
-    def _conditioned_mean_and_cross(self, told: Observation, gain: Array) -> dict[str, Any]:
+    def _conditioned_mean_and_cross(self, told: Observation, gain: Array) -> Parts:
         """After an observation has corrected x by ``gain`` (…, n, s), 0 for what a state misses."""
         seen = told.seen
         mean = self.mean + times(gain, np.where(told.here, told.values - self.mean[..., seen], 0.0))
@@ -248,7 +250,7 @@ def stack(states: Sequence[GaussianState]) -> GaussianState:
     """A batch of states of one form; where factors have different numbers of columns, with columns of zeros behind them."""
     first = states[0]
     parts = {}
-    for name in (name for name, part in vars(first).items() if isinstance(part, np.ndarray)):
+    for name in first._arrays():  # noqa: SLF001
         arrays = [vars(state)[name] for state in states]
         most = max(array.shape[-1] for array in arrays)
         parts[name] = np.stack([np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, most - a.shape[-1])]) for a in arrays])
@@ -270,11 +272,6 @@ def with_turned_rows(columns: Array, cell: Cell) -> Array:
     columns = columns.copy()
     columns[..., cell.rows, :] = cell.turned(columns[..., cell.rows, :])
     return columns
-
-
-def within_reach(std: Array) -> Array:
-    """Factors, 1, or what brings a deviation back to 1e100."""
-    return np.minimum(1.0, FARTHEST / np.maximum(std, 1.0))
 
 
 class Observation(NamedTuple):
@@ -320,3 +317,261 @@ def _semidefinite(cov: Array) -> Array:
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
     values, vectors = np.linalg.eigh(symmetric(scale[..., :, None] * cov * scale[..., None, :]))
     return outer(std[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
+
+
+# ---------------------------------------------------------------- forms
+
+
+@dataclass(frozen=True, eq=False)
+class Certain(GaussianState):
+    """A state without a covariance: noise is left out, and what is observed replaces what was predicted and nothing else."""
+
+    def variances(self) -> Array:  # noqa: D102
+        return np.zeros(self.mean.shape)
+
+    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+        return np.zeros((*self.mean.shape, rows.stop - rows.start))
+
+    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+        size = rows.stop - rows.start
+        return np.broadcast_to(0.0, (*self.mean.shape[:-1], size, size))
+
+    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+        return np.zeros((*self.mean.shape[:-1], K.shape[-2], K.shape[-2]))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        return np.repeat(self.mean[..., None, :], n, axis=-2)
+
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
+        return np.zeros(self.mean.shape[:-1])
+
+    def only(self, places: npt.NDArray[np.intp]) -> Certain:  # noqa: D102
+        return self._only(places)
+
+    def is_certain(self) -> bool:  # noqa: D102
+        return True
+
+    def move(self, cell: Cell, noise: Noise | None = None) -> Certain:  # noqa: D102
+        return self.with_arrays(mean=cell(self.mean))
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> Certain:  # noqa: D102
+        return self
+
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Certain:  # noqa: D102
+        if K.ndim > 2 and K.shape[-3] == 1:  # one map for all states of the last axis of a batch: a matrix product
+            new = self.mean @ np.swapaxes(K[..., 0, :, :], -1, -2)
+        else:
+            new = (K @ self.mean[..., None])[..., 0] if K.ndim > 2 else self.mean @ K.T
+        return self._with_rows(rows, np.minimum(np.maximum(new + k, -FARTHEST), FARTHEST))
+
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> Certain:  # noqa: D102
+        return self._with_rows(rows, values)
+
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Certain:  # noqa: D102
+        told = observed(rows, values, None)
+        mean = self.mean.copy()
+        mean[..., told.seen] = np.where(told.here, told.values, mean[..., told.seen])
+        return self.with_arrays(mean=mean)
+
+    def _with_rows(self, rows: slice, new: Array) -> Certain:
+        mean = self.mean.copy()
+        mean[..., rows] = new
+        return self.with_arrays(mean=mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal(GaussianState):
+    """With variances ``var`` (…, n) alone. An observation tells of nothing else; its noise, too, has variances alone."""
+
+    var: Array
+
+    def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
+        self._check_parts(name, carried, n_units, var=(carried + n_units,))
+        check_not_negative(f"{name}.var", self.var)
+
+    def variances(self) -> Array:  # noqa: D102
+        return self.var
+
+    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+        places = np.arange(rows.start, rows.stop)
+        result = np.zeros((*self.var.shape, len(places)))
+        result[..., places, places - rows.start] = self.var[..., rows]
+        return result
+
+    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+        return self.var[..., rows, None] * np.eye(rows.stop - rows.start)
+
+    def marginal(self, rows: slice) -> Gaussian:  # noqa: D102
+        return Gaussian(self.mean[..., rows], var=self.var[..., rows])
+
+    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+        result: Array = (K * self.var[..., None, :]) @ transpose(K)
+        return result  # made of the same entries, rows of K x are correlated
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
+        return self.mean[..., None, :] + draws * np.sqrt(self.var)[..., None, :]
+
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
+        return np.asarray(self.var @ A.diagonal)
+
+    def only(self, places: npt.NDArray[np.intp]) -> Diagonal:  # noqa: D102
+        return self._only(places, var=self.var[..., places])
+
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+        rows, L = cell.rows, cell.leak
+        mean = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias
+        var = (cell.squares @ self.var[..., None])[..., 0] if self.var.any() else np.zeros_like(mean)
+        unit, unit_var = cell.units.moments(mean, var)
+        own = (1.0 - L) ** 2 * cell.kept_variances(self.var[..., rows]) + L * L * np.maximum(unit_var, 0.0)
+        own += 0.0 if noise is None else noise.variances
+        new = self.var.copy()
+        new[..., rows] = own
+        gain = cell.units.gain(mean, var) if self.cross.shape[-1] else unit  # only what is remembered asks for it
+        return unit, gain, {"var": new}
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> Diagonal:  # noqa: D102
+        var = self.var.copy()
+        var[..., noise.rows(self.mean.shape[-1])] += noise.variances
+        return self.with_arrays(var=var)
+
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Diagonal:  # noqa: D102
+        own = times(np.square(K), self.var)
+        if noise_root is not None:
+            own = own + np.sum(np.square(noise_root), axis=-1)
+        factor = np.minimum(1.0, FARTHEST / np.maximum(np.sqrt(own), 1.0))  # 1, or what brings a deviation back to 1e100
+        var = self.var.copy()
+        var[..., rows] = own * np.square(factor)
+        return self.with_arrays(var=var, **self._affine_mean_and_cross(rows, K, k, factor))
+
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> Diagonal:  # noqa: D102
+        new = self.var.copy()
+        new[..., rows] = 0.0 if var is None else var
+        return self.with_arrays(var=new, **self._assigned_mean_and_cross(rows, values))
+
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Diagonal:  # noqa: D102
+        told = observed(rows, values, noise_cov)
+        noise = 0.0 if told.noise is None else np.diagonal(told.noise, axis1=-2, axis2=-1)
+        var = self.var[..., told.seen]
+        total = var + noise
+        share = np.where(told.here, np.divide(var, total, out=np.ones_like(total), where=total > 0.0), 0.0)
+        gain = np.zeros((*self.mean.shape, len(told.seen)))
+        gain[..., told.seen, np.arange(len(told.seen))] = share
+        new = self.var.copy()
+        new[..., told.seen] = np.where(told.here, share * noise, var)
+        return self.with_arrays(var=new, **self._conditioned_mean_and_cross(told, gain))
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(GaussianState):
+    """With a dense covariance ``cov`` (…, n, n): nothing is left out but what a Gaussian cannot hold."""
+
+    cov: Array
+
+    def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
+        self._check_parts(name, carried, n_units, cov=(carried + n_units,) * 2)
+        check_covariance(f"{name}.cov", self.cov)
+
+    def variances(self) -> Array:  # noqa: D102
+        return np.maximum(np.diagonal(self.cov, axis1=-2, axis2=-1), 0.0)
+
+    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+        return self.cov[..., rows]
+
+    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+        return _mended(K @ self.cov @ transpose(K))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
+        draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
+        return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))
+
+    def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
+        n = self.cov.shape[-1]
+        return np.maximum(self.cov.reshape(*self.cov.shape[:-2], n * n) @ A.matrix.ravel(), 0.0)
+
+    def only(self, places: npt.NDArray[np.intp]) -> Dense:  # noqa: D102
+        return self._only(places, cov=self.cov[..., places[:, None], places])
+
+    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+        units, x_mean, cov = cell.units, flat(self.mean, 1), flat(self.cov)
+        batch, n, r = self.mean.shape[:-1], cov.shape[-1], len(cell.bias)
+        # of a = A x + b: its mean, Cov(a, x), Cov(x, a), Cov(a) and variances
+        mean, into, out_of, pre, var = (np.empty((len(cov), *shape)) for shape in ((r,), (r, n), (n, r), (r, r), (r,)))
+        kernels.enter_dense(cell.enter.rows, cell.bias, x_mean, cov, mean, into, out_of, pre, var)
+        unit, unit_var = units.moments(mean, var)
+        gain, rest = units.linear_and_rest(mean, pre)
+        if not units.exact:
+            rest = _with_diagonal(rest, unit_var - gain * gain * var)
+        if cell.rotation is not None:  # of the rotated x: Cov(a, x) and Cov(x) on both sides
+            out_of = with_turned_rows(out_of, cell)
+            into = np.ascontiguousarray(transpose(out_of))
+            cov = np.ascontiguousarray(transpose(with_turned_rows(transpose(with_turned_rows(cov, cell)), cell)))
+        new = np.empty(cov.shape)
+        kernels.move_dense(cov, into, out_of, pre, rest, gain, cell.rows.start, cell.leaks, new)
+        new, unit, gain = new.reshape(self.cov.shape), unit.reshape(*batch, r), gain.reshape(*batch, r)
+        if noise is not None:
+            new[..., cell.rows, cell.rows] += noise.cov
+        return unit, gain, {"cov": new}
+
+    def add(self, noise: Noise, compression: Compression | None = None) -> Dense:  # noqa: D102
+        cov, last = self.cov.copy(), noise.rows(self.mean.shape[-1])
+        cov[..., last, last] += noise.cov
+        return self.with_arrays(cov=cov)
+
+    def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
+        moved, crossed, values = mapped(K, self.cov), mapped(K, self.cross), times(K, self.mean) + k
+        own = mapped(K, moved.mT)  # it is symmetric
+        if noise_root is not None:
+            own = own + noise_root @ noise_root.mT
+        mean, new, cross = self.mean.copy(), np.empty(self.cov.shape), np.empty(self.cross.shape)
+        kernels.affine_dense(
+            flat(self.cov), flat(self.cross), flat(moved), flat(own), flat(crossed), rows.start,
+            flat(values, 1), flat(new), flat(cross),
+        )  # fmt: skip
+        mean[..., rows] = values
+        return self.with_arrays(mean=mean, cov=new, cross=cross)
+
+    def assign(self, rows: slice, values: Array, var: Array | None = None) -> Dense:  # noqa: D102
+        new = self.cov.copy()
+        new[..., rows, :], new[..., :, rows] = 0.0, 0.0
+        if var is not None:
+            places = np.arange(rows.start, rows.stop)
+            new[..., places, places] = var
+        return self.with_arrays(cov=new, **self._assigned_mean_and_cross(rows, values))
+
+    def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Dense:  # noqa: D102
+        told = observed(rows, values, noise_cov)
+        between = self.cov[..., told.seen, :]
+        S = told.of(between[..., told.seen])
+        if told.noise is not None:
+            S = S + told.noise
+        root = inverse_root(S)
+        correction = root @ (transpose(root) @ between)
+        gain = transpose(correction)
+        # Joseph's form: (I − G H) Cov (I − G H)ᵀ + G R Gᵀ, multiplied out: Cov − G (H Cov − S Gᵀ) − Cov Hᵀ Gᵀ, in one product
+        explained = np.concatenate([gain, transpose(between)], axis=-1) @ np.concatenate(
+            [between - S @ correction, correction], axis=-2
+        )
+        cov = _mended(np.subtract(self.cov, explained, out=explained))
+        known = told.exact[..., None]
+        cov[..., told.seen, :] = np.where(known, 0.0, cov[..., told.seen, :])
+        cov[..., :, told.seen] = np.where(transpose(known), 0.0, cov[..., :, told.seen])
+        return self.with_arrays(cov=cov, **self._conditioned_mean_and_cross(told, gain))
+
+
+def _mended(cov: Array) -> Array:
+    """``cov``, made a covariance again after rounding, in place where it can be."""
+    cov = np.ascontiguousarray(cov)
+    kernels.symmetrize_psd(flat(cov))
+    return cov
+
+
+def _with_diagonal(rest: Array, own: Array) -> Array:
+    """``rest`` with the diagonal max(own, 0): a congruence, so that it stays positive semi-definite."""
+    own = np.maximum(own, 0.0)
+    before = np.diagonal(rest, axis1=-2, axis2=-1)
+    ratio = np.sqrt(np.divide(own, before, out=np.zeros_like(own), where=before > 0.0))
+    result: Array = rest * ratio[..., :, None] * ratio[..., None, :]
+    places = np.arange(own.shape[-1])
+    result[..., places, places] = own
+    return result

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real, flag, number, whole_number
-from pesn._support.types import Array, FloatArray
+from pesn._support.types import Array, Rng
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly, observe
-from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, sizes
+from pesn.systems.stepping import Progress, check_path, chunks, for_each_run, generators, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
@@ -55,7 +55,7 @@ def simulate(
     mode: Literal["gazebo", "rotors"] = "gazebo",
     initial_state: npt.ArrayLike | None = None,
     command_noise: bool = True,
-    rng: Seed = None,
+    rng: Rng = None,
     parameters: Parameters | None = None,
     wind: float | None = None,
     progress: Progress | None = None,
@@ -109,14 +109,8 @@ def simulate(
     if not isinstance(mode, str) or mode not in _MODES:
         raise ValueError(f"mode must be 'gazebo' or 'rotors', got {mode!r}")
     flag("command_noise", command_noise)
-    drone = Parameters() if parameters is None else parameters
-    if not isinstance(drone, Parameters):
-        raise TypeError(f"parameters must be ardrone.Parameters or None, got {parameters!r}")
-    array = None if commands is None or callable(commands) else as_real("commands", commands)
-    runs, steps = sizes(runs, _rows(array, steps), 12, progress)
-    given = None if array is None else for_each_run("commands", array, runs, (steps, 4))
-    if callable(commands):
-        given = np.zeros((runs, steps, 4))  # filled in as it flies
+    drone = _drone(parameters)
+    given, runs, steps = _given(commands, runs, steps, progress)
     initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
     _check_pitch(initial)
     pilot = _pilot(commands, initial) if callable(commands) else None
@@ -125,25 +119,14 @@ def simulate(
     with np.errstate(all="ignore"):  # a state that overflows is refused below, by its name
         flight = _flight(given, initial, children, steps, drone, command_noise, strength)
 
-    many = steps > _MANY_STEPS
-    engine = compiled() if many else fly
-    flights = [Flight(*one) for one in zip(*flight, strict=True)] if many else [Flight(*(np.moveaxis(a, 0, -1) for a in flight))]
-    every = math.ceil(steps / 100)
-    chunk = every if pilot is None else 1
-    for start in range(0, steps, chunk):
-        stop = min(start + chunk, steps)
+    move = _engine(flight, drone, steps > _MANY_STEPS, mode == "rotors", given is None)
+    for start, stop in chunks(runs, steps, pilot is not None, progress):
         if pilot is not None:
             flight.commands[:, start] = pilot(start * SAMPLE_STEP, flight)
         with np.errstate(all="ignore"):
-            for one in flights:
-                engine(one, drone, start, stop, mode == "rotors", given is None)
-        finite = np.isfinite(flight.states[:, start:stop]).all(axis=(0, 2))
-        if not finite.all():
-            k = start + int(np.argmin(finite))
-            before = flight.states[:, k - 1] if k > 0 else initial
-            check_divergence("AR.Drone", before, flight.states[:, k], _STATES, k * SAMPLE_STEP)
-        if progress is not None and (stop % every == 0 or stop == steps):
-            progress(stop * runs, steps * runs)
+            move(start, stop)
+        before = flight.states[:, start - 1] if start else initial
+        check_path("AR.Drone", before, flight.states[:, start:stop].swapaxes(0, 1), _STATES, start, SAMPLE_STEP)
     flight.states[:, 0] = initial
     flight.states[:, :, 8] = np.unwrap(flight.states[:, :, 8], axis=1)
     rows = flight.states.reshape(-1, 12), flight.commands.reshape(-1, 4)
@@ -175,7 +158,7 @@ def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
     return state
 
 
-def message_noise(runs: int, steps: int, rng: Seed = None) -> Array:
+def message_noise(runs: int, steps: int, rng: Rng = None) -> Array:
     """What :func:`simulate` with the same seed adds to its commands, (runs, steps, 4).
 
     Parameters
@@ -217,11 +200,34 @@ def _pilot(function: Callable[[float, Array], npt.ArrayLike], initial: Array) ->
     return asked
 
 
-def _rows(commands: FloatArray | None, steps: int | None) -> int:
+def _drone(parameters: Parameters | None) -> Parameters:
+    if parameters is not None and not isinstance(parameters, Parameters):
+        raise TypeError(f"parameters must be ardrone.Parameters or None, got {parameters!r}")
+    return parameters or Parameters()
+
+
+def _engine(flight: Flight, drone: Parameters, many: bool, rotors: bool, piloted: bool) -> Callable[[int, int], None]:
+    """What flies rows from ``start`` to ``stop``: all runs at once by NumPy, or each by itself where it pays to compile."""
+    engine = compiled() if many else fly
+    flights = [Flight(*one) for one in zip(*flight, strict=True)] if many else [Flight(*(np.moveaxis(a, 0, -1) for a in flight))]
+
+    def move(start: int, stop: int) -> None:
+        for one in flights:
+            engine(one, drone, start, stop, rotors, piloted)
+
+    return move
+
+
+def _given(commands: Commands | None, runs: int, steps: int | None, progress: Progress | None) -> tuple[Array | None, int, int]:
+    """The commands of all runs (runs, steps, 4), None where the pilot flies; and both numbers, as ints."""
+    array = None if commands is None or callable(commands) else as_real("commands", commands)
     if steps is None:
         # A wrong number of axes is refused later, with the other wrong shapes.
-        steps = 1000 if commands is None else commands.shape[-2] if commands.ndim in (2, 3) else 1
-    return steps
+        steps = 1000 if array is None else array.shape[-2] if array.ndim in (2, 3) else 1
+    runs, steps = sizes(runs, steps, 12, progress)
+    if callable(commands):
+        return np.zeros((runs, steps, 4)), runs, steps  # filled in as it flies
+    return None if array is None else for_each_run("commands", array, runs, (steps, 4)), runs, steps
 
 
 def _check_pitch(initial: Array) -> None:

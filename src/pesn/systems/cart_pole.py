@@ -18,20 +18,23 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real, generator, number, whole_number
-from pesn._support.types import Array
-from pesn.systems.stepping import Progress, Seed, check_divergence, for_each_run, generators, sizes
+from pesn._support.types import Array, Rng
+from pesn.systems.stepping import Progress, check_path, chunks, for_each_run, generators, sizes
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
 
+T = TypeVar("T", float, Array)  # of one run, or of all
+Rates = Callable[[T, T, T, T], tuple[T, T]]  # of θ, ẋ, θ̇ and F: ẍ, θ̈
+State = tuple[T, T, T, T]
 Control = npt.ArrayLike | Callable[[float, Array], npt.ArrayLike]
 
 NAMES = ("x", "theta", "v", "omega", "u")
@@ -105,7 +108,7 @@ def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parame
     >>> accelerations([0.0, np.pi / 2, 0.0, 0.0], 0.0)[1].round(6)  # a level pole falls with g / (4/3 l)
     np.float64(14.715)
     """
-    states, forces = _states(state), as_real("force", force)
+    states, forces = _states(state), as_real("force", force).astype(np.float64, copy=False)
     _, theta, v, omega = np.moveaxis(states, -1, 0)
     try:
         np.broadcast_shapes(theta.shape, forces.shape)
@@ -145,9 +148,7 @@ def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
         return np.asarray(kinetic + ml * np.cos(theta) * (v * omega + p.gravity), np.float64)
 
 
-def wandering_force(
-    steps: int, dt: float = 0.02, *, strength: float = 2.0, time_constant: float = 0.2, rng: Seed = None
-) -> Array:
+def wandering_force(steps: int, dt: float = 0.02, *, strength: float = 2.0, time_constant: float = 0.2, rng: Rng = None) -> Array:
     """White noise, twice low-passed: a smooth force (steps,) that starts at 0 and settles to a deviation of ``strength``.
 
     Parameters
@@ -204,7 +205,7 @@ def simulate(
     initial_state: npt.ArrayLike | None = None,
     parameters: Parameters | None = None,
     substeps: int = 1,
-    rng: Seed = None,
+    rng: Rng = None,
     progress: Progress | None = None,
 ) -> Trajectories:
     """Runs of the cart pole, ``steps`` rows each, ``dt`` seconds apart, row 0 the initial state.
@@ -250,19 +251,12 @@ def simulate(
 
     states, inputs = np.empty((steps + 1, runs, 4)), np.empty((steps, runs))
     states[0] = state
-    every = math.ceil(steps / 100)
-    chunk = 1 if callable(drawn) else every
-    for start in range(0, steps, chunk):
-        stop = min(start + chunk, steps)
+    for start, stop in chunks(runs, steps, callable(drawn), progress):
         given = drawn(start * dt, states[start].copy()) if callable(drawn) else drawn[start:stop]
         with np.errstate(all="ignore"):
             states[start + 1 : stop + 1], inputs[start:stop] = advance(states[start], given)
-        finite = np.isfinite(states[start + 1 : min(stop + 1, steps)]).all(axis=(1, 2))  # not the state after the last row
-        if not finite.all():
-            k = start + int(np.argmin(finite))
-            check_divergence("cart pole", states[k], states[k + 1], NAMES[:4], (k + 1) * dt)
-        if progress is not None and (stop % every == 0 or stop == steps):
-            progress(stop * runs, steps * runs)
+        rows_after = states[start + 1 : min(stop + 1, steps)]  # not the state after the last row
+        check_path("cart pole", states[start], rows_after, NAMES[:4], start + 1, dt)
     rows = states[:steps].swapaxes(0, 1).reshape(-1, 4)
     return Trajectories(rows, inputs.T.reshape(-1, 1), dt, NAMES, (steps,) * runs, UNITS)
 
@@ -291,13 +285,13 @@ def _forces(
     return asked, (0.0, 0.0)
 
 
-def _rates(p: Parameters, sin: Callable[[Any], Any], cos: Callable[[Any], Any]) -> Callable[..., tuple[Any, Any]]:
+def _rates(p: Parameters, sin: Callable[[T], T], cos: Callable[[T], T]) -> Rates[T]:
     """(θ, ẋ, θ̇, F) -> (ẍ, θ̈), for floats and for arrays: the equations above, solved for the two, divided by (M+m) and m l."""
     total = p.cart_mass + p.pole_mass
     ml, share, spin = p.pole_mass * p.length, p.pole_mass / total, p.pole_friction / p.pole_mass / p.length
     b, g, length = p.cart_friction, p.gravity, p.length
 
-    def rates(theta: Any, v: Any, omega: Any, force: Any) -> tuple[Any, Any]:
+    def rates(theta: T, v: T, omega: T, force: T) -> tuple[T, T]:
         s, c = sin(theta), cos(theta)
         push = (force - b * v + ml * omega * omega * s) / total
         turn = (g * s - c * push - spin * omega) / (length * (4.0 / 3.0 - share * c * c))
@@ -306,7 +300,7 @@ def _rates(p: Parameters, sin: Callable[[Any], Any], cos: Callable[[Any], Any]) 
     return rates
 
 
-def _runge_kutta(rates: Callable[..., tuple[Any, Any]], state: Any, force: Any, h: float) -> Any:
+def _runge_kutta(rates: Rates[T], state: State[T], force: T, h: float) -> State[T]:
     """One step of the classical method, by components: the same lines, and the same roundings, for a float and for an array."""
     x, theta, v, omega = state
     half, sixth = 0.5 * h, h / 6.0
@@ -329,7 +323,7 @@ def _advance(p: Parameters, h: float, substeps: int, gains: tuple[float, float])
     """(states (runs, 4), forces (rows, runs)) -> the states after each row (rows, runs, 4), the forces with the pull in them."""
     pull, brake = gains
 
-    def follow(rates: Callable[..., tuple[Any, Any]], state: Any, forces: Any) -> tuple[list[Any], list[Any]]:
+    def follow(rates: Rates[T], state: State[T], forces: Iterable[T]) -> tuple[list[State[T]], list[T]]:
         after, applied = [], []
         for force in forces:
             held = force - (pull * state[0] + brake * state[2])
@@ -345,7 +339,7 @@ def _advance(p: Parameters, h: float, substeps: int, gains: tuple[float, float])
 
     def advance(states: Array, forces: Array) -> tuple[Array, Array]:
         if len(states) > _FEW:
-            after, applied = follow(by_array, states.T.copy(), forces.copy())
+            after, applied = follow(by_array, tuple(states.T.copy()), forces.copy())
             return np.swapaxes(after, 1, 2), np.array(applied)
         alone = [follow(by_float, *each) for each in zip(states.tolist(), forces.T.tolist(), strict=True)]
         return np.swapaxes([after for after, _ in alone], 0, 1), np.array([applied for _, applied in alone]).T

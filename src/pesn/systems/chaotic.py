@@ -16,11 +16,19 @@ from __future__ import annotations
 import math
 from types import MappingProxyType
 
-from pesn.systems.flows import from_dysts, lorenz, lorenz96, mso, rabinovich_fabrikant, roessler
+from pesn.systems.flows import (
+    double_scroll,
+    from_dysts,
+    lorenz,
+    lorenz96,
+    mso,
+    multiscroll,
+    rabinovich_fabrikant,
+    roessler,
+)  # fmt: skip
 from pesn.systems.kuramoto_sivashinsky import kuramoto_sivashinsky
 from pesn.systems.mackey_glass import mackey_glass
 from pesn.systems.maps import henon, logistic_map, narma10
-from pesn.systems.scrolls import double_scroll, multiscroll
 
 __all__ = [
     "LYAPUNOV_EXPONENT",

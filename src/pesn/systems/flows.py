@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.integrate import solve_ivp
 
-from pesn._support.arguments import as_real, number, whole_number
+from pesn._support.arguments import as_real, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import Progress, Seed, for_each_run, generators, march, report, rk4, sizes
-from pesn.systems.trajectories import Trajectories, stacked
-
-__all__ = [
-    "MOST_ROWS",
-    "checked_time",
-    "flow",
-    "from_dysts",
-    "lorenz",
-    "lorenz96",
-    "mso",
-    "rabinovich_fabrikant",
-    "roessler",
-    "start",
-]
+from pesn.systems.stepping import Plan, Progress, checked_time, for_each_run, generators, report, simulator, sizes
+from pesn.systems.trajectories import Trajectories
 
 
-MOST_ROWS = 1e9  # rows of a transient: more would take days
-
-
-def lorenz(
-    *,
-    runs: int = 1,
-    steps: int = 5000,
-    dt: float = 0.02,
-    initial_state: npt.ArrayLike | None = None,
-    transient: float | None = None,
-    rng: Seed = None,
-    sigma: float = 10.0,
-    rho: float = 28.0,
-    beta: float = 8.0 / 3.0,
-    substeps: int = 5,
-    progress: Progress | None = None,
-) -> Trajectories:
+@simulator(dt=0.02, transient=20.0, non_negative=("sigma", "rho", "beta"))
+def lorenz(plan: Plan, *, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -> Trajectories:
     """Lorenz's convection (E. N. Lorenz, J. Atmos. Sci. 20, 1963): ẋ = σ(y − x), ẏ = x(ρ − z) − y, ż = xy − βz.
 
     Parameters
@@ -77,36 +48,16 @@ def lorenz(
            [1.049, 1.524, 0.973],
            [1.187, 2.089, 0.962]])
     """
-    for name, value in (("sigma", sigma), ("rho", rho), ("beta", beta)):
-        number(name, value, 0.0, math.inf, "[)")
-    sigma, rho, beta = float(sigma), float(rho), float(beta)
 
-    def rate(state: Array) -> Array:
+    def rate(state: Array) -> tuple[Array, ...]:
         x, y, z = state
-        change = np.empty_like(state)
-        change[0] = sigma * (y - x)
-        change[1] = x * (rho - z) - y
-        change[2] = x * y - beta * z
-        return change
+        return sigma * (y - x), x * (rho - z) - y, x * y - beta * z
 
-    box = ((-15.0, 15.0), (-15.0, 15.0), (15.0, 35.0))
-    return flow("lorenz", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
+    return plan.integrate(rate, ((-15.0, 15.0), (-15.0, 15.0), (15.0, 35.0)))
 
 
-def roessler(
-    *,
-    runs: int = 1,
-    steps: int = 5000,
-    dt: float = 0.1,
-    initial_state: npt.ArrayLike | None = None,
-    transient: float | None = None,
-    rng: Seed = None,
-    a: float = 0.2,
-    b: float = 0.2,
-    c: float = 5.7,
-    substeps: int = 5,
-    progress: Progress | None = None,
-) -> Trajectories:
+@simulator(dt=0.1, transient=100.0)
+def roessler(plan: Plan, *, a: float = 0.2, b: float = 0.2, c: float = 5.7) -> Trajectories:
     """Rössler's band (O. E. Rössler, Phys. Lett. A 57, 1976): ẋ = −y − z, ẏ = x + ay, ż = b + z(x − c).
 
     As :func:`lorenz`, with a transient of 100 after a drawn state. Far from the attractor the system itself runs away, and
@@ -131,35 +82,17 @@ def roessler(
            [ 1.49 , -4.975,  0.08 ],
            [ 1.977, -4.901,  0.071]])
     """
-    for name, value in (("a", a), ("b", b), ("c", c)):
-        number(name, value, -math.inf, math.inf, "()")
-    a, b, c = float(a), float(b), float(c)
 
-    def rate(state: Array) -> Array:
+    def rate(state: Array) -> tuple[Array, ...]:
         x, y, z = state
-        change = np.empty_like(state)
-        change[0] = -y - z
-        change[1] = x + a * y
-        change[2] = b + z * (x - c)
-        return change
+        return -y - z, x + a * y, b + z * (x - c)
 
-    box = ((-8.0, 8.0), (-8.0, 8.0), (0.0, 0.1))  # every phase of the band, which forgets its phase slowly; inside the basin
-    return flow("roessler", rate, box, runs, steps, dt, initial_state, transient, 100.0, rng, substeps, progress)
+    # every phase of the band, which forgets its phase slowly; inside the basin
+    return plan.integrate(rate, ((-8.0, 8.0), (-8.0, 8.0), (0.0, 0.1)))
 
 
-def lorenz96(
-    *,
-    runs: int = 1,
-    steps: int = 5000,
-    dt: float = 0.05,
-    initial_state: npt.ArrayLike | None = None,
-    transient: float | None = None,
-    rng: Seed = None,
-    n: int = 8,
-    forcing: float = 8.0,
-    substeps: int = 5,
-    progress: Progress | None = None,
-) -> Trajectories:
+@simulator(dt=0.05, transient=20.0)
+def lorenz96(plan: Plan, *, n: int = 8, forcing: float = 8.0) -> Trajectories:
     """Lorenz's weather on a circle of ``n`` places (E. N. Lorenz, 1996): ẋ_i = (x_{i+1} − x_{i−2}) x_{i−1} − x_i + F.
 
     Parameters
@@ -183,30 +116,17 @@ def lorenz96(
            [1.116, 2.254, 3.55 , 4.025]])
     """
     whole_number("n", n, 4)
-    number("forcing", forcing, -math.inf, math.inf, "()")
-    force, before, two_before, after = float(forcing), np.arange(-1, n - 1), np.arange(-2, n - 2), np.arange(1, n + 1) % n
+    n = int(n)
+    before, two_before, after = np.arange(-1, n - 1), np.arange(-2, n - 2), np.arange(1, n + 1) % n
 
     def rate(state: Array) -> Array:
-        change: Array = (state[after] - state[two_before]) * state[before] - state + force
-        return change
+        return (state[after] - state[two_before]) * state[before] - state + forcing
 
-    box = ((-5.0, 10.0),) * int(n)
-    return flow("lorenz96", rate, box, runs, steps, dt, initial_state, transient, 20.0, rng, substeps, progress)
+    return plan.integrate(rate, ((-5.0, 10.0),) * n, tuple(f"x{i}" for i in range(n)))
 
 
-def rabinovich_fabrikant(
-    *,
-    runs: int = 1,
-    steps: int = 5000,
-    dt: float = 0.05,
-    initial_state: npt.ArrayLike | None = None,
-    transient: float | None = None,
-    rng: Seed = None,
-    alpha: float = 1.1,
-    gamma: float = 0.87,
-    substeps: int = 5,
-    progress: Progress | None = None,
-) -> Trajectories:
+@simulator(dt=0.05, transient=50.0)
+def rabinovich_fabrikant(plan: Plan, *, alpha: float = 1.1, gamma: float = 0.87) -> Trajectories:
     """Waves in a plasma (M. I. Rabinovich and A. L. Fabrikant, Sov. Phys. JETP 50, 1979).
 
     ẋ = y(z − 1 + x²) + γx, ẏ = x(3z + 1 − x²) + γy, ż = −2z(α + xy). Far from the attractor the system itself runs away, and
@@ -231,70 +151,86 @@ def rabinovich_fabrikant(
            [-1.045, -0.072,  0.446],
            [-1.095, -0.136,  0.395]])
     """
-    for name, value in (("alpha", alpha), ("gamma", gamma)):
-        number(name, value, -math.inf, math.inf, "()")
-    alpha, gamma = float(alpha), float(gamma)
 
-    def rate(state: Array) -> Array:
+    def rate(state: Array) -> tuple[Array, ...]:
         x, y, z = state
-        change = np.empty_like(state)
-        change[0] = y * (z - 1.0 + x * x) + gamma * x
-        change[1] = x * (3.0 * z + 1.0 - x * x) + gamma * y
-        change[2] = -2.0 * z * (alpha + x * y)
-        return change
+        square = x * x
+        return y * (z - 1.0 + square) + gamma * x, x * (3.0 * z + 1.0 - square) + gamma * y, -2.0 * z * (alpha + x * y)
 
-    box = ((-1.01, -0.99), (-0.01, 0.01), (0.49, 0.51))  # farther away some runs leave, before they come to the attractor
-    return flow("rabinovich_fabrikant", rate, box, runs, steps, dt, initial_state, transient, 50.0, rng, substeps, progress)
+    # farther away some runs leave, before they come to the attractor
+    return plan.integrate(rate, ((-1.01, -0.99), (-0.01, 0.01), (0.49, 0.51)))
 
 
-def flow(
-    system: str,
-    rate: Callable[[Array], Array],
-    box: tuple[tuple[float, float], ...],
-    runs: int,
-    steps: int,
-    dt: float,
-    initial_state: npt.ArrayLike | None,
-    transient: float | None,
-    default_transient: float,
-    rng: Seed,
-    substeps: int,
-    progress: Progress | None,
-    names: tuple[str, ...] = ("x", "y", "z"),
+@simulator(dt=0.25, transient=100.0, positive=("r1", "r2", "beta"), non_negative=("r4", "ir"))
+def double_scroll(
+    plan: Plan, *, r1: float = 1.2, r2: float = 3.44, r4: float = 0.193, ir: float = 2.25e-5, beta: float = 11.6
 ) -> Trajectories:
-    """ẋ = rate(x), a row every ``dt``; states are (d, runs) here, d as many as the box has sides."""
-    d = len(box)
-    runs, steps = sizes(runs, steps, d, progress)
-    dt, skipped = checked_time(dt, substeps, transient, default_transient if initial_state is None else 0.0)
-    state = start(initial_state, runs, box, rng)
-    names = names if d == len(names) else tuple(f"x{i}" for i in range(d))
+    """A circuit that jumps between two scrolls (D. J. Gauthier et al., Nat. Commun. 12, 2021, Eqs. 9 to 11).
 
-    def advance(state: Array) -> Array:
-        for _ in range(substeps):
-            state = rk4(rate, state, dt / substeps)
-        return state
+    V̇1 = V1/R1 − ΔV/R2 − 2 I_r sinh(β ΔV), V̇2 = ΔV/R2 + 2 I_r sinh(β ΔV) − I, İ = V2 − R4 I, with ΔV = V1 − V2: an active
+    resistor, two capacitors, a coil, and a pair of diodes between them.
 
-    states = march(system, advance, state, np.transpose, (skipped, steps), dt, names, progress)
-    return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * d)
+    Parameters
+    ----------
+    runs, steps, dt, initial_state, transient, rng, substeps, progress
+        As in :func:`~pesn.systems.chaotic.lorenz`, with a transient of 100 after a drawn state.
+    r1, r2, r4, ir, beta
+        Of the equations.
+
+    Returns
+    -------
+    Trajectories
+        states V1, V2, I (runs · steps, 3) and inputs (runs · steps, 0).
+
+    Examples
+    --------
+    >>> double_scroll(steps=3, initial_state=[0.37, 0.06, -0.08]).states.round(3)
+    array([[ 0.37 ,  0.06 , -0.08 ],
+           [ 0.43 ,  0.101, -0.057],
+           [ 0.501,  0.136, -0.025]])
+    """
+
+    def rate(state: Array) -> tuple[Array, ...]:
+        v1, v2, i = state
+        across = v1 - v2
+        current = across / r2 + 2.0 * ir * np.sinh(beta * across)
+        return v1 / r1 - current, current - i, v2 - r4 * i
+
+    return plan.integrate(rate, ((-0.4, 0.4), (-0.1, 0.1), (-0.1, 0.1)), ("V1", "V2", "I"))
 
 
-def checked_time(dt: float, substeps: int, transient: float | None, default: float) -> tuple[float, int]:
-    """``dt`` as a float, and the rows of the transient, ``default`` where none is given; both in range."""
-    number("dt", dt, 0.0, math.inf, "()")
-    whole_number("substeps", substeps, 1)
-    passed = default if transient is None else transient
-    number("transient", passed, 0.0, math.inf, "[)")
-    if float(passed) / float(dt) > MOST_ROWS:
-        raise ValueError(f"transient must be {MOST_ROWS:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")
-    return float(dt), math.ceil(float(passed) / float(dt) - 1e-9)
+@simulator(dt=0.01, transient=20.0)
+def multiscroll(plan: Plan, *, a: float = 35.0, b: float = 3.0, c: float = 28.0) -> Trajectories:
+    """Chen's attractor (G. Chen and T. Ueta, Int. J. Bifurcat. Chaos 9, 1999).
 
+    ẋ = a(y − x), ẏ = (c − a)x − xz + cy, ż = xy − bz: two scrolls about the states at rest (±s, ±s, 2c − a),
+    s² = b(2c − a).
 
-def start(initial_state: npt.ArrayLike | None, runs: int, box: tuple[tuple[float, float], ...], rng: Rng) -> Array:
-    """(d, runs): the states given, or one from the box for each run, which does not depend on how many others there are."""
-    if initial_state is not None:
-        return np.ascontiguousarray(for_each_run("initial_state", initial_state, runs, (len(box),)).T)
-    low, high = np.array(box).T
-    return np.stack([generator.uniform(low, high) for generator in generators(rng, runs)], axis=1)
+    Parameters
+    ----------
+    runs, steps, dt, initial_state, transient, rng, substeps, progress
+        As in :func:`~pesn.systems.chaotic.lorenz`, with a transient of 20 after a drawn state.
+    a, b, c
+        Of the equations; by default those of the paper.
+
+    Returns
+    -------
+    Trajectories
+        states (runs · steps, 3) and inputs (runs · steps, 0).
+
+    Examples
+    --------
+    >>> multiscroll(steps=3, initial_state=[-3.0, 2.0, 20.0]).states.round(3)
+    array([[-3.   ,  2.   , 20.   ],
+           [-1.315,  3.321, 19.354],
+           [ 0.25 ,  4.563, 18.764]])
+    """
+
+    def rate(state: Array) -> tuple[Array, ...]:
+        x, y, z = state
+        return a * (y - x), (c - a) * x - x * z + c * y, x * y - b * z
+
+    return plan.integrate(rate, ((-10.0, 10.0), (-10.0, 10.0), (15.0, 30.0)))
 
 
 def mso(
@@ -303,7 +239,7 @@ def mso(
     steps: int = 5000,
     frequencies: npt.ArrayLike = (0.2, 0.311),
     phases: npt.ArrayLike | None = None,
-    rng: Seed = None,
+    rng: Rng = None,
     progress: Progress | None = None,
 ) -> Trajectories:
     """Multiple superimposed oscillators (H. Jaeger, 2004): x[k] = Σ_i sin(f_i k + φ_i).
@@ -344,7 +280,7 @@ def mso(
         x += np.sin(frequency * k + shift[:, None])
     if progress is not None:
         progress(steps, steps)
-    return stacked(x[:, :, None], np.empty((runs, steps, 0)), 1.0, ("x",), ("",))
+    return Plan("mso", runs, steps).trajectories(x[:, :, None], ("x",))
 
 
 _ROWS = 50  # of a period, by default
@@ -359,7 +295,7 @@ def from_dysts(
     dt: float | None = None,
     initial_state: npt.ArrayLike | None = None,
     transient: float | None = None,
-    rng: Seed = None,
+    rng: Rng = None,
     progress: Progress | None = None,
 ) -> Trajectories:
     """A flow of dysts by its name there, at the parameters there: ``from_dysts("Thomas", steps=1000, rng=0)``.
@@ -403,19 +339,27 @@ def from_dysts(
     runs, steps = sizes(runs, steps, d, progress)
     settling = 10.0 * period if initial_state is None else 0.0
     dt, skipped = checked_time(period / _ROWS if dt is None else dt, 1, transient, settling)
-    if initial_state is None:
-        starts = np.stack([ic * (1.0 + 1e-3 * generator.standard_normal(d)) for generator in generators(rng, runs)])
-    else:
-        starts = for_each_run("initial_state", initial_state, runs, (d,))
+    plan = Plan(name, runs, steps, dt, skipped, initial_state=initial_state, rng=rng)
+    starts = plan.starts(lambda child: ic * (1.0 + 1e-3 * child.standard_normal(d)), d)
     states = np.empty((runs, steps, d))
     for run, first in enumerate(starts):
         states[run] = _path(name, run, model, first, dt, skipped + steps)[skipped:]
         report(progress, run + 1, runs)
     names = ("x", "y", "z") if d == 3 else tuple(f"x{i}" for i in range(d))
-    return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * d)
+    return plan.trajectories(states, names)
 
 
-def _model(name: str) -> Any:
+class _Equations(Protocol):
+    """What is used of a flow of dysts."""
+
+    ic: npt.ArrayLike
+    period: float
+
+    def rhs(self, x: Array, t: float) -> npt.ArrayLike:
+        """ẋ at a state and a time."""
+
+
+def _model(name: str) -> _Equations:
     if not isinstance(name, str):
         raise TypeError(f"name must be that of a flow of dysts, got {name!r}")
     try:
@@ -427,10 +371,11 @@ def _model(name: str) -> Any:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"name must be that of a flow of dysts without a delay, got {name!r}{hint}")
-    return getattr(flows, name)()
+    model: _Equations = getattr(flows, name)()
+    return model
 
 
-def _path(name: str, run: int, model: Any, first: Array, dt: float, rows: int) -> Array:
+def _path(name: str, run: int, model: _Equations, first: Array, dt: float, rows: int) -> Array:
     """(rows, d), from the first state on."""
     times = dt * np.arange(rows)
     if rows == 1:

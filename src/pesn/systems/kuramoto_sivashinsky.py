@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import number, whole_number
+from pesn._support.arguments import whole_number
 from pesn._support.types import Array
-from pesn.systems.flows import checked_time
-from pesn.systems.stepping import Progress, Seed, for_each_run, generators, march, sizes
-from pesn.systems.trajectories import Trajectories, stacked
-
-__all__ = ["kuramoto_sivashinsky"]
+from pesn.systems.stepping import Plan, simulator
+from pesn.systems.trajectories import Trajectories
 
 Modes = npt.NDArray[np.complex128]
 _CONTOUR = 32  # points of the circle over which the coefficients are averaged
 
 
-def kuramoto_sivashinsky(
-    *,
-    runs: int = 1,
-    steps: int = 5000,
-    dt: float = 0.25,
-    initial_state: npt.ArrayLike | None = None,
-    transient: float | None = None,
-    rng: Seed = None,
-    n: int = 64,
-    length: float = 22.0,
-    substeps: int = 4,
-    progress: Progress | None = None,
-) -> Trajectories:
+@simulator(dt=0.25, transient=250.0, substeps=4, positive=("length",))
+def kuramoto_sivashinsky(plan: Plan, *, n: int = 64, length: float = 22.0) -> Trajectories:
     """A flame front on a circle (Kuramoto 1976, Sivashinsky 1977): u_t = −u u_x − u_xx − u_xxxx, periodic in x.
 
     Fourier modes in space, without dealiasing; in time ETDRK4 as A.-K. Kassam and L. N. Trefethen compute it (SIAM J. Sci.
@@ -72,27 +57,20 @@ def kuramoto_sivashinsky(
     array([1.   , 1.016, 1.027])
     """
     whole_number("n", n, 4)
-    number("length", length, 0.0, math.inf, "()")
-    n, length = int(n), float(length)
-    runs, steps = sizes(runs, steps, n, progress)
-    dt, skipped = checked_time(dt, substeps, transient, 250.0 if initial_state is None else 0.0)
-    if initial_state is None:
-        u = np.stack([0.1 * generator.standard_normal(n) for generator in generators(rng, runs)])
+    n = int(n)
+    u = plan.starts(lambda child: 0.1 * child.standard_normal(n), n)
+    if plan.initial_state is None:
         u -= u.mean(axis=1, keepdims=True)
-    else:
-        u = for_each_run("initial_state", initial_state, runs, (n,))
-    names = tuple(f"u{i}" for i in range(n))
-    step = _coefficients(n, length, dt / substeps)
+    step = _coefficients(n, length, plan.dt / plan.substeps)
 
     def advance(field: tuple[Array, Modes]) -> tuple[Array, Modes]:
         v = field[1]
-        for _ in range(substeps):
+        for _ in range(plan.substeps):
             v = step(v)
         return np.fft.irfft(v, n), v
 
-    start = u, np.fft.rfft(u)
-    states = march("kuramoto_sivashinsky", advance, start, itemgetter(0), (skipped, steps), dt, names, progress)
-    return stacked(states, np.empty((runs, steps, 0)), dt, names, ("",) * n)
+    names = tuple(f"u{i}" for i in range(n))
+    return plan.trajectories(plan.march(advance, (u, np.fft.rfft(u)), names, itemgetter(0)), names)
 
 
 class _ETDRK4(NamedTuple):

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pesn._support.arguments import number
 from pesn._support.types import Array
-from pesn.systems.flows import checked_time, start
-from pesn.systems.stepping import Progress, Seed, check_divergence, report, sizes
-from pesn.systems.trajectories import Trajectories, stacked
-
-__all__ = ["mackey_glass"]
+from pesn.systems.stepping import Plan, simulator
+from pesn.systems.trajectories import Trajectories
 
 _MOST = 1e7  # steps in a delay, which are all held, and in a row
 
 
+@simulator(dt=1.0, transient=1000.0, positive=("n", "tau"), non_negative=("beta", "gamma"))
 def mackey_glass(
-    *,
-    runs: int = 1,
-    steps: int = 5000,
-    dt: float = 1.0,
-    initial_state: npt.ArrayLike | None = None,
-    transient: float | None = None,
-    rng: Seed = None,
-    beta: float = 0.2,
-    gamma: float = 0.1,
-    n: float = 10.0,
-    tau: float = 17.0,
-    substeps: int = 5,
-    progress: Progress | None = None,
-) -> Trajectories:
+    plan: Plan, *, beta: float = 0.2, gamma: float = 0.1, n: float = 10.0, tau: float = 17.0
+) -> Trajectories:  # fmt: skip
     """Mackey and Glass's blood cells (Science 197, 1977): ẋ(t) = β x(t − τ) / (1 + x(t − τ)ⁿ) − γ x(t).
 
     The internal step is the largest part τ/m that is no longer than dt/substeps, so that the kinks, which a start brings at 0,
@@ -59,47 +44,55 @@ def mackey_glass(
     >>> mackey_glass(steps=3, initial_state=[1.2]).states.ravel().round(4)  # 1.2 e^(−t/10) + 2.4/(1 + 1.2¹⁰)·(1 − e^(−t/10))
     array([1.2   , 1.1176, 1.043 ])
     """
-    for name, given, ends in (("beta", beta, "[)"), ("gamma", gamma, "[)"), ("n", n, "()"), ("tau", tau, "()")):
-        number(name, given, 0.0, math.inf, ends)
-    beta, gamma, n, tau = float(beta), float(gamma), float(n), float(tau)
-    runs, steps = sizes(runs, steps, 1, progress)
-    dt, skipped = checked_time(dt, substeps, transient, 1000.0 if initial_state is None else 0.0)
-    parts = _parts(tau, dt, substeps)
+    parts = _parts(tau, plan.dt, plan.substeps)
     h = tau / parts
-    x = start(initial_state, runs, ((0.5, 1.3),), rng)[0]
-    if (x < 0.0).any():
-        raise ValueError(f"initial_state must be 0 or more, got {x[x < 0.0][0]}")
+    start = plan.starts_in(((0.5, 1.3),))[0]
+    if (start < 0.0).any():
+        raise ValueError(f"initial_state must be 0 or more, got {start[start < 0.0][0]}")
 
     def production(delayed: Array) -> Array:
         return beta * delayed / (1.0 + _power(delayed, n))
 
-    nodes = deque([x] * (parts + 1), maxlen=parts + 1)  # x at t − τ, t − τ + h, …, t
-    middles = deque([x] * parts, maxlen=parts)  # x halfway between them
-    node, value, before, slope_before = 0, x, x, np.zeros_like(x)
-    states = np.empty((runs, steps, 1))
+    def advance(state: tuple[int, _Step]) -> tuple[int, _Step]:
+        row, at = state[0] + 1, state[1]
+        place = row * (plan.dt / h)
+        if abs(place - round(place)) < 1e-9 + 1e-12 * place:
+            place = round(place)  # on a node but for rounding
+        while at.node < place:
+            x, slope = at.x, at.slope
+            half, whole = production(middles[0]), production(nodes[1])
+            second = half - gamma * (x + 0.5 * h * slope)
+            third = half - gamma * (x + 0.5 * h * second)
+            fourth = whole - gamma * (x + h * third)
+            after = x + h / 6.0 * (slope + 2.0 * second + 2.0 * third + fourth)
+            at = _Step(at.node + 1, after, whole - gamma * after, x, slope)
+            nodes.append(after)
+            middles.append(0.5 * (x + after) + h / 8.0 * (slope - at.slope))  # the same cubic at half a step
+        return row, at._replace(value=at.x if place == at.node else at.cubic(h, place - at.node + 1.0))
+
+    nodes = deque([start] * (parts + 1), maxlen=parts + 1)  # x at t − τ, t − τ + h, …, t
+    middles = deque([start] * parts, maxlen=parts)  # x halfway between them
     with np.errstate(all="ignore"):
-        slope = production(x) - gamma * x
-        for row in range(skipped + steps):
-            place = row * (dt / h)
-            if abs(place - round(place)) < 1e-9 + 1e-12 * place:
-                place = round(place)  # on a node but for rounding
-            while node < place:
-                half, whole = production(middles[0]), production(nodes[1])
-                second = half - gamma * (x + 0.5 * h * slope)
-                third = half - gamma * (x + 0.5 * h * second)
-                fourth = whole - gamma * (x + h * third)
-                before, slope_before = x, slope
-                x = x + h / 6.0 * (slope + 2.0 * second + 2.0 * third + fourth)
-                slope = whole - gamma * x
-                nodes.append(x)
-                middles.append(0.5 * (before + x) + h / 8.0 * (slope_before - slope))  # the same cubic at half a step
-                node += 1
-            last, value = value, x if place == node else _cubic(before, slope_before, x, slope, h, place - node + 1.0)
-            check_divergence("mackey_glass", last[:, None], value[:, None], ("x",), row * dt)
-            if row >= skipped:
-                states[:, row - skipped, 0] = value
-                report(progress, row - skipped + 1, steps)
-    return stacked(states, np.empty((runs, steps, 0)), dt, ("x",), ("",))
+        slope = production(start) - gamma * start
+    first = 0, _Step(0, start, slope, start, np.zeros_like(start), start)
+    return plan.trajectories(plan.march(advance, first, ("x",), lambda state: state[1].value[:, None]), ("x",))
+
+
+class _Step(NamedTuple):
+    """The last step: x and its slope at its end, which is the ``node``, and before it; the value at the last row."""
+
+    node: int
+    x: Array
+    slope: Array
+    x_before: Array
+    slope_before: Array
+    value: Array = np.empty(0)
+
+    def cubic(self, h: float, part: float) -> Array:
+        """The cubic through both ends of the step with their slopes (Hermite's), at ``part`` of it."""
+        rest = 1.0 - part
+        ends = rest * rest * (1.0 + 2.0 * part) * self.x_before + part * part * (1.0 + 2.0 * rest) * self.x
+        return ends + h * part * rest * (rest * self.slope_before - part * self.slope)
 
 
 def _parts(tau: float, dt: float, substeps: int) -> int:
@@ -112,13 +105,6 @@ def _parts(tau: float, dt: float, substeps: int) -> int:
     if dt / _MOST > tau:
         raise ValueError(f"tau must be dt / {_MOST:g} or more, as no step is longer, got {tau!r} with dt = {dt!r}")
     return max(math.ceil(in_delay - 1e-9), 1)
-
-
-def _cubic(x0: Array, slope0: Array, x1: Array, slope1: Array, h: float, part: float) -> Array:
-    """The cubic through both ends of a step with their slopes (Hermite's), at ``part`` of it."""
-    rest = 1.0 - part
-    ends = rest * rest * (1.0 + 2.0 * part) * x0 + part * part * (1.0 + 2.0 * rest) * x1
-    return ends + h * part * rest * (rest * slope0 - part * slope1)
 
 
 def _power(x: Array, n: float) -> Array:

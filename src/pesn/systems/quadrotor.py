@@ -20,9 +20,6 @@ import numpy as np
 from pesn._support.arguments import number
 from pesn._support.types import Array
 
-__all__ = ["PHYSICS_STEP", "SAMPLE_STEP", "Flight", "Parameters", "compiled", "fly"]
-
-
 PHYSICS_STEP = 0.001  # s
 SAMPLE_STEP = 0.01  # s: commands, feedback of the controllers and the rows that are recorded
 _STEPS = 10  # of the physics in a sample
@@ -32,6 +29,11 @@ _LEAST_LAG = 1e-9  # s: in place of a lag of 0, which exp(−step/lag) cannot ta
 _SMOOTHING = SAMPLE_STEP / (0.25 + SAMPLE_STEP)  # of the pilot's two filters, 0.25 s each
 _FREEDOM, _HEADROOM = 8.0, 2.5  # m: how far from home the pilot flies as it likes, level and in height
 _RETURN = 2.0  # m/s for each metre beyond
+
+
+_POSITIVE = (
+    "mass", "inertia_x", "inertia_y", "inertia_z", "gravity", "thrust_factor", "moment_factor", "rotor_limit", "arm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,19 +89,8 @@ class Parameters:
     body_drag: float = 0.03
 
     def __post_init__(self) -> None:
-        divisors = (
-            "mass",
-            "inertia_x",
-            "inertia_y",
-            "inertia_z",
-            "gravity",
-            "thrust_factor",
-            "moment_factor",
-            "rotor_limit",
-            "arm",
-        )
         for field in fields(self):
-            number(field.name, getattr(self, field.name), 0.0, math.inf, "()" if field.name in divisors else "[)")
+            number(field.name, getattr(self, field.name), 0.0, math.inf, "()" if field.name in _POSITIVE else "[)")
             object.__setattr__(self, field.name, float(getattr(self, field.name)))
 
 

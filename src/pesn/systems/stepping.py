@@ -1,24 +1,26 @@
-"""What the simulators share: sizes and seeds, arguments for one run or for all, a step of Runge and Kutta, an end at the last
-finite state."""
+"""What the simulators share: arguments for one run or for all, a plan of the rows, time loops, checks for divergence."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, generator, whole_number
-from pesn._support.types import Array
+from pesn._support.arguments import as_real, generator, number, whole_number
+from pesn._support.types import Array, Rng
+from pesn.systems.trajectories import Trajectories, stacked
 
-__all__ = ["Progress", "Seed", "check_divergence", "for_each_run", "generators", "march", "report", "rk4", "sizes"]
-
-Progress = Callable[[int, int], None]  # rows done, rows in all
-Seed = Any  # what np.random.default_rng takes
+Progress: TypeAlias = Callable[[int, int], None]  # rows done, rows in all
+Box: TypeAlias = tuple[tuple[float, float], ...]  # ends of each side
 State = TypeVar("State")
 _GENERATOR = 1000  # bytes, about, of the generator that each run has
+_MOST_ROWS = 1e9  # rows of a transient: more would take days
 
 
 def sizes(runs: int, steps: int, columns: int, progress: Progress | None = None) -> tuple[int, int]:
@@ -42,7 +44,7 @@ def sizes(runs: int, steps: int, columns: int, progress: Progress | None = None)
     return runs, steps
 
 
-def generators(rng: Seed, runs: int) -> list[np.random.Generator]:
+def generators(rng: Rng, runs: int) -> list[np.random.Generator]:
     """One for each run: the first ones do not depend on how many there are.
 
     >>> [child.integers(100) for child in generators(0, 3)[:2]] == [child.integers(100) for child in generators(0, 2)]
@@ -55,6 +57,21 @@ def report(progress: Progress | None, done: int, steps: int) -> None:
     """Call ``progress`` after about every hundredth of the rows."""
     if progress is not None and (done == steps or done % math.ceil(steps / 100) == 0):
         progress(done, steps)
+
+
+def chunks(runs: int, steps: int, by_row: bool, progress: Progress | None) -> Iterator[tuple[int, int]]:
+    """First and last row of each hundredth of the rows, or of each row; ``progress`` is told of the rows of all runs.
+
+    >>> list(chunks(1, 250, False, None))[:2]
+    [(0, 3), (3, 6)]
+    """
+    every = math.ceil(steps / 100)
+    size = 1 if by_row else every
+    for start in range(0, steps, size):
+        stop = min(start + size, steps)
+        yield start, stop
+        if progress is not None and (stop % every == 0 or stop == steps):
+            progress(stop * runs, steps * runs)
 
 
 def rk4(rate: Callable[[Array], Array], x: Array, dt: float) -> Array:
@@ -70,37 +87,6 @@ def rk4(rate: Callable[[Array], Array], x: Array, dt: float) -> Array:
     return x + dt / 6.0 * (first + 2.0 * second + 2.0 * third + fourth)
 
 
-def march(
-    system: str,
-    advance: Callable[[State], State],
-    state: State,
-    shown: Callable[[State], Array],
-    rows: tuple[int, int],
-    dt: float,
-    names: Sequence[str],
-    progress: Progress | None,
-) -> Array:
-    """The path of all runs, (runs, steps, d): ``rows`` are those that pass first and those that are kept.
-
-    ``advance`` takes a state from one row to the next, ``shown`` is what a row shows of it, (runs, d).
-
-    >>> march("halving", lambda x: x / 2, np.ones((1, 1)), np.transpose, (1, 2), 1.0, ("x",), None).ravel()
-    array([0.5 , 0.25])
-    """
-    (skipped, steps), row = rows, shown(state)
-    path = np.empty((len(row), steps, row.shape[1]))
-    with np.errstate(all="ignore"):
-        for k in range(skipped + steps):
-            if k:
-                state = advance(state)
-                before, row = row, shown(state)
-                check_divergence(system, before, row, names, k * dt)
-            if k >= skipped:
-                path[:, k - skipped] = row
-                report(progress, k - skipped + 1, steps)
-    return path
-
-
 def for_each_run(argument: str, value: npt.ArrayLike, runs: int, shape: tuple[int, ...]) -> Array:
     """``value`` of ``shape``, for all runs alike, or of (runs, *shape): always the latter, as a new array.
 
@@ -111,6 +97,31 @@ def for_each_run(argument: str, value: npt.ArrayLike, runs: int, shape: tuple[in
     if array.shape not in (shape, (runs, *shape)):
         raise ValueError(f"{argument} must have shape {shape} or {(runs, *shape)}, got {array.shape}")
     return np.array(np.broadcast_to(array, (runs, *shape)), dtype=np.float64)
+
+
+def checked_time(dt: float, substeps: int, transient: float | None, default: float) -> tuple[float, int]:
+    """``dt`` as a float, and the rows of the transient, ``default`` where none is given; both in range."""
+    number("dt", dt, 0.0, math.inf, "()")
+    whole_number("substeps", substeps, 1)
+    passed = default if transient is None else transient
+    number("transient", passed, 0.0, math.inf, "[)")
+    if float(passed) / float(dt) > _MOST_ROWS:
+        raise ValueError(f"transient must be {_MOST_ROWS:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")
+    return float(dt), math.ceil(float(passed) / float(dt) - 1e-9)
+
+
+def checked_transient(transient: float | None, default: int) -> int:
+    """Steps of a map before row 0, ``default`` where none are given.
+
+    >>> checked_transient(None, 100)
+    100
+    """
+    if transient is None:
+        return default
+    whole_number("transient", transient, 0)
+    if transient > _MOST_ROWS:
+        raise ValueError(f"transient must be {_MOST_ROWS:g} rows or fewer, got {transient!r}")
+    return int(transient)
 
 
 def check_divergence(system: str, before: Array, after: Array, names: Sequence[str], time: float) -> None:
@@ -125,3 +136,186 @@ def check_divergence(system: str, before: Array, after: Array, names: Sequence[s
         run = int(np.argmax(lost))
         last = ", ".join(f"{name} = {value:.6g}" for name, value in zip(names, before[run], strict=True))
         raise FloatingPointError(f"{system}, run {run}: left finite numbers at t = {time:g}; the state before was {last}")
+
+
+def check_path(system: str, before: Array, path: Array, names: Sequence[str], first: int, dt: float) -> None:
+    """The same of each row of a ``path`` (rows, runs, d) that follows the state ``before`` it, from row ``first`` on."""
+    finite = np.isfinite(path).all(axis=(1, 2))
+    if not finite.all():
+        k = int(np.argmin(finite))
+        check_divergence(system, path[k - 1] if k else before, path[k], names, (first + k) * dt)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs and rows of a simulation, checked: ``skipped`` rows pass before the first that is kept."""
+
+    system: str
+    runs: int
+    steps: int
+    dt: float = 1.0
+    skipped: int = 0
+    substeps: int = 1
+    initial_state: npt.ArrayLike | None = None
+    rng: Rng = None
+    progress: Progress | None = None
+
+    def starts(self, draw: Callable[[np.random.Generator], Array], d: int) -> Array:
+        """(runs, d): states that were given, or one that each run draws by a generator of its own."""
+        sizes(self.runs, self.steps, d)
+        if self.initial_state is None:
+            return np.stack([draw(child) for child in generators(self.rng, self.runs)])
+        return for_each_run("initial_state", self.initial_state, self.runs, (d,))
+
+    def starts_in(self, box: Box) -> Array:
+        """The same as (d, runs), drawn from a box."""
+        low, high = np.transpose(box)
+        return np.ascontiguousarray(self.starts(lambda child: child.uniform(low, high), len(box)).T)
+
+    def march(
+        self, advance: Callable[[State], State], state: State, names: Sequence[str], shown: Callable[[State], Array]
+    ) -> Array:  # fmt: skip
+        """The path of all runs, (runs, steps, d).
+
+        ``advance`` takes a state from one row to the next, ``shown`` is what a row shows of it, (runs, d).
+
+        >>> Plan("halving", 1, 2, skipped=1).march(lambda x: x / 2, np.ones((1, 1)), ("x",), np.transpose).ravel()
+        array([0.5 , 0.25])
+        """
+        row = shown(state)
+        path = np.empty((len(row), self.steps, row.shape[1]))
+        with np.errstate(all="ignore"):
+            for k in range(self.skipped + self.steps):
+                if k:
+                    state = advance(state)
+                    before, row = row, shown(state)
+                    check_divergence(self.system, before, row, names, k * self.dt)
+                if k >= self.skipped:
+                    path[:, k - self.skipped] = row
+                    report(self.progress, k - self.skipped + 1, self.steps)
+        return path
+
+    def trajectories(self, states: Array, names: tuple[str, ...]) -> Trajectories:
+        """Of states (runs, steps, d) without inputs."""
+        return stacked(states, np.empty((self.runs, self.steps, 0)), self.dt, names, ("",) * len(names))
+
+    def iterate(self, step: Callable[[Array], Array], box: Box, names: tuple[str, ...]) -> Trajectories:
+        """x[k+1] = step(x[k]), from a drawn state in a box; states are (d, runs) here."""
+        return self.trajectories(self.march(step, self.starts_in(box), names, np.transpose), names)
+
+    def integrate(
+        self, rate: Callable[[Array], Array | tuple[Array, ...]], box: Box, names: tuple[str, ...] = ("x", "y", "z")
+    ) -> Trajectories:
+        """ẋ = rate(x) by Runge and Kutta's method, a row every ``dt``, from a drawn state in a box; states are (d, runs) here."""
+
+        def change(state: Array) -> Array:
+            rates = rate(state)
+            if isinstance(rates, tuple):
+                parts, rates = rates, np.empty_like(state)  # quicker than np.stack
+                for i, part in enumerate(parts):
+                    rates[i] = part
+            return rates
+
+        def advance(state: Array) -> Array:
+            for _ in range(self.substeps):
+                state = rk4(change, state, self.dt / self.substeps)
+            return state
+
+        return self.iterate(advance, box, names)
+
+
+class Simulator(Protocol):
+    """A function that simulates a system; ``parameters`` are those of its equations, which its own signature lists."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        *,
+        runs: int = 1,
+        steps: int = 5000,
+        dt: float = 1.0,
+        initial_state: npt.ArrayLike | None = None,
+        transient: float | None = None,
+        rng: Rng = None,
+        substeps: int = 5,
+        progress: Progress | None = None,
+        **parameters: float,
+    ) -> Trajectories:
+        """Trajectories of all runs."""
+
+
+def simulator(
+    *,
+    transient: float,
+    dt: float | None = None,
+    substeps: int = 5,
+    positive: Collection[str] = (),
+    non_negative: Collection[str] = (),
+) -> Callable[[Callable[..., Trajectories]], Simulator]:
+    """Make a simulator of a function of a :class:`Plan` and of the parameters of a system's equations.
+
+    The simulator takes runs, steps, initial state, transient, seed and progress beside these parameters, and with ``dt`` also the
+    time from row to row and ``substeps``; its signature says so.
+
+    Parameters
+    ----------
+    transient : float
+        Time that passes before row 0 after a drawn state, by default.
+    dt : float or None
+        Time from one row to the next, by default; None for a map.
+    substeps : int
+        Steps of the integrator from one row to the next, by default.
+    positive, non_negative : collection of str
+        Parameters that must be above 0, and not below 0. The others that are floats must be finite.
+
+    Returns
+    -------
+    callable
+        The decorator.
+    """
+
+    ranges = dict.fromkeys(positive, (0.0, math.inf, "()")) | dict.fromkeys(non_negative, (0.0, math.inf, "[)"))
+
+    def checked(name: str, value: float) -> float:
+        number(name, value, *ranges.get(name, (-math.inf, math.inf, "()")))
+        return float(value)
+
+    def decorate(function: Callable[..., Trajectories]) -> Simulator:
+        signature = _signature(function, dt, substeps)
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+        own = [name for name in inspect.signature(function).parameters if name in defaults]
+
+        @wraps(function)
+        def simulate(**given: object) -> Trajectories:
+            if unknown := sorted(given.keys() - defaults.keys()):
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown[0]!r}")
+            options = {**defaults, **given}
+            parameters = {name: options.pop(name) for name in own}
+            parameters |= {name: checked(name, parameters[name]) for name in own if isinstance(defaults[name], float)}
+            options["runs"], options["steps"] = sizes(options["runs"], options["steps"], 1, options["progress"])
+            passed, settling = options.pop("transient"), transient if options["initial_state"] is None else 0
+            if dt is None:
+                options["skipped"] = checked_transient(passed, int(settling))
+            else:
+                options["dt"], options["skipped"] = checked_time(options["dt"], options["substeps"], passed, settling)
+            return function(Plan(function.__name__, **options), **parameters)
+
+        simulate.__signature__ = signature  # type: ignore[attr-defined]
+        return simulate
+
+    return decorate
+
+
+def _signature(function: Callable[..., Trajectories], dt: float | None, substeps: int) -> inspect.Signature:
+    """That of :class:`Simulator`, with the parameters of a system in the place of "parameters"."""
+    common = dict(inspect.signature(Simulator.__call__).parameters)
+    own = list(inspect.signature(function).parameters.values())[1:]
+    del common["self"], common["parameters"]
+    if dt is None:
+        del common["dt"], common["substeps"]
+        common["transient"] = common["transient"].replace(annotation="int | None")
+    else:
+        common["dt"], common["substeps"] = common["dt"].replace(default=dt), common["substeps"].replace(default=substeps)
+    last = [common.pop(name) for name in ("substeps", "progress") if name in common]
+    return inspect.Signature([*common.values(), *own, *last], return_annotation="Trajectories")

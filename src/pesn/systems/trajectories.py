@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,9 +27,8 @@ from pesn._support.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KINDS", "Trajectories", "stacked"]
-
 KINDS = (".csv", ".parquet", ".npz")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,28 +62,13 @@ class Trajectories:
             if array.ndim != 2 or len(array) != len(states):
                 raise ValueError(f"{name} must have shape ({len(states) if states.ndim else 'n'}, columns), got {array.shape}")
         number("dt", self.dt, 0.0, math.inf, "()")
-        lengths = _entries("lengths", self.lengths)
-        for length in lengths:
-            whole_number("lengths", length, 1)
-        if not lengths:
-            raise ValueError("lengths must name at least one run, got none")
-        lengths = tuple(int(length) for length in lengths)
-        if sum(lengths) != len(states):
-            raise ValueError(f"lengths must sum to the {len(states)} rows of states, got {sum(lengths)}")
         width = states.shape[1] + inputs.shape[1]
-        for name in ("names", "units"):
-            texts = _entries(name, getattr(self, name))
-            if not all(isinstance(text, str) for text in texts):
-                raise TypeError(f"{name} must be strings, got {getattr(self, name)!r}")
-            if len(texts) != width:
-                raise ValueError(f"{name} must have {width} entries, the states' then the inputs', got {getattr(self, name)!r}")
-            object.__setattr__(self, name, tuple(map(str, texts)))
+        fields = {"states": states, "inputs": inputs, "dt": float(self.dt), "lengths": _as_lengths(self.lengths, len(states))}
+        fields |= {name: _as_texts(name, getattr(self, name), width) for name in ("names", "units")}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
         if len({"run", "t", *self.names}) != width + 2:
             raise ValueError(f"names must differ from each other and from 'run' and 't', got {self.names!r}")
-        object.__setattr__(self, "states", states)
-        object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "dt", float(self.dt))
-        object.__setattr__(self, "lengths", lengths)
 
     def __len__(self) -> int:
         """The number of runs."""
@@ -96,11 +80,12 @@ class Trajectories:
             chosen = range(len(self))[run]
         else:
             try:
-                chosen = range(len(self))[run : run + 1] if run >= 0 else range(len(self))[len(self) + run : len(self) + run + 1]
+                i = range(len(self))[run]
             except TypeError:
                 raise TypeError(f"a run must be a whole number or a slice, got {run!r}") from None
-            if not chosen or run < -len(self):
-                raise IndexError(f"run must lie in 0 … {len(self) - 1}, got {run}")
+            except IndexError:
+                raise IndexError(f"run must lie in 0 … {len(self) - 1}, got {run}") from None
+            chosen = range(i, i + 1)
         return self._take(chosen)
 
     def __iter__(self) -> Iterator[Trajectories]:
@@ -136,8 +121,9 @@ class Trajectories:
             raise ValueError(f"path must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {os.fspath(path)!r}")
         with replacing(path) as part:
             if suffix == ".npz":
+                arrays: dict[str, Any] = {name: np.asarray(value) for name, value in vars(self).items()}
                 with open(part, "wb") as file:
-                    np.savez_compressed(file, **self._parts())
+                    np.savez_compressed(file, **arrays)
             elif suffix == ".csv":
                 self.to_frame().to_csv(part, index=False)  # floats as repr writes them: short, and to the last bit
             else:
@@ -145,9 +131,6 @@ class Trajectories:
                     self.to_frame().to_parquet(part, index=False, engine="pyarrow")
                 except ImportError as error:
                     raise ImportError("a .parquet file needs pyarrow: pip install 'pesn[parquet]'; or save as .csv") from error
-
-    def _parts(self) -> dict[str, Any]:
-        return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
 
     def _take(self, runs: range) -> Trajectories:
         starts = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -166,10 +149,30 @@ def stacked(states: Array, inputs: Array, dt: float, names: tuple[str, ...], uni
     return Trajectories(*rows, dt, names, (steps,) * runs, units)
 
 
-def _entries(name: str, value: Any) -> tuple[Any, ...]:
-    if isinstance(value, str):  # its letters are not meant
-        raise TypeError(f"{name} must be a sequence, got {value!r}")
+def _as_lengths(value: Iterable[int], n_rows: int) -> tuple[int, ...]:
+    lengths = _entries("lengths", value)
+    for length in lengths:
+        whole_number("lengths", length, 1)
+    if not lengths:
+        raise ValueError("lengths must name at least one run, got none")
+    if sum(lengths) != n_rows:
+        raise ValueError(f"lengths must sum to the {n_rows} rows of states, got {sum(lengths)}")
+    return tuple(int(length) for length in lengths)
+
+
+def _as_texts(name: str, value: Iterable[str], width: int) -> tuple[str, ...]:
+    texts = _entries(name, value)
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{name} must be strings, got {value!r}")
+    if len(texts) != width:
+        raise ValueError(f"{name} must have {width} entries, the states' then the inputs', got {value!r}")
+    return tuple(map(str, texts))
+
+
+def _entries(name: str, value: Iterable[T]) -> tuple[T, ...]:
     try:
-        return tuple(value)
+        if not isinstance(value, str):  # its letters are not meant
+            return tuple(value)
     except TypeError:
-        raise TypeError(f"{name} must be a sequence, got {value!r}") from None
+        pass
+    raise TypeError(f"{name} must be a sequence, got {value!r}")

@@ -4,42 +4,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import entropy, robots
-from pesn.paper.items.plain_network import PlainNetwork
+from pesn.paper.items.robots import PlainNetwork
 from pesn.paper.items.washout_study import origins
-
-TINY = entropy.parameters(quick=True) | {
-    "n_units": 20,
-    "runs": 2,
-    "run_rows": 500,
-    "lengths": [1, 10, 40],
-    "trials": 3,
-    "samples": 5,
-    "steps": 60,
-    "draws": 2,
-    "candidates": 2,
-}
 
 
 @pytest.fixture(scope="module")
-def result():
-    entropy.VARIED, kept = {"bins": [32, 64]}, entropy.VARIED
-    try:
-        return entropy.run(Settings(True, 5, TINY), Tasks())
-    finally:
-        entropy.VARIED = kept
+def result(run_item):
+    return run_item("entropy")
 
 
-def test_result_has_every_length_and_every_claim(result):
+def test_result_has_every_length(result):
     assert list(result.frame["washout"]) == [1, 10, 40] * 2
     assert np.isfinite(result.frame).all(axis=None)
     assert all(len(v.draws) == 2 for v in result.verdicts)
     assert result.lead.startswith("Another regime")
-    assert tuple(v.claim for v in result.verdicts) == entropy.CLAIMS
-    assert all(entropy.NAME in CLAIMS[claim].items for claim in entropy.CLAIMS)
     assert len(result.tables) == 4
-    assert all(alt.endswith(".") for _, alt in result.figures.values())
 
 
 def test_starts_are_forgotten(result):
@@ -48,9 +28,9 @@ def test_starts_are_forgotten(result):
         assert f[name].iloc[-1] < 0.1 * f[name].iloc[0], name
 
 
-def test_one_draw_by_hand():
+def test_one_draw_by_hand(parameters):
     """The entropies and the spread between starts at one origin, by the textbook."""
-    p = TINY | {"trials": 1, "samples": 3, "lengths": [10], "steps": 20, "noise": 0.0}
+    p = parameters("entropy") | {"trials": 1, "samples": 3, "lengths": [10], "steps": 20, "noise": 0.0}
     entropies, curves = entropy.one_draw(p, 3)
     forecaster, runs = robots.learn(robots.CART_POLE, p, 3)
     plain, run = PlainNetwork(forecaster), runs[len(runs) - 1]
@@ -71,15 +51,6 @@ def test_one_draw_by_hand():
     assert curves[0, 1, 19] * scale == pytest.approx(np.mean([np.sqrt(np.square(h - truth).mean()) for h in last]))
 
 
-def test_numbers_do_not_depend_on_who_runs_the_units(result, monkeypatch):
-    class Backwards(Tasks):
-        def map(self, function, arguments):
-            return [function(*a) for a in reversed(list(arguments))][::-1]
-
-    monkeypatch.setattr(entropy, "VARIED", {"bins": [32, 64]})
-    assert entropy.run(Settings(True, 5, TINY), Backwards()).frame.equals(result.frame)
-
-
 def test_values_beyond_the_range_count_in_the_end_bins():
     assert entropy.of_units(np.array([-1.3, 1.2, 0.0, 0.1]), 2) == pytest.approx(-0.25 * np.log2(0.25) - 0.75 * np.log2(0.75))
 
@@ -90,12 +61,6 @@ def test_published_numbers():
     assert entropy.PUBLISHED[1] == (5.42, 5.54, 5.42, 5.54, 5.42, 5.551)
     assert entropy.PUBLISHED[200][:2] == (4.94, 5.42)
     assert all(row[0] < row[1] for row in entropy.PUBLISHED.values())  # P is bold in every row
-
-
-def test_steps_until_it_stays_below():
-    assert entropy.steps_until([0.5, 0.001, 0.5, 0.001], 0.01) == 4
-    assert entropy.steps_until([0.001, 0.001], 0.01) == 1
-    assert entropy.steps_until([0.5, 0.5], 0.01) is None
 
 
 def made_up(P, MC):

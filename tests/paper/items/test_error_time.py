@@ -1,30 +1,16 @@
 """Errors are those of the methods, against a reference of its own; the front and the orders are what they are called."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import pesn
-from pesn.paper.claims import CLAIMS, Settings, Tasks
 from pesn.paper.items import error_time
-
-TINY = {
-    **error_time.parameters(True),
-    "units": 60,
-    "sampled_units": 60,
-    "groups": 3,
-    "rounds": 2,
-    "points": [11, 21, 41, 81],
-    "samples": [100, 1_000, 10_000],
-    "components": [1, 8],
-}
 
 
 @pytest.fixture(scope="module")
-def result():
-    return error_time.run(Settings(True, 0, TINY), Tasks())
+def result(run_item):
+    return run_item("error-time")
 
 
 def test_reference_is_the_table_of_fifty_digits(reference):
@@ -43,16 +29,6 @@ def test_plain_spline_is_the_library_s_raw_spline(points):
     theirs = pesn.moments("tanh", mean, var, method="spline-raw", mesh=mesh)
     ours = error_time.plain_spline(mean, var, mesh, chunk=7)
     assert np.allclose(ours, [theirs.mean, theirs.var], rtol=0, atol=1e-11)
-
-
-def test_front_by_hand():
-    assert error_time.front([1, 2, 3, 4], [4, 5, 1, 1]) == [True, False, True, False]
-    assert error_time.front([1, 1], [2, 2]) == [True, True]
-
-
-def test_order_leaves_out_rounding():
-    assert error_time.order([10, 100, 1000], [1e-1, 1e-3, 1e-16]) == pytest.approx(-2.0)
-    assert np.isnan(error_time.order([10, 100], [1e-1, 1e-16]))
 
 
 def _frame(analytic=1e-2, spline_order=-4.0, sample_error=1e-3):
@@ -83,12 +59,6 @@ def test_the_fastest_both_ways(rival, verdict):
     assert "spline, compiled of size 21" in judged.reason
 
 
-def test_errors_do_not_depend_on_the_run(result):
-    again = error_time.run(Settings(True, 0, TINY), Tasks()).frame
-    columns = ["method", "size", "mean error", "variance error"]
-    pd.testing.assert_frame_equal(result.frame[columns], again[columns])
-
-
 def test_errors_are_of_the_known_size(result):
     error = result.frame.set_index(["method", "size"])["mean error"]
     assert error["surface (pesn)", 1] < 1e-11
@@ -96,15 +66,7 @@ def test_errors_are_of_the_known_size(result):
     assert error["mixture (pesn)", 8] < 4.2e-9  # twice the largest error of the mixture's distribution function
     assert error["spline, plain NumPy", 81] < 4.0859 * 0.25**4 / 16  # the paper's bound, corrected
     assert 1e-4 < error["analytic", 1] < 4.5e-2
+    assert result.frame["on the front"].any()
+    assert "front" in result.figures["error-time"][1]
     sampled = error["Monte Carlo"]
     assert sampled[10_000] < sampled[1_000] < sampled[100]
-
-
-def test_result_is_whole(result):
-    assert [v.claim for v in result.verdicts] == list(error_time.CLAIMS)
-    assert all(error_time.NAME in CLAIMS[c].items for c in error_time.CLAIMS)
-    assert result.frame["on the front"].any()
-    figure, alt = result.figures["error-time"]
-    assert len(figure.axes) == 2
-    assert "front" in alt
-    json.dumps(error_time.parameters(False))

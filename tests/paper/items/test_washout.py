@@ -4,38 +4,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.paper.claims import CLAIMS, Settings, Tasks
-from pesn.paper.items import sensitivity, washout, washout_tables
+from pesn.paper.claims import Settings, Tasks
+from pesn.paper.items import sensitivity, washout
 from pesn.paper.items import washout_study as work
-from pesn.paper.items import washout_tables as verdicts
 from pesn.paper.items.washout_study import METHODS, STATES
 
-TINY = washout.parameters(quick=True) | {
-    "n_units": 20,
-    "runs": 2,
-    "run_rows": 500,
-    "lengths": [1, 10, 40],
-    "trials": 3,
-    "samples": 4,
-    "updated_trials": 1,
-    "most_filtered": 5,
-    "draws": 2,
-    "candidates": 2,
-}
+
+@pytest.fixture(scope="module")
+def p(parameters):
+    return parameters("washout")
 
 
 @pytest.fixture(scope="module")
-def here():
-    return work.Washout(TINY, 3, "level")
-
-
-@pytest.fixture(scope="module")
-def result():
-    washout.VARIED, kept = {"noise": [0.0, 0.01]}, washout.VARIED
-    try:
-        return washout.run(Settings(True, 5, TINY), Tasks())
-    finally:
-        washout.VARIED = kept
+def here(p):
+    return work.Washout(p, 3, "level")
 
 
 # ---------------------------------------------------------------- one draw
@@ -48,14 +30,14 @@ def test_errors_are_means_over_the_steps_in_the_units_of_the_table(here):
     np.testing.assert_allclose(here.errors(np.stack([path, path], axis=1), 300), [expected, expected])
 
 
-def test_a_gaussian_without_width_is_the_zero_start():
-    quiet = work.Washout(TINY | {"start_std": 0.0, "noise": 0.0}, 3, "level")
+def test_a_gaussian_without_width_is_the_zero_start(p):
+    quiet = work.Washout(p | {"start_std": 0.0, "noise": 0.0}, 3, "level")
     wrong = quiet.errors(quiet.gaussian(300, 20), 300)
     np.testing.assert_allclose(wrong, quiet.plain_errors(300, 20, np.zeros((1, 20)), 0.0)[1], rtol=1e-6)
 
 
-def test_no_start_sees_what_it_forecasts_but_the_paper_s(here):
-    other = work.Washout(TINY, 3, "level")
+def test_no_start_sees_what_it_forecasts_but_the_paper_s(here, p):
+    other = work.Washout(p, 3, "level")
     other.y = here.y.copy()
     other.y[301:] += 1.0  # what comes is another thing
     np.testing.assert_array_equal(other.gaussian(300, 20), here.gaussian(300, 20))
@@ -67,8 +49,8 @@ def test_no_start_sees_what_it_forecasts_but_the_paper_s(here):
     assert (other.updated(300, 20)[[1, 3]] < 0.9 * fair[[1, 3]]).all()  # this one was told
 
 
-def test_a_draw_by_its_parts(here):
-    errors = work.one_draw(TINY, 3, "level", True)
+def test_a_draw_by_its_parts(here, p):
+    errors = work.one_draw(p, 3, "level", True)
     assert errors.shape == (len(METHODS), 3, 3, 4)
     found = dict(zip(METHODS, errors, strict=True))
     assert np.isfinite(found["filtered start"]).all()
@@ -81,21 +63,22 @@ def test_a_draw_by_its_parts(here):
     np.testing.assert_allclose(found["zero start"][:, 2], found["MC without noise"][:, 2], rtol=0.02)
 
 
-def test_from_its_own_place_only_monte_carlo_varies():
-    place = work.one_place(TINY, 3, "level")
+def test_from_its_own_place_only_monte_carlo_varies(p):
+    place = work.one_place(p, 3, "level")
     assert place.shape == (3, 4, 4)
     P, MC, least, most = (place[:, i] for i in range(4))
     assert (least <= MC).all()
     assert (most >= MC).all()
     assert (most > least).all()
-    again = work.one_place(TINY | {"samples": 7}, 3, "level")
+    again = work.one_place(p | {"samples": 7}, 3, "level")
     np.testing.assert_allclose(again[:, 0], P)
 
 
 # ---------------------------------------------------------------- the item
 
 
-def test_result_has_every_cell_and_every_claim(result):
+def test_result_has_every_cell(run_item):
+    result = run_item("washout")
     frame = result.frame
     assert set(frame["state"]) == set(STATES)
     assert sorted(set(frame["washout"])) == [1, 10, 40]
@@ -103,26 +86,12 @@ def test_result_has_every_cell_and_every_claim(result):
     assert set(frame["draw"]) == {1, 2}
     assert np.isfinite(frame[["mean", "min", "max"]]).all(axis=None)
     assert (frame["min"] <= frame["mean"]).all()
-    assert tuple(v.claim for v in result.verdicts) == washout.CLAIMS
-    assert all(washout.NAME in CLAIMS[claim].items for claim in washout.CLAIMS)
     assert all(len(v.draws) == 2 for v in result.verdicts)
-    assert all(alt.endswith(".") for _, alt in result.figures.values())
     table = next(iter(result.tables.values()))
     for column in ("P, weights updated inside", "Algorithm 3 to the letter", "P, changes learned", "filtered start"):
         assert np.isfinite(table[column]).all()
     assert result.lead.startswith("Another regime")
     assert any("z_test(k)" in note for note in result.notes)
-
-
-def test_numbers_do_not_depend_on_who_runs_the_units(result, monkeypatch):
-    class Backwards(Tasks):
-        def map(self, function, arguments):
-            return [function(*a) for a in reversed(list(arguments))][::-1]
-
-    monkeypatch.setattr(washout, "VARIED", {"noise": [0.0, 0.01]})
-    again = washout.run(Settings(True, 5, TINY), Backwards())
-    assert again.frame.equals(result.frame)
-    assert again.verdicts == result.verdicts
 
 
 # ---------------------------------------------------------------- the paper's numbers
@@ -134,27 +103,28 @@ def test_published_numbers():
         assert tuple(by_length) == washout.LENGTHS
         assert all(len(row) == 6 for row in by_length.values())
         assert all(row[2 + m] <= row[m] <= row[4 + m] for row in by_length.values() for m in (0, 1))
-    printed = washout_tables.published
+    printed = washout.published
     assert printed("mean", "P")["position", 1] == 0.0093
     assert printed("max", "MC")["angular velocity", 200] == 2.6916
     assert printed("min", "P")["angle", 1] == 0.0653
     assert printed("mean", "MC")["velocity", 200] == 4.4887
     # bold in the paper: 22 of the PESN alone, 2 of both
-    wins = washout_tables.win_count(list(printed("mean", "P").values()), list(printed("mean", "MC").values()), 0.0)
+    wins = washout.win_count(list(printed("mean", "P").values()), list(printed("mean", "MC").values()), 0.0)
     assert wins == (22, 2, 8)
 
 
 def test_distance_of_the_printed_table_is_nothing():
-    P, MC = ([[washout_tables.published("mean", which)[s, k] for s in STATES] for k in washout.LENGTHS] for which in ("P", "MC"))
-    assert washout_tables.distance(np.array(P), np.array(MC)) == 0.0
-    assert washout_tables.distance(10.0 * np.array(P), 0.1 * np.array(MC)) == pytest.approx(1.0)
+    P, MC = ([[washout.published("mean", which)[s, k] for s in STATES] for k in washout.LENGTHS] for which in ("P", "MC"))
+    assert washout.distance(np.array(P), np.array(MC)) == 0.0
+    assert washout.distance(10.0 * np.array(P), 0.1 * np.array(MC)) == pytest.approx(1.0)
 
 
 def test_search_puts_the_closest_first_and_begins_with_what_is_used():
     def far(p, seed):
         return {"one": abs(p["noise"] - 0.3), "other": 9.0}
 
-    found = sensitivity.search(Tasks(), far, {"noise": [0.1, 0.2, 0.3, 0.4]}, {"noise": 5.0}, list(range(30)))
+    settings = Settings(True, 0, {"noise": 5.0, "candidates": 30})
+    found = sensitivity.search(settings, Tasks(), far, {"noise": [0.1, 0.2, 0.3, 0.4]})
     assert found["noise"].iloc[0] == 0.3
     assert found.loc[found["candidate"] == 1, "noise"].iloc[0] == 5.0
     assert found["one"].is_monotonic_increasing
@@ -167,10 +137,11 @@ def test_one_setting_is_varied_at_a_time():
         seen.append((p["noise"], p["n_units"], seed))
         return {"twice": 2.0 * p["noise"]}
 
-    frame = sensitivity.study(Tasks(), measure, {"noise": 1.0, "n_units": 5}, {"noise": [0.0, 1.0], "n_units": [7]}, [11, 12])
+    settings = Settings(True, 0, {"noise": 1.0, "n_units": 5, "varied_draws": 2})
+    frame = sensitivity.study(settings, Tasks(), measure, {"noise": [0.0, 1.0], "n_units": [7]})
     varied = [(0.0, 5), (1.0, 5), (1.0, 5), (1.0, 7)]  # the units in use, 5, beside the 7 that were asked for
-    assert seen == [(noise, n, seed) for noise, n in varied for seed in (11, 12)]
-    figure = sensitivity.draw(frame, {"noise": 1.0, "n_units": 5}, {"twice": "twice"})
+    assert seen == [(noise, n, seed) for noise, n in varied for seed in settings.seeds(2, stream=3)]
+    figure, _ = sensitivity.draw(frame, settings.parameters, {"twice": "twice"}, "twice the noise")
     assert [ax.get_xlabel() for ax in figure.axes] == ["noise M_e", "units N"]
 
 
@@ -202,7 +173,7 @@ def made_up(P=1.0, MC=1.1, zero=1.0):
     ],
 )
 def test_wins_are_judged_as_printed_and_then_fairly(mc, zero, outcome):
-    assert verdicts.wins_of(made_up(MC=mc, zero=zero)).outcome == outcome
+    assert washout.wins_of(made_up(MC=mc, zero=zero)).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -216,12 +187,12 @@ def test_wins_are_judged_as_printed_and_then_fairly(mc, zero, outcome):
     ],
 )
 def test_losses_are_small_or_not(mc, outcome):
-    assert verdicts.losses_of(made_up(MC=mc)).outcome == outcome
+    assert washout.losses_of(made_up(MC=mc)).outcome == outcome
 
 
 def test_reasons_quote_the_draws():
     draws = [made_up(MC=1.1), made_up(MC=1.2), made_up(MC=[1.1] * 4 + [0.99] * 4)]
-    first, second = verdicts.judge(draws, [made_up(MC=0.9)])
+    first, second = washout.judge(draws, [made_up(MC=0.9)])
     assert "in 8 (4 to 8) of 8 cells" in first.reason
     assert "22 wins, 2 ties, 8 losses of 32" in first.reason
     assert "no gain" in first.reason

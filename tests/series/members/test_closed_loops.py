@@ -43,12 +43,12 @@ def by_hand(rows, units, readout, horizon):
 
 
 @pytest.mark.parametrize("season", [0, 12])
-@pytest.mark.parametrize("units", [closed_loops.no_units(), closed_loops.drawn(1)], ids=["AR", "reservoir"])
+@pytest.mark.parametrize("units", [closed_loops.no_units(), closed_loops.draw_units(1)], ids=["AR", "reservoir"])
 def test_the_kernel_is_the_loop_on_paper(season, units):
     rows = closed_loops.prepare(walk(), season)
-    found = closed_loops.fit(rows, units, np.arange(100, 199), 7)
-    expected = by_hand(rows, units, found.readout, 7)
-    np.testing.assert_allclose(closed_loops.forecast(rows, units, found.readout, 7), expected, rtol=1e-8)
+    readout, _ = closed_loops.fit(rows, units, np.arange(100, 199), 7)
+    expected = by_hand(rows, units, readout, 7)
+    np.testing.assert_allclose(closed_loops.forecast(rows, units, readout, 7), expected, rtol=1e-8)
 
 
 def test_ridge_is_the_one_of_scikit_learn():
@@ -69,12 +69,11 @@ def test_origins_are_judged_by_earlier_rows():
     other = y.copy()
     other[150:] = y[150] + np.cumsum(np.random.default_rng(5).normal(size=50))
     origins = np.arange(60, 199)
-    units = closed_loops.drawn(0)
+    units = closed_loops.draw_units(0)
     scale = closed_loops.prepare(y, 0)
     unit = (scale.unit, scale.gap_unit * scale.unit)
     first, second = (closed_loops.prepare(one, 0, unit) for one in (y, other))
-    second = closed_loops.Changes(second.values, second.changes, second.averages, first.bounds, first.gap_unit, first.unit, 0)
-    ahead = [closed_loops.fit(rows, units, origins, 5).origins_ahead for rows in (first, second)]
+    ahead = [closed_loops.fit(rows._replace(bounds=first.bounds), units, origins, 5)[1] for rows in (first, second)]
     early = origins < 125  # up to the last fold that begins before row 150
     np.testing.assert_array_equal(ahead[0][early], ahead[1][early])
 

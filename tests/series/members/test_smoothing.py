@@ -4,126 +4,121 @@ import numpy as np
 import pytest
 
 from pesn.series.members import smoothing
-from pesn.series.members import smoothing_kernel as kernel
+from pesn.series.members.smoothing import LOG, MULTIPLICATIVE, THETA, TREND
+from pesn.series.members.weights import Trial
 
-NONE = np.zeros(0, dtype=np.int64)
 
-
-def course(n=60, gaps=True, seed=0):
-    rng, t = np.random.default_rng(seed), np.arange(n)
-    y = (1.0 + 0.01 * t + 0.1 * np.sin(2 * np.pi * t / 6)) * np.exp(0.03 * rng.normal(size=n))
-    if gaps:
-        y[[5, 6, 30]] = np.nan
+@pytest.fixture(scope="module")
+def y():
+    t = np.arange(60)
+    y = (1.0 + 0.01 * t + 0.1 * np.sin(2 * np.pi * t / 6)) * np.exp(0.03 * np.random.default_rng(0).normal(size=60))
+    y[[5, 6, 30]] = np.nan
     return y
 
 
-def by_hand(rows, member, kind, how, steps):
+@pytest.fixture(scope="module")
+def rows(y):
+    return smoothing.prepare(y, (6,), 12, positive=True)
+
+
+def every(step):
+    """Some of all members."""
+    everyone = smoothing.grid(True, True)
+    return everyone.select(np.arange(0, len(everyone.prior), step))
+
+
+def trial(y, origins, leads):
+    return Trial(np.array(origins), np.array(leads), np.zeros((0, 0)), 60).on(y)
+
+
+def by_hand(rows, periods, phase, member, kind, how, steps):
     """Forecasts after the last row, in plain Python, with dictionaries for the factors."""
     alpha, ratio, phi, gamma = member
     y = rows.rows[how]
     factors, begin = [], 0
-    for m in rows.periods:
+    for m in periods:
         factors.append({p: float(rows.first[how, begin + p]) for p in range(m)})
         begin += m
     level, slope = rows.starts[how]
-    slope = slope if kind == kernel.TREND else 0.0
+    slope = slope if kind == TREND else 0.0
 
     def season(t):
-        each = [f[(t + rows.phase) % m] for f, m in zip(factors, rows.periods, strict=True)]
-        return float(np.prod(each)) if how == kernel.MULTIPLICATIVE else float(np.sum(each))
+        each = [f[(t + phase) % m] for f, m in zip(factors, periods, strict=True)]
+        return float(np.prod(each)) if how == MULTIPLICATIVE else float(np.sum(each))
 
     seen, values = [], []
     for t, value in enumerate(y):
-        expected = level + (phi * slope if kind == kernel.TREND else 0.0)
+        expected = level + (phi * slope if kind == TREND else 0.0)
         if np.isnan(value):
-            level, slope = expected, phi * slope if kind == kernel.TREND else slope
+            level, slope = expected, phi * slope if kind == TREND else slope
             continue
-        v = value / season(t) if how == kernel.MULTIPLICATIVE else value - season(t)
+        v = value / season(t) if how == MULTIPLICATIVE else value - season(t)
         level = expected + alpha * (v - expected)
-        if kind == kernel.TREND:
+        if kind == TREND:
             slope = phi * slope + alpha * ratio * (v - expected)
         seen.append(t)
         values.append(v)
-        if kind == kernel.THETA:
+        if kind == THETA:
             slope = ratio * np.polyfit(seen, values, 1)[0] if len(seen) > 2 else 0.0
-        for f, m in zip(factors, rows.periods, strict=True):
-            p = (t + rows.phase) % m
-            if how == kernel.MULTIPLICATIVE:
+        for f, m in zip(factors, periods, strict=True):
+            p = (t + phase) % m
+            if how == MULTIPLICATIVE:
                 f[p] *= 1.0 + gamma / len(factors) * (v / level - 1.0)
             else:
                 f[p] += gamma / len(factors) * (v - level)
     out = []
     for j in steps:
-        if kind == kernel.THETA:
+        if kind == THETA:
             ahead = level + slope * (j - 1 + (1.0 - (1.0 - alpha) ** len(seen)) / alpha)
         else:
-            ahead = level + slope * sum(phi**k for k in range(1, j + 1)) if kind == kernel.TREND else level
-        whole = ahead * season(len(y) - 1 + j) if how == kernel.MULTIPLICATIVE else ahead + season(len(y) - 1 + j)
-        out.append(np.exp(whole) if how == kernel.LOG else whole)
+            ahead = level + slope * sum(phi**k for k in range(1, j + 1)) if kind == TREND else level
+        whole = ahead * season(len(y) - 1 + j) if how == MULTIPLICATIVE else ahead + season(len(y) - 1 + j)
+        out.append(np.exp(whole) if how == LOG else whole)
     return np.array(out)
 
 
 @pytest.mark.parametrize("periods", [(), (6,), (3, 6)])
 @pytest.mark.parametrize("phase", [0, 4])
-def test_the_kernel_is_the_recursion_on_paper(periods, phase):
-    y = course()
-    rows = smoothing.prepare(y, periods, positive=True, phase=phase)
+def test_the_kernel_is_the_recursion_on_paper(y, periods, phase):
+    rows = smoothing.prepare(y, periods, 9, positive=True, phase=phase)
     everyone = smoothing.grid(bool(periods), True)
     for k in range(0, len(everyone.prior), 37):
-        one = everyone.taken(np.array([k]))
-        found = smoothing.path(rows, one, np.ones(1), NONE, NONE, 9).forecast
-        expected = by_hand(rows, one.parameters[0], *one.kinds[0], range(1, 10))
+        one = everyone.select(np.array([k]))
+        found = smoothing.path(rows, one, np.ones(1), horizon=9).forecast
+        expected = by_hand(rows, periods, phase, one.parameters[0], *one.kinds[0], range(1, 10))
         np.testing.assert_allclose(found, np.clip(expected, *rows.bounds), rtol=1e-9, err_msg=str(one.detail(0, periods)))
 
 
-def test_the_look_up_of_an_origin_is_the_forecast_of_the_truncated_series():
-    y, leads = course(), np.array([1, 2, 5, 8])
-    rows = smoothing.prepare(y, (6,), positive=True)
-    everyone = smoothing.grid(True, True)
-    stack = everyone.taken(np.arange(0, len(everyone.prior), 29))
+def test_the_look_up_of_an_origin_is_the_forecast_of_the_truncated_series(y, rows):
+    stack, found = every(29), trial(y, [8, 21, 30, 58], [1, 2, 5, 8])
     weight = np.random.default_rng(0).dirichlet(np.ones(len(stack.prior)))
-    origins = np.array([8, 21, 30, 58])
-    whole = smoothing.path(rows, stack, weight, origins, leads, 1)
-    for row, origin in zip(whole.ahead, origins, strict=True):
-        cut = smoothing.Rows(
-            rows.truth[: origin + 1], rows.rows[:, : origin + 1], rows.starts, rows.first, rows.periods, 0, rows.bounds
-        )
-        np.testing.assert_allclose(row, smoothing.path(cut, stack, weight, NONE, NONE, 8).forecast[leads - 1], rtol=1e-12)
+    whole = smoothing.path(rows, stack, weight, found)
+    for row, origin in zip(whole.ahead, found.origins, strict=True):
+        cut = rows._replace(rows=rows.rows[:, : origin + 1].copy())
+        np.testing.assert_allclose(row, smoothing.path(cut, stack, weight, horizon=8).forecast[found.leads - 1], rtol=1e-12)
 
 
-def test_errors_are_those_of_the_paths():
-    y, leads, origins = course(), np.array([1, 3]), np.arange(10, 59)
-    rows = smoothing.prepare(y, (6,), positive=True)
-    everyone = smoothing.grid(True, True)
-    which = np.arange(0, len(everyone.prior), 101)
-    errors, counts = smoothing.rolling_errors(rows, everyone.taken(which), origins, leads)
-    at = origins[:, None] + leads
-    truth = np.where(at < 60, y[np.minimum(at, 59)], np.nan)
-    assert counts.tolist() == np.sum(~np.isnan(truth), axis=0).tolist()
-    for row, k in zip(errors, which, strict=True):
-        ahead = smoothing.path(rows, everyone.taken(np.array([k])), np.ones(1), origins, leads, 1).ahead
-        np.testing.assert_allclose(row, np.nanmean(np.abs(truth - ahead), axis=0), rtol=1e-10)
+def test_errors_are_those_of_the_paths(y, rows):
+    members, found = every(101), trial(y, range(10, 59), [1, 3])
+    for k, errors in enumerate(smoothing.rolling_errors(rows, members, found)):
+        ahead = smoothing.path(rows, members.select(np.array([k])), np.ones(1), found).ahead
+        np.testing.assert_allclose(errors, np.nanmean(np.abs(found.truth - ahead), axis=0), rtol=1e-10)
 
 
-def test_later_rows_change_no_earlier_forecast():
-    y = course()
-    rows = smoothing.prepare(y, (6,), positive=True)
+def test_later_rows_change_no_earlier_forecast(y, rows):
     changed = rows.rows.copy()
     changed[:, 40:] = changed[:, 40:][:, ::-1] + 0.5
-    other = smoothing.Rows(changed[0], changed, rows.starts, rows.first, rows.periods, 0, rows.bounds)
-    everyone = smoothing.grid(True, True)
-    stack = everyone.taken(np.arange(0, len(everyone.prior), 53))
+    stack, found = every(53), trial(y, range(5, 40), [1, 4, 12])
     weight = np.full(len(stack.prior), 1.0 / len(stack.prior))
-    origins, leads = np.arange(5, 40), np.array([1, 4, 12])
-    first, second = (smoothing.path(one, stack, weight, origins, leads, 1) for one in (rows, other))
+    first, second = (smoothing.path(one, stack, weight, found) for one in (rows, rows._replace(rows=changed)))
     np.testing.assert_array_equal(first.ahead, second.ahead)
     np.testing.assert_array_equal(first.level[:40], second.level[:40])
 
 
-def test_priors_add_up_and_names_are_told():
-    for seasonal in (False, True):
-        for positive in (False, True):
-            everyone = smoothing.grid(seasonal, positive)
-            assert everyone.prior.sum() == pytest.approx(1.0)
-            assert set(everyone.names) == set(smoothing.PRIOR) - ({"momentum"} if seasonal else set())
+@pytest.mark.parametrize("seasonal", [False, True])
+@pytest.mark.parametrize("positive", [False, True])
+def test_priors_add_up(seasonal, positive):
+    everyone = smoothing.grid(seasonal, positive)
+    assert everyone.prior.sum() == pytest.approx(1.0)
+    assert set(everyone.names) == set(smoothing.TRENDS) - ({"momentum"} if seasonal else set())
     assert "φ 0.8" in everyone.detail(everyone.names.index("damped"), (12,))

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series.panel.frame import Columns, panel_of
-from pesn.series.panel.frames import levels_of
+from pesn.series.panel.frame import panel_of
+from pesn.series.result import levels_of
+from pesn.series.table.reading import Columns
 
 
 def series(name, n=40, freq="MS", start="2019-01-01", seed=0, **more):

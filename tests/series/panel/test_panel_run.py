@@ -6,7 +6,8 @@ import pytest
 
 import pesn
 from pesn.series.panel import work as panel_work
-from pesn.series.panel.frame import Columns, panel_of
+from pesn.series.panel.frame import panel_of
+from pesn.series.table.reading import Columns
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series.panel import stream as panel_buckets
-from pesn.series.panel import stream as panel_stream
-from pesn.series.panel.stream import Streamed, forecast_parquet
+from pesn.series.panel import forecasts as panel_forecasts
+from pesn.series.panel import parquet as panel_stream
+from pesn.series.panel.parquet import Streamed, forecast_parquet
 
 pytest.importorskip("pyarrow")
 
@@ -53,21 +53,21 @@ def expected(frame, later):
 
 
 def test_streamed_as_in_memory(source, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(panel_buckets, "_BATCH", 64)
+    monkeypatch.setattr(panel_stream, "_BATCH", 64)
     arguments = source / "rows", tmp_path / "out", 3
     done = forecast_parquet(*arguments, X=source / "later.parquet", level=80, bucket_rows=60)
     assert (done.series, done.failures) == (29, 1)
     assert done.files > 1
     pd.testing.assert_frame_equal(read(tmp_path / "out"), expected, check_exact=True)
     assert read(tmp_path / "out", "failures").to_numpy().tolist() == [["s07", "it has no number among its 12 rows"]]
-    assert not (tmp_path / "out" / "_buckets").exists()
+    assert not (tmp_path / "out" / "_rows").exists()
     assert forecast_parquet(*arguments, X=source / "later.parquet", level=80, bucket_rows=60) == done
     with pytest.raises(ValueError, match=r"target must be a new folder, or that of the same job, .* other rows or settings"):
         forecast_parquet(*arguments, level=90)
 
 
 def test_a_stream_goes_on_where_it_was_killed(source, expected, tmp_path, monkeypatch):
-    work, done = panel_stream.run, []
+    work, done = panel_forecasts.run, []
 
     def killed(*arguments):
         done.append(arguments)
@@ -75,7 +75,7 @@ def test_a_stream_goes_on_where_it_was_killed(source, expected, tmp_path, monkey
             raise KeyboardInterrupt
         return work(*arguments)
 
-    monkeypatch.setattr(panel_stream, "run", killed)
+    monkeypatch.setattr(panel_forecasts, "run", killed)
     arguments = {"X": source / "later.parquet", "level": 80, "bucket_rows": 60}
     with pytest.raises(KeyboardInterrupt):
         forecast_parquet(source / "rows", tmp_path, 3, **arguments)
@@ -174,14 +174,14 @@ def test_ids_that_have_no_type_in_common(numbered, tmp_path, first, second, shif
 def test_two_runs_into_one_folder(source, expected, tmp_path, monkeypatch):
     """The second is refused while the first is at work, and may go on when it was killed."""
     arguments = {"X": source / "later.parquet", "level": 80, "bucket_rows": 60}
-    work = panel_stream.run
+    work = panel_forecasts.run
 
     def meanwhile(*given):
         with pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"):
             forecast_parquet(source / "rows", tmp_path / "out", 3, **arguments)
         return work(*given)
 
-    monkeypatch.setattr(panel_stream, "run", meanwhile)
+    monkeypatch.setattr(panel_forecasts, "run", meanwhile)
     forecast_parquet(source / "rows", tmp_path / "out", 3, **arguments)
     pd.testing.assert_frame_equal(read(tmp_path / "out"), expected, check_exact=True)
     assert not (tmp_path / "out" / ".lock").exists()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pesn.series.table.columns import assign_roles
-from pesn.series.table.errors import DataError
+from pesn.series.table.numerals import Cells, DataError
 
 MONTHS = pd.date_range("1949-01-01", periods=60, freq="MS")
 DAYS = pd.date_range("2011-01-01", periods=500)
@@ -23,7 +23,7 @@ def months(**columns):
 
 @pytest.fixture(params=["texts", "typed"])
 def cells(request):
-    return texts if request.param == "texts" else lambda frame: frame
+    return lambda frame: Cells(texts(frame) if request.param == "texts" else frame)
 
 
 @pytest.mark.parametrize("counter", ["", "Unnamed: 0", "index", "instant", "t", "time", "foo"])
@@ -133,7 +133,7 @@ def test_true_and_false_are_covariates(cells):
 
 def test_yes_and_no_are_texts():
     frame = pd.DataFrame({"date": DAYS, "open": np.where(DAYS.day == 25, "no", "yes"), "x": NOISE})
-    assert assign_roles(frame).left_out == {"open": "text"}
+    assert assign_roles(Cells(frame)).left_out == {"open": "text"}
 
 
 def test_columns_of_many_series(cells):
@@ -160,7 +160,7 @@ def test_a_word_in_a_column_of_days_does_not_hide_the_dates(cells):
 
 def test_times_of_an_index_need_no_column():
     frame = pd.DataFrame({"month": MONTHS.month, "x": NOISE[:60]})
-    roles = assign_roles(frame, times=MONTHS.rename("when"))
+    roles = assign_roles(Cells(frame), times=MONTHS.rename("when"))
     assert (roles.time, roles.time_columns, roles.targets, roles.left_out) == ("when", [], ["x"], {"month": "calendar"})
 
 
@@ -179,7 +179,7 @@ def test_nothing_to_forecast_says_what_may_be_asked_for(cells):
 )  # fmt: skip
 def test_the_cell_that_is_no_time_is_named(cells, message):
     with pytest.raises(DataError, match=message):
-        assign_roles(pd.DataFrame({"day": cells, "x": ["1", "2", "3"]}, dtype=object), lines=[2, 3, 4])
+        assign_roles(Cells(pd.DataFrame({"day": cells, "x": ["1", "2", "3"]}, dtype=object), [2, 3, 4]))
 
 
 @pytest.mark.parametrize("name", ["row", "instant", "id", "t"])
@@ -195,16 +195,16 @@ def test_row_numbers_are_no_target_in_any_order(cells, name, order):
     [("time", np.arange(60.0)), ("year", np.arange(1950.0, 2010.0)), ("time", (1950 + np.arange(60) / 12).round(3))],
 )
 def test_a_time_of_numbers_with_an_empty_cell_is_refused(cells, name, times):
-    frame = cells(months(**{name: times}))
+    frame = cells(months(**{name: times})).frame
     frame.loc[5, name] = "" if frame[name].dtype == object else np.nan
     with pytest.raises(DataError, match=rf"column '{name}' has no time in line 7; give each row one"):
-        assign_roles(frame, lines=range(2, 62))
+        assign_roles(Cells(frame, range(2, 62)))
 
 
 def test_a_calendar_column_with_an_empty_cell_is_no_target(cells):
-    frame = cells(months(Date=MONTHS, month=MONTHS.month.astype(float)))
+    frame = cells(months(Date=MONTHS, month=MONTHS.month.astype(float))).frame
     frame.loc[5, "month"] = "" if frame["month"].dtype == object else np.nan
-    assert assign_roles(frame).left_out == {"month": "calendar"}
+    assert assign_roles(Cells(frame)).left_out == {"month": "calendar"}
 
 
 def test_the_cell_that_is_no_time_is_found_among_decimal_commas_and_open_dates():
@@ -213,12 +213,11 @@ def test_the_cell_that_is_no_time_is_found_among_decimal_commas_and_open_dates()
     for name, cells in (("time", years), ("date", days)):
         frame = texts(months(**{name: [*cells[:40], "", *cells[41:]]}))
         with pytest.raises(DataError, match=f"column '{name}' has no time in line 42; give each row one"):
-            assign_roles(frame, decimal=",", lines=range(2, 62))
+            assign_roles(Cells(frame, range(2, 62), decimal=","))
 
 
 def test_written_dates_win_over_a_column_of_years(cells):
     days = pd.date_range("1960-01-01", periods=60, freq="YS")
-    frame = cells(months(when=days.strftime("%Y-%m-%d"), year=days.year))
-    roles = assign_roles(frame)
+    roles = assign_roles(cells(months(when=days.strftime("%Y-%m-%d"), year=days.year)))
     assert roles.time == "when"
     assert roles.left_out == {"year": "counter"}

@@ -8,7 +8,7 @@ import pytest
 
 from pesn.forecasting.time_index import time_index
 from pesn.series.table.dates import check_freq, merge_duplicates, regular, steps_between, time_of, to_times, year_note
-from pesn.series.table.errors import DataError
+from pesn.series.table.numerals import DataError
 
 FAR_DATES = pytest.mark.skipif(
     pd.date_range("2024", periods=1).unit == "ns", reason="dates of pandas 2 are in nanoseconds, from 1677 to 2262"

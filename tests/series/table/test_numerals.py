@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn.series.table.errors import DataError
-from pesn.series.table.numerals import find_decimal, is_boolean, is_numeric, to_numbers
+from pesn.series.table.numerals import DataError, find_decimal, is_boolean, is_numeric, to_numbers
 
 
 def numbers(*cells, **options):

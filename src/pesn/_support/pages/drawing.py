@@ -343,13 +343,7 @@ def _clean(element: ElementTree.Element, prefix: str) -> None:
     element.tag = _name(element)
     attributes = {key.removeprefix(_XLINK): value for key, value in element.attrib.items()}
     element.attrib.clear()
-    for key, value in attributes.items():
-        if key == "id":
-            element.set(key, f"{prefix}-{value}")
-        elif key == "href" and value.startswith("#"):
-            element.set(key, f"#{prefix}-{value[1:]}")
-        elif _is_harmless(key, value):
-            element.set(key, _REFERENCE.sub(rf"url(#{prefix}-\1)", value))
+    element.attrib |= {key: _scope(key, value, prefix) for key, value in attributes.items() if _is_harmless(key, value)}
     if element.tag == "style":
         element.text = _scoped(element.text or "", prefix)
     for child in list(element):
@@ -363,7 +357,16 @@ def _is_harmless(key: str, value: str) -> bool:
     """Return whether an attribute neither runs code nor refers to another file."""
     if key.startswith(("{", "on")) or _ELSEWHERE.search(value):
         return False
-    return key != "href" or value.startswith("data:image/")
+    return key != "href" or value.startswith(("#", "data:image/"))
+
+
+def _scope(key: str, value: str, prefix: str) -> str:
+    """Return the value of an attribute with the prefix before ids."""
+    if key == "id":
+        return f"{prefix}-{value}"
+    if key == "href" and value.startswith("#"):
+        return f"#{prefix}-{value[1:]}"
+    return _REFERENCE.sub(rf"url(#{prefix}-\1)", value)
 
 
 def _name(element: ElementTree.Element) -> str:

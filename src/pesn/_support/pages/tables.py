@@ -64,17 +64,17 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
     for row in rows:
         if len(row) != len(names):
             raise ValueError(f"table {title!r} has {len(names)} columns, got a row of {len(row)}")
-    rows = [[_INFINITE.get(value, value) if isinstance(value, str) else value for value in row] for row in rows]
+    rows = [[_parse_infinity(value) for value in row] for row in rows]
     marks, hidden = _find_marks(names, rows)
     shown = [j for j in range(len(names)) if j not in hidden]
     texts = {j: _texts([row[j] for row in rows], "published" in names[j]) for j in shown}
     labels = _labels([names[j] for j in shown])
-    return Table(
-        title,
-        [Column(label, _numeric([row[j] for row in rows]), group) for j, (label, group) in zip(shown, labels, strict=True)],
-        [[Cell(texts[j][i], (i, j) in marks) for j in shown] for i in range(len(rows))],
-        bool(marks),
-    )
+    made = [Column(label, _numeric([row[j] for row in rows]), group) for j, (label, group) in zip(shown, labels, strict=True)]
+    return Table(title, made, [[Cell(texts[j][i], (i, j) in marks) for j in shown] for i in range(len(rows))], bool(marks))
+
+
+def _parse_infinity(value: object) -> object:
+    return _INFINITE.get(value, value) if isinstance(value, str) else value
 
 
 def _find_marks(names: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[set[tuple[int, int]], set[int]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -41,9 +41,15 @@ _FLOATS: dict[str, type[np.floating[Any]]] = {
     "tensor(float16)": np.float16,
 }
 _NUMBERS = 2**22  # that are handed over at once
+_Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | onnxruntime.InferenceSession
 
 
-def read(network: Any, x: Gaussian, shapes: Shapes, closure: Closure = "gaussian") -> Program:
+def read(
+    network: str | os.PathLike[str] | onnx.ModelProto | onnxruntime.InferenceSession,
+    x: Gaussian,
+    shapes: Shapes,
+    closure: Closure = "gaussian",
+) -> Program:
     """Read a network for :func:`pesn.propagate`.
 
     Parameters
@@ -129,12 +135,29 @@ class _Input:
     batch: int | None
     bare: bool
 
+    def shaped(self, given: tuple[int, ...] | None, name: str) -> tuple[int, ...]:
+        """The shape of a row: ``given`` where the file leaves it open; ``name``: of the Gaussian that must have its numbers."""
+        sizes = self.sizes
+        if given is not None and len(given) > 1:
+            if sizes is not None and not _fits(given, sizes):
+                raise ValueError(f"shape of input {self.name!r} must be {_shown(sizes)}, as in the ONNX file, got {given}")
+            sizes = given
+        elif sizes is None or sizes == (None,):
+            sizes = given
+        if sizes is None or None in sizes:
+            raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {self.name!r} has {_shown(sizes)}")
+        found = tuple(int(n) for n in sizes if n is not None)
+        if name and given is not None and math.prod(given) != math.prod(found):
+            expected, got = math.prod(found), math.prod(given)
+            raise ValueError(f"{name} must have {expected} numbers, those of the input {self.name!r} of the ONNX file, got {got}")
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class _Source:
     """A model and what runs it; ``model`` None where it came as a session."""
 
-    session: Any
+    session: onnxruntime.InferenceSession
     model: onnx.ModelProto | None
     inputs: tuple[_Input, ...]
 
@@ -148,30 +171,17 @@ class _Source:
         if len(shapes) not in (1, len(self.inputs)):
             names = ", ".join(repr(one.name) for one in self.inputs)
             raise ValueError(f"x must be a Gaussian for each input of the ONNX file, {names}, or one of all, got {len(shapes)}")
-        told = shapes if len(shapes) == len(self.inputs) and shapes != ((dim,),) else None
-        found = []
-        for i, one in enumerate(self.inputs):
-            sizes = one.sizes
-            if told is not None and len(told[i]) > 1:
-                if sizes is not None and not _fits(told[i], sizes):
-                    raise ValueError(f"shape of input {one.name!r} must be {_shown(sizes)}, as in the ONNX file, got {told[i]}")
-                sizes = told[i]
-            elif sizes is None or sizes == (None,):
-                sizes = told[i] if told is not None else (dim,) if len(self.inputs) == 1 else sizes
-            if sizes is None or None in sizes:
-                left = _shown(sizes)
-                raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {one.name!r} has {left}")
-            size = math.prod(n for n in sizes if n is not None)
-            if told is not None and math.prod(told[i]) != size:
-                which = f"x[{i}]" if len(told) > 1 else "x"
-                got = math.prod(told[i])
-                raise ValueError(f"{which} must have {size} numbers, those of the input {one.name!r} of the ONNX file, got {got}")
-            found.append(tuple(int(n) for n in sizes if n is not None))
+        several = len(self.inputs) > 1
+        if len(shapes) == len(self.inputs) and shapes != ((dim,),):
+            each_name = [f"x[{i}]" if several else "x" for i in range(len(shapes))]
+            found = tuple(map(_Input.shaped, self.inputs, shapes, each_name))
+        else:
+            found = tuple(one.shaped(None if several else (dim,), "") for one in self.inputs)
         total = sum(map(math.prod, found))
         if total != dim:
             each = ", ".join(f"{one.name!r} {shape}" for one, shape in zip(self.inputs, found, strict=True))
             raise ValueError(f"x must have {total} numbers, those of the inputs {each} of the ONNX file, got {dim}")
-        return tuple(found)
+        return found
 
     def run(self, rows: FloatArray, shapes: Shapes) -> FloatArray:
         """Outputs (n, m) of rows (n, d)."""
@@ -185,23 +195,23 @@ class _Source:
         parts = zip(self.inputs, parts_of(rows, shapes), strict=True)
         with np.errstate(over="ignore"):  # beyond float32 is infinity
             feeds = {one.name: (part[0] if one.bare else part).astype(one.dtype) for one, part in parts}
-        bare = any(one.bare for one in self.inputs)
-        outputs = []
-        for told, out in zip(self.session.get_outputs(), self.session.run(None, feeds), strict=True):
-            if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
-                kind = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
-                raise TypeError(
-                    f"output {told.name!r} of the ONNX file must be a tensor of floating point, got {kind}; "
-                    "take it out of graph.output"
-                )
-            whole = out[None] if bare else out
-            if whole.ndim == 0 or len(whole) != len(rows):
-                raise ValueError(
-                    f"output {told.name!r} of the ONNX file must have a row for each row of the input, "
-                    f"got shape {out.shape} for {len(rows)} rows"
-                )
-            outputs.append(whole.reshape(len(rows), -1)[:count])
-        return np.concatenate(outputs, axis=1)
+        outputs = zip(self.session.get_outputs(), self.session.run(None, feeds), strict=True)
+        return np.concatenate([self._rows_of(one.name, out, len(rows))[:count] for one, out in outputs], axis=1)
+
+    def _rows_of(self, name: str, out: object, count: int) -> FloatArray:
+        """Return an output as rows (count, m)."""
+        if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+            kind = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+            raise TypeError(
+                f"output {name!r} of the ONNX file must be a tensor of floating point, got {kind}; take it out of graph.output"
+            )
+        whole = out[None] if any(one.bare for one in self.inputs) else out
+        if whole.ndim == 0 or len(whole) != count:
+            raise ValueError(
+                f"output {name!r} of the ONNX file must have a row for each row of the input, got shape {out.shape} for "
+                f"{count} rows"
+            )
+        return whole.reshape(count, -1)
 
 
 # ---------------------------------------------------------------- where it comes from
@@ -227,7 +237,7 @@ def _load_version(path: str, changed: int, size: int) -> _Source:
     return _checked(model, f"the file {path!r}", path)
 
 
-def _of_session(session: Any) -> _Source:
+def _of_session(session: onnxruntime.InferenceSession) -> _Source:
     """From a session of the user's, with the options that it has."""
     return _Source(session, None, _inputs(session))
 
@@ -246,19 +256,23 @@ def _checked(model: onnx.ModelProto, name: str, path: str | None) -> _Source:
     return _Source(session, model, _inputs(session))
 
 
-def _inputs(session: Any) -> tuple[_Input, ...]:
-    found = []
-    for one in session.get_inputs():
-        if one.type not in _FLOATS:
-            raise TypeError(f"input {one.name!r} of the ONNX file must be a tensor of floating point, got {one.type}")
-        sizes = tuple(n if isinstance(n, int) and n > 0 else None for n in one.shape)
-        bare = len(sizes) == 1 and sizes[0] is not None
-        batch = 1 if bare else sizes[0] if sizes else None
-        found.append(_Input(one.name, _FLOATS[one.type], (sizes if bare else sizes[1:]) if sizes else None, batch, bare))
+def _inputs(session: onnxruntime.InferenceSession) -> tuple[_Input, ...]:
+    found = tuple(map(_as_input, session.get_inputs()))
     fixed = {one.name: one.batch for one in found if one.batch is not None}
     if len(set(fixed.values())) > 1 or len({one.bare for one in found}) > 1:
         raise ValueError(f"inputs of the ONNX file must take as many rows each, got {fixed}")
-    return tuple(found)
+    return found
+
+
+def _as_input(given: onnxruntime.NodeArg) -> _Input:
+    if given.type not in _FLOATS:
+        raise TypeError(f"input {given.name!r} of the ONNX file must be a tensor of floating point, got {given.type}")
+    dtype, sizes = _FLOATS[given.type], tuple(n if isinstance(n, int) and n > 0 else None for n in given.shape)
+    if not sizes:
+        return _Input(given.name, dtype, None, None, bare=False)
+    if len(sizes) == 1 and sizes[0] is not None:
+        return _Input(given.name, dtype, sizes, 1, bare=True)
+    return _Input(given.name, dtype, sizes[1:], sizes[0], bare=False)
 
 
 def _fits(told: tuple[int, ...], sizes: tuple[int | None, ...]) -> bool:

@@ -143,16 +143,23 @@ class _Reader:
             self.constants.update((name, _as_constant(value)) for name, value in zip(node.output, found, strict=False) if name)
         elif kind in SAME_ROWS:
             self.values[node.output[0]] = self._reshape(node, values)
-        elif (record := _unit(node, self.constants)) is not None:
-            self.values[node.output[0]] = self._activate(values[0], *record)
-        elif kind == "PRelu" and given[1] in self.constants:
-            self.values[node.output[0]] = self._parametric_relu(values[0], self.constants[given[1]])
-        elif (kind == "Mul" and len(values) == 2 and values[0] is values[1]) or (kind == "Pow" and self._is_square(given)):
-            self.values[node.output[0]] = self._activate(values[0], SQUARE, 1.0, 1.0)
+        elif (unit := self._as_unit(node, given, values)) is not None:
+            self.values[node.output[0]] = unit
         elif kind in _POINTWISE and not self._is_affine(node):
             self._written_out(node, values, _NOT_AFFINE if kind in AFFINE else _NOT_KNOWN)
         else:
             self._map(node, given, values)
+
+    def _as_unit(self, node: onnx.NodeProto, given: list[str], values: list[_Value]) -> _Value | None:
+        """Apply an activation; None where a node is none."""
+        record, kind = _unit(node, self.constants), node.op_type
+        if record is not None:
+            return self._activate(values[0], *record)
+        if kind == "PRelu" and given[1] in self.constants:
+            return self._parametric_relu(values[0], self.constants[given[1]])
+        if (kind == "Mul" and len(values) == 2 and values[0] is values[1]) or (kind == "Pow" and self._is_square(given)):
+            return self._activate(values[0], SQUARE, 1.0, 1.0)
+        return None
 
     def _measure(self, node: onnx.NodeProto, value: _Value) -> None:
         whole, said = np.array([self.batch, *value.shape], np.int64), _attributes(node)
@@ -383,23 +390,13 @@ def _named(name: str) -> Activation:
 
 
 def _clip(low: float | None, high: float | None) -> Activation:
-    if low is not None and high is not None:
-        return piecewise_linear(f"clip({low:g}, {high:g})", [low, high], [0.0, 1.0, 0.0], low)
-    if low is None and high is None:
-        return get("identity")
-    return piecewise_linear(f"least {low:g}", [low], [0.0, 1.0], low) if low is not None else _most(float(high or 0.0))
-
-
-def _most(high: float) -> Activation:
-    return piecewise_linear(f"most {high:g}", [high], [1.0, 0.0], high)
+    kinks = [end for end in (low, high) if end is not None]
+    slopes = [0.0] * (low is not None) + [1.0] + [0.0] * (high is not None)
+    return piecewise_linear(f"clip({low}, {high})", kinks, slopes, kinks[0]) if kinks else get("identity")
 
 
 def _hard_sigmoid(slope: float, middle: float) -> Activation:
     return piecewise_linear("hard_sigmoid", [-middle / slope, (1.0 - middle) / slope], [0.0, slope, 0.0], 0.0)
-
-
-def _gelu(approximate: str) -> Activation:
-    return get("gelu") if approximate == "none" else _named("gelu_tanh")
 
 
 # With the attributes of the node: a record f and scales a, b of b f(a z).
@@ -416,12 +413,12 @@ UNITS: dict[str, Callable[[Mapping[str, Any]], tuple[Activation, float, float]]]
     "Selu": lambda said: (elu(said.get("alpha", 1.67326319217681884765625)), 1.0, said.get("gamma", 1.05070102214813232421875)),
     "Celu": lambda said: (elu(), 1.0 / said.get("alpha", 1.0), said.get("alpha", 1.0)),
     "HardSigmoid": lambda said: (_hard_sigmoid(said.get("alpha", 0.2), said.get("beta", 0.5)), 1.0, 1.0),
-    "Gelu": lambda said: (_gelu(said.get("approximate", "none")), 1.0, 1.0),
+    "Gelu": lambda said: (_named("gelu" if said.get("approximate", "none") == "none" else "gelu_tanh"), 1.0, 1.0),
     "Swish": lambda said: (swish(said.get("alpha", 1.0)), 1.0, 1.0),
     "Abs": lambda said: (piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0), 1.0, 1.0),
     "Clip": lambda said: (_clip(said.get("min"), said.get("max")), 1.0, 1.0),
-    "Max": lambda said: (_clip(said.get("min"), None), 1.0, 1.0),
-    "Min": lambda said: (_clip(None, said.get("max")), 1.0, 1.0),
+    "Max": lambda said: (_clip(said["limit"], None), 1.0, 1.0),
+    "Min": lambda said: (_clip(None, said["limit"]), 1.0, 1.0),
 }  # fmt: skip
 
 
@@ -430,19 +427,19 @@ def _unit(node: onnx.NodeProto, constants: Mapping[str, AnyArray]) -> tuple[Acti
     read = UNITS.get(node.op_type)
     if read is None or node.domain not in ("", "ai.onnx"):
         return None
-    said, others = _attributes(node), list(node.input)[1:]
-    if node.op_type in ("Max", "Min"):
-        limits = [constants[name] for name in node.input if name in constants]
-        if len(node.input) != 2 or len(limits) != 1 or limits[0].size != 1:
-            return None
-        said = {"min" if node.op_type == "Max" else "max": float(limits[0].item())}
-    elif node.op_type == "Clip" and others:
-        if any(name and name not in constants for name in others):
-            return None
-        said = {key: float(constants[name].item()) for key, name in zip(("min", "max"), others, strict=False) if name}
-    elif others:
+    limits = _limits(node, constants)
+    return None if limits is None else read(_attributes(node) | limits)
+
+
+def _limits(node: onnx.NodeProto, constants: Mapping[str, AnyArray]) -> dict[str, float] | None:
+    """Return the limits that Clip, Max and Min take as further inputs; None where they are not plain numbers."""
+    extremum = node.op_type in ("Max", "Min")
+    further = node.input[1:] if not extremum else [name for name in node.input if name in constants]
+    names = {key: name for key, name in zip(("limit",) if extremum else ("min", "max"), further, strict=False) if name}
+    known = all(name in constants and constants[name].size == 1 for name in names.values())
+    if not known or sum(map(bool, node.input)) != 1 + len(names) or (extremum and not names):
         return None
-    return read(said)
+    return {key: float(constants[name].item()) for key, name in names.items()}
 
 
 def _grid() -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import UserList
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,10 +73,6 @@ class Value:
         """W v + b."""
         return Value({unit: W @ own for unit, own in self.terms.items()}, W @ self.offset + b)
 
-    def scaled(self, gain: AnyArray, offset: AnyArray | float = 0.0) -> Value:
-        """gain · v + offset, elementwise."""
-        return Value({unit: gain[:, None] * own for unit, own in self.terms.items()}, gain * self.offset + offset)
-
     def picked(self, columns: AnyArray) -> Value:
         """Some of its numbers, by index or mask."""
         return Value({unit: own[columns] for unit, own in self.terms.items()}, self.offset[columns])
@@ -83,12 +80,10 @@ class Value:
     def activated(self, activation: str | Activation) -> Value:
         """f(v)."""
         record = get(activation)
-        return self if record.slopes == (1.0,) else _single(Unit(record, self, self.depth + 1))
-
-
-def _single(unit: Unit) -> Value:
-    width = len(unit.argument)
-    return Value({unit: np.eye(width, dtype=np.int8)}, np.zeros(width, np.int8))
+        if record.slopes == (1.0,):
+            return self
+        unit = Unit(record, self, self.depth + 1)
+        return Value({unit: np.eye(len(self), dtype=np.int8)}, np.zeros(len(self), np.int8))
 
 
 def product(one: Value, other: Value) -> Value:
@@ -155,48 +150,72 @@ def _stage(
     return Stage(weights, value.offset, activation)
 
 
-_SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
-_INVERTIBLE = (*_SCALERS, PCA, Pipeline)
+_AFFINE = (
+    StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, IncrementalPCA, TruncatedSVD, FastICA,
+    GaussianRandomProjection, SparseRandomProjection, NeighborhoodComponentsAnalysis, FactorAnalysis, SimpleImputer,
+)  # fmt: skip
+_INVERTIBLE = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, Pipeline)
 _PRODUCTS = 2048  # each of two units: of more no covariance is kept
+_STEP = 2.0**40  # by which inputs are moved to read an affine map: beside it offsets are lost, and no digit of a slope
 
 
-def transformed(step: Any, value: Value, place: str) -> Value:
+def map_affinely(estimator: BaseEstimator, method: str, value: Value) -> Value:
+    """Apply a method of an estimator that is affine, as ``transform`` of a scaler, by its numbers at 0 and one step aside."""
+    rows = np.vstack([np.zeros(len(value)), _STEP * np.eye(len(value))])
+    named = rows if method == "inverse_transform" else labelled(estimator, rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of columns without a number in training
+        out = getattr(estimator, method)(named)
+    found = np.asarray(out.toarray() if sparse.issparse(out) else out, float).reshape(len(rows), -1)
+    return value.mapped((found[1:] - found[0]).T / _STEP, found[0])
+
+
+def transformed(step: BaseEstimator, value: Value, place: str) -> Value:
     """What the transformer ``step`` makes of ``value``; a TypeError or ValueError that names ``place`` where it is not known."""
     kind = type(step)
-    if step is None or (isinstance(step, str) and step == "passthrough"):
+    if does_nothing(step) or (kind is FunctionTransformer and step.func is None):
         return value
     if kind is Pipeline:
         for name, part in step.steps:
             value = transformed(part, value, below(place, f"step {name!r}"))
         return value
-    if kind is FunctionTransformer and step.func is None:
-        return value
-    read = _TRANSFORMERS.get(kind)
-    if read is None and is_own(step) and isinstance(step, SelectorMixin):
-        read = _selected
-    if read is None:
+    check_transformer(step, place)
+    check_taken(step, value, place)
+    if kind in _TRANSFORMERS:
+        return _TRANSFORMERS[kind](step, value, place)
+    return map_affinely(step, "transform", value) if kind in _AFFINE else value.picked(step.get_support())
+
+
+def check_transformer(step: BaseEstimator, place: str) -> None:
+    """Refuse a transformer that is not known, not fitted or not affine."""
+    kind = type(step)
+    if kind not in (*_AFFINE, *_TRANSFORMERS) and not (is_own(step) and isinstance(step, SelectorMixin)):
+        known = ", ".join(k.__name__ for k in (*_AFFINE, *_TRANSFORMERS, Pipeline))
         raise TypeError(
-            f"{place} must be one of {', '.join(k.__name__ for k in (*_TRANSFORMERS, Pipeline))}, 'passthrough' or a feature "
-            f"selection, got {described(step)}; propagate does not know what it does to a Gaussian"
+            f"{place} must be one of {known}, 'passthrough' or a feature selection, got {described(step)}; propagate does not "
+            "know what it does to a Gaussian"
         )
     if kind is not FeatureUnion and not getattr(step, "prefit", False):
         check_fitted(step)
-    check_taken(step, value, place)
-    return read(step, value, place)
+    if getattr(step, "clip", False):
+        raise ValueError(f"{place}, a {described(step)} with clip=True, is not affine; fit it with clip=False")
+    if kind is SimpleImputer and not pd.isna(step.missing_values):
+        raise ValueError(
+            f"{place}, a SimpleImputer with missing_values={step.missing_values!r}, replaces a number; missing_values must be NaN"
+        )
 
 
-def inverted(step: Any, value: Value, place: str) -> Value:
+def inverted(step: BaseEstimator, value: Value, place: str) -> Value:
     """What its ``inverse_transform`` makes of ``value``, which is how a predicted target is scaled back."""
     kind = type(step)
-    if step is None or (isinstance(step, str) and step == "passthrough"):
+    # without inverse_func it is the identity, also what a TransformedTargetRegressor without a transformer keeps
+    if does_nothing(step) or (kind is FunctionTransformer and step.inverse_func is None):
         return value
     if kind is Pipeline:
         for name, part in reversed(step.steps):
             value = inverted(part, value, below(place, f"step {name!r}"))
         return value
     if kind is FunctionTransformer:
-        if step.inverse_func is None:  # the identity, also what a TransformedTargetRegressor without a transformer keeps
-            return value
         raise ValueError(
             f"{place} applies inverse_func={getattr(step.inverse_func, '__name__', step.inverse_func)!r}, "
             "which is not known to be affine; use an affine transformer=, such as StandardScaler(), "
@@ -208,73 +227,10 @@ def inverted(step: Any, value: Value, place: str) -> Value:
             "propagate does not know what its inverse does to a Gaussian"
         )
     check_fitted(step)
-    if kind is PCA:
-        components = step.components_ * np.sqrt(step.explained_variance_)[:, None] if step.whiten else step.components_
-        return value.mapped(components.T, step.mean_)
-    if kind is MinMaxScaler:
-        return value.scaled(1.0 / step.scale_, -step.min_ / step.scale_)
-    return value.scaled(*_centre_and_scale(step)[::-1])
+    return map_affinely(step, "inverse_transform", value)
 
 
-# ---------------------------------------------------------------- transformers, one kind each
-
-
-def _scaler(scaler: BaseEstimator, value: Value, place: str) -> Value:
-    """gain · v + offset. Constant features have scale_ 1 already."""
-    if getattr(scaler, "clip", False):
-        raise ValueError(f"{place}, a {described(scaler)} with clip=True, is not affine; fit it with clip=False")
-    if type(scaler) is MinMaxScaler:
-        return value.scaled(scaler.scale_, scaler.min_)
-    centre, scale = _centre_and_scale(scaler)
-    return value.scaled(1.0 / scale, -centre / scale)
-
-
-def _centre_and_scale(scaler: BaseEstimator) -> tuple[AnyArray, AnyArray]:
-    kind, none, one = type(scaler), np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
-    if kind is StandardScaler:
-        return scaler.mean_ if scaler.with_mean else none, scaler.scale_ if scaler.with_std else one
-    if kind is RobustScaler:
-        return scaler.center_ if scaler.with_centering else none, scaler.scale_ if scaler.with_scaling else one
-    return none, scaler.scale_
-
-
-def _pca(pca: BaseEstimator, value: Value, place: str) -> Value:
-    # As scikit-learn does it: a scale of 0 becomes the smallest that can be divided by.
-    scale = np.sqrt(pca.explained_variance_) if pca.whiten else np.ones(len(pca.components_), pca.components_.dtype)
-    W = pca.components_ / np.maximum(scale, np.finfo(scale.dtype).eps)[:, None]
-    return value.mapped(W, -W @ pca.mean_)
-
-
-def _components(step: BaseEstimator, value: Value, place: str) -> Value:
-    W = step.components_
-    W = W.toarray() if sparse.issparse(W) else W
-    mean = step.mean_ if type(step) is FastICA and step.whiten else None
-    return value.mapped(W, 0.0 if mean is None else -W @ mean)
-
-
-def _factors(step: BaseEstimator, value: Value, place: str) -> Value:
-    """The posterior mean of the factors, (I + C N⁻¹ Cᵀ)⁻¹ C N⁻¹ (x − mean)."""
-    weighted = step.components_ / step.noise_variance_
-    W = np.linalg.solve(np.eye(len(weighted)) + weighted @ step.components_.T, weighted)
-    return value.mapped(W, -W @ step.mean_)
-
-
-def _selected(step: BaseEstimator, value: Value, place: str) -> Value:
-    return value.picked(step.get_support())
-
-
-def _imputed(step: BaseEstimator, value: Value, place: str) -> Value:
-    """Of a row without gaps: the row, but for columns that had nothing in training, and indicators that say so."""
-    if not pd.isna(step.missing_values):
-        raise ValueError(
-            f"{place}, a SimpleImputer with missing_values={step.missing_values!r}, replaces a number; missing_values must be NaN"
-        )
-    gone = np.array([isinstance(one, float) and np.isnan(one) for one in step.statistics_], bool)
-    kept = value.picked(np.flatnonzero(~gone | step.keep_empty_features))
-    if not step.add_indicator:
-        return kept
-    none = np.zeros(len(step.indicator_.features_), np.int8)
-    return beside([kept, Value({}, none)])
+# ---------------------------------------------------------------- transformers that are not affine, one kind each
 
 
 def _polynomial(step: BaseEstimator, value: Value, place: str) -> Value:
@@ -302,16 +258,26 @@ def _polynomial(step: BaseEstimator, value: Value, place: str) -> Value:
 
 def _columns(step: BaseEstimator, value: Value, place: str) -> Value:
     """ColumnTransformer: its parts on their columns, side by side."""
+    labels = getattr(step, "feature_names_in_", None)
+    parts = [(name, part, _indices(columns, len(value), labels)) for name, part, columns in step.transformers_]
+    return _side_by_side(step, [(name, part, value.picked(chosen)) for name, part, chosen in parts if len(chosen)], place)
+
+
+def _union(step: BaseEstimator, value: Value, place: str) -> Value:
+    """FeatureUnion: all its parts on all columns, side by side."""
+    return _side_by_side(step, [(name, part, value) for name, part in step.transformer_list], place)
+
+
+def _side_by_side(step: BaseEstimator, parts: Sequence[tuple[str, BaseEstimator, Value]], place: str) -> Value:
     weights = step.transformer_weights or {}
-    parts = []
-    for name, part, columns in step.transformers_:
-        chosen = _indices(columns, len(value), getattr(step, "feature_names_in_", None))
-        if len(chosen) and not (isinstance(part, str) and part == "drop"):
-            made = transformed(part, value.picked(chosen), below(place, f"transformer {name!r}"))
-            parts.append(made if name not in weights else made.scaled(np.full(len(made), weights[name])))
-    if not parts:
-        raise ValueError(f"{place}, a ColumnTransformer, drops every column")
-    return beside(parts)
+    made = [
+        (name, transformed(part, value, below(place, f"transformer {name!r}")))
+        for name, part, value in parts
+        if not (isinstance(part, str) and part == "drop")
+    ]
+    if not made:
+        raise ValueError(f"{place}, a {described(step)}, drops everything")
+    return beside([one.mapped(weights.get(name, 1) * np.eye(len(one), dtype=np.int8)) for name, one in made])
 
 
 def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
@@ -326,30 +292,7 @@ def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
     return (every.loc if isinstance(chosen[0], str) else every.iloc)[chosen].to_numpy()
 
 
-def _union(step: BaseEstimator, value: Value, place: str) -> Value:
-    """FeatureUnion: all its parts on all columns, side by side."""
-    weights = step.transformer_weights or {}
-    parts = []
-    for name, part in step.transformer_list:
-        if not (isinstance(part, str) and part == "drop"):
-            made = transformed(part, value, below(place, f"transformer {name!r}"))
-            parts.append(made if name not in weights else made.scaled(np.full(len(made), weights[name])))
-    if not parts:
-        raise ValueError(f"{place}, a FeatureUnion, drops every transformer")
-    return beside(parts)
-
-
 _TRANSFORMERS: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
-    **dict.fromkeys(_SCALERS, _scaler),
-    PCA: _pca,
-    IncrementalPCA: _pca,
-    TruncatedSVD: _components,
-    FastICA: _components,
-    GaussianRandomProjection: _components,
-    SparseRandomProjection: _components,
-    NeighborhoodComponentsAnalysis: _components,
-    FactorAnalysis: _factors,
-    SimpleImputer: _imputed,
     PolynomialFeatures: _polynomial,
     ColumnTransformer: _columns,
     FeatureUnion: _union,
@@ -364,13 +307,18 @@ def below(place: str, name: str) -> str:
     return name if place == "network" else f"{place}, {name}"
 
 
+def does_nothing(step: object) -> bool:
+    """Return whether a step of a pipeline leaves the rows as they are."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
 def check_fitted(estimator: BaseEstimator) -> None:
     """As scikit-learn does, whose own way to the same answer takes longer than a closed form."""
     if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
         check_is_fitted(estimator)
 
 
-def check_taken(estimator: Any, value: Value, place: str) -> None:
+def check_taken(estimator: BaseEstimator, value: Value, place: str) -> None:
     """Whether it takes as many numbers as the step before it gives."""
     taken = getattr(estimator, "n_features_in_", len(value))
     if taken != len(value):
@@ -418,7 +366,7 @@ def expression(estimator: BaseEstimator) -> Value:
     return predicted(estimator, Value.input(width), "network")
 
 
-def input_width(estimator: Any) -> int | None:
+def input_width(estimator: BaseEstimator) -> int | None:
     """Return how many numbers an estimator takes; None where nothing in it knows."""
     if type(estimator) is Pipeline:
         parts = (part for _, part in estimator.steps if part is not None and part != "passthrough")
@@ -433,7 +381,7 @@ def input_width(estimator: Any) -> int | None:
     return width if width is not None or inner is None else input_width(inner)
 
 
-def predicted(estimator: Any, value: Value, place: str) -> Value:
+def predicted(estimator: BaseEstimator, value: Value, place: str) -> Value:
     """What ``predict`` makes of ``value``, or ``transform`` where there is no prediction."""
     kind = type(estimator)
     if kind is Pipeline:
@@ -448,7 +396,7 @@ def predicted(estimator: Any, value: Value, place: str) -> Value:
     read = _PREDICTORS.get(kind)
     if kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in (*_PREDICTORS, *_WITH_A_LINK):
         check_fitted(estimator)
-        read = _linear if hasattr(estimator, "coef_") else None  # of an SVR with a linear kernel, too
+        read = _affine if hasattr(estimator, "coef_") else None  # of an SVR with a linear kernel, too
     if read is None:
         raise TypeError(
             f"{place} must be a linear regressor, one of {', '.join(k.__name__ for k in _PREDICTORS)}, a search or a Pipeline, "
@@ -474,15 +422,8 @@ def _mlp(estimator: BaseEstimator, value: Value, place: str) -> Value:
     return value
 
 
-def _linear(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    W = estimator.coef_.toarray() if sparse.issparse(estimator.coef_) else estimator.coef_
-    W = np.atleast_2d(W)
-    return value.mapped(W, np.broadcast_to(np.asarray(estimator.intercept_, W.dtype), len(W)))
-
-
-def _pls(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    W = np.atleast_2d(estimator.coef_)
-    return value.mapped(W, estimator.predict(labelled(estimator, np.zeros((1, W.shape[1])))).ravel())
+def _affine(estimator: BaseEstimator, value: Value, place: str) -> Value:
+    return map_affinely(estimator, "predict", value)
 
 
 def _best(search: BaseEstimator, place: str) -> BaseEstimator:
@@ -501,20 +442,20 @@ def _target(estimator: BaseEstimator, value: Value, place: str) -> Value:
 
 
 def _chosen(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    """RFE predicts, too: by its estimator, of the features that are left."""
-    return predicted(estimator.estimator_, value.picked(estimator.get_support()), below(place, "estimator_"))
+    """RFE predicts, too: by its estimator, of the features that are left; RANSAC by one of all."""
+    chosen = value.picked(estimator.get_support()) if isinstance(estimator, SelectorMixin) else value
+    return predicted(estimator.estimator_, chosen, below(place, "estimator_"))
 
 
-def _consensus(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    return predicted(estimator.estimator_, value, below(place, "estimator_"))
+def _members(estimator: BaseEstimator, values: Sequence[Value] | Value, place: str) -> list[Value]:
+    """Return what each of its estimators predicts, of one value or of one each."""
+    each = values if isinstance(values, Sequence) else [values] * len(estimator.estimators_)
+    found = enumerate(zip(estimator.estimators_, each, strict=True))
+    return [predicted(one, value, below(place, f"estimators_[{i}]")) for i, (one, value) in found]
 
 
 def _bagging(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    pairs = zip(estimator.estimators_, estimator.estimators_features_, strict=True)
-    members = [
-        predicted(one, value.picked(np.asarray(columns)), below(place, f"estimators_[{i}]"))
-        for i, (one, columns) in enumerate(pairs)
-    ]
+    members = _members(estimator, [value.picked(np.asarray(columns)) for columns in estimator.estimators_features_], place)
     return summed(members, [1.0 / len(members)] * len(members))
 
 
@@ -530,14 +471,14 @@ def _voting(estimator: BaseEstimator, value: Value, place: str) -> Value:
 
 
 def _stacking(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    members = [predicted(one, value, below(place, f"estimators_[{i}]")) for i, one in enumerate(estimator.estimators_)]
+    members = _members(estimator, value, place)
     meta = beside([*members, value] if estimator.passthrough else members)
     return predicted(estimator.final_estimator_, meta, below(place, "final_estimator_"))
 
 
 def _each(estimator: BaseEstimator, value: Value, place: str) -> Value:
     """An estimator for each output."""
-    return beside([predicted(one, value, below(place, f"estimators_[{i}]")) for i, one in enumerate(estimator.estimators_)])
+    return beside(_members(estimator, value, place))
 
 
 def _chain(estimator: BaseEstimator, value: Value, place: str) -> Value:
@@ -552,14 +493,14 @@ def _chain(estimator: BaseEstimator, value: Value, place: str) -> Value:
 _PREDICTORS: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
     MLPRegressor: _mlp,
     MLPClassifier: _mlp,
-    PLSRegression: _pls,
+    PLSRegression: _affine,
     TransformedTargetRegressor: _target,
     BaggingRegressor: _bagging,
     VotingRegressor: _voting,
     StackingRegressor: _stacking,
     MultiOutputRegressor: _each,
     RegressorChain: _chain,
-    RANSACRegressor: _consensus,
+    RANSACRegressor: _chosen,
     RFE: _chosen,
     RFECV: _chosen,
 }

@@ -18,8 +18,8 @@ from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
 from pesn._support.types import Array
 from pesn.series.arguments import rows_of
-from pesn.series.fitted import FittedSeries, Seasons
 from pesn.series.forecaster import SeriesForecaster
+from pesn.series.model import FittedSeries, Seasons
 from pesn.series.result import Margins
 from pesn.series.univariate import observed_span
 
@@ -173,7 +173,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         if len(ahead):
             farthest = int(ahead.max())
             whole = self.forecaster_.forecast(farthest, self._ahead(X, farthest, ahead)).margins[0]
-            pieces.append(_at(whole, ahead - 1))
+            pieces.append(whole[ahead - 1])
         return pieces
 
     def _ahead(self, X: pd.DataFrame | None, horizon: int, wanted: Places) -> Array | None:
@@ -191,7 +191,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
     def _frame(self, fh: Any, X: pd.DataFrame | None, levels: list[float], columns: pd.MultiIndex) -> pd.DataFrame:
         import pandas as pd
 
-        found = np.concatenate([one.quantile(levels) for one in self._margins(fh, X)])
+        found = np.concatenate([one.quantile(levels).T for one in self._margins(fh, X)])
         return pd.DataFrame(found, index=self._index(fh), columns=columns)
 
     def _index(self, fh: Any) -> pd.Index:
@@ -232,8 +232,3 @@ def _past(fitted: FittedSeries, step: Any) -> Margins:
     if np.isnan(y[:row]).all():
         return Margins(np.array([np.nan]), np.array([np.nan]), np.inf)
     return fitted.models[0].on(y[:row, 0], x[:row]).forecast(1, x[row : row + 1])
-
-
-def _at(margins: Margins, places: Places) -> Margins:
-    """Some of the steps."""
-    return Margins(margins.location[places], margins.scale[places], margins.dof, margins.log, margins.lower)

@@ -14,50 +14,43 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from pesn._support.jit import jit
-from pesn._support.types import AnyArray, Array
-from pesn.activations import get
-from pesn.adapters.torch.functions import MODULES, Function
-from pesn.adapters.torch.tensor_moments import units, working_dtype
+from pesn._support.types import Array
+from pesn.activations import Activation, get
 from pesn.linalg import root_of
+from pesn.moments import MomentMethod, mehler
 from pesn.moments.special import tanh
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments, are_many, kept_entries
+from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments
 from pesn.statespace.cell import SparseRows
 from pesn.statespace.kernels import sparse_times
+from pesn.statespace.low_rank import are_many, kept_entries
 from pesn.statespace.model import PACE, Bounds
 
-__all__ = ["CompiledCell", "Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tanh_expectations"]
+__all__ = ["Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tensor"]
 
 
 _FAR = 1e18  # as wide as nothing is, and its square a number in single precision, too
 
 
 class TensorBounds:
-    """Of y (…, d) in a loop.
+    """Of y (…, d) in a loop, from those on arrays."""
 
-    Parameters
-    ----------
-    bounds
-        On arrays.
-    tensor
-        What makes tensors of them.
-    """
-
-    def __init__(self, bounds: Bounds, tensor: Callable[[Array], Tensor]) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         self.center, self.width, self.low, self.high = (
             tensor(part) for part in (bounds.center, bounds.width, bounds.low, bounds.high)
         )
         widest = np.where(np.isinf(bounds.widest()) & ~bounds.kinematic, _FAR, bounds.edges[2])
         self.least, self.most, self.widest = tensor(bounds.edges[0]), tensor(bounds.edges[1]), tensor(widest)
         self.limit, self.reach = tensor(np.minimum(bounds.widest(), _FAR)), tensor(bounds.reach)
-        self.goes_on, self.widen = torch.tensor(bounds.goes_on, device=self.center.device), float(bounds.widen)
+        self.goes_on, self.widen = torch.tensor(bounds.goes_on), float(bounds.widen)
 
     def hold(self, mean: Tensor, before: Tensor, var: Tensor, staying: Tensor | float = 0.0) -> bool:
         """Whether they have nothing to say: to means (…, d) after those ``before``, their variances, and what weights add."""
@@ -104,12 +97,15 @@ def _root(x: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
 
 
-# (m, v) → E of f, f′, f″ and f‴, of the shape of m; v None: f and f′ at m
-Expectations: TypeAlias = Callable[[Tensor, Tensor | None], tuple[Tensor, ...]]
+# (m, v) → E of f, f′, f″ and f‴, (4, …) over the shape of m; v None: as if it were 0
+Expectations: TypeAlias = Callable[[Array, Array | None], Array]
 
 _NARROW = ((0.1, 8), (0.2, 12))  # up to such deviations, so many nodes of Gauss and Hermite are right to 1e-10
 _REACH, _SPACING, _FINER = 6.8, 0.7, 0.28  # of the trapezoid rule beyond: its spacing, and that times the deviation
 _MOST = 2048  # nodes; more would be wanted for deviations above 40
+_LEAST = 1e-4  # of the scale of f: a standard deviation below which E[f″] and E[f‴] are as if it were that
+Indices: TypeAlias = npt.NDArray[np.uint32]
+SparseArrays: TypeAlias = tuple[Indices, Indices, Array]
 _LADDER = 1.25  # deviations are rounded up to one of its powers: there are few sets of nodes
 
 
@@ -121,44 +117,24 @@ def expectations_of(moments: UnitMoments) -> Expectations:
         return _sine
     if not isinstance(moments, ActivationMoments) or not moments.exact:
         raise ValueError("forecaster must have a network with moments='surface' or 'exact' to be rolled out on tensors")
-    record = moments.record
-    if record is get("tanh"):
-        return _tanh
-    if record is get("sine"):
+    if moments.record is get("sine"):
         return _sine
-    function = _functions().get(record.name)
-    if function is None or function.record is not record:
-        known = ", ".join(sorted(["tanh", "sine", *_functions()]))
-        raise ValueError(f"forecaster must have units of one of {known} to be rolled out on tensors, got {record.name}")
-    return partial(_by_autograd, function)
+    return tanh_expectations if moments.record is get("tanh") else partial(_expectations, moments.record)
 
 
-def _square(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    square = mean.square()
-    return square if var is None else square + var, 2.0 * mean, torch.full_like(mean, 2.0), torch.zeros_like(mean)
+def _square(mean: Array, var: Array | None) -> Array:
+    first = mean * mean if var is None else mean * mean + var
+    return np.stack([first, 2.0 * mean, np.full_like(mean, 2.0), np.zeros_like(mean)])
 
 
-def _sine(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    sine, cosine = torch.sin(mean), torch.cos(mean)
-    if var is not None:
-        shrunk = torch.exp(-0.5 * var)
-        sine, cosine = shrunk * sine, shrunk * cosine
-    return sine, cosine, -sine, -cosine
+def _sine(mean: Array, var: Array | None) -> Array:
+    shrunk = 1.0 if var is None else np.exp(-0.5 * var)
+    sine, cosine = shrunk * np.sin(mean), shrunk * np.cos(mean)
+    return np.stack([sine, cosine, -sine, -cosine])
 
 
-def _tanh(mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    if var is None:
-        t = torch.tanh(mean)
-        return t, 1.0 - t * t
-    x, weights = _nodes(_rung(float(var.max()) if var.numel() else 0.0), mean.device, mean.dtype)
-    t = torch.addcmul(mean[..., None], var.sqrt()[..., None], x).tanh_()
-    square = t * t
-    one, two, three, four = (torch.stack([t, square, square * t, square * square]) @ weights).unbind(0)
-    return one, 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
-
-
-def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
-    """The same on arrays (4, …), compiled: a dozen small operations of torch cost more than the arithmetic."""
+def tanh_expectations(mean: Array, var: Array | None) -> Array:
+    """Compute those of tanh on arrays (4, …), compiled: a dozen small operations of torch cost more than the arithmetic."""
     out = np.zeros((4, *mean.shape))
     if var is None:
         out[0] = np.tanh(mean)
@@ -169,7 +145,7 @@ def tanh_expectations(mean: AnyArray, var: AnyArray | None) -> AnyArray:
 
 
 @jit(fastmath={"contract", "nsz"})
-def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray, out: AnyArray) -> None:
+def _tanh_compiled(mean: Array, var: Array, x: Array, weights: Array, out: Array) -> None:
     """E of tanh and three derivatives in ``out`` (4, N), which is 0 before."""
     std = np.sqrt(var)
     for k in range(x.size):
@@ -186,24 +162,14 @@ def _tanh_compiled(mean: AnyArray, var: AnyArray, x: AnyArray, weights: AnyArray
         out[1, i], out[2, i], out[3, i] = 1.0 - two, 2.0 * (three - one), 8.0 * two - 6.0 * four - 2.0
 
 
-@lru_cache
-def _functions() -> dict[str, Function]:
-    """Other activations of reservoirs that the adapter knows, by name."""
-    modules = nn.Sigmoid(), nn.SiLU(), nn.GELU(), nn.Softplus(), nn.ReLU(), nn.LeakyReLU(), nn.ELU(), nn.Hardtanh()
-    found = [MODULES[type(module)](module) for module in modules]
-    return {function.record.name: function for function in found}
-
-
-def _by_autograd(function: Function, mean: Tensor, var: Tensor | None) -> tuple[Tensor, ...]:
-    dtype = working_dtype(mean.device)
-    with torch.enable_grad():
-        m = mean.detach().to(dtype).requires_grad_()
-        v = torch.zeros_like(m).requires_grad_() if var is None else var.detach().to(dtype).requires_grad_()
-        unit = units(function, m, v, 2)
-        gain = unit.coefficients[..., 0]
-        second, half_third = torch.autograd.grad(gain.sum(), (m, v), materialize_grads=True)
-    found = unit.mean, gain, second, 2.0 * half_third
-    return tuple(one.detach().to(mean.dtype) for one in found)
+def _expectations(record: Activation, mean: Array, var: Array | None) -> Array:
+    """Compute those of any activation, (4, …): E[f⁽ⁿ⁾] is the n-th Hermite coefficient, but for its scale."""
+    m, v = mean.ravel(), np.zeros(mean.size) if var is None else var.ravel()
+    method = MomentMethod(record)
+    std = np.sqrt(np.maximum(v, (_LEAST * record.scale) ** 2))
+    c = mehler.project(record, m, std, 3)[0] if m.size else np.empty((0, 3))
+    found = method(m, v, 1)[0], method.gain(m, v), math.sqrt(2.0) * c[:, 1] / std, math.sqrt(6.0) * c[:, 2] / std**2
+    return np.stack(found).reshape(4, *mean.shape)
 
 
 def _rung(var: float) -> float:
@@ -217,7 +183,7 @@ def _rung(var: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _rule(std: float) -> tuple[AnyArray, AnyArray]:
+def _rule(std: float) -> tuple[Array, Array]:
     """Nodes and weights of a standard normal, for deviations of a up to ``std``."""
     count = next((n for most, n in _NARROW if std <= most), 0)
     if count:
@@ -229,50 +195,48 @@ def _rule(std: float) -> tuple[AnyArray, AnyArray]:
     return x, weights / weights.sum()
 
 
-@lru_cache(maxsize=64)
-def _nodes(std: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The same on a device."""
-    x, weights = _rule(std)
-    with torch.inference_mode(False):  # what is kept must serve autograd later
-        return torch.tensor(x, device=device, dtype=dtype), torch.tensor(weights, device=device, dtype=dtype)
+class _Cell(NamedTuple):
+    """x[rows] ← (1 − L) O x[rows] + L f(A x + A_u u + b), A (r, n) by compressed rows and columns, L (r,).
 
+    ``rotation`` is O; None where each entry keeps its own.
+    """
 
-class CompiledCell(NamedTuple):
-    """x[first : first + r] ← (1 − L) x[first : first + r] + L tanh(A x + drive), A (r, n) by rows and columns, L (r,)."""
+    by_rows: SparseArrays
+    by_columns: SparseArrays
+    rows: slice
+    inputs: Tensor
+    bias: Tensor
+    leak: Array
+    rotation: Array | None
+    is_units: bool
+    expectations: Expectations
 
-    rows: tuple[AnyArray, AnyArray, AnyArray]
-    columns: tuple[AnyArray, AnyArray, AnyArray]
-    first: int
-    leak: AnyArray
-
-    @classmethod
-    def of(cls, A: Any, first: int, leak: AnyArray) -> CompiledCell:
-        """Of a sparse matrix."""
-        return cls(SparseRows(A).rows, SparseRows(A.T).rows, first, leak)
-
-    def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[AnyArray, AnyArray]:
+    def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[Array, Array]:
         """Rows x (R B, n) moved in place, with a ``drive`` (B, r) of the means; what entered the units, and E of f, f′, f″, f‴.
 
         ``s``: rows of each plan that add nothing to the variances; ``noisy``: whether there are any that do.
         """
         rows, (B, r) = x.numpy(), drive.shape
         into, mean, var = np.empty((B, r, len(rows) // B)), drive.numpy().copy(), np.empty((B, r))
-        _enter(*self.rows, rows, s, into, mean, var)
-        found = tanh_expectations(mean, var if noisy else None)
-        _move(into, found, self.first, self.leak, rows)
+        _enter(*self.by_rows, rows, s, into, mean, var)
+        found = self.expectations(mean, var if noisy else None)
+        if self.rotation is not None:
+            rows[:, self.rows] = rows[:, self.rows] @ self.rotation.T
+        _move(into, found, self.rows.start, self.leak, rows)
         return into, found
 
-    def back(self, by_x: Tensor, into: AnyArray, found: AnyArray, s: int) -> Tensor:
+    def back(self, by_x: Tensor, into: Array, found: Array, s: int) -> Tensor:
         """The gradient by rows before :meth:`move`, in place of that by those after it; returned: that by the drive."""
-        by_drive = np.empty(into.shape[:2])
-        _back(*self.columns, into, found, self.first, self.leak, s, by_x.numpy(), by_drive)
+        by_drive, rows = np.empty(into.shape[:2]), by_x.numpy()
+        kept = None if self.rotation is None else (1.0 - self.leak) * rows[:, self.rows]
+        _back(*self.by_columns, into, found, self.rows.start, self.leak, s, rows, by_drive)
+        if kept is not None:
+            rows[:, self.rows] += kept @ self.rotation - kept
         return torch.from_numpy(by_drive)
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
-def _enter(
-    indptr: AnyArray, indices: AnyArray, data: AnyArray, x: AnyArray, s: int, into: AnyArray, mean: AnyArray, var: AnyArray
-) -> None:
+def _enter(indptr: Indices, indices: Indices, data: Array, x: Array, s: int, into: Array, mean: Array, var: Array) -> None:
     """Into (B, r, R) = A x of each plan; its means are added to ``mean`` (B, r), and its variances put into ``var``."""
     B, r, R = into.shape
     turned = np.empty((1, x.shape[1], R))
@@ -291,7 +255,7 @@ def _enter(
 
 
 @jit()
-def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArray) -> None:
+def _move(into: Array, found: Array, first: int, leak: Array, x: Array) -> None:
     B, r, R = into.shape
     keep = 1.0 - leak
     for b in range(B):
@@ -307,8 +271,8 @@ def _move(into: AnyArray, found: AnyArray, first: int, leak: AnyArray, x: AnyArr
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
 def _back(
-    indptr: AnyArray, indices: AnyArray, data: AnyArray, into: AnyArray, found: AnyArray, first: int, leak: AnyArray, s: int,
-    by_x: AnyArray, by_drive: AnyArray,
+    indptr: Indices, indices: Indices, data: Array, into: Array, found: Array, first: int, leak: Array, s: int,
+    by_x: Array, by_drive: Array,
 ) -> None:  # fmt: skip
     B, r, R = into.shape
     keep, n = 1.0 - leak, indptr.size - 1
@@ -339,25 +303,6 @@ def _back(
                 row[j] += turned[0, j, k]
 
 
-class _TensorCell(NamedTuple):
-    """x[rows] ← (1 − L) O x[rows] + L f(A x[: width] + A_u u + b); ``matrix`` is A (r, width), ``leak`` L (r,).
-
-    ``keeps``: whether any of L is below 1; ``rotation``: None where each entry keeps its own.
-    """
-
-    rows: slice
-    matrix: Tensor
-    transposed: Tensor
-    inputs: Tensor
-    bias: Tensor
-    leak: Tensor
-    keeps: bool
-    rotation: Tensor | None
-    is_units: bool
-    expectations: Expectations
-    compiled: CompiledCell | None
-
-
 class Drive(NamedTuple):
     """What known inputs and constants add to the mean in each of H steps: before each cell (H, B, r), and to c (H, B, q)."""
 
@@ -365,20 +310,23 @@ class Drive(NamedTuple):
     carried: Tensor
 
 
+def tensor(values: Array) -> Tensor:
+    """Return an array as a tensor of float64."""
+    return torch.from_numpy(np.array(values, float, order="C"))
+
+
 class TensorLoop:
-    """The constants of a loop on one device.
+    """The constants of a loop.
 
     Parameters
     ----------
-    loop
+    loop : ClosedLoop
         Of first order.
-    dtype, device
-        Of the tensors.
     """
 
-    def __init__(self, loop: ClosedLoop, dtype: torch.dtype, device: torch.device) -> None:
-        self.loop, self.dtype, self.device = loop, dtype, device
-        certain, tensor = loop.certain, self.tensor
+    def __init__(self, loop: ClosedLoop) -> None:
+        self.loop = loop
+        certain = loop.certain
         at, p = certain.layout, certain.carried
         inputs = at["inputs"]
         m = inputs.stop - inputs.start
@@ -391,36 +339,29 @@ class TensorLoop:
         self.K, self.K_inputs, self.k = tensor(K[carried][:, kept]), tensor(K[carried, inputs]), tensor(k[carried])
         self.K_transposed = self.K.mT
         self.fresh = tensor(np.pad(J[carried] @ root_of(loop.errors.innovation), ((0, self.n - self.q), (0, 0))).T)
-        noise = np.zeros((0, 0)) if loop.process_noise is None else loop.process_noise.columns().T
+        noise = np.zeros((0, 0)) if loop.process_noise is None else loop.process_noise.columns.T
         self.process = tensor(np.pad(noise, ((0, 0), (self.n - noise.shape[1], 0))))
         assert loop.compression is not None
         self.compression, self.carried = loop.compression, p
         self.basis = tensor(loop.compression.basis)
-        self.bounds = None if loop.guard is None else TensorBounds(loop.guard, tensor)
+        self.bounds = None if loop.guard is None else TensorBounds(loop.guard)
         self.measurement_cov = None if loop.measurement_cov is None else tensor(loop.measurement_cov)
         errors = loop.weight_errors
         S = np.vstack([errors.root[:1], certain.moves.weights(errors.root.T).T])  # laid out over [1, x]
         self.S, self.S_inputs, self.S_1 = tensor(S[1:][kept].T), tensor(S[1:][inputs].T), tensor(S[0])
         self.staying = tensor(np.pad(errors.output_root.T, ((0, 0), (0, self.q - self.d))))
 
-    def tensor(self, values: Array) -> Tensor:
-        """On the loop's device."""
-        return torch.tensor(np.ascontiguousarray(values, float), dtype=self.dtype, device=self.device)
-
-    def _cell(self, cell: Cell, inputs: slice) -> _TensorCell:
+    def _cell(self, cell: Cell, inputs: slice) -> _Cell:
         A, m = sparse.csr_array(cell.matrix).toarray(), inputs.stop - inputs.start
         rows = slice(cell.rows.start - m, cell.rows.stop - m)
         is_units = rows.start >= self.units.start
-        matrix = self.tensor(np.delete(A, inputs, axis=1)[:, : self.n if is_units else rows.start])
-        bias, expectations = self.tensor(cell.bias), expectations_of(cell.units)
-        compiled = None
-        is_tanh = cell.rotation is None and isinstance(cell.units, ActivationMoments) and cell.units.record is get("tanh")
-        if is_tanh and is_units and self.device.type == "cpu" and self.dtype == torch.float64:
-            compiled = CompiledCell.of(sparse.csr_array(np.delete(A, inputs, axis=1)), rows.start, cell.leaks)
-        leak, keeps = self.tensor(cell.leaks), bool((cell.leaks < 1.0).any())
-        turn = None if cell.rotation is None or not keeps else self.tensor(cell.rotation)
-        how = matrix, matrix.mT, self.tensor(A[:, inputs]), bias, leak, keeps, turn, is_units, expectations, compiled
-        return _TensorCell(rows, *how)
+        own = np.delete(A, inputs, axis=1)
+        if not is_units:  # of what stands before them
+            own[:, rows.start :] = 0.0
+        layouts = SparseRows(own).rows, SparseRows(own.T).rows
+        rotation = cell.rotation if (cell.leaks < 1.0).any() else None
+        expectations = expectations_of(cell.units)
+        return _Cell(*layouts, rows, tensor(A[:, inputs]), tensor(cell.bias), cell.leaks, rotation, is_units, expectations)
 
     def drive(self, u: Tensor) -> Drive:
         """By known inputs u (H, B, m), scaled."""
@@ -464,16 +405,16 @@ class TensorLoop:
         v = (linear(means, self.S) + linear(u, self.S_inputs, self.S_1)).transpose(0, 1)
         gram = v @ v.mT
         B, H, _ = gram.shape
-        found = self.loop.weight_errors.places(v.detach().cpu().double().numpy())
+        found = self.loop.weight_errors.places(v.detach().numpy())
         some = np.any(found, axis=1)
         r = max(int(some.sum(axis=1).max()), 1)
-        first, live = (torch.tensor(part[:, :r], device=self.device) for part in ((found != 0.0).argmax(axis=1), some))
+        first, live = (torch.tensor(part[:, :r]) for part in ((found != 0.0).argmax(axis=1), some))
         onto = gram.gather(2, first[:, None].expand(B, H, r))
         between = onto.gather(1, first[..., None].expand(B, r, r))
-        unit = torch.eye(r, dtype=self.dtype, device=self.device)
+        unit = torch.eye(r, dtype=torch.float64)
         L = torch.linalg.cholesky(torch.where(live[:, :, None] & live[:, None], between, unit))
         places = torch.linalg.solve_triangular(L, onto.mT, upper=False).mT
-        there = live[:, None] & (first[:, None] <= torch.arange(H, device=self.device)[:, None])
+        there = live[:, None] & (first[:, None] <= torch.arange(H)[:, None])
         places = torch.where(there, places, torch.zeros_like(places))
         kept, size = places.square().sum(-1), gram.diagonal(dim1=1, dim2=2)
         any_kept = kept > 0.0
@@ -489,12 +430,12 @@ class TensorLoop:
         c, h = columns[..., : self.q], columns[..., self.q :]
         inputs = columns.new_zeros(*columns.shape[:-1], self.carried - self.q)
         entries = torch.cat([c, inputs, h @ self.basis, h], dim=-1)
-        pivots = kept_entries(entries.mT.cpu().double().numpy(), self.carried, self.compression)[1]
+        pivots = kept_entries(entries.mT.numpy(), self.carried, self.compression)[1]
         counts = (pivots >= 0).sum(axis=-1)
         after, groups = columns.new_zeros(len(columns), int(counts.max()), self.n), []
         for count in np.unique(counts):
-            which = torch.tensor(np.flatnonzero(counts == count), device=self.device)
-            chosen = torch.tensor(pivots[counts == count][:, None, :count], device=self.device)
+            which = torch.tensor(np.flatnonzero(counts == count))
+            chosen = torch.tensor(pivots[counts == count][:, None, :count])
             Q, R = torch.linalg.qr(entries[which].gather(2, chosen.expand(-1, columns.shape[1], -1)))
             after[which, :count] = Q.mT @ columns[which]
             groups.append(_Fewer(which, chosen, Q, R, columns[which]))
@@ -534,7 +475,7 @@ class _Step(NamedTuple):
     at the end; how they were made fewer; where bounds were touched, what went in and what came out.
     """
 
-    cells: list[tuple[int, Any, Any]]
+    cells: list[tuple[int, Array, Array]]
     rows: int
     end: int
     fewer: list[_Fewer] | None
@@ -563,26 +504,9 @@ class _Steps(torch.autograd.Function):
         ys, means = [], []
         x = x.reshape(-1, n).clone()
         for t in range(H):
-            cells: list[tuple[int, Any, Any]] = []
+            moving = [i for i, cell in enumerate(loop.cells) if t or not (moved and cell.is_units)]
+            cells = [(i, *loop.cells[i].move(x, by_step[t][i], s, noisy)) for i in moving]
             fewer, bounds = None, None
-            for i, cell in enumerate(loop.cells):
-                if cell.is_units and moved and not t:
-                    continue
-                if cell.compiled is not None:
-                    cells.append((i, *cell.compiled.move(x, by_step[t][i], s, noisy)))
-                    continue
-                r, width = cell.matrix.shape
-                a = torch.mm(x if width == n else x.narrow(1, 0, width), cell.transposed)
-                into = a.view(-1, B, r)
-                var = into.narrow(0, s, into.shape[0] - s).square().sum(0) if noisy else None
-                f, *slopes = cell.expectations(into[0] + by_step[t][i], var)
-                moves = into * slopes[0]
-                moves[0] = f
-                rows = x.narrow(1, cell.rows.start, r)
-                if cell.rotation is not None:
-                    rows.copy_(torch.mm(rows, cell.rotation.mT))
-                rows.lerp_(moves.view(-1, r), cell.leak) if cell.keeps else rows.copy_(moves.view(-1, r))
-                cells.append((i, into, slopes))
             if noisy and (t or not moved):
                 x, fewer = _with_process_noise(loop, x, B, s)
             means.append(x.narrow(0, 0, B).clone())
@@ -590,13 +514,7 @@ class _Steps(torch.autograd.Function):
             if now is None:
                 ys.append(x.view(-1, B, n))
             else:
-                c = torch.mm(x, loop.K_transposed)
-                c.narrow(0, 0, s * B).add_(now)
-                x.narrow(1, 0, q).copy_(c)
-                if noisy:
-                    x = torch.cat([x, fresh])
-                if bounded and loop.bounds is not None:
-                    x, bounds = _bounded(loop.bounds, x.view(-1, B, n), means[t].narrow(1, 0, d), s, noisy)
+                x, bounds = _emit(loop, x, now, fresh if noisy else None, means[t] if bounded else None, s)
                 ys.append(x.view(-1, B, n).narrow(2, 0, d).clone())  # x goes on in place
             if wanted:
                 tape.append(_Step(cells, count, x.shape[0], fewer, bounds))
@@ -608,59 +526,61 @@ class _Steps(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, by_y: Tensor | None, by_means: Tensor | None) -> Any:
         loop, tape, (H, s, B) = ctx.loop, ctx.tape, ctx.sizes
-        d, n, q, units = loop.d, loop.n, loop.q, loop.units
-        n_units, alone = units.stop - units.start, not ctx.needs_input_grad[2]
+        d, n, q, alone = loop.d, loop.n, loop.q, not ctx.needs_input_grad[2]
         given = by_y if by_y is not None else by_means
         if given is None:
             return (None,) * (6 + len(loop.cells))
         by_steps = None if by_y is None else by_y.reshape(H, -1, by_y.shape[-1]).unbind(0)
         by_adds = []
-        by_drives = [given.new_zeros(H, B, cell.matrix.shape[0]) for cell in loop.cells]
+        by_drives = [given.new_zeros(H, B, len(cell.leak)) for cell in loop.cells]
         back = by_steps[0].clone() if alone and by_steps is not None else given.new_zeros(tape[-1].end, n)
         for t in range(H - 1, -1, -1):
             step, by_before = tape[t], None
             if not alone:
                 if by_steps is not None:
                     back.narrow(1, 0, d).add_(by_steps[t].narrow(0, 0, back.shape[0]))
-                if step.bounds is not None:
-                    back, by_before = _back_through_bounds(back, step.bounds, B)
-                by_c = back[: step.rows, :q]
+                back, by_c, by_before = _back_through_emit(loop, back, step, B)
                 by_adds.append(by_c.narrow(0, 0, s * B))
-                here = torch.mm(by_c, loop.K)
-                here.narrow(1, units.start, n_units).add_(back[: step.rows, units])
-                back = here
             if by_means is not None:
                 back.narrow(0, 0, B).add_(by_means[t])
             if step.fewer is not None:
                 by_columns = loop.more(back[s * B :].view(-1, B, n).transpose(0, 1), step.fewer).transpose(0, 1)
                 back = torch.cat([back[: s * B], by_columns.reshape(-1, n)])
             for i, into, found in reversed(step.cells):
-                cell, (R, _, r) = loop.cells[i], into.shape
-                if cell.compiled is not None:
-                    back = back.narrow(0, 0, into.shape[2] * B)
-                    by_drives[i][t] = cell.compiled.back(back, into, found, s)
-                    continue
-                gain, *more = found
-                width = cell.matrix.shape[1]
-                back = back.narrow(0, 0, R * B)
-                rows = back.narrow(1, cell.rows.start, r)
-                moves = (cell.leak * rows).view(R, B, r)
-                rows.mul_(1.0 - cell.leak)
-                if cell.rotation is not None:
-                    rows.copy_(torch.mm(rows, cell.rotation))
-                by_a = gain * moves
-                if R > 1:
-                    second, third = more
-                    by_gain = (moves.narrow(0, 1, R - 1) * into.narrow(0, 1, R - 1)).sum(0)
-                    by_var = torch.addcmul(moves[0] * second, by_gain, third)  # twice
-                    by_a.narrow(0, s, R - s).addcmul_(into.narrow(0, s, R - s), by_var)
-                    by_a[0].addcmul_(by_gain, second)
-                by_drives[i][t] = by_a[0]
-                (back if width == n else back.narrow(1, 0, width)).addmm_(by_a.view(-1, r), cell.matrix)
+                back = back.narrow(0, 0, into.shape[2] * B)
+                by_drives[i][t] = loop.cells[i].back(back, into, found, s)
             if by_before is not None:
                 back[:B, :d] += by_before
         by_add = torch.stack(by_adds[::-1]).view(H, s, B, q) if by_adds else None
         return None, back.view(-1, B, n), by_add, None, None, None, *by_drives
+
+
+def _emit(
+    loop: TensorLoop, x: Tensor, now: Tensor, fresh: Tensor | None, before: Tensor | None, s: int
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
+    """Rows x (R B, n) with the next c, ``now`` added to the first s of each plan, and rows of ``fresh`` errors.
+
+    ``before`` (B, n): means before the step, where y is kept within its bounds; None: it is not.
+    """
+    c = torch.mm(x, loop.K_transposed)
+    c.narrow(0, 0, len(now)).add_(now)
+    x.narrow(1, 0, loop.q).copy_(c)
+    if fresh is not None:
+        x = torch.cat([x, fresh])
+    if before is None or loop.bounds is None:
+        return x, None
+    return _bounded(loop.bounds, x.view(-1, len(before), loop.n), before.narrow(1, 0, loop.d), s, fresh is not None)
+
+
+def _back_through_emit(loop: TensorLoop, back: Tensor, step: _Step, B: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradient by the rows that :func:`_emit` was given, by the next c, and by the mean before the step."""
+    by_before, units = None, loop.units
+    if step.bounds is not None:
+        back, by_before = _back_through_bounds(back, step.bounds, B)
+    by_c = back[: step.rows, : loop.q]
+    here = torch.mm(by_c, loop.K)
+    here.narrow(1, units.start, units.stop - units.start).add_(back[: step.rows, units])
+    return here, by_c, by_before
 
 
 def _with_process_noise(loop: TensorLoop, x: Tensor, B: int, s: int) -> tuple[Tensor, list[_Fewer] | None]:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from pesn._support.types import Array, FloatArray, NetworkCovariance
-from pesn.adapters.torch.functions import MODULES, Function, function_of
+from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
-from pesn.adapters.torch.tensor_moments import between, units, working_dtype
-from pesn.adapters.torch.trace import OutputError, tensors_of, trace_layers
+from pesn.adapters.torch.tensor_moments import covariance as unit_covariance
+from pesn.adapters.torch.tensor_moments import units, working_dtype
+from pesn.adapters.torch.trace import ACTIVATIONS, OutputError, tensors_of, trace_layers
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers
@@ -33,7 +35,7 @@ __all__ = ["as_layers", "check_eval", "propagate", "read", "unwrapped"]
 _PASS: tuple[type[nn.Module], ...] = (
     nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip
-_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *MODULES, *_PASS)
+_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *ACTIVATIONS, *_PASS)
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,14 @@ class _Layer:
 
     weight: Tensor | None = None
     bias: Tensor | None = None
-    function: Function | None = None
+    function: Activation | None = None
     size: int = 0
     affine: str = ""  # the names of the two modules
     active: str = ""
+
+    def numbers(self) -> list[Tensor]:
+        """Return its weight and bias, as far as there are any."""
+        return [part for part in (self.weight, self.bias) if part is not None]
 
 
 def propagate(
@@ -63,20 +69,20 @@ def propagate(
         return through_layers(as_layers(network, x.dim), x, method, covariance) or [x]
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
-    network, dtype = unwrapped(network), x.dtype
+    network = unwrapped(network)
     for parameter in network.parameters():
         if parameter.device != x.device:
             raise ValueError(f"network lies on {parameter.device} and x on {x.device}; move one of them with .to(...)")
     layers = _read(network, x.dim)
-    for tensor in (t for layer in layers for t in (layer.weight, layer.bias) if t is not None):
-        dtype = torch.promote_types(dtype, tensor.dtype)
+    dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
     work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits is not semi-definite for long
-    state = x._cast(work)
+    state, full = x._cast(work), covariance == "full"
     states: list[Gaussian] = []
     for layer in layers:
-        z = _finite(_affine(layer, state, covariance == "full", work), layer.affine or layer.active)
-        state = _finite(_activate(layer, z, covariance == "full"), layer.active or layer.affine)
-        states.append(state if dtype == work else _finite(state._cast(dtype), layer.active or layer.affine))
+        name = layer.active or layer.affine
+        z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
+        state = _finite(_activate(layer, z, full), name)
+        states.append(state if dtype == work else _finite(state._cast(dtype), name))
     return states or [x]
 
 
@@ -94,8 +100,7 @@ def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
     for layer in _read(network, inputs):
         matrix = np.eye(layer.size) if layer.weight is None else array(layer.weight)
         bias = None if layer.bias is None else array(layer.bias)
-        function = "identity" if layer.function is None else layer.function.record
-        result.append(Dense(np.diag(matrix) if matrix.ndim == 1 else matrix, bias, function))
+        result.append(Dense(np.diag(matrix) if matrix.ndim == 1 else matrix, bias, layer.function or "identity"))
     return result
 
 
@@ -132,7 +137,7 @@ def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
     dtype, work = z._mean.dtype, working_dtype(z._mean.device)
     mean = z._mean.to(work)
     if full and (z._cov is not None or z._factor is not None):
-        out, cov = between(layer.function, mean, z.cov.to(work), layer.active)
+        out, cov = unit_covariance(layer.function, mean, z.cov.to(work), layer.active)
         return TensorGaussian._of(out.to(dtype), cov=cov.to(dtype))
     var = z.var.to(work)
     unit = units(layer.function, mean, var)
@@ -148,36 +153,45 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
     layers: list[_Layer] = []
     size, giver = inputs, f"the input has {inputs}"
     for place, kind, module in _leaves(network, ""):
-        if kind in _PASS:
-            if kind is nn.Flatten and (module.start_dim, module.end_dim) not in ((1, -1), (1, 1), (-1, -1)):
-                raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
-            continue
         bare = bool(layers) and layers[-1].function is None  # nothing stands behind its affine map yet
-        if kind in MODULES:
-            try:
-                function = function_of(kind, module)
-            except ValueError as error:
-                raise ValueError(f"{_name(place, module)}: {error}") from error
-            if not bare:
-                layers.append(_Layer(size=size))
-            layers[-1] = replace(layers[-1], function=function, active=_name(place, module)[:-1])
-            continue
-        takes = module.in_features if kind is nn.Linear else module.num_features
-        if takes != size:
-            raise ValueError(f"{_name(place, module)} takes {takes} numbers, but {giver}")
-        gives = module.out_features if kind is nn.Linear else takes
-        weight = _number(place, module, "weight", (gives, takes) if kind is nn.Linear else (takes,))
-        bias = _number(place, module, "bias", (gives,))
-        if kind is nn.Linear:
-            size, giver = gives, f"layer {place or 0} gives {gives}"
-            layers.append(_Layer(weight, bias, None, size, _name(place, module)[:-1]))
-            continue
-        factor, offset = _normalisation(place, module, weight, bias)
-        if bare:
-            layers[-1] = _scaled(layers[-1], factor, offset)
-        else:
-            layers.append(_Layer(factor, offset, None, size, _name(place, module)[:-1]))
+        if kind is nn.Flatten and (module.start_dim, module.end_dim) not in ((1, -1), (1, 1), (-1, -1)):
+            raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
+        if kind in ACTIVATIONS:
+            before = layers.pop() if bare else _Layer(size=size)
+            layers.append(replace(before, function=_activation(place, kind, module), active=_name(place, module)[:-1]))
+        elif kind not in _PASS:
+            takes = module.in_features if kind is nn.Linear else module.num_features
+            if takes != size:
+                raise ValueError(f"{_name(place, module)} takes {takes} numbers, but {giver}")
+            made = _affine_layer(place, kind, module)
+            layers.append(_scaled(layers.pop(), made) if bare and kind is not nn.Linear else made)
+            if kind is nn.Linear:
+                size, giver = made.size, f"layer {place or 0} gives {made.size}"
     return layers
+
+
+def _activation(place: str, kind: type[nn.Module], module: nn.Module) -> Activation:
+    try:
+        return ACTIVATIONS[kind](module)
+    except ValueError as error:
+        raise ValueError(f"{_name(place, module)}: {error}") from error
+
+
+def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
+    """Linear, or BatchNorm in eval mode as factor and offset."""
+    name = _name(place, module)[:-1]
+    if kind is nn.Linear:
+        size = module.out_features
+        weight = _number(place, module, "weight", (size, module.in_features))
+        return _Layer(weight, _number(place, module, "bias", (size,)), None, size, name)
+    size = module.num_features
+    weight, bias, mean, var = (
+        _number(place, module, part, (size,)) for part in ("weight", "bias", "running_mean", "running_var")
+    )
+    if mean is None or var is None:
+        raise ValueError(f"{_name(place, module)} must have running statistics; without them it depends on the batch")
+    factor = torch.rsqrt(var + module.eps) * (1.0 if weight is None else weight)
+    return _Layer(factor, -mean * factor if bias is None else bias - mean * factor, None, size, name)
 
 
 def unwrapped(network: nn.Module) -> nn.Module:
@@ -194,20 +208,10 @@ def check_eval(network: nn.Module) -> None:
 
 def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any]]:
     """Every module that is not a Sequential, in order, with its place and its known class."""
-    own: Any = type(module)
-    candidates = (own,) if own in _KNOWN else _KNOWN
+    candidates = (type(module),) if type(module) in _KNOWN else _KNOWN
     kind = next((known for known in candidates if isinstance(module, known) and _runs_as(module, known)), None)
     if kind is None:
-        names = ", ".join(sorted({known.__name__ for known in _KNOWN}))
-        if isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule):
-            raise TypeError(
-                f"{_name(place, module)} was made by torch.jit or torch.fx, and tensors go through chains of layers alone; "
-                "give the module that it was made from, or arrays (x.numpy())"
-            )
-        raise TypeError(
-            f"{_name(place, module)} is not known to pesn; known: {names}. Tensors go through chains of these, "
-            "arrays (x.numpy()) through any module"
-        )
+        raise _unknown(place, module)
     if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
         raise ValueError(f"{_name(place, module)} has not been initialised; run the network once first")
     if module._forward_hooks or module._forward_pre_hooks:
@@ -217,6 +221,20 @@ def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any
         return
     for name, child in module._modules.items():  # not named_children(), which leaves out what is used twice
         yield from _leaves(child, f"{place}.{name}" if place else name)
+
+
+def _unknown(place: str, module: nn.Module) -> TypeError:
+    """Return the error that names a module of which tensors have no closed form."""
+    if isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule):
+        return TypeError(
+            f"{_name(place, module)} was made by torch.jit or torch.fx, and tensors go through chains of layers alone; "
+            "give the module that it was made from, or arrays (x.numpy())"
+        )
+    names = ", ".join(sorted({known.__name__ for known in _KNOWN}))
+    return TypeError(
+        f"{_name(place, module)} is not known to pesn; known: {names}. Tensors go through chains of these, "
+        "arrays (x.numpy()) through any module"
+    )
 
 
 def _runs_as(module: nn.Module, known: type[nn.Module]) -> bool:
@@ -246,22 +264,13 @@ def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) ->
     return value
 
 
-def _normalisation(place: str, module: nn.BatchNorm1d, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """BatchNorm in eval mode as factor and offset."""
-    mean, var = (_number(place, module, name, (module.num_features,)) for name in ("running_mean", "running_var"))
-    if mean is None or var is None:
-        raise ValueError(f"{_name(place, module)} must have running statistics; without them it depends on the batch")
-    factor = torch.rsqrt(var + module.eps)
-    if weight is not None:
-        factor = factor * weight
-    return factor, -mean * factor if bias is None else bias - mean * factor
-
-
-def _scaled(layer: _Layer, factor: Tensor, offset: Tensor) -> _Layer:
-    """``layer``, an affine map alone, with another behind it."""
+def _scaled(layer: _Layer, after: _Layer) -> _Layer:
+    """``layer``, an affine map alone, with a factor and an offset behind it."""
     assert layer.weight is not None
-    weight = factor[:, None] * layer.weight if layer.weight.ndim == 2 else factor * layer.weight
-    return replace(layer, weight=weight, bias=offset if layer.bias is None else factor * layer.bias + offset)
+    assert after.weight is not None
+    assert after.bias is not None
+    weight = after.weight[:, None] * layer.weight if layer.weight.ndim == 2 else after.weight * layer.weight
+    return replace(layer, weight=weight, bias=after.bias if layer.bias is None else after.weight * layer.bias + after.bias)
 
 
 _log = logging.getLogger("pesn.networks")
@@ -349,14 +358,17 @@ def _traced_layers(network: nn.Module, shapes: Shapes, rows: FloatArray, out: Fl
     """Trace the layers of a module, which give ``out`` of ``rows``; they are kept as long as nothing is seen to have changed."""
     own, state = network.layer if isinstance(network, _Sequences) else network, _state(network, shapes)
     size = np.abs(out).max(initial=0.0) + 1e-6
+
+    def difference(layers: list[Dense]) -> float:
+        found = forward(layers, rows.astype(float))
+        return float(np.abs(found - out).max(initial=0.0) / size) if found.shape == out.shape else math.inf
+
     before = _readings.get(own) if state is not None else None
     if before is not None and before.state == state:
         if before.layers is None and only_exact:
             raise TypeError("network has more than one nonlinear layer, or one that is not known; its closed form is not exact")
-        if before.layers is not None:
-            found = forward(before.layers, rows.astype(float))
-            if np.abs(found - out).max(initial=0.0) <= (10.0 * before.difference + 1e-7) * size:
-                return before.layers
+        if before.layers is not None and difference(before.layers) <= 10.0 * before.difference + 1e-7:
+            return before.layers
     try:
         with _eager(network):
             layers = trace_layers(network, shapes, only_exact)
@@ -364,17 +376,22 @@ def _traced_layers(network: nn.Module, shapes: Shapes, rows: FloatArray, out: Fl
         if state is not None and only_exact:
             _readings[own] = _Reading(state, None, 0.0)
         raise
-    found = forward(layers, rows.astype(float))
-    if not _agree(found, out, network):
-        if not np.isfinite(out).all():
-            raise ValueError(f"network must give finite numbers for x, got {out[~np.isfinite(out)][0]}")
-        raise TypeError(
-            "network does other things than were traced, with other numbers: it leaves torch, as by .numpy(), or has a branch; "
-            "register what it does (pesn.propagate.register), or use closure='sobol'"
-        )
+    _check_traced(forward(layers, rows.astype(float)), out, network)
     if state is not None:
-        _readings[own] = _Reading(state, layers, float(np.abs(found - out).max(initial=0.0) / size))
+        _readings[own] = _Reading(state, layers, difference(layers))
     return layers
+
+
+def _check_traced(found: FloatArray, out: FloatArray, network: nn.Module) -> None:
+    """Raise an error where layers do not give what the network gives."""
+    if _agree(found, out, network):
+        return
+    if not np.isfinite(out).all():
+        raise ValueError(f"network must give finite numbers for x, got {out[~np.isfinite(out)][0]}")
+    raise TypeError(
+        "network does other things than were traced, with other numbers: it leaves torch, as by .numpy(), or has a branch; "
+        "register what it does (pesn.propagate.register), or use closure='sobol'"
+    )
 
 
 def _state(network: nn.Module, shapes: Shapes) -> object:
@@ -436,18 +453,19 @@ def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], Float
         given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
         with torch.no_grad():  # a copy: a network may change its input in place
             out = tensors_of(network(*(part.to(first.device, first.dtype, copy=True) for part in given)))
-        for tensor in out:
-            if tensor.is_complex():
-                raise OutputError(f"network must give real numbers, got dtype {tensor.dtype}")
-            if not tensor.ndim or len(tensor) != len(rows):
-                raise OutputError(
-                    f"network must give tensors with a row for each of {len(rows)}, got one of shape {tuple(tensor.shape)}"
-                )
         if not any(tensor.numel() for tensor in out):
             raise OutputError("network must give a tensor with numbers in it, got none")
-        return np.concatenate([t.reshape(len(rows), -1).double().cpu().numpy() for t in out], axis=1)
+        return np.concatenate([_as_rows(tensor, len(rows)) for tensor in out], axis=1)
 
     return function
+
+
+def _as_rows(tensor: Tensor, count: int) -> FloatArray:
+    if tensor.is_complex():
+        raise OutputError(f"network must give real numbers, got dtype {tensor.dtype}")
+    if not tensor.ndim or len(tensor) != count:
+        raise OutputError(f"network must give tensors with a row for each of {count}, got one of shape {tuple(tensor.shape)}")
+    return tensor.reshape(count, -1).double().cpu().numpy()
 
 
 def _is_narrow(x: Gaussian, network: nn.Module) -> bool:

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pesn._support.arguments import whole_number
-from pesn.adapters.torch.loop import TensorLoop
+from pesn.adapters.torch.loop import TensorLoop, tensor
 from pesn.adapters.torch.tensor_gaussian import check_no_vmap
 from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.context import Begun, ContextFilter, FilteredContext, Uncertainty
@@ -85,7 +85,7 @@ class TensorStart:
         if np.isnan(begun.y).any() or np.isnan(begun.u).any() or begun.uncertainty.exists:
             raise ValueError("start must be of rows without gaps and known exactly, where they are so few, got others")
         given = (part if part.ndim == 3 else part[None] for part in (begun.y, begun.u))
-        rows, before = (self.loop.tensor(part).expand(len(u), -1, -1) for part in given)
+        rows, before = (tensor(part).expand(len(u), -1, -1) for part in given)
         if y is not None:
             rows = torch.cat([rows[:, :-1], y[:, None]], dim=1)
         inputs = torch.cat([before, u[:, None]], dim=1)
@@ -97,7 +97,7 @@ class TensorStart:
         """(R, B, n) of a state (…, n)."""
         assert isinstance(state, FirstOrder)
         rows = np.concatenate([state.mean[..., None, :], state.factor.mT], axis=-2)[..., self.loop.kept]
-        return self.loop.tensor(np.moveaxis(rows, 0, 1) if rows.ndim == 3 else rows[:, None])
+        return tensor(np.moveaxis(rows, 0, 1) if rows.ndim == 3 else rows[:, None])
 
     def _unmoved(self, begun: Begun, y: Tensor) -> Tensor:
         """Units before the last row y (B, d), where ``initial_state`` says what they are."""
@@ -143,17 +143,17 @@ class TensorStart:
         encoding = self.loop.loop.dynamics.encoding
         if encoding.is_plain:
             return y
-        angle = self.loop.tensor(encoding.mean) + self.loop.tensor(encoding.std) * y[..., encoding.angles]
+        angle = tensor(encoding.mean) + tensor(encoding.std) * y[..., encoding.angles]
         return torch.cat([y[..., encoding.kept(self.loop.d)], angle.sin(), angle.cos()], dim=-1)
 
     def _regression(self, T: int) -> _Regression:
         if T not in self._regressions:
-            given, tensor, device = self._given, self.loop.tensor, self.loop.device
+            given = self._given
             m = self.loop.K_inputs.shape[1]
             lags = min(T, given.lags)
             F = given.n_features
             f = min(F, len(factors_of_features(given.n_inputs, lags, F)[0]))
-            first, second = (torch.tensor(part, device=device) for part in factors_of_features(given.n_inputs, lags, f))
+            first, second = (torch.tensor(part) for part in factors_of_features(given.n_inputs, lags, f))
             weights = solve_triangular(given.root[:f, :f], given.root[:f, F:])
             y, u = np.zeros((T, self.loop.d)), np.zeros((T, m))
             begun = Begun(None, y, u[:-1], Uncertainty.none(y, u))
@@ -172,7 +172,7 @@ class TensorStart:
     @cached_property
     def _ranges(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Center and spread of rows; between which features and states are held."""
-        given, tensor = self._given, self.loop.tensor
+        given = self._given
         width = given.high - given.low
         return tensor(given.center), tensor(given.spread), tensor(given.low - width), tensor(given.high + width)
 
@@ -181,7 +181,7 @@ class TensorStart:
         """Where [y, earlier rows, units] are in x."""
         at, kept = self.loop.loop.layout, self.loop.kept
         blocks = [np.arange(at.size)[at[name]] for name in ("y", "earlier", "units")]
-        return torch.tensor(np.searchsorted(kept, np.concatenate(blocks)), device=self.loop.device)
+        return torch.tensor(np.searchsorted(kept, np.concatenate(blocks)))
 
 
 @overload
@@ -189,11 +189,6 @@ def rollout(
     forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None,
     covariance: Literal["low-rank"] = "low-rank", *, rank: int = 20,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
-@overload
-def rollout(
-    forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None, covariance: Literal["none"],
-    *, rank: int = 20,
-) -> tuple[Tensor, None]: ...  # fmt: skip
 @overload
 def rollout(
     forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None, *, covariance: Literal["none"],
@@ -205,8 +200,8 @@ def rollout(
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Means and covariances of the rows that controls lead to, differentiable in the controls and in the start.
 
-    The same numbers as those of :meth:`pesn.Forecaster.rollout`, calibrated as they are. First derivatives only. On the device
-    and in the precision of the controls; what is constant is kept there until the forecaster is fitted or updated.
+    The same numbers as those of :meth:`pesn.Forecaster.rollout`, calibrated as they are. First derivatives only. Computed in
+    float64 on the CPU, returned on the device and in the precision of the controls.
 
     Parameters
     ----------
@@ -232,7 +227,7 @@ def rollout(
     u = _scaled_controls(forecaster, controls)
     model = _model(forecaster, int(rank))
     if isinstance(start, Tensor):
-        y = _scaled_state(forecaster, start, u)
+        y = _scaled_state(forecaster, start, controls.device)
         begun, plain, batch = model.one_row(forecaster), None, len(y) if start.ndim > 1 else 0
     else:
         context = model.context_of(forecaster, start)
@@ -242,18 +237,26 @@ def rollout(
     B = max(len(u), batch)
     u = u.expand(B, -1, -1).transpose(0, 1)
     y = None if y is None else y.expand(B, -1)
-    tensors = model.on(u.dtype, u.device)
+    cov: Tensor | None = None
     if covariance == "none":
-        mean = _means(tensors, begun, u, y).transpose(0, 1)
-        mean = mean * tensors.loop.tensor(forecaster.scale_.y_std) + tensors.loop.tensor(forecaster.scale_.y_mean)
-        return mean if batch or controls.ndim > 2 else mean[0], None
-    mean, cov = _rolled(tensors, begun, u, y)
-    share = None
-    if plain is not None:  # what is given is not calibrated
-        own = _rolled(tensors, plain, u, y)[1].diagonal(dim1=-2, dim2=-1)
-        share = (own / cov.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(own.dtype).tiny)).clamp(0.0, 1.0)
-    mean, cov = (part.transpose(0, 1) for part in _in_units(forecaster, tensors.loop, mean, cov, share))
-    return (mean, cov) if batch or controls.ndim > 2 else (mean[0], cov[0])
+        mean = _means(model.tensors, begun, u, y)
+        mean = mean * tensor(forecaster.scale_.y_std) + tensor(forecaster.scale_.y_mean)
+    else:
+        mean, cov = _in_units(forecaster, *_rolled_with_share(model.tensors, begun, plain, u, y))
+    one = slice(None) if batch or controls.ndim > 2 else 0
+    mean = mean.transpose(0, 1)[one].to(controls)
+    return mean, None if cov is None else cov.transpose(0, 1)[one].to(controls)
+
+
+def _rolled_with_share(
+    start: TensorStart, begun: Begun, plain: Begun | None, u: Tensor, y: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scaled means and covariances, and the share of the variances that is calibrated: not what is given, in ``begun`` alone."""
+    mean, cov = _rolled(start, begun, u, y)
+    if plain is None:
+        return mean, cov, None
+    own, all_of_it = (one.diagonal(dim1=-2, dim2=-1) for one in (_rolled(start, plain, u, y)[1], cov))
+    return mean, cov, (own / all_of_it.clamp(min=torch.finfo(own.dtype).tiny)).clamp(0.0, 1.0)
 
 
 def _rolled(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -287,10 +290,10 @@ def _means(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> Ten
     return rows[:, 0]
 
 
-def _in_units(forecaster: Forecaster, loop: TensorLoop, mean: Tensor, cov: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
+def _in_units(forecaster: Forecaster, mean: Tensor, cov: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
     """Calibrated and in the units of y, as :func:`pesn.forecasting.predict.calibration_factors` has it."""
-    scale, training = forecaster.scale_, loop.tensor(forecaster.prior_scale_.y_std)
-    lead = loop.tensor(by_lead(forecaster.calibration_, len(mean)))[:, None, None]
+    scale, training = forecaster.scale_, tensor(forecaster.prior_scale_.y_std)
+    lead = tensor(by_lead(forecaster.calibration_, len(mean)))[:, None, None]
     var = cov.diagonal(dim1=-2, dim2=-1)
     factor = lead.square().expand_as(var)
     if share is not None:
@@ -298,9 +301,9 @@ def _in_units(forecaster: Forecaster, loop: TensorLoop, mean: Tensor, cov: Tenso
     live = var > 0.0
     most = (WIDEST * training).square() / torch.where(live, var, torch.ones_like(var))
     factor = torch.minimum(factor, torch.where(live, most.clamp(min=1.0), torch.ones_like(var)))
-    std = loop.tensor(scale.y_std)
+    std = tensor(scale.y_std)
     factor = factor.sqrt() * std
-    return mean * std + loop.tensor(scale.y_mean), cov * factor[..., :, None] * factor[..., None, :]
+    return mean * std + tensor(scale.y_mean), cov * factor[..., :, None] * factor[..., None, :]
 
 
 # ---------------------------------------------------------------- what is given
@@ -321,23 +324,22 @@ def _scaled_controls(forecaster: Forecaster, controls: Tensor) -> Tensor:
     if u.ndim != 3 or u.shape[2] != m or 0 in u.shape[:2]:
         raise ValueError(f"controls must have shape (sequences, steps, {m}) or (steps, {m}), got {tuple(controls.shape)}")
     scale, prior = forecaster.scale_, forecaster.prior_scale_
-    u = (u - u.new_tensor(scale.x_mean)) / u.new_tensor(scale.x_std)
-    check_within_reach("controls", u.detach().cpu().double().numpy(), prior.x_mean, prior.x_std)
+    u = (u.to("cpu", torch.float64) - tensor(scale.x_mean)) / tensor(scale.x_std)
+    check_within_reach("controls", u.detach().numpy(), prior.x_mean, prior.x_std)
     return u
 
 
-def _scaled_state(forecaster: Forecaster, start: Tensor, like: Tensor) -> Tensor:
+def _scaled_state(forecaster: Forecaster, start: Tensor, device: torch.device) -> Tensor:
     """(B, d), scaled."""
     _check("start", start)
     d = forecaster.n_columns_
     if start.ndim not in (1, 2) or start.shape[-1] != d or not len(start):
         raise ValueError(f"start must have shape ({d},) or (states, {d}), got {tuple(start.shape)}")
-    if start.device != like.device:
-        raise ValueError(f"start must lie on {like.device}, as the controls do, got {start.device}; move it with .to(...)")
+    if start.device != device:
+        raise ValueError(f"start must lie on {device}, as the controls do, got {start.device}; move it with .to(...)")
     scale, prior = forecaster.scale_, forecaster.prior_scale_
-    y = start.to(like.dtype).reshape(-1, d)
-    y = (y - like.new_tensor(scale.y_mean)) / like.new_tensor(scale.y_std)
-    check_within_reach("start", y.detach().cpu().double().numpy(), prior.y_mean, prior.y_std)
+    y = (start.to("cpu", torch.float64).reshape(-1, d) - tensor(scale.y_mean)) / tensor(scale.y_std)
+    check_within_reach("start", y.detach().numpy(), prior.y_mean, prior.y_std)
     return y
 
 
@@ -360,19 +362,13 @@ class _Model:
     """A forecaster's loop of first order, as it was when it was last fitted or updated."""
 
     def __init__(self, forecaster: Forecaster, rank: int) -> None:
-        self.made_of = _made_of(forecaster)
+        self.made_of = forecaster.model_
         self.own = forecaster.loop()
-        self.loop, self.filter = loop_for(self.own, "low-rank", rank), forecaster._context_filter()
-        self._tensors: dict[tuple[torch.dtype, torch.device], TensorStart] = {}
+        self.loop, self.filter = loop_for(self.own, "low-rank", rank), forecaster.model_.context_filter()
+        with torch.inference_mode(False):  # what is kept must serve autograd later
+            self.tensors = TensorStart(TensorLoop(self.loop), self.filter)
         self._begun: WeakKeyDictionary[FilteredContext, tuple[Begun, Begun | None]] = WeakKeyDictionary()
         self._last: FilteredContext | None = None
-
-    def on(self, dtype: torch.dtype, device: torch.device) -> TensorStart:
-        """Its constants on a device."""
-        if (dtype, device) not in self._tensors:
-            with torch.inference_mode(False):  # what is kept must serve autograd later
-                self._tensors[dtype, device] = TensorStart(TensorLoop(self.loop, dtype, device), self.filter)
-        return self._tensors[dtype, device]
 
     def one_row(self, forecaster: Forecaster) -> Begun:
         """A context of one row."""
@@ -384,7 +380,7 @@ class _Model:
         if start is not None and not isinstance(start, FilteredContext):
             raise TypeError(f"start must be a tensor, what start(context) gave, or None, got {type(start).__name__}")
         if start is not None:
-            return forecaster._started(start)
+            return forecaster.model_.check_start(start)
         if self._last is None:
             self._last = forecaster.start()
         return self._last
@@ -397,18 +393,12 @@ class _Model:
         return self._begun[context]
 
 
-def _made_of(forecaster: Forecaster) -> tuple[Any, ...]:
-    """What fit and update replace."""
-    f = forecaster
-    return f.esn_, f.esn_.readout_, f.errors_, f.measurement_var_, f.range_, f.calibration_, f._state
-
-
 _models: WeakKeyDictionary[Forecaster, dict[int, _Model]] = WeakKeyDictionary()
 
 
 def _model(forecaster: Forecaster, rank: int) -> _Model:
     models = _models.setdefault(forecaster, {})
     kept = models.get(rank)
-    if kept is None or any(a is not b for a, b in zip(kept.made_of, _made_of(forecaster), strict=True)):
+    if kept is None or kept.made_of is not forecaster.model_:
         kept = models[rank] = _Model(forecaster, rank)
     return kept

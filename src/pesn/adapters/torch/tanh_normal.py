@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal, TransformedDistribution, constraints
 from torch.distributions.transforms import TanhTransform
 
-from pesn.adapters.torch.functions import TANH
+from pesn.activations import get
 from pesn.adapters.torch.tensor_gaussian import TensorLike
 from pesn.adapters.torch.tensor_moments import Units, units, working_dtype
 
@@ -120,7 +120,7 @@ class TanhNormal(TransformedDistribution):
     def _units(self) -> tuple[Units, Tensor]:
         dtype = working_dtype(self.loc.device)
         scale = self.scale.to(dtype)  # Normal has broadcast it against loc
-        return units(TANH, self.loc.to(dtype), scale.square()), scale
+        return units(get("tanh"), self.loc.to(dtype), scale.square()), scale
 
 
 class _Tanh(TanhTransform):
@@ -140,8 +140,8 @@ class _Tanh(TanhTransform):
 
 def _slope(z: Tensor, v: Tensor) -> Tensor:
     """g′(z), kept off 0."""
-    assert TANH.slope is not None
-    return (1.0 - 2.0 * v * TANH.slope(z)).clamp(min=torch.finfo(z.dtype).eps)
+    slope = 4.0 * torch.sigmoid(2.0 * z) * torch.sigmoid(-2.0 * z)  # of tanh
+    return (1.0 - 2.0 * v * slope).clamp(min=torch.finfo(z.dtype).eps)
 
 
 def _floating(value: Any) -> Tensor:

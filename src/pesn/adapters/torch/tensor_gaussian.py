@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NoReturn, TypeAlias
 
 import numpy.typing as npt
@@ -61,30 +62,45 @@ def check_no_vmap(name: str, value: object) -> None:
 def as_tensors(**given: TensorLike | None) -> list[Any]:
     """All as finite real tensors of one floating dtype, on the device of the first tensor; None stays."""
     anchor = next(value for value in given.values() if isinstance(value, Tensor))
-    for name, value in given.items():
-        check_no_vmap(name, value)
-        if isinstance(value, Tensor) and value.device != anchor.device:
-            raise ValueError(f"{name} must lie on {anchor.device}, as the rest does, got {value.device}; move it with .to(...)")
-        if isinstance(value, Tensor) and value.is_complex():
-            raise TypeError(f"{name} must be real numbers, got dtype {value.dtype}")
-        if isinstance(value, Tensor) and value.layout != torch.strided:
-            raise TypeError(f"{name} must be a dense tensor, got layout {value.layout}; use .to_dense()")
-    own = [value.dtype for value in given.values() if isinstance(value, Tensor) and value.is_floating_point()]
-    dtype = own[0] if own else torch.get_default_dtype()
-    for other in own:
-        dtype = torch.promote_types(dtype, other)
-    result = []
+    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+    for name, tensor in tensors.items():
+        _check_tensor(name, tensor, anchor.device)
+    own = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
+    dtype = reduce(torch.promote_types, own) if own else torch.get_default_dtype()
+    result: list[Any] = []
     for name, value in given.items():
         if value is not None:
             array = value if isinstance(value, Tensor) else torch.as_tensor(as_real(name, value), device=anchor.device)
             value = array.to(dtype)
-            finite = torch.isfinite(value)
-            if not finite.all():
-                place = tuple((~finite).nonzero()[0].tolist())
-                where = f" at index {place if len(place) != 1 else place[0]}" if place else ""
-                raise ValueError(f"{name} must be finite, got {value[place].item()}{where}")
+            _check_finite(name, value)
         result.append(value)
     return result
+
+
+def _check_tensor(name: str, value: Tensor, device: torch.device) -> None:
+    check_no_vmap(name, value)
+    if value.device != device:
+        raise ValueError(f"{name} must lie on {device}, as the rest does, got {value.device}; move it with .to(...)")
+    if value.is_complex():
+        raise TypeError(f"{name} must be real numbers, got dtype {value.dtype}")
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got layout {value.layout}; use .to_dense()")
+
+
+def _check_finite(name: str, value: Tensor) -> None:
+    finite = torch.isfinite(value)
+    if not finite.all():
+        place = tuple((~finite).nonzero()[0].tolist())
+        where = f" at index {place if len(place) != 1 else place[0]}" if place else ""
+        raise ValueError(f"{name} must be finite, got {value[place].item()}{where}")
+
+
+def _broadcast(shape: Sequence[int], other: Sequence[int], words: str) -> tuple[int, ...]:
+    """Return the shape that two shapes broadcast to, or raise a ValueError that begins with ``words``."""
+    try:
+        return tuple(torch.broadcast_shapes(shape, other))  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        raise ValueError(f"{words}, got shapes {tuple(other)} and {tuple(shape)}") from error
 
 
 def as_covariance(cov: Tensor, size: int) -> Tensor:
@@ -123,6 +139,16 @@ def as_covariance(cov: Tensor, size: int) -> Tensor:
     return 0.5 * (cov + cov.mT)
 
 
+def _broadcast_variance(mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return mean and variances of one shape; None is no variance, and a negative one is refused."""
+    if var is None:
+        return mean, torch.zeros_like(mean)
+    if (var < 0.0).any():
+        raise ValueError(f"var must not be negative, got {var[var < 0.0].flatten()[0].item()}")
+    shape = _broadcast(mean.shape, var.shape, "var must broadcast against mean")
+    return _expanded(mean, shape), _expanded(var, shape)
+
+
 class TensorGaussian(Gaussian):
     """What ``pesn.Gaussian`` of tensors is: differentiable, on the tensors' device, in their dtype.
 
@@ -159,15 +185,14 @@ class TensorGaussian(Gaussian):
         cov: TensorLike | None = None,
         factor: TensorLike | None = None,
     ) -> None:
+        given = {name: value for name, value in (("var", var), ("cov", cov), ("factor", factor)) if value is not None}
         if isinstance(mean, distributions.Distribution):
-            also = [name for name, given in (("var", var), ("cov", cov), ("factor", factor)) if given is not None]
-            if also:
-                raise ValueError(f"{' and '.join(also)} must not be given beside a distribution, which has its own")
+            if given:
+                raise ValueError(f"{' and '.join(given)} must not be given beside a distribution, which has its own")
             mean, var, cov, factor = distribution_parts(mean)
-        if cov is not None and (var is not None or factor is not None):
-            also = [name for name, given in (("var", var), ("factor", factor)) if given is not None]
+        elif cov is not None and len(given) > 1:
             raise ValueError(
-                f"cov must be given alone, got {' and '.join(also)} too; drop one, "
+                f"cov must be given alone, got {' and '.join(name for name in given if name != 'cov')} too; drop one, "
                 "or give var and factor for factor·factorᵀ + diag(var)"
             )
         m, diagonal, c, f = as_tensors(mean=mean, var=var, cov=cov, factor=factor)
@@ -176,21 +201,11 @@ class TensorGaussian(Gaussian):
                 raise ValueError(f"cov must have no axes, as mean has none, got shape {tuple(c.shape)}")
             diagonal, c = c, None  # a scalar's covariance is its variance
         if c is None:
-            diagonal = torch.zeros_like(m) if diagonal is None else diagonal
-            if (diagonal < 0.0).any():
-                raise ValueError(f"var must not be negative, got {diagonal[diagonal < 0.0].flatten()[0].item()}")
-            try:
-                shape = torch.broadcast_shapes(m.shape, diagonal.shape)  # type: ignore[no-untyped-call]
-            except RuntimeError as error:
-                shapes = f"{tuple(diagonal.shape)} and {tuple(m.shape)}"
-                raise ValueError(f"var must broadcast against mean, got shapes {shapes}") from error
-            m, diagonal = _expanded(m, shape), _expanded(diagonal, shape)
+            m, diagonal = _broadcast_variance(m, diagonal)
         else:
             c = as_covariance(c, m.shape[-1])
         if f is not None and (m.ndim == 0 or f.ndim < 2 or f.shape[-2] != m.shape[-1]):
-            expected = (
-                "a mean of at least one dimension" if m.ndim == 0 else f"shape ({m.shape[-1]}, k), a row for each entry of mean"
-            )
+            expected = f"shape ({m.shape[-1]}, k), a row for each entry of mean" if m.ndim else "a mean of at least one dimension"
             raise ValueError(f"factor must have {expected}, got shape {tuple(f.shape)}")
         self._store(m, diagonal, c, f)
 
@@ -203,15 +218,10 @@ class TensorGaussian(Gaussian):
     def _store(  # type: ignore[override]
         self, mean: Tensor, diagonal: Tensor | None = None, cov: Tensor | None = None, factor: Tensor | None = None
     ) -> TensorGaussian:
-        batch = mean.shape[:-1]
+        batch: Sequence[int] = mean.shape[:-1]
         for name, part in (("cov", cov), ("factor", factor)):
-            if part is None or part.shape[:-2] == batch:
-                continue
-            try:
-                batch = torch.broadcast_shapes(batch, part.shape[:-2])  # type: ignore[no-untyped-call]
-            except RuntimeError as error:
-                shapes = f"{tuple(part.shape)} and {tuple(mean.shape)}"
-                raise ValueError(f"{name} must have the batch shape of mean, got shapes {shapes}") from error
+            if part is not None and part.shape[:-2] != batch:
+                batch = _broadcast(batch, part.shape[:-2], f"{name} must have the batch shape of mean")
 
         def keep(part: Tensor | None, event: int) -> Tensor | None:
             return None if part is None else _expanded(part, (*batch, *part.shape[part.ndim - event :]))
@@ -320,11 +330,7 @@ class TensorGaussian(Gaussian):
         point = torch.as_tensor(given, dtype=self.dtype, device=self.device)
         if self._mean.ndim and point.shape[-1:] != self._mean.shape[-1:]:
             raise ValueError(f"x must have {self.dim} entries in its last axis, got shape {tuple(point.shape)}")
-        try:
-            torch.broadcast_shapes(point.shape, self._mean.shape)  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            shapes = f"{tuple(point.shape)} and {tuple(self._mean.shape)}"
-            raise ValueError(f"x must broadcast against the batch, got shapes {shapes}") from error
+        _broadcast(self._mean.shape, point.shape, "x must broadcast against the batch")
         return self.to_torch().log_prob(point)
 
     def affine(self, A: TensorLike, b: TensorLike | None = None) -> TensorGaussian:

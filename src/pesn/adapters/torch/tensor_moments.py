@@ -1,42 +1,293 @@
-"""Moments of activations on tensors, differentiable: of single units, and between them by Mehler's series."""
+"""Moments of activations on tensors, differentiable: of single units, and between them by Mehler's series.
+
+The numbers are those of :mod:`pesn.moments`. With x = (z − m)/s the derivatives of
+
+    e_n = E[f(z) He_n(x)]/(s √(n!)),    q_n = E[(f(z) − E f)² He_n(x)]/(s² √(n!))
+
+by m and s are sums of the next two orders (Stein's identity, which holds across kinks): what is differentiated once can be
+differentiated again.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from pesn._support.jit import jit
-from pesn._support.types import AnyArray
+from pesn._support.jit import INLINE, jit
+from pesn._support.types import Array
 from pesn.activations import Activation
-from pesn.adapters.torch.functions import Function
-from pesn.moments import exact, mehler
+from pesn.moments import MomentMethod, closed, exact, mehler, tables
+from pesn.moments.surface_kernel import _place, _scaled
+from pesn.moments.tables import COLUMNS, FARTHEST, FOLD, ROWS, Surface
 
-__all__ = [
-    "TOLERANCE",
-    "Units",
-    "between",
-    "continued",
-    "hermite_functions",
-    "mehler_sum",
-    "piecewise_linear",
-    "series_order",
-    "units",
-    "working_dtype",
-]
+__all__ = ["Units", "covariance", "units", "working_dtype"]
 
 
 TOLERANCE = 1e-6  # of output correlations, as in pesn.moments.covariance
+_STAGES = (24, 80, 320)  # coefficients are computed up to these orders, the later ones only where they are needed
+_COARSE = 1e-2  # of the largest variance: errors of covariances that are logged
+_FAR = 40.0  # standard deviations at which φ is 0
+_STEEP = 1e5  # widths of a ramp: a standard deviation beyond which it is a step
+_WIDE = 1e3  # scales of f: a standard deviation beyond which sums over pieces cancel
+
+_notice = logging.getLogger("pesn")
 
 
-def series_order(rho: Tensor, e: Tensor, ratio: Tensor) -> tuple[int, float]:
+class Units(NamedTuple):
+    """Of each unit: E[f(z)], Var(f(z))/v, and e_1 … e_N."""
+
+    mean: Tensor
+    ratio: Tensor
+    coefficients: Tensor
+
+
+def working_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0) -> Units:
+    """Compute the moments of each unit and ``count`` coefficients; ``mean`` and ``var`` of one shape, in the working dtype."""
+    first, e, q = _project(mean, var, record, count, 0)
+    return Units(first, q[..., 0], e)
+
+
+def standard_deviation(record: Activation, var: Tensor) -> Tensor:
+    """Return √v, kept off 0: e_2/s, the slope of the mean in v, has a rounding error of eps/s and a bias of s²."""
+    return var.clamp(min=_least(record, var.dtype)).sqrt()
+
+
+def _least(record: Activation, dtype: torch.dtype) -> float:
+    """Return the least variance that coefficients are computed at."""
+    base = record.reduction.base if record.reduction else record
+    is_closed = base.slopes is not None or base.elu_alpha is not None
+    return float((record.scale * torch.finfo(dtype).eps ** (1.0 if is_closed else 1.0 / 3.0)) ** 2)
+
+
+def _project(m: Tensor, v: Tensor, record: Activation, n: int, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute E[f(z)], and e_1 … e_n and q_0 … q_k, each in a new last axis; k = −1: neither the mean nor any q."""
+    result: tuple[Tensor, Tensor, Tensor] = _Projections.apply(m, v, record, n, k)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Projections(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, m: Tensor, v: Tensor, record: Activation, n: int, k: int) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(m, v)
+        ctx.set_materialize_grads(False)
+        ctx.how = record, n, k
+        mean, var = _as_array(m), _as_array(v)
+        floor = np.maximum(var, _least(record, v.dtype))
+        std = np.sqrt(floor)
+        first, e, q = np.zeros(mean.size), np.empty((mean.size, n)), np.empty((mean.size, k + 1))
+        if mean.size and n:
+            e[:] = _coefficients(record, mean, std, n)
+        if mean.size and k >= 0:
+            method = MomentMethod(record, "surface" if closed.serves(record) or tables.is_shipped(record) else "exact")
+            first, second = method(mean, floor)
+            q[:, 0] = second / floor
+            still = var < floor
+            if still.any():
+                first[still] = method(mean[still], var[still], 1)[0]
+        if mean.size and k > 0:
+            q[:, 1:] = _squares(record, mean, std, k)
+        return tuple(torch.from_numpy(a).reshape(m.shape + a.shape[1:]).to(m) for a in (first, e, q))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, Tensor, None, None, None]:
+        m, v = ctx.saved_tensors
+        (record, n, k), (by_mean, by_e, by_q) = ctx.how, gradients
+        n, k = 0 if by_e is None else n, -1 if by_q is None else k
+        _, e, q = _project(m, v, record, n + 2 if n else max(2, k), k + 2 if k >= 0 else -1)
+        s = standard_deviation(record, v)
+        by_m, by_s = torch.zeros_like(m), torch.zeros_like(m)
+        if by_e is not None and n:
+            one, two = _roots(1, n, m)
+            by_m = (by_e * one * e[..., 1:-1]).sum(-1)
+            by_s = (by_e * (torch.arange(n, device=m.device) * e[..., :n] + two * e[..., 2:])).sum(-1)
+        if by_q is not None:
+            one, two = _roots(0, k, m)
+            by_m = by_m + (by_q * one * q[..., 1:-1]).sum(-1)
+            by_s = by_s + (by_q * (torch.arange(-2, k - 1, device=m.device) * q[..., :-2] + two * q[..., 2:])).sum(-1)
+            shared = 2.0 * (by_q[..., 1:] * e[..., :k]).sum(-1)  # the mean moves, too
+            by_m, by_s = by_m - shared * e[..., 0], by_s - math.sqrt(2.0) * shared * e[..., 1]
+        by_m, by_v = by_m / s, torch.where(v < _least(record, v.dtype), torch.zeros_like(v), 0.5 * by_s / s.square())
+        if by_mean is not None:  # E[f′] = e_1, and E[f″]/2 = e_2/(√2 s) (Price)
+            by_m, by_v = by_m + by_mean * e[..., 0], by_v + by_mean * e[..., 1] / (math.sqrt(2.0) * s)
+        return by_m, by_v, None, None, None
+
+
+def _roots(first: int, last: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return √(j + 1) and √((j + 1)(j + 2)) for j = first … last."""
+    j = torch.arange(first, last + 1, dtype=like.dtype, device=like.device)
+    return (j + 1.0).sqrt(), ((j + 1.0) * (j + 2.0)).sqrt()
+
+
+def _as_array(t: Tensor) -> Array:
+    return t.detach().cpu().double().reshape(-1).numpy()
+
+
+def _as_matrices(t: Tensor) -> Array:
+    return _as_array(t).reshape(-1, *t.shape[-2:])
+
+
+def _coefficients(record: Activation, mean: Array, std: Array, n: int) -> Array:
+    """Compute e_1 … e_n, (N, n); two of them from the table of the gain and its slope, where there is one."""
+    if n == 2 and tables.is_shipped(record):
+        found = _table_slopes(record, mean, std)
+        result = np.stack([found[0], math.sqrt(0.5) * std * found[1]], axis=1)
+        beyond = np.isnan(found[0])
+        if beyond.any():
+            result[beyond] = mehler.project(record, mean[beyond], std[beyond], 2)[0]
+        return result
+    if record.slopes is not None and record.slopes[0] == record.slopes[-1] == 0.0:
+        # Much wider than a ramp is, it is a step, whose place counts alone; and coefficients would lose their digits.
+        width, center = record.kinks[-1] - record.kinks[0], 0.5 * (record.kinks[-1] + record.kinks[0])
+        factor = np.minimum(1.0, _STEEP * width / std)
+        return factor[:, None] * mehler.project(record, center + (mean - center) * factor, std * factor, n)[0]
+    return mehler.project(record, mean, std, n)[0]
+
+
+def _squares(record: Activation, mean: Array, std: Array, k: int) -> Array:
+    """Compute q_1 … q_k, (N, k): from slopes of the variance's table, in closed form, or by quadrature."""
+    result, rows = np.empty((len(mean), k)), np.arange(len(mean))
+    if k == 2 and tables.is_shipped(record):
+        ratio, by_mean, by_var = _table_slopes(record, mean, std)[2:]
+        result = np.stack([std * by_mean, math.sqrt(2.0) * (ratio + np.square(std) * by_var)], axis=1)
+        rows = np.flatnonzero(np.isnan(ratio))
+    elif k == 2 and record.slopes is not None:
+        result = _piecewise_squares(record, mean, std)
+        rows = np.flatnonzero(std > _WIDE * record.scale)
+    for chunk, x, p, u in exact._standardised(record, mean[rows], np.minimum(std[rows], record.widest)):
+        away = np.square(u - np.sum(p * u, axis=1)[:, None]) * p
+        result[rows[chunk]] = np.stack([np.sum(away * h, axis=1) for h in mehler._hermite(x, k)], axis=1)
+    return result
+
+
+def _piecewise_squares(record: Activation, mean: Array, std: Array) -> Array:
+    """Compute q_1 and q_2, (N, 2), of a piecewise-linear f: on each piece (f(z) − f(m))/s is rise + slope x."""
+    slopes, kinks = np.array(record.slopes), np.array(record.kinks)
+    at_m = np.searchsorted(kinks, mean, side="right")
+    offsets = -np.concatenate([np.zeros(1), np.cumsum(np.diff(slopes) * kinks)])  # of lines, but for a constant
+    lines = slopes * mean[:, None] + offsets
+    rise = (lines - np.take_along_axis(lines, at_m[:, None], axis=1)) / std[:, None]
+    edge = np.clip((kinks - mean[:, None]) / std[:, None], -_FAR, _FAR)
+    edge = np.pad(edge, ((0, 0), (1, 1)), constant_values=((0, 0), (-_FAR, _FAR)))
+    density = np.exp(-0.5 * np.square(edge)) / math.sqrt(2.0 * math.pi)
+    low, high = edge[:, :-1], edge[:, 1:]
+    upper = np.where(low > 0.0, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low))
+    # ∫ xⁿ φ over a piece, n = 0 … 4
+    p = [upper, -np.diff(density, axis=1)]
+    for n in range(1, 4):
+        p.append(n * p[n - 1] - np.diff(edge**n * density, axis=1))
+    rise = rise - np.sum(rise * p[0] + slopes * p[1], axis=1)[:, None]
+    squares = [np.sum(rise * rise * p[n] + 2.0 * rise * slopes * p[n + 1] + slopes * slopes * p[n + 2], axis=1) for n in range(3)]
+    return np.stack([squares[1], math.sqrt(0.5) * (squares[2] - squares[0])], axis=1)
+
+
+def _table_slopes(record: Activation, mean: Array, std: Array) -> Array:
+    """Compute E[f′], E[f″], Var(f)/v and its derivatives by m and v, (5, N); NaN beyond the table."""
+    surface, out = tables.load(record), np.empty((5, len(mean)))
+    _fill_slopes(surface, mean, np.square(std), out)
+    return out
+
+
+@jit(fastmath={"contract", "arcp", "nsz"})
+def _fill_slopes(surface: Surface, mean: Array, var: Array, out: Array) -> None:
+    inner, outer = surface.input_scale, surface.output_scale
+    for i in range(mean.size):
+        m, _, inverse = _scaled(surface, mean[i], var[i])
+        a, q, square = m * inverse, surface.root_c * inverse, inverse * inverse
+        if not abs(a) <= FARTHEST:
+            out[:, i] = np.nan
+            continue
+        cell, x, y = _place(surface, a, q)
+        # derivatives of the place in the cell: of x by m and by v, of y by v
+        fold = FOLD / (abs(a) + FOLD)
+        by_a = surface.n_t * (FARTHEST + FOLD) / FARTHEST * fold * fold / FOLD
+        by_a *= math.copysign(1.0, a) if surface.odd else 0.5
+        x_m, x_v, y_v = by_a * inverse, -0.5 * by_a * a * square, -0.5 * surface.n_q * q * square
+        gain, by_x, _ = _polynomial_slopes(surface.gains, cell * ROWS * COLUMNS, 1, x, y)
+        curvature = by_x * x_m
+        if surface.log:
+            gain = surface.direction * math.exp(gain)
+            curvature *= gain
+        scale = outer * inner * (q if surface.bounded else 1.0)
+        out[0, i], out[1, i] = scale * gain, scale * inner * curvature
+        ratio, by_x, by_y = _polynomial_slopes(surface.moments, 2 * cell * ROWS * COLUMNS + 1, 2, x, y)
+        by_m, by_v = by_x * x_m, by_x * x_v + by_y * y_v
+        if surface.log:
+            ratio = math.exp(ratio)
+            by_m, by_v = ratio * by_m, ratio * by_v
+        if surface.bounded:
+            by_m, by_v = square * by_m, square * (by_v - square * ratio)
+            ratio *= square
+        scale = outer * outer * inner * inner
+        out[2, i], out[3, i], out[4, i] = scale * ratio, scale * inner * by_m, scale * inner * inner * by_v
+
+
+@jit(fastmath={"contract", "arcp", "nsz"}, **INLINE)
+def _polynomial_slopes(table: Array, start: int, step: int, x: float, y: float) -> tuple[float, float, float]:
+    """Compute one polynomial of a cell and its derivatives by x and y."""
+    total = by_x = by_y = 0.0
+    for r in range(ROWS - 1, -1, -1):
+        row = slope = 0.0
+        for k in range(COLUMNS - 1, -1, -1):
+            slope = slope * x + row
+            row = row * x + table[start + step * (COLUMNS * r + k)]
+        by_y = by_y * y + total
+        total, by_x = total * y + row, by_x * y + slope
+    return total, by_x, by_y
+
+
+# ---------------------------------------------------------------- between units
+
+
+def covariance(record: Activation, mean: Tensor, cov: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Compute mean (…, D) and covariance (…, D, D) of f(z), z ~ N(mean, cov), in the working dtype; ``name`` is for the log.
+
+    What the series lacks of the variances goes into further orders, as in :mod:`pesn.moments.covariance`: the matrix is
+    semi-definite, its diagonal exact, and twins (units alike, or mirrored) have a correlation of ±1.
+    """
+    if not mean.numel():
+        return mean, cov
+    var = torch.diagonal(cov, dim1=-2, dim2=-1).clamp(min=0.0)
+    if mean.shape[-1] == 1:
+        unit = units(record, mean, var)
+        return unit.mean, (var * unit.ratio)[..., None]
+    for count in _STAGES if record.slopes is None else (*_STAGES, 1280):
+        unit = units(record, mean, var, count)
+        rho = _correlations(cov, standard_deviation(record, var))
+        order, bound = _series_order(rho, unit.coefficients, torch.where(var > 0.0, unit.ratio, torch.zeros_like(var)))
+        if bound <= TOLERANCE:
+            break
+    if bound > TOLERANCE:
+        error = _error(record, mean, var, unit, rho)
+        if error > _COARSE:
+            _notice.warning(
+                "%s: covariances may be off by %.1g of the largest variance; %s is steep against standard deviations up to %.3g "
+                "of nearly collinear units",
+                name, error, record.name, math.sqrt(float(var.detach().max())),
+            )  # fmt: skip
+    between_units = cov * _mehler_sum(rho, _continue(unit.coefficients[..., :order], unit.ratio))
+    return unit.mean, torch.diagonal_scatter(between_units, var * unit.ratio, dim1=-2, dim2=-1)
+
+
+def _correlations(cov: Tensor, std: Tensor) -> Tensor:
+    """In [−1, 1], with the gradient as if nothing were cut off; ±1 but for rounding is ±1: a steep f would take the root."""
+    rho = cov / (std[..., :, None] * std[..., None, :])
+    with torch.no_grad():
+        shift = torch.where(rho.abs() > 1.0 - 1e-15, torch.sign(rho), rho) - rho
+    return rho + shift
+
+
+def _series_order(rho: Tensor, e: Tensor, ratio: Tensor) -> tuple[int, float]:
     """The smallest N with 2 ρ_max^{N+1} max_i (1 − Σ_{n≤N} e_n²/ratio) ≤ 1e-6, or all there are, and that bound.
 
     Twice, as what is cut off and what is appended instead are each at most that.
@@ -44,17 +295,19 @@ def series_order(rho: Tensor, e: Tensor, ratio: Tensor) -> tuple[int, float]:
     ``rho`` (…, D, D), ``e`` (…, D, count), ``ratio`` (…, D) the full Σe_n², 0 where a unit does not count.
     """
     count = e.shape[-1]
-    coefficients, full = e.detach().reshape(-1, count).cpu().numpy(), ratio.detach().reshape(-1).cpu().numpy()
+    coefficients, full = _as_array(e).reshape(-1, count), _as_array(ratio)
     live = full > 0.0
     total = np.cumsum(np.square(coefficients[live]), axis=1)
     remainder = np.max(1.0 - total / full[live, None], axis=0, initial=0.0)
-    bounds = 2.0 * min(1.0, _largest(rho.detach())) ** np.arange(2.0, count + 2.0) * remainder
+    size = rho.detach().abs()
+    torch.diagonal(size, dim1=-2, dim2=-1).zero_()
+    bounds = 2.0 * min(1.0, float(size.max())) ** np.arange(2.0, count + 2.0) * remainder
     enough = np.flatnonzero(bounds <= TOLERANCE)
     n = int(enough[0]) if enough.size else count - 1
     return n + 1, float(bounds[n])
 
 
-def continued(e: Tensor, ratio: Tensor) -> Tensor:
+def _continue(e: Tensor, ratio: Tensor) -> Tensor:
     """``e`` (…, D, N) with what it lacks of ``ratio`` in N/5 further orders, shaped as the last N/5 are, parity by parity."""
     count = e.shape[-1]
     block = min(max(2, count // 10 * 2), count // 2 * 2)
@@ -68,10 +321,27 @@ def continued(e: Tensor, ratio: Tensor) -> Tensor:
     return torch.cat([e, last * scale[..., None]], dim=-1)
 
 
-def mehler_sum(rho: Tensor, e: Tensor) -> Tensor:
-    """Σ_n ρ^{n−1} e_n e_nᵀ, ρ (…, D, D) symmetric, e (…, D, N)."""
-    if not torch.is_grad_enabled():
-        return _sum(rho, e)
+@torch.no_grad()
+def _error(record: Activation, mean: Tensor, var: Tensor, unit: Units, rho: Tensor) -> float:
+    """A bound of the error in any covariance after all orders, continued, over the largest variance; twins have none."""
+    count = unit.coefficients.shape[-1]
+    out = var * unit.ratio
+    root = (var * (unit.ratio - unit.coefficients.square().sum(-1)).clamp(min=0.0)).sqrt()
+    # What is missing and what is appended are each at most |ρ|^{N+1} √(rem_i rem_j).
+    error = 2.0 * rho.abs() ** (count + 1.0) * root[..., :, None] * root[..., None, :]
+    odd, sign = record.symmetry == "odd", torch.sign(rho)
+    mirrored = torch.where((sign < 0.0) & odd, -mean[..., None, :], mean[..., None, :])
+    # But for float32's rounding, to which the steepest f answers with its root, 1e-3.
+    twins = (rho.abs() > 1.0 - 1e-6) & ((var[..., :, None] - var[..., None, :]).abs() <= 1e-6 * var[..., None])
+    twins &= (mean[..., :, None] - mirrored).abs() <= 1e-6 * var.sqrt()[..., None]
+    error = torch.where(twins & ((sign > 0.0) | odd), torch.zeros_like(error), error)
+    torch.diagonal(error, dim1=-2, dim2=-1).zero_()
+    largest = out.amax(dim=-1).clamp(min=torch.finfo(out.dtype).tiny)
+    return float((error.amax(dim=(-2, -1)) / largest).max())
+
+
+def _mehler_sum(rho: Tensor, e: Tensor) -> Tensor:
+    """Compute Σ_n ρ^{n−1} e_n e_nᵀ, ρ (…, D, D) symmetric, e (…, D, N)."""
     result: Tensor = _Mehler.apply(rho, e)  # type: ignore[no-untyped-call]
     return result
 
@@ -82,96 +352,32 @@ class _Mehler(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rho: Tensor, e: Tensor) -> Tensor:
         ctx.save_for_backward(rho, e)
-        return _sum(rho, e)
+        matrices = _as_matrices(rho)
+        out = np.empty_like(matrices)
+        _horner(matrices, _as_matrices(e), out)
+        return torch.from_numpy(out).reshape(rho.shape).to(rho)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         rho, e = ctx.saved_tensors
         (gradient,) = gradients
-        if torch.is_grad_enabled():  # a second derivative is asked for: plainly, with all of its memory
-            return _plain_gradients(rho, e, gradient)
-        by_rho = torch.zeros_like(rho)
+        if not torch.is_grad_enabled():
+            matrices = [_as_matrices(part) for part in (rho, e, gradient)]
+            found = np.empty_like(matrices[0]), np.empty_like(matrices[1])
+            _horner_slopes(*matrices, *found)
+            return torch.from_numpy(found[0]).reshape(rho.shape).to(rho), torch.from_numpy(found[1]).reshape(e.shape).to(e)
+        by_rho, power, by_e = torch.zeros_like(rho), gradient + gradient.mT, []
         for n in range(e.shape[-1] - 1, 0, -1):
-            by_rho.mul_(rho).addcmul_(e[..., :, None, n], e[..., None, :, n], value=float(n))
-        power = gradient + gradient.mT
-        by_e = torch.empty_like(e)
+            by_rho = by_rho * rho + n * e[..., :, None, n] * e[..., None, :, n]
         for n in range(e.shape[-1]):
-            by_e[..., n] = (power @ e[..., n, None])[..., 0]
-            power.mul_(rho)
-        return by_rho.mul_(gradient), by_e
-
-
-def _plain_gradients(rho: Tensor, e: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    by_rho, power = torch.zeros_like(rho), gradient + gradient.mT
-    by_e = []
-    for n in range(e.shape[-1] - 1, 0, -1):
-        by_rho = by_rho * rho + n * e[..., :, None, n] * e[..., None, :, n]
-    for n in range(e.shape[-1]):
-        by_e.append((power @ e[..., n, None])[..., 0])
-        power = power * rho
-    return by_rho * gradient, torch.stack(by_e, dim=-1)
-
-
-def _sum(rho: Tensor, e: Tensor) -> Tensor:
-    """By Horner, in the memory of one matrix."""
-    size, count = e.shape[-2:]
-    if _compiles(rho):
-        result = torch.empty(rho.shape, dtype=rho.dtype)
-        matrices = (t.detach().reshape(-1, size, t.shape[-1]).numpy() for t in (rho, e))
-        _horner(*matrices, result.view(-1, size, size).numpy())
-        return result
-    result = e[..., :, None, -1] * e[..., None, :, -1]
-    for n in range(count - 2, -1, -1):
-        result.mul_(rho).addcmul_(e[..., :, None, n], e[..., None, :, n])
-    return result
-
-
-def hermite_functions(beta: Tensor, count: int) -> Tensor:
-    """φ(β) He_n(β)/√(n!) for n = 0 … count − 1, in a new last axis."""
-    result: Tensor = _HermiteFunctions.apply(beta, count)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _HermiteFunctions(torch.autograd.Function):
-    """The derivative of each is the next, times −√(n + 1)."""
-
-    @staticmethod
-    def forward(ctx: Any, beta: Tensor, count: int) -> Tensor:
-        ctx.save_for_backward(beta)
-        result = beta.new_empty(*beta.shape, count)
-        result[..., 0] = torch.exp(-0.5 * beta.square()) / math.sqrt(2.0 * math.pi)
-        if _compiles(beta):
-            _recurrence(beta.detach().reshape(-1).numpy(), result.view(-1, count).numpy())
-            return result
-        for n in range(count - 1):
-            after = beta * result[..., n] - (math.sqrt(n) * result[..., n - 1] if n else 0.0)
-            result[..., n + 1] = after / math.sqrt(n + 1.0)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (beta,) = ctx.saved_tensors
-        (gradient,) = gradients
-        count = gradient.shape[-1]
-        root = torch.sqrt(torch.arange(1.0, count + 1.0, dtype=beta.dtype, device=beta.device))
-        return -torch.sum(gradient * root * hermite_functions(beta, count + 1)[..., 1:], dim=-1), None
-
-
-def _compiles(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and tensor.dtype == torch.float64
-
-
-def _largest(rho: Tensor) -> float:
-    """The largest |ρ_ij| off the diagonal."""
-    if _compiles(rho):
-        return float(_largest_off(rho.reshape(-1, *rho.shape[-2:]).numpy()))
-    size = rho.abs()
-    torch.diagonal(size, dim1=-2, dim2=-1).zero_()
-    return float(size.max())
+            by_e.append((power @ e[..., n, None])[..., 0])
+            power = power * rho
+        return by_rho * gradient, torch.stack(by_e, dim=-1)
 
 
 @jit()
-def _horner(rho: AnyArray, e: AnyArray, out: AnyArray) -> None:
+def _horner(rho: Array, e: Array, out: Array) -> None:
+    """Fill ``out`` with the sums, in the memory of one row more."""
     batch, size, count = e.shape
     row = np.empty(size)
     for k in range(batch):
@@ -187,315 +393,25 @@ def _horner(rho: AnyArray, e: AnyArray, out: AnyArray) -> None:
                 out[k, j, i] = row[j]
 
 
-@jit()
-def _largest_off(rho: Any) -> float:
-    largest = 0.0
-    for k in range(rho.shape[0]):
-        for i in range(rho.shape[1]):
-            for j in range(i):
-                largest = max(largest, abs(rho[k, i, j]))
-    return largest
-
-
-@jit()
-def _recurrence(beta: AnyArray, out: AnyArray) -> None:
-    for i in range(beta.shape[0]):
-        for n in range(out.shape[1] - 1):
-            before = math.sqrt(n) * out[i, n - 1] if n else 0.0
-            out[i, n + 1] = (beta[i] * out[i, n] - before) / math.sqrt(n + 1.0)
-
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_THIN = 1e-3  # standard deviations between two kinks, below which He_1280 is a parabola there
-
-
-def piecewise_linear(record: Activation, m: Tensor, v: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """E[f(z)], Var(u), s and e_1 … e_count: sums over the pieces of f; e_n from the steps of the slope at the kinks."""
-    assert record.slopes is not None
-    assert record.left is not None
-    s = v.clamp(min=torch.finfo(v.dtype).eps ** 2).sqrt()
-    kinks, slopes = m.new_tensor(record.kinks), m.new_tensor(record.slopes)
-    # Line j is slope_j z + offset_j; neighbours meet at their kink.
-    offsets = record.left.intercept - torch.cat([m.new_zeros(1), torch.cumsum(torch.diff(slopes) * kinks, 0)])
-    lines = slopes * m[:, None] + offsets
-    place = torch.searchsorted(kinks, m.detach()[:, None], right=True)
-    value = lines.gather(1, place)
-    beta = ((kinks - m[:, None]) / s[:, None]).clamp(-40.0, 40.0)  # φ(40) is 0
-    gap = torch.diff(kinks) / s[:, None]
-    density, far = _density(beta), m.new_full((len(m), 1), 40.0)
-    none = torch.zeros_like(far)
-    low, high = torch.cat([-far, beta], 1), torch.cat([beta, far], 1)
-    # A piece's probability from the nearer tail, where it keeps its digits.
-    p0 = torch.where(low > 0.0, _upper(low) - _upper(high), _upper(-high) - _upper(-low))
-    p1 = -torch.diff(density, dim=1, prepend=none, append=none)
-    p2 = p0 - torch.diff(beta * density, dim=1, prepend=none, append=none)
-    rise = (lines - value) / s[:, None]  # u = rise + slope x; exactly 0 on m's own piece
-    sums = p0, rise * p0 + slopes * p1, rise.square() * p0 + 2.0 * rise * slopes * p1 + slopes.square() * p2
-    if len(kinks) > 1:
-        start = (slopes[1:-1] * kinks[:-1] + offsets[1:-1] - value) / s[:, None]  # u at a piece's lower end
-        sums = _between_kinks(sums, beta, gap, start, slopes[1:-1])
-    first = sums[1].sum(dim=1)
-    coefficients = torch.cat([(sums[0] @ slopes)[:, None], _higher(beta, gap, torch.diff(slopes), count)], dim=1)[:, :count]
-    return value[:, 0] + v / s * first, sums[2].sum(dim=1) - first.square(), s, coefficients
-
-
-def _between_kinks(
-    sums: tuple[Tensor, Tensor, Tensor], beta: Tensor, gap: Tensor, start: Tensor, slopes: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """``sums`` with ∫φ, ∫uφ and ∫u²φ of narrow bounded pieces by nodes: in closed form they are small differences."""
-    narrow = gap * (1.0 + torch.minimum(beta[:, :-1].abs(), beta[:, 1:].abs())) < 2.0
-    if not narrow.any():
-        return sums
-    width = torch.where(narrow, gap, torch.zeros_like(gap))[..., None]
-    step = width * (0.5 + 0.5 * beta.new_tensor(_NODES))
-    p = 0.5 * width * beta.new_tensor(_WEIGHTS) * _density(beta[:, :-1, None] + step)
-    u = start[..., None] + slopes[:, None] * step
-    own = p.sum(-1), (p * u).sum(-1), (p * u.square()).sum(-1)
-    a, b, c = (torch.cat([t[:, :1], torch.where(narrow, o, t[:, 1:-1]), t[:, -1:]], 1) for t, o in zip(sums, own, strict=True))
-    return a, b, c
-
-
-def _higher(beta: Tensor, gap: Tensor, steps: Tensor, count: int) -> Tensor:
-    """e_2, e_3, … = Σ_j step_j h_{n−2}(β_j)/√(n(n−1)), h_n = φ He_n/√(n!)."""
-    points, thin = beta, None
-    if len(steps) == 2 and float(steps.sum()) == 0.0 and bool((gap < _THIN).any()):
-        # Opposite steps side by side: the difference as the integral of h_n′ = −√(n + 1) h_{n+1}, by two nodes of Gauss.
-        thin = gap < _THIN
-        points = torch.where(thin, beta[:, :1] + gap * (0.5 + beta.new_tensor([-1.0, 1.0]) / math.sqrt(12.0)), beta)
-    hermite = hermite_functions(points, max(count, 1))
-    degree = torch.arange(2.0, hermite.shape[-1] + 1.0, dtype=beta.dtype, device=beta.device)
-    total = torch.sum(hermite[..., :-1] * steps[:, None], dim=1)
-    if thin is not None:
-        together = -0.5 * steps[1] * gap * torch.sqrt(degree - 1.0) * hermite[..., 1:].sum(dim=1)
-        total = torch.where(thin, together, total)
-    return total / torch.sqrt(degree * (degree - 1.0))
-
-
-def _density(x: Tensor) -> Tensor:
-    return torch.exp(-0.5 * x.square()) / math.sqrt(2.0 * math.pi)
-
-
-def _upper(z: Tensor) -> Tensor:
-    return 0.5 * torch.erfc(math.sqrt(0.5) * z)
-
-
-_STAGES = (24, 80, 320)  # coefficients are computed up to these orders, the later ones only where they are needed
-_PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)  # as in pesn.moments.exact
-_MOST = 2**22  # node values at once: 32 MB
-_CHUNK = 256  # units whose panels are laid out together
-
-_COARSE = 1e-2  # of the largest variance: errors of covariances that are said
-
-_notice = logging.getLogger("pesn")
-
-
-class Units(NamedTuple):
-    """Of each unit: E[f(z)], Var(f(z))/v, the deviation s that was used, and e_1 … e_N."""
-
-    mean: Tensor
-    ratio: Tensor
-    std: Tensor
-    coefficients: Tensor
-
-
-def working_dtype(device: torch.device) -> torch.dtype:
-    """float64, where the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
-def units(function: Function, mean: Tensor, var: Tensor, count: int = 0) -> Units:
-    """The moments of each unit and ``count`` (even) coefficients; ``mean`` and ``var`` of one shape, in the working dtype."""
-    if not mean.numel():
-        return Units(mean, var, var, mean.new_empty(*mean.shape, count))
-    m, v = mean.reshape(-1), var.reshape(-1)
-    record = function.record
-    if record.slopes is not None:
-        parts = Units(*piecewise_linear(record, m, v, count))
-    else:
-        size, deviation = (t.detach().cpu().double().numpy() for t in (m, _deviation(function, v)))
-        grid = mehler.grid_of(record, size, deviation)
-        if grid and count > 80:
-            grid = grid[0] * 0.5, grid[1]  # for the wave number of He_320
-        parts = _on_grid(function, m, v, count, grid) if grid else _on_panels(function, m, v, count, size, deviation)
-    first, ratio, std, coefficients = parts
-    shape = mean.shape
-    return Units(first.reshape(shape), ratio.reshape(shape), std.reshape(shape), coefficients.reshape(*shape, count))
-
-
-def between(function: Function, mean: Tensor, cov: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Mean (…, D) and covariance (…, D, D) of f(z), z ~ N(mean, cov), in the working dtype; ``name`` is for the notice.
-
-    What the series lacks of the variances goes into further orders, as in :mod:`pesn.moments.covariance`: the matrix is
-    semi-definite, its diagonal exact, and twins (units alike, or mirrored) have a correlation of ±1.
-    """
-    if not mean.numel():
-        return mean, cov
-    var = torch.diagonal(cov, dim1=-2, dim2=-1).clamp(min=0.0)
-    if mean.shape[-1] == 1:
-        unit = units(function, mean, var)
-        return unit.mean, (var * unit.ratio)[..., None]
-    for count in _STAGES if function.record.slopes is None else (*_STAGES, 1280):
-        unit = units(function, mean, var, count)
-        rho = _correlations(cov, unit.std)
-        order, bound = series_order(rho, unit.coefficients, torch.where(var > 0.0, unit.ratio, torch.zeros_like(var)))
-        if bound <= TOLERANCE:
-            break
-    coefficients = unit.coefficients[..., :order]
-    if bound > TOLERANCE:
-        error = _error(function, mean, var, unit, rho)
-        if error > _COARSE:
-            _notice.warning(
-                "%s: covariances may be off by %.1g of the largest variance; %s is steep against standard deviations up to %.3g "
-                "of nearly collinear units",
-                name, error, function.record.name, math.sqrt(float(var.detach().max())),
-            )  # fmt: skip
-    between_units = cov * mehler_sum(rho, continued(coefficients, unit.ratio))
-    return unit.mean, torch.diagonal_scatter(between_units, var * unit.ratio, dim1=-2, dim2=-1)
-
-
-def _correlations(cov: Tensor, std: Tensor) -> Tensor:
-    """In [−1, 1], with the gradient as if nothing were cut off; ±1 but for rounding is ±1: a steep f would take the root."""
-    rho = cov / (std[..., :, None] * std[..., None, :])
-    with torch.no_grad():
-        exact = torch.where(rho.abs() > 1.0 - 1e-15, torch.sign(rho), rho)
-        shift = exact - rho
-    return rho + shift
-
-
-@torch.no_grad()
-def _error(function: Function, mean: Tensor, var: Tensor, unit: Units, rho: Tensor) -> float:
-    """A bound of the error in any covariance after all orders, continued, over the largest variance; twins have none."""
-    count = unit.coefficients.shape[-1]
-    out = var * unit.ratio
-    root = (var * (unit.ratio - unit.coefficients.square().sum(-1)).clamp(min=0.0)).sqrt()
-    # What is missing and what is appended are each at most |ρ|^{N+1} √(rem_i rem_j).
-    error = 2.0 * rho.abs() ** (count + 1.0) * root[..., :, None] * root[..., None, :]
-    odd, sign = function.record.symmetry == "odd", torch.sign(rho)
-    mirrored = torch.where((sign < 0.0) & odd, -mean[..., None, :], mean[..., None, :])
-    # But for float32's rounding, to which the steepest f answers with its root, 1e-3.
-    twins = (rho.abs() > 1.0 - 1e-6) & ((var[..., :, None] - var[..., None, :]).abs() <= 1e-6 * var[..., None])
-    twins &= (mean[..., :, None] - mirrored).abs() <= 1e-6 * var.sqrt()[..., None]
-    error = torch.where(twins & ((sign > 0.0) | odd), torch.zeros_like(error), error)
-    torch.diagonal(error, dim1=-2, dim2=-1).zero_()
-    largest = out.amax(dim=-1).clamp(min=torch.finfo(out.dtype).tiny)
-    return float((error.amax(dim=(-2, -1)) / largest).max())
-
-
-# ---------------------------------------------------------------- one unit
-
-
-def _deviation(function: Function, v: Tensor) -> Tensor:
-    # E[u]/s, the mean's slope in v, has rounding eps/s against s² from standing still: a third power. At a corner of f
-    # the mean goes as s itself, and standing still must not be seen in it; piecewise-linear f has closed forms.
-    power = 1.0 if function.record.slopes is not None else 1.0 / 3.0 if function.jump == 0.0 else 2.0 / 3.0
-    floor = function.record.scale * torch.finfo(v.dtype).eps ** power
-    return v.clamp(min=floor * floor).sqrt()
-
-
-def _on_grid(function: Function, m: Tensor, v: Tensor, count: int, grid: tuple[float, float]) -> Units:
-    """The trapezoid rule, one grid for all: smooth f, deviations not too wide."""
-    x, basis = _basis(*grid, count, m.device, m.dtype)
-
-    def compute(m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-        s = _deviation(function, v)
-        u = function.difference(m[:, None], s[:, None] * x) / s[:, None]
-        projections = u @ basis
-        return _moments(function, m, v, s, projections[:, 0], u.square() @ basis[:, 0], projections[:, 1:])
-
-    return Units(*_in_chunks(compute, m, v, max(1, _MOST // len(x))))
-
-
-def _on_panels(function: Function, m: Tensor, v: Tensor, count: int, mean: AnyArray, std: AnyArray) -> Units:
-    """Gauss-Legendre panels fitted to each unit: kinks, and deviations of any width."""
-    order = np.argsort(std, kind="stable")  # similar deviations together: they share a number of nodes
-    results = []
-    for start in range(0, len(order), _CHUNK):
-        part = order[start : start + _CHUNK]
-        index = torch.from_numpy(part).to(m.device)
-        rule = exact.quadrature(function.record, mean[part], std[part])
-        rule = _finer(rule[0], count) if count > 80 else rule
-        x, p = (torch.from_numpy(a).to(m.device, m.dtype) for a in rule)
-
-        def compute(m: Tensor, v: Tensor, x: Tensor = x, p: Tensor = p) -> tuple[Tensor, ...]:
-            s = _deviation(function, v)
-            u = function.difference(m[:, None], s[:, None] * x) / s[:, None]
-            pu = p * u
-            c = [torch.sum(pu * h, dim=1) for h in _hermite(x, count)]
-            sums = pu.sum(dim=1), torch.sum(pu * u, dim=1), torch.stack(c, dim=1) if c else m.new_empty(len(m), 0)
-            if function.jump != 0.0 and torch.is_grad_enabled():
-                sums = _with_jump(function, m, s, *sums)
-            return _moments(function, m, v, s, *sums)
-
-        # The graph holds every Hermite polynomial at every node: where that is much, they are made again on the way back.
-        kept = len(order) * x.shape[1] * (count + 4)
-        results.append(_recomputed(compute, m[index], v[index]) if kept > _MOST else compute(m[index], v[index]))
-    back = torch.from_numpy(np.argsort(order)).to(m.device)
-    return Units(*(torch.cat(parts)[back] for parts in zip(*results, strict=True)))
-
-
-def _finer(x: Any, count: int) -> tuple[Any, Any]:
-    """Nodes and probabilities with every panel of ``x`` cut, until it holds at most ten radians of He_count."""
-    x = x.reshape(len(x), -1, len(_PANEL_NODES))
-    parts = math.ceil(0.3 * math.sqrt(count))
-    half = 0.5 * (x[..., -1:] - x[..., :1]) / _PANEL_NODES[-1] / parts
-    centre = x[..., :1] - half * parts * _PANEL_NODES[0] + half * (2.0 * np.arange(parts) + 1.0 - parts)
-    x = (centre[..., None] + half[..., None] * _PANEL_NODES).reshape(len(x), -1)
-    p = np.broadcast_to(half[..., None] * _PANEL_WEIGHTS, (*centre.shape, len(_PANEL_NODES))).reshape(x.shape)
-    return x, p * np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
-
-
-def _with_jump(
-    function: Function, m: Tensor, s: Tensor, first: Tensor, second: Tensor, c: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same numbers, and first derivatives; the second ones with the δ of f″ at the kink, 0, which no node sees."""
-    assert function.value is not None
-    with torch.no_grad():
-        beta = (-m / s).clamp(-40.0, 40.0)
-        size = 0.5 * function.jump * torch.exp(-0.5 * beta.square()) / math.sqrt(2.0 * math.pi) / s.square()
-        kink = -function.value(m) / s  # u there
-        polynomials = torch.stack(_hermite(beta, c.shape[1]), dim=1) if c.shape[1] else c
-    move = (m - m.detach()) + beta * (s - s.detach())  # 0: of the kink's own z
-    square = size * move.square()
-    return first + square, second + 2.0 * kink * square, c + polynomials * square[:, None]
-
-
-def _moments(function: Function, m: Tensor, v: Tensor, s: Tensor, first: Tensor, second: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-    # E[u²] − E[u]² loses no digits: u is 0 at the median of x, so that for monotone f its mean is within one deviation of 0.
-    assert function.value is not None
-    return function.value(m) + v / s * first, second - first.square(), s, c
-
-
-def _hermite(x: Tensor, count: int) -> list[Tensor]:
-    """He_n(x)/√(n!), n = 1 … count."""
-    result = [x] if count else []
-    previous = torch.ones_like(x)
-    for n in range(1, count):
-        previous, h = result[-1], (x * result[-1] - math.sqrt(n) * previous) / math.sqrt(n + 1.0)
-        result.append(h)
-    return result
-
-
-@lru_cache(maxsize=32)
-def _basis(spacing: float, reach: float, count: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Nodes x (K,), and weights times Hermite polynomials of degrees 0 … count there, (K, count + 1)."""
-    half, upper = mehler._basis(spacing, reach, max(count, 1))
-    # Symmetric, and without x = 0, where u is 0.
-    x = np.concatenate([half, -half])
-    basis = np.concatenate([upper, upper * (-1.0) ** np.arange(len(upper))[:, None]], axis=1)[: count + 1].T
-    with torch.inference_mode(False):  # what is kept must serve autograd later
-        return torch.tensor(x, device=device, dtype=dtype), torch.tensor(basis, device=device, dtype=dtype)
-
-
-def _in_chunks(compute: Callable[..., tuple[Tensor, ...]], m: Tensor, v: Tensor, rows: int) -> tuple[Tensor, ...]:
-    if len(m) <= rows:
-        return compute(m, v)
-    parts = [_recomputed(compute, *pair) for pair in zip(torch.split(m, rows), torch.split(v, rows), strict=True)]
-    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
-
-
-def _recomputed(compute: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
-    """Without keeping the node values for the way back: they are made again there."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        result: tuple[Tensor, ...] = checkpoint(compute, *tensors, use_reentrant=False, preserve_rng_state=False)
-        return result
-    return compute(*tensors)
+@jit(fastmath={"contract", "nsz", "reassoc"})
+def _horner_slopes(rho: Array, e: Array, gradient: Array, by_rho: Array, by_e: Array) -> None:
+    """Fill in the gradients by ``rho`` and ``e``, from that by the sums."""
+    batch, size, count = e.shape
+    power, slope = np.empty(size), np.empty(size)
+    for k in range(batch):
+        terms = np.ascontiguousarray(e[k].T)
+        for i in range(size):
+            slope[:] = 0.0
+            for n in range(count - 1, 0, -1):
+                own = n * terms[n, i]
+                for j in range(size):
+                    slope[j] = slope[j] * rho[k, i, j] + own * terms[n, j]
+            for j in range(size):
+                by_rho[k, i, j] = slope[j] * gradient[k, i, j]
+                power[j] = gradient[k, i, j] + gradient[k, j, i]
+            for n in range(count):
+                total = 0.0
+                for j in range(size):
+                    total += power[j] * terms[n, j]
+                    power[j] *= rho[k, i, j]
+                by_e[k, i, n] = total

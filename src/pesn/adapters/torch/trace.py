@@ -7,14 +7,17 @@ network of such operations is a sum of branches of layers; everything else is re
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor, nn
 from torch.func import functionalize
 from torch.nn import functional
@@ -22,12 +25,96 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pesn._support.types import Array
-from pesn.activations import Activation, custom, elu, get, hard_shrink, soft_shrink, threshold
-from pesn.adapters.torch.functions import clipped, gelu_function, leaky, softplus_function
+from pesn.activations import (
+    Activation,
+    custom,
+    elu,
+    get,
+    hard_shrink,
+    hard_tanh,
+    leaky_relu,
+    piecewise_linear,
+    soft_shrink,
+    softplus,
+    threshold,
+)
 from pesn.networks.layers import SQUARE, AffineRows, Dense, Tape
 from pesn.networks.program import Shapes, registered
 
-__all__ = ["OutputError", "tensors_of", "trace_layers"]
+__all__ = ["ACTIVATIONS", "OutputError", "tensors_of", "trace_layers"]
+
+
+# ---------------------------------------------------------------- activations as records
+
+
+@lru_cache
+def _leaky(slope: float) -> Activation:
+    """Return z above 0, ``slope`` z below."""
+    return get("relu") if slope == 0.0 else leaky_relu(slope)
+
+
+@lru_cache
+def _clip(low: float | None, high: float | None) -> Activation:
+    """Return z between two ends, of which one may be missing."""
+    if low is not None and high is not None:
+        return hard_tanh(low, high)
+    if low is None and high is None:
+        return get("identity")
+    at, slopes = (low, [0.0, 1.0]) if low is not None else (high, [1.0, 0.0])
+    assert at is not None
+    return piecewise_linear(f"clamp({low}, {high})", [at], slopes, at)
+
+
+_elu = lru_cache(elu)
+_C, _CUBIC = 2.0 * math.sqrt(2.0 / math.pi), 0.044715  # z σ(_C (z + _CUBIC z³)) = ½ z (1 + tanh(½ …))
+
+
+def _gelu_tanh_slope(z: Array) -> Array:
+    z = np.clip(z, -1e3, 1e3)  # far out f is a line, and z³ would overflow against a factor of 0
+    y = _C * (z + _CUBIC * z**3)
+    return special.expit(y) + z * special.expit(y) * special.expit(-y) * _C * (1.0 + 3.0 * _CUBIC * z * z)
+
+
+@lru_cache
+def _gelu(approximate: str) -> Activation:
+    """Return GELU by its ``approximate``: "none" or "tanh"."""
+    if approximate == "none":
+        return get("gelu")
+    return custom(
+        lambda z: z * special.expit(_C * (z + _CUBIC * z * z * z)), derivative=_gelu_tanh_slope, left=0.0, right=(0.0, 1.0),
+        name="gelu(tanh)",
+    )  # fmt: skip
+
+
+@lru_cache
+def _softplus(beta: float, limit: float) -> Activation:
+    """Return log(1 + exp(β z))/β, z itself where β z is beyond ``limit``."""
+    if limit < 20.0:
+        raise ValueError(f"Softplus is known with a threshold of 20 and more, where it changes nothing, got {limit:g}")
+    return softplus(beta)
+
+
+# By the class of a module.
+ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Activation]] = {
+    nn.Tanh: lambda module: get("tanh"),
+    nn.Sigmoid: lambda module: get("sigmoid"),
+    nn.ReLU: lambda module: get("relu"),
+    nn.LeakyReLU: lambda module: _leaky(float(module.negative_slope)),
+    nn.ELU: lambda module: _elu(float(module.alpha)),
+    nn.SELU: lambda module: _elu(1.6732632423543772, 1.0507009873554805),
+    nn.CELU: lambda module: _elu(float(module.alpha), 1.0, 1.0 / float(module.alpha)),
+    nn.GELU: lambda module: _gelu(module.approximate),
+    nn.SiLU: lambda module: get("silu"),
+    nn.Mish: lambda module: get("mish"),
+    nn.Softplus: lambda module: _softplus(float(module.beta), float(module.threshold)),
+    nn.LogSigmoid: lambda module: get("log_sigmoid"),
+    nn.Softsign: lambda module: get("softsign"),
+    nn.Hardsigmoid: lambda module: get("hard_sigmoid"),
+    nn.Softshrink: lambda module: soft_shrink(float(module.lambd)),
+    nn.RReLU: lambda module: _leaky(0.5 * (float(module.lower) + float(module.upper))),
+    nn.ReLU6: lambda module: _clip(0.0, 6.0),
+    nn.Hardtanh: lambda module: _clip(float(module.min_val), float(module.max_val)),
+}
 
 
 class OutputError(TypeError):
@@ -95,6 +182,9 @@ def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -
 # ---------------------------------------------------------------- the operations of one run
 
 
+_Tree = TypeVar("_Tree")
+
+
 @dataclass(frozen=True)
 class _Ref:
     """A tensor that depends on the inputs, by its number: those of the inputs come first."""
@@ -122,7 +212,7 @@ class _Step:
         return TypeError(f"{self.place}: no closed form is known for {self.name}{why}; use closure='sobol'")
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
+def _leaves(tree: object) -> Iterator[object]:
     if isinstance(tree, tuple | list):
         for branch in tree:
             yield from _leaves(branch)
@@ -130,7 +220,7 @@ def _leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def _map_leaves(tree: Any, function: Callable[[Any], Any]) -> Any:
+def _map_leaves(tree: _Tree, function: Callable[[object], Any]) -> _Tree:
     if isinstance(tree, tuple | list):
         return type(tree)(_map_leaves(branch, function) for branch in tree)
     return function(tree)
@@ -202,10 +292,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def follow_modules(self) -> Iterator[None]:
         """Keep track of the module that is being run, for messages."""
 
-        def enter(module: nn.Module, _: Any) -> None:
+        def enter(module: nn.Module, _: object) -> None:
             self.stack.append(f"{self.names.get(id(module), '')} {type(module).__name__}".strip())
 
-        def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
+        def leave(_module: nn.Module, _args: object, _output: object) -> None:
             if self.stack:
                 self.stack.pop()
 
@@ -216,7 +306,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for handle in handles:
                 handle.remove()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         kwargs = kwargs or {}
         given = [leaf for leaf in _leaves((args, tuple(kwargs.values()))) if isinstance(leaf, Tensor)]
         if not any(id(tensor) in self.known for tensor in given):
@@ -232,7 +324,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _DATA_DEPENDENT:
             raise TypeError(f"what {place} does depends on the numbers themselves ({name}); use closure='sobol'")
 
-        def as_ref(leaf: Any) -> Any:
+        def as_ref(leaf: object) -> object:
             if not isinstance(leaf, Tensor):
                 return leaf
             return self.known.get(id(leaf), leaf.detach().clone() if func._schema.is_mutable else leaf.detach())
@@ -246,7 +338,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
         return out
 
-    def _number(self, out: Any) -> tuple[tuple[_Ref, tuple[int, ...]] | None, ...]:
+    def _number(self, out: object) -> tuple[tuple[_Ref, tuple[int, ...]] | None, ...]:
         """Give the tensors of an output their numbers."""
         outputs: list[tuple[_Ref, tuple[int, ...]] | None] = []
         for leaf in _leaves(out):
@@ -290,9 +382,9 @@ _CERTAIN = {  # affine in all but these arguments
 _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm"})
 
 
-def _clamp(low: Any = None, high: Any = None, **named: Any) -> Activation:
+def _clamp(low: float | None = None, high: float | None = None, **named: float | None) -> Activation:
     ends = [named.get("min", low), named.get("max", high)]
-    return clipped(*(None if end is None or end in (float("inf"), -float("inf")) else float(end) for end in ends)).record
+    return _clip(*(None if end is None or end in (float("inf"), -float("inf")) else float(end) for end in ends))
 
 
 # By the arguments after the first: a record of :mod:`pesn.activations`, or None, by quadrature.
@@ -302,20 +394,20 @@ _ACTIVATIONS: dict[str, Callable[..., Activation | None]] = {
     "hardsigmoid": lambda: get("hard_sigmoid"),
     "hardswish": lambda: get("hard_swish"),
     "log_sigmoid_forward": lambda: get("log_sigmoid"),
-    "leaky_relu": lambda slope=0.01: leaky(float(slope)).record,
-    "gelu": lambda approximate="none": gelu_function(approximate).record,
-    "softplus": lambda beta=1, limit=20: softplus_function(float(beta), float(limit)).record,
-    "hardtanh": lambda low=-1.0, high=1.0: clipped(float(low), float(high)).record,
+    "leaky_relu": lambda slope=0.01: _leaky(float(slope)),
+    "gelu": lambda approximate="none": _gelu(approximate),
+    "softplus": lambda beta=1, limit=20: _softplus(float(beta), float(limit)),
+    "hardtanh": lambda low=-1.0, high=1.0: _clip(float(low), float(high)),
     "clamp": _clamp,
     "clamp_min": lambda low: _clamp(low, None),
     "clamp_max": lambda high: _clamp(None, high),
-    "elu": lambda alpha=1.0, scale=1.0, rate=1.0: elu(float(alpha), float(scale), float(rate)),
+    "elu": lambda alpha=1.0, scale=1.0, rate=1.0: _elu(float(alpha), float(scale), float(rate)),
     "softshrink": lambda width=0.5: soft_shrink(float(width)),
     "hardshrink": lambda width=0.5: hard_shrink(float(width)),
     "threshold": lambda at, value: threshold(float(at), float(value)),
-    "rrelu": lambda low=0.125, high=1 / 3, *rest: leaky(0.5 * (float(low) + float(high))).record,
-    "rrelu_with_noise": lambda noise, low=0.125, high=1 / 3, *rest: leaky(0.5 * (float(low) + float(high))).record,
-    "_prelu_kernel": lambda slope: leaky(float(slope)).record,
+    "rrelu": lambda low=0.125, high=1 / 3, *rest: _leaky(0.5 * (float(low) + float(high))),
+    "rrelu_with_noise": lambda noise, low=0.125, high=1 / 3, *rest: _leaky(0.5 * (float(low) + float(high))),
+    "_prelu_kernel": lambda slope: _leaky(float(slope)),
     "activation": lambda place: _registered_activations[place],
     "square": lambda: SQUARE,
     "pow": lambda exponent: SQUARE if float(exponent) == 2.0 else None,
@@ -359,6 +451,24 @@ class _Value:
         self.base: _Value = self if base is None else base
         self.function = function or (lambda z: z)
         self.is_affine = rows is not None
+
+
+class _Call(NamedTuple):
+    """An operation with the values that its arguments have by now, and these values alone."""
+
+    step: _Step
+    args: list[Any]
+    values: list[_Value]
+
+    @property
+    def is_activation(self) -> bool:
+        """Whether it is a known function of its first argument alone."""
+        return self.step.name in _ACTIVATIONS and len(self.values) == 1 and self.args[0] is self.values[0]
+
+    @property
+    def is_square(self) -> bool:
+        """Whether it is a tensor times itself."""
+        return self.step.name == "mul" and len(self.values) == 2 and self.values[0] is self.values[1]
 
 
 class _Reader:
@@ -405,15 +515,15 @@ class _Reader:
 
     def _apply(self, step: _Step) -> None:
         args = [_map_leaves(arg, self._argument) for arg in step.args]
-        values = [leaf for leaf in _leaves(args) if isinstance(leaf, _Value)]
-        made = values if step.name in _COPIES else self._apply_elementwise(step, args, values)
+        call = _Call(step, args, [leaf for leaf in _leaves(args) if isinstance(leaf, _Value)])
+        made = call.values if step.name in _COPIES else self._apply_elementwise(call)
         if made is None:
-            made = self._apply_prelu(args) if step.name == "_prelu_kernel" else self._apply_affine(step, args, values)
+            made = self._apply_prelu(*args) if step.name == "_prelu_kernel" else self._apply_affine(call)
         for out, value in zip(step.outputs, made, strict=False):
             if out is not None:
                 self.known[out[0]] = value
 
-    def _argument(self, leaf: Any) -> Any:
+    def _argument(self, leaf: object) -> object:
         if isinstance(leaf, _Ref):
             return self._value(leaf)
         if isinstance(leaf, Tensor):
@@ -422,53 +532,50 @@ class _Reader:
 
     # ------------------------------------------------------------ activations
 
-    def _apply_elementwise(self, step: _Step, args: list[Any], values: list[_Value]) -> list[_Value] | None:
+    def _apply_elementwise(self, call: _Call) -> list[_Value] | None:
         """Return one function of each number of one tensor; None where the operation is none."""
-        is_activation = step.name in _ACTIVATIONS and len(values) == 1 and args[0] is values[0]
-        if not (is_activation or step.name in _ELEMENTWISE) or not _is_function_of_one(step, args, values):
+        step, _, values = call
+        is_activation = call.is_activation
+        if not (is_activation or step.name in _ELEMENTWISE) or not _is_function_of_one(call):
             return None
-        base, run = values[0].base, _call(step, args)
+        base, run = values[0].base, _as_function(call)
 
         def function(z: Tensor) -> Tensor:
             out: Any = run(*(value.function(z) for value in values))
             return (out if isinstance(out, Tensor) else out[0]).reshape(z.shape)
 
         all_affine = all(value.is_affine for value in values)
-        if not is_activation and all_affine and self._is_affine(step, args):
-            return [_Value(made.rows, base, function) for made in self._apply_affine(step, args, values)]
-        self._check_quotient(step, args)
-        record = None
-        if is_activation:
-            record = self._record(step, args)
-        elif step.name == "mul" and len(values) == 2 and values[0] is values[1]:
-            record = SQUARE
-        source = (values[0], record) if record is not None and all_affine else None
-        return [_Value(None, base, function, source, step)]
+        if not is_activation and all_affine and self._is_affine(call):
+            return [_Value(made.rows, base, function) for made in self._apply_affine(call)]
+        self._check_quotient(call)
+        record = self._record(call) if is_activation else SQUARE if call.is_square else None
+        return [_Value(None, base, function, (values[0], record) if record is not None and all_affine else None, step)]
 
     @staticmethod
-    def _record(step: _Step, args: list[Any]) -> Activation | None:
+    def _record(call: _Call) -> Activation | None:
+        step = call.step
         try:
-            return _ACTIVATIONS[step.name](*args[1:], **step.kwargs)
+            return _ACTIVATIONS[step.name](*call.args[1:], **step.kwargs)
         except ValueError as error:
             raise ValueError(f"{step.place}: {error}") from error
         except RuntimeError as error:  # of one number for each of many
             raise step.refuse(" with these arguments") from error
 
     @staticmethod
-    def _check_quotient(step: _Step, args: list[Any]) -> None:
+    def _check_quotient(call: _Call) -> None:
         """Refuse a quotient whose denominator may be 0."""
+        step, args, _ = call
         denominator = args[1] if step.name == "div" else args[0]
         if step.name in ("div", "reciprocal") and isinstance(denominator, _Value):
             below = denominator.function(torch.linspace(-50.0, 50.0, 10_001, dtype=torch.float64))
             if not (bool((below > 1e-6).all()) or bool((below < -1e-6).all())):
                 raise step.refuse(" by numbers that depend on the input and may be 0")
 
-    def _apply_prelu(self, args: list[Any]) -> list[_Value]:
+    def _apply_prelu(self, value: _Value, slope: Tensor) -> list[_Value]:
         """Apply a slope for each channel: relu(z) + slope · (z − relu(z))."""
-        z, slope = self._settle(args[0]), args[1].numpy()
-        relu = self._add_stage(z, get("relu"))
-        (a, b), blocks = self.tape.align([z, relu])
-        return [_Value(AffineRows(b + slope * (a - b), blocks))]
+        z = self._settle(value)
+        (a, b), blocks = self.tape.align([z, self._add_stage(z, get("relu"))])
+        return [_Value(AffineRows(b + slope.numpy() * (a - b), blocks))]
 
     def _settle(self, value: _Value) -> AffineRows:
         """Return the numbers of a value, which become units of a new stage where they are not affine."""
@@ -488,8 +595,9 @@ class _Reader:
     # ------------------------------------------------------------ affine operations
 
     @staticmethod
-    def _is_affine(step: _Step, args: list[Any]) -> bool:
+    def _is_affine(call: _Call) -> bool:
         """Return whether an operation is affine in the values among its arguments."""
+        step, args, _ = call
         name = step.name
         uncertain = {i for i, arg in enumerate(args) if any(isinstance(leaf, _Value) for leaf in _leaves(arg))}
         if name in _BILINEAR:
@@ -501,8 +609,9 @@ class _Reader:
             return uncertain == {0} and (legit or (not args[5] and args[3] is not None))
         return name in _AFFINE or (name in _AFFINE_IN_FIRST and uncertain == {0})
 
-    def _apply_affine(self, step: _Step, args: list[Any], values: list[_Value]) -> list[_Value]:
-        if not self._is_affine(step, args):
+    def _apply_affine(self, call: _Call) -> list[_Value]:
+        step, values = call.step, call.values
+        if not self._is_affine(call):
             made = self.tape.multiply(*map(self._settle, values)) if step.name == "mul" else None
             if made is None:
                 raise step.refuse(" of two tensors that depend on the input" if step.name in _BILINEAR else "")
@@ -512,7 +621,7 @@ class _Reader:
         rows = [self._settle(value) for value in values]
         self.tape.check_map(rows, sum(np.prod(out[1], dtype=int) for out in step.outputs if out is not None))
         arrays, blocks = self.tape.align(rows)
-        run = _call(step, args)
+        run = _as_function(call)
         with torch.no_grad():
             out = torch.func.vmap(run)(*map(torch.from_numpy, arrays))
         results = [part.contiguous().numpy() for part in (out if isinstance(out, tuple | list) else [out])]
@@ -520,14 +629,16 @@ class _Reader:
         return [_Value(self.tape.add_sum(one, blocks, rows) if several else AffineRows(one, blocks)) for one in results]
 
 
-def _is_function_of_one(step: _Step, args: list[Any], values: list[_Value]) -> bool:
+def _is_function_of_one(call: _Call) -> bool:
     """Return whether all values are functions of one tensor, and what stands beside them are plain numbers."""
+    step, args, values = call
     plain = all(leaf.numel() == 1 for leaf in _leaves(args) if isinstance(leaf, Tensor)) or step.name == "rrelu_with_noise"
     return plain and "rounding_mode" not in step.kwargs and all(value.base is values[0].base for value in values)
 
 
-def _call(step: _Step, args: list[Any]) -> Callable[..., Any]:
+def _as_function(call: _Call) -> Callable[..., Any]:
     """Return the operation as a function of the values among its arguments."""
+    step, args, _ = call
     kwargs = {key: value for key, value in step.kwargs.items() if key not in ("dtype", "device", "layout", "pin_memory")}
     if step.name == "slice_scatter" and len(args) > 4 and args[4] is not None:
         size = next(out[1] for out in step.outputs if out is not None)[args[2]]

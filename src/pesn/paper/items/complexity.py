@@ -1,6 +1,6 @@
 """Cost of the methods: operation counts and measured times.
 
->>> linear([1.02, 0.9, 1.6])
+>>> [draw.outcome for draw in linear([1.02, 0.9, 1.6])]
 ['holds', 'holds', 'does not hold']
 
 >>> parameters(quick=True)["rounds"]
@@ -11,48 +11,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
+import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Draw, Outcome, Record, Result, Settings, Tasks, Verdict, over_draws
-from pesn.paper.items import sensitivity
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
+from pesn.paper.item_settings import Setting, defaults, several, whole
+from pesn.paper.items import figures
 from pesn.paper.items.error_time import plain_spline
+from pesn.paper.items.figures import Picture
 from pesn.paper.items.operations import KINDS, Terms, recount, words
-from pesn.paper.settings import Setting, several, whole
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+__all__ = ["PUBLISHED", "SETTINGS", "judge_points", "judge_units", "parameters", "run", "slopes"]
 
-__all__ = [
-    "ABOUT",
-    "ANALYTIC",
-    "CLAIMS",
-    "ERRATA",
-    "JUDGED",
-    "MONTE_CARLO",
-    "NAME",
-    "PLACE",
-    "PLAIN",
-    "PUBLISHED",
-    "SETTINGS",
-    "SLACK",
-    "SPLINE",
-    "SURFACE",
-    "TITLE",
-    "judge_points",
-    "judge_units",
-    "linear",
-    "measure",
-    "median_exponent",
-    "parameters",
-    "run",
-    "slopes",
+NAME = "complexity"
+TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
+PUBLISHED: list[Record] = [
+    {
+        "where": f"Table 1{letter}",
+        "method": method,
+        "line": line,
+        "operation": kind,
+        **{k: terms.get(k, 0) for k in ("ND", "N", "D", "1")},
+    }
+    for letter, (method, lines) in zip("ab", published(NAME).items(), strict=True)
+    for line, row in lines.items()
+    for kind, terms in zip(KINDS, row, strict=True)
 ]
-
 
 MONTE_CARLO, PLAIN, ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain NumPy", "analytic"
 SPLINE, SURFACE = "spline, compiled (pesn)", "surface (pesn)"
@@ -90,16 +78,22 @@ def measure(units: dict[str, list[int]], points: Sequence[int], meshed: int, rou
     rows = []
     for turn in range(rounds):
         for method, d, n in cases:
-            mesh, repeats = None if n is None else pesn.Mesh(-10.0, 10.0, n), 1
-            if method in (ANALYTIC, SURFACE, SPLINE):  # short: repeated, after a call that fetches the memory
-                _call(method, mean[:d], var[:d], seed, mesh)
-                repeats = max(3, min(20, 20_000 // d))
-            start = time.thread_time()
-            for _ in range(repeats):
-                _call(method, mean[:d], var[:d], seed, mesh)
-            seconds = (time.thread_time() - start) / repeats
+            mesh = None if n is None else pesn.Mesh(-10.0, 10.0, n)
+            seconds = _time(method, partial(_call, method, mean[:d], var[:d], seed, mesh), d)
             rows.append({"method": method, "units": d, "points": n, "round": turn, "seconds": seconds})
     return rows
+
+
+def _time(method: str, call: partial[tuple[FloatArray, ...]], d: int) -> float:
+    """Seconds of a call; a short one is repeated, after one that fetches the memory."""
+    repeats = 1
+    if method in (ANALYTIC, SURFACE, SPLINE):
+        call()
+        repeats = max(3, min(20, 20_000 // d))
+    start = time.thread_time()
+    for _ in range(repeats):
+        call()
+    return (time.thread_time() - start) / repeats
 
 
 def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
@@ -113,84 +107,34 @@ def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) ->
     return result
 
 
-def median_exponent(some: Sequence[float]) -> str:
-    """The median with its range, as one writes it.
-
-    >>> median_exponent([1.0, 1.1, 0.9])
-    '1.00 (0.90 to 1.10)'
-    """
-    return f"{np.median(some):.2f} ({min(some):.2f} to {max(some):.2f})"
-
-
-def linear(exponents: Sequence[float]) -> list[Outcome]:
+def linear(exponents: Sequence[float]) -> list[Draw]:
     """Of each, whether it is called linear."""
-    return ["holds" if abs(p - 1.0) <= SLACK else "does not hold" for p in exponents]
+    return [Draw(grade(abs(p - 1.0) <= SLACK), p) for p in exponents]
 
 
 def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequence[int]]) -> Verdict:
     """A round holds where the exponent of D of each of the paper's three methods is within 0.25 of 1."""
     worst = [max(each, key=lambda p: abs(p - 1.0)) for each in zip(*(fits[method] for method in JUDGED), strict=True)]
     parts = [
-        f"{method}: {median_exponent(fits[method])} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
+        f"{method}: {median_range(fits[method], '.2f')} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
         for method in JUDGED
     ]
     reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {SLACK:g}. {'; '.join(parts)}. "
     reason += "No operation count has a power of D above one."
-    draws = [Draw(outcome, p) for outcome, p in zip(linear(worst), worst, strict=True)]
-    return over_draws("linear-in-d", draws, reason, measure="exponent farthest from 1", limits=(1.0 - SLACK, 1.0 + SLACK))
+    limits = (1.0 - SLACK, 1.0 + SLACK)
+    return over_draws("linear-in-d", linear(worst), reason, measure="exponent farthest from 1", limits=limits)
 
 
 def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
     """A round holds where the exponent of N of the spline as one writes it is within 0.25 of 1; ``counted`` are operations."""
-    draws = [Draw(outcome, p) for outcome, p in zip(linear(fits[PLAIN]), fits[PLAIN], strict=True)]
     reason = (
         f"Counted, the spline takes {counted} multiplications and divisions: linear in N. Measured, exponent p of time ∝ N^p for "
-        f"N from {min(sizes)} to {max(sizes):,}: {median_exponent(fits[PLAIN])} over the rounds as one writes it in NumPy, "
-        f"{median_exponent(fits[SPLINE])} as compiled in pesn, which leaves out the intervals that the Gaussian does not reach."
+        f"N from {min(sizes)} to {max(sizes):,}: {median_range(fits[PLAIN], '.2f')} over the rounds as one writes it in NumPy, "
+        f"{median_range(fits[SPLINE], '.2f')} as compiled in pesn, which leaves out the intervals that the Gaussian does not "
+        "reach."
     )
-    return over_draws("linear-in-n", draws, reason, measure="exponent of N", limits=(1.0 - SLACK, 1.0 + SLACK))
+    return over_draws("linear-in-n", linear(fits[PLAIN]), reason, measure="exponent of N", limits=(1.0 - SLACK, 1.0 + SLACK))
 
-
-NAME = "complexity"
-TITLE = "Operations, and time against the number of units"
-PLACE = "Table 1 and Figure 2"
-ABOUT = (
-    "The paper counts the operations of its spline and its analytic method for N mesh points and D units, and draws the time of "
-    "both and of Monte Carlo with 10,000 samples against D: all three should be linear. Here the operations are counted by "
-    "running "
-    "the methods on numbers that keep count, once as the paper writes them and once without computing anything twice; the times "
-    "are measured, and the exponent of D is fitted."
-)
-ERRATA = (1, 2, 7, 16, 21, 24)
-CLAIMS = ("linear-in-d", "linear-in-n")
-
-_LINES = {
-    "spline, as written": {
-        "1": ({"N": 2}, {"N": 3}, {}, {}),
-        "2": ({"N": 28}, {"N": 20}, {}, {}),
-        "4": ({"ND": 4}, {"ND": 2}, {}, {"ND": 2}),
-        "5": ({"ND": 112}, {"ND": 60}, {"ND": 18}, {"ND": 6}),
-        "6": ({"ND": 112, "1": 2}, {"ND": 60, "1": 1}, {"ND": 18}, {"ND": 6}),
-        "all": ({"ND": 228, "N": 30, "1": 2}, {"ND": 122, "N": 23, "1": 1}, {"ND": 36}, {"ND": 14}),
-    },
-    "analytic": {
-        "mean": ({"D": 6}, {"D": 3}, {"D": 1}, {"D": 1}),
-        "variance": ({"D": 17}, {"D": 7}, {"D": 2}, {"D": 2}),
-        "all": ({"D": 23}, {"D": 10}, {"D": 3}, {"D": 3}),
-    },
-}
-PUBLISHED: list[Record] = [
-    {
-        "where": f"Table 1{letter}",
-        "method": method,
-        "line": line,
-        "operation": kind,
-        **{k: terms.get(k, 0) for k in ("ND", "N", "D", "1")},
-    }
-    for letter, (method, lines) in zip("ab", _LINES.items(), strict=True)
-    for line, row in lines.items()
-    for kind, terms in zip(KINDS, row, strict=True)
-]
 
 # A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.
 _SIZES = {
@@ -202,60 +146,44 @@ _SIZES = {
 }
 
 
-_UNITS = several(whole(1), 2)
+_UNITS, _NODES = several(whole(1), 2), several(whole(3), 2)
+_MESHES = [101, 201, 401, 801, 1601]
+_SPLINED = [10, 100, 1_000, 3_000, 10_000, 30_000]
+_FAST = [10, 100, 1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+# Numbers of units for each method, and up to where the exponent is fitted: within the caches.
 SETTINGS = {
-    "rounds": Setting("Times that everything is measured; the exponent is a median over the rounds.", whole(1)),
-    "monte_carlo_units": Setting("Numbers of units D at which Monte Carlo is timed.", _UNITS),
-    "plain_units": Setting("The same for the spline in plain NumPy.", _UNITS),
-    "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS),
-    "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS),
-    "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2)),
-    "points": Setting("Numbers of mesh points N at which both splines are timed.", several(whole(3), 2)),
-    "meshed_units": Setting("Units D that they are timed with.", whole(1)),
+    "rounds": Setting("Times that everything is measured; the exponent is a median over the rounds.", whole(1), 20, quick=8),
+    "monte_carlo_units": Setting(
+        "Numbers of units D at which Monte Carlo is timed.", _UNITS, [10, 30, 100, 300, 1_000, 3_000], quick=[10, 30, 100, 300]
+    ),
+    "plain_units": Setting("The same for the spline in plain NumPy.", _UNITS, _SPLINED, quick=_SPLINED[:-1]),
+    "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS, _FAST[:5]),
+    "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS, _FAST, quick=_FAST[:-2]),
+    "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2), 100_000),
+    "points": Setting("Numbers of mesh points N at which both splines are timed.", _NODES, _MESHES, quick=_MESHES[:4]),
+    "meshed_units": Setting("Units D that they are timed with.", whole(1), 300),
 }
-
-
-def parameters(quick: bool) -> Record:
-    """Numbers of units for each method, and up to where the exponent is fitted: within the caches."""
-    sampled, splined = [10, 30, 100, 300], [10, 100, 1_000, 3_000, 10_000]
-    fast = [10, 100, 1_000, 10_000, 30_000, 100_000]
-    if not quick:
-        sampled, splined, fast = [*sampled, 1_000, 3_000], [*splined, 30_000], [*fast, 300_000, 1_000_000]
-    return {
-        "rounds": 8 if quick else 20,
-        "monte_carlo_units": sampled,
-        "plain_units": splined,
-        "compiled_units": fast[:5],
-        "fast_units": fast,
-        "fit_to": 100_000,
-        "points": [101, 201, 401, 801] if quick else [101, 201, 401, 801, 1601],
-        "meshed_units": 300,
-    }
+parameters = partial(defaults, SETTINGS)
 
 
 # ---------------------------------------------------------------- the item
 
 
 def _counts(recounted: dict[str, dict[str, dict[str, Terms]]]) -> dict[str, pd.DataFrame]:
-    import pandas as pd
-
-    rows: dict[str, list[Record]] = {"spline, as written": [], "analytic": []}
-    for row in PUBLISHED:
-        method, line, kind = row["method"], row["line"], row["operation"]
-        published = {k: row[k] for k in ("ND", "N", "D", "1")}
-        pair = {"published": words(published), "obtained": words(recounted[method][line][kind])}
-        rows[method].append({"line": line, "operation": kind, **pair})
-    for row in rows["spline, as written"]:
-        if row["line"] == "all":
-            row["nothing twice"] = words(recounted["spline, shared"]["all"][row["operation"]])
     titles = {"spline, as written": "Operations of the spline, Algorithm 1", "analytic": "Operations of the analytic method"}
-    return {title: pd.DataFrame(rows[method]).fillna("") for method, title in titles.items()}
+    rows: dict[str, list[Record]] = {title: [] for title in titles.values()}
+    for printed in PUBLISHED:
+        method, line, kind = printed["method"], printed["line"], printed["operation"]
+        terms = {k: printed[k] for k in ("ND", "N", "D", "1")}
+        row = {"line": line, "operation": kind, "published": words(terms), "obtained": words(recounted[method][line][kind])}
+        if (method, line) == ("spline, as written", "all"):
+            row["nothing twice"] = words(recounted["spline, shared"]["all"][kind])
+        rows[titles[method]].append(row)
+    return {title: pd.DataFrame(some).fillna("") for title, some in rows.items()}
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Count, measure in one unit of work (methods must share a machine to be compared), fit, draw, judge."""
-    import pandas as pd
-
     given = settings.parameters
     end = given["fit_to"]
     units = {method: sorted(given[setting]) for method, (setting, _) in _SIZES.items()}
@@ -274,7 +202,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     times = pd.DataFrame(
         {
             "method": list(fits),
-            "exponent of D": [median_exponent(some) for some in fits.values()],
+            "exponent of D": [median_range(some, ".2f") for some in fits.values()],
             "fitted for D": [f"{min(fitted[m]):,} to {max(fitted[m]):,}" for m in fits],
             "time a unit at the end of the fit, ns": [round(middle[m, max(fitted[m])] / max(fitted[m]) * 1e9) for m in fits],
         }
@@ -283,28 +211,30 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     exps, shared = recounted["spline, as written"]["all"]["exp"]["ND"], recounted["spline, shared"]["all"]
     notes = [
         "As printed, the four integrals of one interval hold 12 exponentials and 12 error functions, each of which costs "
-        "another "
-        f"exponential: {exps // 2} for f and as many for f². The published 18 would fit if each difference erf β − erf α were "
-        "counted once. Roots of constants are counted as printed.",
+        f"another exponential: {exps // 2} for f and as many for f². The published 18 would fit if each difference erf β − erf α "
+        "were counted once. Roots of constants are counted as printed.",
         f"Computed once a node instead of wherever it is printed, the same numbers cost {words(shared['*/÷'])} multiplications "
-        "and "
-        f"divisions, {words(shared['exp'])} exponentials and {words(shared['sqrt'])} roots.",
+        f"and divisions, {words(shared['exp'])} exponentials and {words(shared['sqrt'])} roots.",
         "N points make N − 1 intervals (erratum 16), and A₂ − A₁² is formed once a unit: the published “+ 2” and “+ 1” are a D "
         "each.",
         "Counted with the integrals corrected (errata 1 and 2) and in powers of z − z_j (erratum 7); the values agree with the "
         "library's. Line 2 is the tridiagonal solver of Numerical Recipes with its coefficients written out; tanh itself is "
         "not counted.",
         f"Fitted where the work outweighs the fixed cost of a call, and up to D = {end:,}: larger arrays leave the processor's "
-        "caches, "
-        "and what is measured then is memory. For the same reason freed memory is kept for the next array: without that, the "
-        "analytic method in NumPy grows faster than D wherever its arrays pass the size from which the allocator returns them.",
+        "caches, and what is measured then is memory. For the same reason freed memory is kept for the next array: without that, "
+        "the analytic method in NumPy grows faster than D wherever its arrays pass the size from which the allocator returns "
+        "them.",
         "Times are processor time of one thread, medians over rounds in which the methods take turns; they differ from run to "
         "run.",
     ]
-    tables = {**_counts(recounted), "Time against D": times}
     counted = words(recounted["spline, as written"]["all"]["*/÷"])
-    verdicts = [judge_units(fits, fitted), judge_points(meshed, points, counted)]
-    return Result(frame, tables, {"time": _draw(middle, along, fits, meshed, fitted)}, verdicts, notes)
+    return Result(
+        frame,
+        {**_counts(recounted), "Time against D": times},
+        {"time": _draw(middle, along, fits, meshed, fitted)},
+        [judge_units(fits, fitted), judge_points(meshed, points, counted)],
+        notes,
+    )
 
 
 def _draw(
@@ -313,26 +243,25 @@ def _draw(
     fits: dict[str, list[float]],
     meshed: dict[str, list[float]],
     fitted: dict[str, list[int]],
-) -> tuple[Figure, str]:
-    from matplotlib.figure import Figure
-
+) -> Picture:
     styles = {
-        MONTE_CARLO: (sensitivity.MONTE_CARLO, "o"),
-        PLAIN: (sensitivity.SPLINE, "s"),
-        SPLINE: (sensitivity.OUR_SPLINE, "D"),
-        ANALYTIC: (sensitivity.ANALYTIC, "X"),
-        SURFACE: (sensitivity.OURS, "*"),
+        MONTE_CARLO: (figures.MONTE_CARLO, "o"),
+        PLAIN: (figures.SPLINE, "s"),
+        SPLINE: (figures.OUR_SPLINE, "D"),
+        ANALYTIC: (figures.ANALYTIC, "X"),
+        SURFACE: (figures.OURS, "*"),
     }
-    figure = Figure(figsize=(9.0, 5.0), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    for method, (colour, marker) in styles.items():
-        part, power = middle[method], float(np.median(fits[method]))
-        left.plot(part.index, part * 1e3, color=colour, marker=marker, linewidth=0.8, alpha=0.7)
-        line = part.loc[fitted[method]] * 1e3
-        left.plot(line.index, line, color=colour, marker=marker, linewidth=2.2, label=f"{method}: $D^{{{power:.2f}}}$")
-        if method in meshed:
-            part, power = along[method], float(np.median(meshed[method]))
-            right.plot(part.index, part * 1e3, color=colour, marker=marker, linewidth=2.2, label=f"$N^{{{power:.2f}}}$")
+    figure, axes = figures.panels(1, 2, 5.0, sharey=True, width_ratios=(3, 2))
+    left, right = axes[0]
+    for method, (color, marker) in styles.items():
+        style = {"color": color, "marker": marker}
+        left.plot(middle[method].index, middle[method] * 1e3, linewidth=0.8, alpha=0.7, **style)
+        part = middle[method].loc[fitted[method]] * 1e3
+        left.plot(part.index, part, linewidth=2.2, label=f"{method}: $D^{{{np.median(fits[method]):.2f}}}$", **style)
+    for method, some in meshed.items():
+        color, marker = styles[method]
+        label = f"$N^{{{np.median(some):.2f}}}$"
+        right.plot(along[method].index, along[method] * 1e3, color=color, marker=marker, linewidth=2.2, label=label)
     left.set(xscale="log", yscale="log", xlabel="number of units D (thick: fitted)", ylabel="time (ms)")
     right.set(xscale="log", xlabel="points N of the mesh")
     right.set_xticks(sorted({n for _, n in along.index}), minor=False)
@@ -341,8 +270,7 @@ def _draw(
     right.legend(frameon=False, fontsize=9)
     for ax in (left, right):
         ax.grid(alpha=0.25, linewidth=0.5)
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    figures.legend(figure, left, 2, "lower")
     alt = "Time, both axes logarithmic. Left against the number of units: flat where a call's fixed cost rules, then straight; "
     alt += ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items()) + ". Right against "
     alt += "the points of the mesh: " + ", ".join(f"{m} as N to the {np.median(some):.2f}" for m, some in meshed.items()) + "."

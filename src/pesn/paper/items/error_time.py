@@ -1,7 +1,9 @@
 """Absolute error against time: Monte Carlo, the spline with growing N, the analytic method, and this library's own.
 
->>> front([1.0, 2.0, 3.0], [0.5, 0.6, 0.1])        # the second is slower and worse than the first
-[True, False, True]
+>>> front([1.0, 2.0, 3.0, 4.0], [4.0, 5.0, 1.0, 1.0])   # the second is slower and worse than the first, the last than the third
+[True, False, True, False]
+>>> front([1.0, 1.0], [2.0, 2.0])
+[True, True]
 """
 
 from __future__ import annotations
@@ -10,51 +12,22 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, over_draws
-from pesn.paper.items import sensitivity
-from pesn.paper.settings import ENDS, POSITIVE, Setting, layout, number, several, whole
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws
+from pesn.paper.item_settings import ENDS, POSITIVE, Setting, defaults, layout, number, several, whole
+from pesn.paper.items import figures
+from pesn.paper.items.figures import Picture
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-__all__ = [
-    "ABOUT",
-    "CLAIMS",
-    "ERRATA",
-    "NAME",
-    "PLACE",
-    "PUBLISHED",
-    "SETTINGS",
-    "TITLE",
-    "converges",
-    "front",
-    "judge",
-    "judge_fastest",
-    "order",
-    "parameters",
-    "plain_spline",
-    "run",
-]
+__all__ = ["SETTINGS", "converges", "front", "judge", "judge_fastest", "order", "parameters", "plain_spline", "run"]
 
 NAME = "error-time"
-TITLE = "Error against time"
-PLACE = "Figure 3"
-ABOUT = (
-    "The paper draws the absolute error of the moments of tanh over computing time for Monte Carlo, the spline and the analytic "
-    "method, without printing numbers or the inputs that it used. Here the same three run on means in [−5, 5] and variances from "
-    "0.01 to 1, the spline both as one would write it in NumPy and as compiled in this library, beside the library's own "
-    "methods. "
-    "Points that no other beats in both time and error form the Pareto front."
-)
-ERRATA = (8,)
-CLAIMS = ("analytic-constant-spline-converges", "analytic-fastest")
+TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED = None  # a figure without printed numbers
 
 _ROOT = math.sqrt(2.0 * math.pi)
@@ -62,34 +35,25 @@ _PLAIN, _SPLINE, _SAMPLES, _ANALYTIC = "spline, plain NumPy", "spline, compiled"
 _MIXTURE, _SURFACE, _EXACT = "mixture (pesn)", "surface (pesn)", "exact (pesn)"
 
 
+_POINTS = [6, 11, 21, 41, 81, 161, 321, 641]
+_DRAWN = [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000]
 SETTINGS = {
-    "units": Setting("Inputs, pairs of a mean and a variance, that errors and times are averaged over.", whole(2)),
-    "sampled_units": Setting("How many of them Monte Carlo is given.", whole(2)),
-    "rounds": Setting("Times that everything is measured; the time is a median over the rounds.", whole(1)),
-    "groups": Setting("Groups that the inputs are judged in, a draw each.", whole(1)),
-    "mean": Setting("Input means are drawn between − and + this.", number(0.0)),
-    "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0))),
-    "interval": Setting("Ends of the spline's mesh.", ENDS),
-    "points": Setting("Numbers of points of the mesh.", several(whole(3), 3)),
-    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3)),
-    "components": Setting("Numbers of components of the mixture.", several(whole(1, 8))),
+    "units": Setting(
+        "Inputs, pairs of a mean and a variance, that errors and times are averaged over.", whole(2), 5_000, quick=2_000
+    ),
+    # sampling takes a thousand times as long a unit
+    "sampled_units": Setting("How many of them Monte Carlo is given.", whole(2), 300, quick=100),
+    "rounds": Setting("Times that everything is measured; the time is a median over the rounds.", whole(1), 20, quick=8),
+    "groups": Setting("Groups that the inputs are judged in, a draw each.", whole(1), 20, quick=8),
+    "mean": Setting("Input means are drawn between − and + this.", number(0.0), 5.0),
+    "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0)), [0.01, 1.0]),
+    "interval": Setting("Ends of the spline's mesh.", ENDS, [-10.0, 10.0]),
+    "points": Setting("Numbers of points of the mesh.", several(whole(3), 3), _POINTS, quick=_POINTS[1:6]),
+    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3), _DRAWN, quick=_DRAWN[:5:2]),
+    "components": Setting("Numbers of components of the mixture.", several(whole(1, 8)), list(range(1, 9)), quick=[1, 3, 8]),
 }
-
-
-def parameters(quick: bool) -> Record:
-    """Units, repetitions, and how far each method's own size goes."""
-    return {
-        "units": 2_000 if quick else 5_000,
-        "sampled_units": 100 if quick else 300,  # sampling takes a thousand times as long a unit
-        "rounds": 8 if quick else 20,
-        "groups": 8 if quick else 20,
-        "mean": 5.0,
-        "variance": [0.01, 1.0],
-        "interval": [-10.0, 10.0],
-        "points": [11, 21, 41, 81, 161] if quick else [6, 11, 21, 41, 81, 161, 321, 641],
-        "samples": [100, 1_000, 10_000] if quick else [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000],
-        "components": [1, 3, 8] if quick else [1, 2, 3, 4, 5, 6, 7, 8],
-    }
+parameters = partial(defaults, SETTINGS)
+Moments: TypeAlias = Callable[[Array, Array, int], Sequence[FloatArray | None]]  # of mean, variance and a seed
 
 
 # ---------------------------------------------------------------- the methods
@@ -143,25 +107,26 @@ def reference(mean: Array, var: Array) -> tuple[Array, Array]:
     return first, np.square(f - first[:, None]) @ weights
 
 
-def _calls(given: Record) -> dict[tuple[str, int], Callable[[Array, Array, int], Any]]:
+def _calls(given: Record) -> dict[tuple[str, int], Moments]:
     """(method, its size) -> function of mean, variance and a seed."""
     low, high = given["interval"]
 
-    def use(method: MomentName, m: Array, v: Array, seed: int, **options: Any) -> tuple[FloatArray | None, ...]:
-        return pesn.moments("tanh", m, v, method=method, rng=seed if method == "monte-carlo" else None, **options)
+    def use(method: MomentName, **options: object) -> Moments:
+        return lambda m, v, _: pesn.moments("tanh", m, v, method=method, **options)  # type: ignore[call-overload]
 
-    def plain(mesh: pesn.Mesh, m: Array, v: Array, _: int) -> Any:
-        return plain_spline(m, v, mesh)
+    def draw(n: int) -> Moments:
+        return lambda m, v, seed: pesn.moments("tanh", m, v, method="monte-carlo", n_samples=n, rng=seed)
 
-    calls: dict[tuple[str, int], Callable[[Array, Array, int], Any]] = {(_ANALYTIC, 1): partial(use, "analytic")}
-    for n in given["samples"]:
-        calls[_SAMPLES, n] = partial(use, "monte-carlo", n_samples=n)
+    def plain(mesh: pesn.Mesh) -> Moments:
+        return lambda m, v, _: plain_spline(m, v, mesh)
+
+    calls: dict[tuple[str, int], Moments] = {(_ANALYTIC, 1): use("analytic")}
+    calls |= {(_SAMPLES, n): draw(n) for n in given["samples"]}
     for n in given["points"]:
-        calls[_PLAIN, n] = partial(plain, pesn.Mesh(low, high, n))
-        calls[_SPLINE, n] = partial(use, "spline", mesh=pesn.Mesh(low, high, n))
-    for n in given["components"]:
-        calls[_MIXTURE, n] = partial(use, "mixture", n_components=n)
-    return {**calls, (_SURFACE, 1): partial(use, "surface"), (_EXACT, 1): partial(use, "exact")}
+        mesh = pesn.Mesh(low, high, n)
+        calls |= {(_PLAIN, n): plain(mesh), (_SPLINE, n): use("spline", mesh=mesh)}
+    calls |= {(_MIXTURE, n): use("mixture", n_components=n) for n in given["components"]}
+    return {**calls, (_SURFACE, 1): use("surface"), (_EXACT, 1): use("exact")}
 
 
 def measure(given: Record, seed: int) -> list[Record]:
@@ -178,8 +143,8 @@ def measure(given: Record, seed: int) -> list[Record]:
     rows = []
     for (method, size), call in calls.items():  # this first call also compiles and loads
         n = given["sampled_units"] if method == _SAMPLES else given["units"]
-        got_mean, got_var = call(mean[:n], var[:n], seed)[:2]
-        errors = np.abs([got_mean - true_mean[:n], got_var - true_var[:n]])
+        got = np.asarray(call(mean[:n], var[:n], seed)[:2], float)
+        errors = np.abs(got - [true_mean[:n], true_var[:n]])
         groups = [errors[:, k :: given["groups"]].mean(axis=1).tolist() for k in range(given["groups"])]
         first, second = errors.mean(axis=1).tolist()
         rows.append({"method": method, "size": size, "units": n, "mean error": first, "variance error": second, "groups": groups})
@@ -209,6 +174,8 @@ def order(sizes: Sequence[float], errors: Sequence[float], floor: float = 1e-13)
 
     >>> round(order([10, 20, 40], [1e-2, 1e-2 / 16, 1e-2 / 256]), 6)
     -4.0
+    >>> round(order([10, 100, 1000], [1e-1, 1e-3, 1e-16]), 6), order([10, 100], [1e-1, 1e-16])
+    (-2.0, nan)
     """
     n, e = np.asarray(sizes, float), np.asarray(errors, float)
     kept = e > floor
@@ -236,7 +203,7 @@ def converges(frame: pd.DataFrame) -> Draw:
         for rival in (spline, samples)
     )
     quick = orders[_PLAIN] < -2.0 and orders[_PLAIN] < 2.0 * orders[_SAMPLES]
-    return Draw("holds" if high and quick else "corrected" if high or quick else "does not hold", orders[_PLAIN])
+    return Draw(grade(high and quick, high or quick), orders[_PLAIN])
 
 
 def judge(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Verdict:
@@ -258,14 +225,20 @@ def judge(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Verdict:
         f"falls as N to the power {orders[_PLAIN]:.1f} down to {best['mean error']:.1e} at {best['size']} points, sampling's as "
         f"n to the power {orders[_SAMPLES]:.2f}. {ahead}"
     )
-    return over_draws(CLAIMS[0], map(converges, groups), reason, measure="order of the spline's error", limits=(-2.0,))
+    return over_draws(
+        "analytic-constant-spline-converges",
+        map(converges, groups),
+        reason,
+        measure="order of the spline's error",
+        limits=(-2.0,),
+    )
 
 
 def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]) -> Verdict:
     """A round holds where no size of the paper's other methods is as fast as the analytic one; the number is how much slower."""
     rivals = [key for key in times if key[0] in (_SAMPLES, _PLAIN, _SPLINE)]
     ratios = np.min([times[key] for key in rivals], axis=0) / np.asarray(times[_ANALYTIC, 1])
-    draws = [Draw("holds" if ratio > 1.0 else "does not hold", float(ratio)) for ratio in ratios]
+    draws = [Draw(grade(ratio > 1.0), float(ratio)) for ratio in ratios]
     middle = frame.set_index(["method", "size"])["seconds"]
     nearest = min(rivals, key=lambda key: middle[key])
     surface, analytic = frame[frame["method"] == _SURFACE].iloc[0], frame[frame["method"] == _ANALYTIC].iloc[0]
@@ -275,13 +248,11 @@ def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]
         f"surface of pesn takes {surface['seconds'] / analytic['seconds']:.2g} times as long as the analytic method, with an "
         f"error of the mean of {surface['mean error']:.0e} where that has {analytic['mean error']:.0e}."
     )
-    return over_draws(CLAIMS[1], draws, reason, measure="time of the next ÷ the analytic one's", limits=(1.0,))
+    return over_draws("analytic-fastest", draws, reason, measure="time of the next ÷ the analytic one's", limits=(1.0,))
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Measure in one unit of work (methods must share a machine to be compared), draw, judge."""
-    import pandas as pd
-
     (rows,) = tasks.map(measure, [(settings.parameters, settings.seeds(1)[0])])
     frame = pd.DataFrame(rows).drop(columns=["groups", "times"])
     groups = [
@@ -311,47 +282,32 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     return Result(frame, {"Error and time, fastest first": table}, {"error-time": _draw(frame)}, verdicts, notes)
 
 
-def _draw(frame: pd.DataFrame) -> tuple[Figure, str]:
-    from matplotlib.figure import Figure
-
+def _draw(frame: pd.DataFrame) -> Picture:
     styles = {
-        _SAMPLES: (sensitivity.MONTE_CARLO, "o"),
-        _PLAIN: (sensitivity.SPLINE, "s"),
-        _SPLINE: (sensitivity.OUR_SPLINE, "D"),
-        _ANALYTIC: (sensitivity.ANALYTIC, "X"),
-        _MIXTURE: (sensitivity.MIXTURE, "^"),
-        _SURFACE: (sensitivity.OURS, "*"),
-        _EXACT: (sensitivity.TRUTH, "P"),
+        _SAMPLES: (figures.MONTE_CARLO, "o"),
+        _PLAIN: (figures.SPLINE, "s"),
+        _SPLINE: (figures.OUR_SPLINE, "D"),
+        _ANALYTIC: (figures.ANALYTIC, "X"),
+        _MIXTURE: (figures.MIXTURE, "^"),
+        _SURFACE: (figures.OURS, "*"),
+        _EXACT: (figures.TRUTH, "P"),
     }
-    figure = Figure(figsize=(9.0, 4.6), layout="constrained")
-    panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    for ax, kind in zip(panels, ("mean", "variance"), strict=True):
-        for method, (colour, marker) in styles.items():
+    figure, axes = figures.panels(1, 2, 4.6, sharex=True, sharey=True)
+    for ax, kind in zip(axes[0], ("mean", "variance"), strict=True):
+        for method, (color, marker) in styles.items():
             part = frame[frame["method"] == method].sort_values("size")
-            error = np.maximum(part[f"{kind} error"], 1e-17)
-            big = 11 if method in (_SURFACE, _ANALYTIC, _EXACT) else 5
-            ax.plot(part["seconds"] * 1e6, error, color=colour, marker=marker, markersize=big, linewidth=1.2, label=method)
+            style = {"markersize": 11 if method in (_SURFACE, _ANALYTIC, _EXACT) else 5, "linewidth": 1.2, "label": method}
+            ax.plot(part["seconds"] * 1e6, np.maximum(part[f"{kind} error"], 1e-17), color=color, marker=marker, **style)
         chosen = np.array(front(frame["seconds"].tolist(), frame[f"{kind} error"].tolist()))
         best = frame[chosen].sort_values("seconds")
-        ax.step(
-            best["seconds"] * 1e6,
-            np.maximum(best[f"{kind} error"], 1e-17),
-            where="post",
-            color="black",
-            linewidth=0.9,
-            linestyle=":",
-            label="Pareto front",
-        )
-        ax.set(xscale="log", yscale="log", xlabel="time a unit (µs)", title=f"{kind.capitalize()} of tanh(z)")
-        ax.spines[["top", "right"]].set_visible(False)
+        step = {"where": "post", "color": "black", "linewidth": 0.9, "linestyle": ":", "label": "Pareto front"}
+        ax.step(best["seconds"] * 1e6, np.maximum(best[f"{kind} error"], 1e-17), **step)
+        ax.set(xscale="log", yscale="log", title=f"{kind.capitalize()} of tanh(z)")
         ax.grid(alpha=0.25, linewidth=0.5)
-    panels[0].set_ylabel("mean absolute error")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figures.label_outside(axes, "time a unit (µs)", "mean absolute error")
+    figures.legend(figure, axes[0, 0], 4, "lower")
     best = frame[frame["on the front"]].sort_values("seconds")["method"].drop_duplicates()
-    alt = (
+    return figure, (
         "Mean absolute error over time a unit, both logarithmic: sampling falls slowly, the spline steeply, the analytic "
-        "method is one "
-        f"point at the top left; on the front are {', '.join(best)}."
+        f"method is one point at the top left; on the front are {', '.join(best)}."
     )
-    return figure, alt

@@ -8,81 +8,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import pairwise, product
 
 import numpy as np
+import pandas as pd
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, over_draws
-from pesn.paper.items import sensitivity
-from pesn.paper.settings import Setting, number, whole
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
+from pesn.paper.item_settings import Setting, defaults, number, whole
+from pesn.paper.items import figures
+from pesn.paper.items.figures import Picture
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-__all__ = [
-    "ABOUT",
-    "CLAIMS",
-    "ERRATA",
-    "NAME",
-    "PLACE",
-    "PRINTED",
-    "PUBLISHED",
-    "SETTINGS",
-    "TITLE",
-    "draw_network",
-    "judge_deep",
-    "judge_shallow",
-    "parameters",
-    "run",
-    "saturation",
-]
+__all__ = ["PUBLISHED", "SETTINGS", "draw_network", "judge_deep", "judge_shallow", "parameters", "run", "saturation"]
 
 NAME = "feedforward"
-TITLE = "Two feed-forward networks, layer by layer"
-PLACE = "Table 4 and Figure 6, supplement"
+TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PRINTED = ".2e"  # of the published numbers
-ABOUT = (
-    "The paper sends 1024 inputs, each of mean −0.5 and variance 0.01, through a shallow network (5 layers of 5) and a deep "
-    "one (10 layers of 50), and prints the errors of both its methods by layer against 50,000 samples. Of the weights it says "
-    "only that they are random: here they are standard normal, which gives errors of the printed size, and beside it scaled by "
-    "1/√n. The shallow network is shown for any draw and for the rare draws whose first layer is saturated, which is what the "
-    "paper describes."
-)
-ERRATA = (8, 10, 12)
-CLAIMS = ("shallow-delta", "deep-recovered")
 
 _SIZES = {"shallow": (5, 5), "deep": (50, 10)}  # width, depth
 _SHOWN = {"shallow": (1, 2, 3, 4, 5, 6), "deep": (1, 3, 5, 7, 9, 11)}  # the last is the output
-_PRINTED = {
-    "shallow": {
-        "μ S": (2.24e-05, 4.09e-05, 3.08e-05, 5.02e-05, 6.02e-05, 2.04e-05),
-        "μ A": (8.91e-04, 8.82e-04, 9.77e-03, 1.12e-02, 1.43e-02, 6.26e-02),
-        "σ S": (3.31e-05, 5.98e-05, 3.48e-05, 2.66e-05, 2.04e-05, 7.43e-05),
-        "σ A": (1.79e-03, 2.10e-02, 1.20e-02, 1.99e-02, 2.54e-02, 1.05e-01),
-    },
-    "deep": {
-        "μ S": (7.97e-04, 1.01e-02, 5.19e-02, 7.99e-02, 8.27e-02, 9.81e-02),
-        "μ A": (5.98e-03, 1.58e-02, 5.06e-02, 7.48e-02, 8.16e-02, 1.05e-01),
-        "σ S": (1.03e-03, 6.60e-02, 7.50e-02, 7.11e-02, 3.90e-02, 5.30e-01),
-        "σ A": (8.44e-03, 6.64e-02, 7.13e-02, 9.57e-02, 7.13e-02, 2.95e00),
-    },
-}
-_MOMENTS = {"μ": "mean", "σ": "variance"}
-_LETTERS = {"S": "spline", "A": "analytic"}
+_MOMENTS = ("mean", "variance")
 PUBLISHED: list[Record] = [
     {
         "where": f"supplement, Table 4{letter}",
         "network": network,
-        "moment": _MOMENTS[row[0]],
-        "method": _LETTERS[row[2]],
+        "moment": row.split()[0],
+        "method": row.split()[1],
         "layer": layer,
         "published": value,
     }
-    for letter, (network, rows) in zip("ab", _PRINTED.items(), strict=True)
+    for letter, (network, rows) in zip("ab", published(NAME).items(), strict=True)
     for row, values in rows.items()
     for layer, value in zip(_SHOWN[network], values, strict=True)
 ]
@@ -94,23 +51,21 @@ _ALIKE = 0.03  # the largest distance of two distribution functions that look al
 
 
 SETTINGS = {
-    "draws": Setting("Draws of each network's weights.", whole(1)),
-    "samples": Setting("Monte Carlo samples a draw; the paper's are 50,000.", whole(2)),
-    "candidates": Setting("Draws that are looked through for saturated ones.", whole(1)),
+    "draws": Setting("Draws of each network's weights.", whole(1), 25, quick=16),
+    "samples": Setting("Monte Carlo samples a draw; the paper's are 50,000.", whole(2), 50_000, quick=10_000),
+    "candidates": Setting("Draws that are looked through for saturated ones.", whole(1), 8_000, quick=5_000),
     "saturation": Setting(
-        "A draw is saturated where the input of every unit of the first layer is so many standard deviations from 0.", number(0.0)
+        "A draw is saturated where the input of every unit of the first layer is so many standard deviations from 0.",
+        number(0.0),
+        4.5,
     ),
 }
+parameters = partial(defaults, SETTINGS)
 
 
-def parameters(quick: bool) -> Record:
-    """Draws of each network, samples for each, and how saturated the first layer of a "saturated" draw must be."""
-    return {
-        "draws": 16 if quick else 25,
-        "samples": 10_000 if quick else 50_000,
-        "candidates": 5_000 if quick else 8_000,
-        "saturation": 4.5,  # standard deviations that every first unit's input must be away from 0
-    }
+def _printed(network: str) -> dict[tuple[str, str, int], float]:
+    """Published errors by method, moment and layer."""
+    return {(row["method"], row["moment"], row["layer"]): row["published"] for row in PUBLISHED if row["network"] == network}
 
 
 # ---------------------------------------------------------------- one network
@@ -186,8 +141,8 @@ def through(name: str, scaling: str, seed: int, samples: int) -> Record:
     errors, output = [], {}
     for method, states in layers.items():
         for k, (got, true) in enumerate(zip(states, truth, strict=True)):
-            for part, moment in enumerate(("mean", "variance")):
-                value = float(np.mean(np.abs(got[part] - true[part])))
+            for moment, found, expected in zip(_MOMENTS, got, true, strict=True):
+                value = float(np.mean(np.abs(found - expected)))
                 errors.append({"method": method, "moment": moment, "layer": k + 1, "error": value})
         mean, std = float(states[-1][0][0]), float(np.sqrt(states[-1][1][0]))
         output[method] = {"mean": mean, "std": std, "distance": distance(out, mean, std)}
@@ -214,21 +169,20 @@ def shallow_parts(draw: Record) -> tuple[bool, bool, bool]:
 def shallow_of(any_draw: Record, saturated: Record | None) -> Draw:
     """One draw of each kind: all three parts hold for any weights, or only where the first layer is saturated."""
     parts = shallow_parts(any_draw)
-    if all(parts):
-        return Draw("holds", 3.0)
-    there = saturated is not None and all(shallow_parts(saturated))
-    return Draw("corrected" if there else "does not hold", float(sum(parts)))
+    return Draw(grade(all(parts), saturated is not None and all(shallow_parts(saturated))), float(sum(parts)))
 
 
 def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float) -> Verdict:
     """Holds if all three parts do for any weights; corrected if only for saturated ones."""
-    counts = [[sum(parts) for parts in zip(*map(shallow_parts, draws), strict=True)] for draws in (any_draw, saturated)]
-    whole = [sum(all(shallow_parts(draw)) for draw in draws) for draws in (any_draw, saturated)]
-    told = [
-        f"{name}: delta {c[0]}, spline recovers {c[1]}, analytic over-estimates {c[2]}, all three {w} of {len(draws)}"
-        for name, c, w, draws in zip((_ANY, _SATURATED), counts, whole, (any_draw, saturated), strict=True)
-        if draws
-    ]
+    told = []
+    for name, some in ((_ANY, any_draw), (_SATURATED, saturated)):
+        if some:
+            parts = np.array([shallow_parts(draw) for draw in some])
+            delta, recovered, over = parts.sum(axis=0)
+            told.append(
+                f"{name}: delta {delta}, spline recovers {recovered}, analytic over-estimates {over}, all three "
+                f"{parts.all(axis=1).sum()} of {len(some)}"
+            )
     ratios = [draw["output"]["spline"]["std"] / max(draw["output"]["samples"]["std"], 1e-12) for draw in saturated]
     if ratios:
         told.append(
@@ -240,12 +194,12 @@ def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float)
         "no more than that; over-estimated: variance at least doubled.)"
     )
     draws = [shallow_of(draw, saturated[i % len(saturated)] if saturated else None) for i, draw in enumerate(any_draw)]
-    return over_draws(CLAIMS[0], draws, reason, measure="parts of three that hold for any weights", limits=[2.5])
+    return over_draws("shallow-delta", draws, reason, measure="parts of three that hold for any weights", limits=[2.5])
 
 
 def wins(medians: dict[tuple[str, str, int], float]) -> tuple[int, int]:
     """In how many of the printed cells (moment, layer) the spline errs less than the analytic method, and of how many."""
-    cells = [(moment, layer) for moment in ("mean", "variance") for layer in _SHOWN["deep"]]
+    cells = list(product(_MOMENTS, _SHOWN["deep"]))
     return sum(medians["spline", m, k] < medians["analytic", m, k] for m, k in cells), len(cells)
 
 
@@ -254,48 +208,48 @@ def deep_of(draw: Record) -> Draw:
     recovered = all(draw["output"][method]["distance"] <= _ALIKE for method in ("spline", "analytic"))
     won, cells = wins({(row["method"], row["moment"], row["layer"]): row["error"] for row in draw["errors"]})
     less = 2 * won > cells
-    return Draw("holds" if recovered and less else "corrected" if recovered or less else "does not hold", won / cells)
+    return Draw(grade(recovered and less, recovered or less), won / cells)
 
 
 def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) -> Verdict:
     """By every draw, with the medians in words."""
     near = {method: [draw["output"][method]["distance"] for draw in draws] for method in _METHODS}
-    ratio = {method: [d["output"][method]["std"] / d["output"]["samples"]["std"] for d in draws] for method in _METHODS}
+    told = []
+    for method, distances in near.items():
+        ratios = [draw["output"][method]["std"] / draw["output"]["samples"]["std"] for draw in draws]
+        told.append(
+            f"{_LABELS[method]} {median_range(distances, '.3f')}, standard deviation "
+            f"{min(ratios):.2f} to {max(ratios):.2f} times the samples'"
+        )
     won, cells = wins(medians)
-    printed = {(row["method"], row["moment"], row["layer"]): row["published"] for row in PUBLISHED if row["network"] == "deep"}
-    told = "; ".join(
-        f"{_LABELS[m]} {np.median(near[m]):.3f} ({min(near[m]):.3f} to {max(near[m]):.3f}), standard deviation "
-        f"{min(ratio[m]):.2f} to {max(ratio[m]):.2f} times the samples'"
-        for m in _METHODS
-    )
-    at_output = [medians[method, "variance", _SHOWN["deep"][-1]] for method in ("spline", "analytic")]
-    seen = [_LETTERS[letter] for letter in "SA" if np.median(near[_LETTERS[letter]]) <= _ALIKE]
+    spline, analytic = (medians[method, "variance", _SHOWN["deep"][-1]] for method in ("spline", "analytic"))
+    seen = [method for method in ("spline", "analytic") if np.median(near[method]) <= _ALIKE]
     reason = (
         f"Output recovered by {' and '.join(seen) or 'neither method'}; the spline errs less in {won} of {cells} cells of the "
-        f"table (paper: {wins(printed)[0]}), the output's variance is off by {at_output[0]:.2g} (spline) and {at_output[1]:.2g} "
+        f"table (paper: {wins(_printed('deep'))[0]}), the output's variance is off by {spline:.2g} (spline) and {analytic:.2g} "
         f"(analytic). Largest distance between the output's distribution function and the samples', median of {len(draws)} "
-        f"draws (called recovered up to {_ALIKE:g}): {told}."
+        f"draws (called recovered up to {_ALIKE:g}): {'; '.join(told)}."
     )
     measure = "share of the table's cells in which the spline errs less"
-    return over_draws(CLAIMS[1], [deep_of(draw) for draw in draws], reason, measure=measure, limits=[0.5])
+    return over_draws("deep-recovered", map(deep_of, draws), reason, measure=measure, limits=[0.5])
 
 
 # ---------------------------------------------------------------- the item
 
 
+_CASES = (("shallow", _SATURATED), ("shallow", _ANY), ("shallow", _SCALED), ("deep", _ANY), ("deep", _SCALED))
+_DRAWN = (("shallow", _SATURATED), ("shallow", _ANY), ("deep", _ANY))
+
+
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Every draw a unit of work; medians over the draws beside the printed numbers."""
-    import pandas as pd
-
-    given = settings.parameters
-    n, seeds = given["draws"], settings.seeds(given["candidates"])
-    scores = np.array([saturation(seed) for seed in seeds])
-    chosen = [seed for seed, score in zip(seeds, scores, strict=True) if score >= given["saturation"]][:n]
-    cases = [("shallow", _SATURATED, "1", chosen), ("shallow", _ANY, "1", seeds[:n]), ("shallow", _SCALED, "1/√n", seeds[:n])]
-    cases += [("deep", _ANY, "1", seeds[:n]), ("deep", _SCALED, "1/√n", seeds[:n])]
-    work = [(name, scaling, seed, given["samples"]) for name, _, scaling, some in cases for seed in some]
-    done = iter(tasks.map(through, work))
-    draws = {(name, kind): [next(done) for _ in some] for name, kind, _, some in cases}
+    p = settings.parameters
+    seeds = settings.seeds(p["candidates"])
+    saturated = [seed for seed in seeds if saturation(seed) >= p["saturation"]]
+    chosen = {case: (saturated if case[1] == _SATURATED else seeds)[: p["draws"]] for case in _CASES}
+    units = [(name, "1/√n" if kind == _SCALED else "1", seed) for (name, kind), some in chosen.items() for seed in some]
+    done = iter(tasks.map(through, [(*unit, p["samples"]) for unit in units]))
+    draws = {case: [next(done) for _ in some] for case, some in chosen.items()}
     frame = pd.DataFrame(
         {"network": name, "weights": kind, "draw": i, **row}
         for (name, kind), results in draws.items()
@@ -303,11 +257,26 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         for row in result["errors"]
     )
     medians = frame.groupby(["network", "weights", "method", "moment", "layer"])["error"].median()
-    share = float(np.mean(scores >= given["saturation"]))
-    verdicts = [
-        judge_shallow(draws["shallow", _ANY], draws["shallow", _SATURATED], share),
-        judge_deep(draws["deep", _ANY], medians["deep", _ANY].to_dict()),
-    ]
+    return Result(
+        frame,
+        _tables(draws, medians),
+        {"cdf": _draw_cdf(draws), "layers": _draw_layers(medians)},
+        [
+            judge_shallow(draws["shallow", _ANY], draws["shallow", _SATURATED], len(saturated) / len(seeds)),
+            judge_deep(draws["deep", _ANY], medians["deep", _ANY].to_dict()),
+        ],
+        [
+            "The printed σ errors are errors of variances: in the shallow table's first layer σ A is twice μ A, which is 1 − "
+            "mean² for a unit at −1, and σ stands for the variance throughout the paper. Variances are compared here.",
+            f"A draw is called saturated if every unit of the first layer has its input {p['saturation']:g} standard deviations "
+            f"or more away from 0: {len(saturated)} of {len(seeds)} draws.",
+            "Both of the paper's methods drop the covariance between units. The first layer's inputs are sampled from their "
+            "exact Gaussian.",
+        ],
+    )
+
+
+def _tables(draws: dict[tuple[str, str], list[Record]], medians: pd.Series[float]) -> dict[str, pd.DataFrame]:
     tables = {
         f"{name.capitalize()} network, {kind}: mean absolute error over the units, median of {len(results)} draws": _table(
             name, medians[name, kind], kind != _SCALED
@@ -316,75 +285,49 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         if results
     }
     tables["The output: standard deviation ÷ the samples', and distance of the distribution functions"] = _outputs(draws)
-    notes = [
-        "The printed σ errors are errors of variances: in the shallow table's first layer σ A is twice μ A, which is 1 − mean² "
-        "for a unit at −1, and σ stands for the variance throughout the paper. Variances are compared here.",
-        f"A draw is called saturated if every unit of the first layer has its input {given['saturation']:g} standard deviations "
-        f"or more away from 0: {int(np.sum(scores >= given['saturation']))} of {len(scores)} draws.",
-        "Both of the paper's methods drop the covariance between units. The first layer's inputs are sampled from their exact "
-        "Gaussian.",
-    ]
-    return Result(frame, tables, {"cdf": _draw_cdf(draws), "layers": _draw_layers(medians)}, verdicts, notes)
+    return tables
 
 
 def _table(name: str, medians: pd.Series[float], with_published: bool) -> pd.DataFrame:
-    import pandas as pd
-
-    printed = {(r["method"], r["moment"], r["layer"]): r["published"] for r in PUBLISHED if r["network"] == name}
-    rows = []
-    for moment in ("mean", "variance"):
-        for layer in _SHOWN[name]:
-            row: Record = {"moment": moment, "layer": "Out" if layer == _SHOWN[name][-1] else str(layer)}
-            for method in ("spline", "analytic"):
-                if with_published:
-                    row[f"{method}, published"] = printed[method, moment, layer]
-                row[f"{method}, obtained"] = float(medians[method, moment, layer])
-            row[_LABELS["full"]] = float(medians["full", moment, layer])
-            row["better"] = min((name for name in row if "obtained" in name or name == _LABELS["full"]), key=row.__getitem__)
+    printed, rows = _printed(name), []
+    for moment, layer in product(_MOMENTS, _SHOWN[name]):
+        pairs = {}
+        for method in ("spline", "analytic"):
             if with_published:
-                row["better published"] = min((name for name in row if "published" in name), key=row.__getitem__)
-            rows.append(row)
+                pairs[f"{method}, published"] = printed[method, moment, layer]
+            pairs[f"{method}, obtained"] = float(medians[method, moment, layer])
+        pairs[_LABELS["full"]] = float(medians["full", moment, layer])
+        theirs = [key for key in pairs if "published" in key]
+        row: Record = {"moment": moment, "layer": "Out" if layer == _SHOWN[name][-1] else str(layer), **pairs}
+        row["better"] = min((key for key in pairs if key not in theirs), key=pairs.__getitem__)
+        if theirs:
+            row["better published"] = min(theirs, key=pairs.__getitem__)
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _outputs(draws: dict[tuple[str, str], list[Record]]) -> pd.DataFrame:
-    import pandas as pd
-
     rows = []
     for (name, kind), results in draws.items():
         for method in _METHODS if results else ():
             ratios = [r["output"][method]["std"] / max(r["output"]["samples"]["std"], 1e-12) for r in results]
-            gaps = [r["output"][method]["distance"] for r in results]
-            span = f"{min(ratios):.2g} to {max(ratios):.2g}"
-            rows.append(
-                {
-                    "network": name,
-                    "weights": kind,
-                    "method": _LABELS[method],
-                    "std ÷ samples'": span,
-                    "distance": float(np.median(gaps)),
-                }
-            )
+            row = {"network": name, "weights": kind, "method": _LABELS[method]}
+            row["std ÷ samples'"] = f"{min(ratios):.2g} to {max(ratios):.2g}"
+            rows.append({**row, "distance": float(np.median([r["output"][method]["distance"] for r in results]))})
     return pd.DataFrame(rows)
 
 
-def _styles() -> dict[str, tuple[str, Any]]:
-    chosen = {"spline": sensitivity.SPLINE, "analytic": sensitivity.ANALYTIC, "full": sensitivity.OURS}
-    return {name: (colour, sensitivity.DASHES[colour]) for name, colour in chosen.items()}
+_COLORS = {"spline": figures.SPLINE, "analytic": figures.ANALYTIC, "full": figures.OURS}
 
 
-def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
-    from matplotlib.figure import Figure
+def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
     from scipy.special import ndtr
 
-    panels = [("shallow", _SATURATED), ("shallow", _ANY), ("deep", _ANY)]
-    figure = Figure(figsize=(9.0, 5.4), layout="constrained")
-    axes, less = figure.subplots(2, 3, sharex="col", height_ratios=(3, 2))
-    for ax, below, (name, kind) in zip(axes, less, panels, strict=True):
+    figure, (axes, less) = figures.panels(2, 3, 5.4, sharex="col", height_ratios=(3, 2))
+    told = []
+    for ax, below, (name, kind) in zip(axes, less, _DRAWN, strict=True):
         ax.set(title=f"{name.capitalize()} network,\n{kind}")
         below.set_xlabel("output")
-        for one in (ax, below):
-            one.spines[["top", "right"]].set_visible(False)
         if not draws[name, kind]:
             continue
         result = draws[name, kind][0]
@@ -393,58 +336,45 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> tuple[Figure, str]:
         x = np.linspace(out["samples"]["mean"] - spread, out["samples"]["mean"] + spread, 2001)
         steps = np.linspace(0.0, 1.0, len(result["cdf"]))
         sampled = np.interp(x, [x[0], *result["cdf"], x[-1]], [0.0, *steps, 1.0])
-        ax.plot(x, sampled, color=sensitivity.MONTE_CARLO, linewidth=3.0, alpha=0.5, label="Monte Carlo samples")
-        below.axhline(0.0, color=sensitivity.MONTE_CARLO, linewidth=3.0, alpha=0.5)
-        for method, (colour, line) in _styles().items():
+        ax.plot(x, sampled, color=figures.MONTE_CARLO, linewidth=3.0, alpha=0.5, label="Monte Carlo samples")
+        below.axhline(0.0, color=figures.MONTE_CARLO, linewidth=3.0, alpha=0.5)
+        for method, color in _COLORS.items():
             y = ndtr((x - out[method]["mean"]) / max(out[method]["std"], 1e-12))
-            ax.plot(x, y, color=colour, linestyle=line, linewidth=1.6, label=_LABELS[method])
-            below.plot(x, y - sampled, color=colour, linestyle=line, linewidth=1.4)
+            ax.plot(x, y, linewidth=1.6, label=_LABELS[method], **figures.line(color))
+            below.plot(x, y - sampled, linewidth=1.4, **figures.line(color))
         ax.set_xlim(x[0], x[-1])
+        widths = ", ".join(f"{_LABELS[m]} {out[m]['std']:.2g}" for m in _METHODS)
+        told.append(f"{name} network, {kind}: {widths}, samples {out['samples']['std']:.2g}")
     axes[0].set_ylabel("distribution function")
     less[0].set_ylabel("less that of\nthe samples")
-    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    told = [
-        f"{name} network, {kind}: "
-        + ", ".join(f"{_LABELS[m]} {draws[name, kind][0]['output'][m]['std']:.2g}" for m in _METHODS)
-        + f", samples {draws[name, kind][0]['output']['samples']['std']:.2g}"
-        for name, kind in panels
-        if draws[name, kind]
-    ]
-    alt = (
+    figures.legend(figure, axes[-1], 4, "lower")
+    return figure, (
         "Distribution functions of the output in the first draw of each, and below them the differences to the samples'; "
         f"standard deviations: {'; '.join(told)}."
     )
-    return figure, alt
 
 
-def _draw_layers(medians: pd.Series[float]) -> tuple[Figure, str]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 6.0), layout="constrained")
-    grid = figure.subplots(2, 3, sharey="col", sharex="col")
-    printed = {(r["network"], r["method"], r["moment"], r["layer"]): r["published"] for r in PUBLISHED}
-    for column, (name, kind) in enumerate((("shallow", _SATURATED), ("shallow", _ANY), ("deep", _ANY))):
-        for ax, moment in zip(grid[:, column], ("mean", "variance"), strict=True):
-            ax.set(yscale="log", xticks=_SHOWN[name], xticklabels=[*map(str, _SHOWN[name][:-1]), "Out"])
-            ax.spines[["top", "right"]].set_visible(False)
+def _draw_layers(medians: pd.Series[float]) -> Picture:
+    figure, grid = figures.panels(2, 3, 6.0, sharey="col", sharex="col")
+    for column, (name, kind) in zip(grid.T, _DRAWN, strict=True):
+        printed, shown = _printed(name), list(_SHOWN[name])
+        for ax, moment in zip(column, _MOMENTS, strict=True):
+            ax.set(yscale="log", xticks=shown, xticklabels=[*map(str, shown[:-1]), "Out"])
             ax.grid(alpha=0.25, linewidth=0.5)
-            for method, (colour, line) in _styles().items():
+            for method, color in _COLORS.items():
                 if (name, kind, method, moment) in medians:
-                    part = medians[name, kind, method, moment].loc[list(_SHOWN[name])]
-                    ax.plot(part.index, part, color=colour, linestyle=line, marker="o", markersize=4, label=_LABELS[method])
+                    part = medians[name, kind, method, moment].loc[shown]
+                    ax.plot(part.index, part, marker="o", markersize=4, label=_LABELS[method], **figures.line(color))
                 if method != "full":
-                    values = [printed[name, method, moment, k] for k in _SHOWN[name]]
-                    label = f"{_LABELS[method]}, published"
-                    ax.plot(_SHOWN[name], values, color=colour, linestyle="", marker="x", markersize=7, label=label)
-        grid[0, column].set_title(f"{name.capitalize()} network,\n{kind}")
-        grid[1, column].set_xlabel("layer")
-    for ax, moment in zip(grid[:, 0], ("mean", "variance"), strict=True):
-        ax.set_ylabel(f"mean absolute error of {moment}")
-    figure.legend(*grid[0, -1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    first = medians["shallow", _ANY, "spline", "mean", 1], printed["shallow", "spline", "mean", 1]
-    alt = (
+                    values = [printed[method, moment, k] for k in shown]
+                    style = {"color": color, "linestyle": "", "marker": "x", "markersize": 7}
+                    ax.plot(shown, values, label=f"{_LABELS[method]}, published", **style)
+        column[0].set_title(f"{name.capitalize()} network,\n{kind}")
+    figures.label_outside(grid, "layer", *(f"mean absolute error of {moment}" for moment in _MOMENTS))
+    figures.legend(figure, grid[0, -1], 3, "lower")
+    first = medians["shallow", _ANY, "spline", "mean", 1] / _printed("shallow")["spline", "mean", 1]
+    return figure, (
         "Errors of mean and variance by layer, logarithmic, published ones as crosses, for saturated and any draws of the "
         "shallow network and for the deep one; in any draw of the shallow network the spline's first layer errs "
-        f"{first[0] / first[1]:.0f} times as much as published."
+        f"{first:.0f} times as much as published."
     )
-    return figure, alt

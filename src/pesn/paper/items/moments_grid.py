@@ -8,52 +8,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 import pesn
 from pesn._support.types import Array
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict
-from pesn.paper.items.moments import METHODS, answer
-from pesn.paper.settings import ENDS, MESH, POSITIVE, Setting, layout, several, whole
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade
+from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Setting, defaults, layout, several, whole
+from pesn.paper.items import figures
+from pesn.paper.items.figures import Picture
+from pesn.paper.items.moments import METHODS, answer, answers, sample
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.collections import QuadMesh
+    from matplotlib.colors import Normalize
 
-__all__ = [
-    "ABOUT",
-    "CLAIMS",
-    "ERRATA",
-    "NAME",
-    "PLACE",
-    "PUBLISHED",
-    "SETTINGS",
-    "TITLE",
-    "axes_of",
-    "blocks_of",
-    "judge_overestimates",
-    "judge_spline",
-    "midpoints",
-    "parameters",
-    "run",
-    "sample",
-    "signs",
-]
+__all__ = ["SETTINGS", "axes_of", "draw_map", "midpoints", "parameters", "run", "sample_grid", "signs"]
 
 NAME = "moments-grid"
-TITLE = "Errors over the grid of means and variances"
-PLACE = "Figure 4, supplement"
-ABOUT = (
-    "The supplement shows the absolute error of mean and variance of tanh over a grid of inputs, for the analytic and the "
-    "spline method. Here the grid is means −5…5 and variances 1e-4…100, errors are against an exact quadrature, Monte Carlo "
-    "and pesn's surface stand beside, and the places where a variance comes out negative are marked."
-)
-ERRATA = (8, 10)
-CLAIMS = ("spline-beats-analytic", "analytic-overestimates")
+TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED = None  # the paper prints pictures, no numbers
 
 _ROWS = 4  # variances a work unit
@@ -74,26 +52,20 @@ class Comparison(NamedTuple):
     loses_below: float = 0.0
 
 
+# The paper prints neither its grid nor its number of samples.
 SETTINGS = {
-    "mean_range": Setting("Ends of the grid's input means, which are the middles of equal cells.", ENDS),
-    "var_exponents": Setting("The grid's input variances go from 10 to the first of these to 10 to the second.", ENDS),
-    "shape": Setting("Means and variances of the grid.", layout(means=whole(2), variances=whole(2))),
-    "other_means": Setting("Two more grids, for the sign of the analytic error: means up to ± these.", several(POSITIVE)),
-    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(2)),
-    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH),
+    "mean_range": Setting("Ends of the grid's input means, which are the middles of equal cells.", ENDS, [-5.0, 5.0]),
+    "var_exponents": Setting(
+        "The grid's input variances go from 10 to the first of these to 10 to the second.", ENDS, [-4.0, 2.0]
+    ),
+    "shape": Setting("Means and variances of the grid.", layout(means=whole(2), variances=whole(2)), [101, 61]),
+    "other_means": Setting(
+        "Two more grids, for the sign of the analytic error: means up to ± these.", several(POSITIVE), [2.0, 10.0]
+    ),
+    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(2), 20_000, quick=500),
+    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH, [-10.0, 10.0, 101]),
 }
-
-
-def parameters(quick: bool) -> Record:
-    """What decides the numbers; the paper prints neither its grid nor its number of samples."""
-    return {
-        "mean_range": [-5.0, 5.0],
-        "var_exponents": [-4.0, 2.0],
-        "shape": [101, 61],  # means, variances
-        "other_means": [2.0, 10.0],  # to which the means go on two more grids
-        "samples": 500 if quick else 20_000,
-        "mesh": [-10.0, 10.0, 101],
-    }
+parameters = partial(defaults, SETTINGS)
 
 
 def midpoints(ends: Sequence[float], n: int) -> Array:
@@ -114,45 +86,32 @@ def axes_of(p: Record) -> tuple[Array, Array]:
     return midpoints(p["mean_range"], n), np.logspace(least, most, m)
 
 
-def blocks_of(variances: Array) -> list[list[float]]:
-    """The variances in the pieces that are one work unit each, whatever the number of workers."""
-    return [variances[i : i + _ROWS].tolist() for i in range(0, variances.size, _ROWS)]
-
-
-def sample(activation: str, mean: list[float], var: list[float], order: int, n_samples: int, seed: int) -> list[Array]:
-    """A work unit: the first ``order`` moments of ``n_samples`` draws, each (len(var), len(mean))."""
-    grid = np.meshgrid(mean, var)
-    got = pesn.moments(activation, *grid, order=order, method="monte-carlo", n_samples=n_samples, rng=seed)
-    return [np.asarray(part) for part in got[:order]]
+def sample_grid(settings: Settings, tasks: Tasks, activations: Sequence[str], order: int) -> list[Array]:
+    """For each activation the first ``order`` moments of samples at every point of the grid, (order, points)."""
+    means, variances = axes_of(settings.parameters)
+    blocks = [variances[i : i + _ROWS].tolist() for i in range(0, variances.size, _ROWS)]
+    units = [(f, means.tolist(), block, order, settings.parameters["samples"]) for f in activations for block in blocks]
+    found = iter(tasks.map(sample, [(*unit, seed) for unit, seed in zip(units, settings.seeds(len(units)), strict=True)]))
+    return [np.concatenate([next(found) for _ in blocks], axis=1).reshape(order, -1) for _ in activations]
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """Every method on the grid, errors, negative places, and the two verdicts."""
-    import pandas as pd
-
     p = settings.parameters
     means, variances = axes_of(p)
-    blocks = blocks_of(variances)
-    units = [
-        ("tanh", means.tolist(), block, 2, p["samples"], seed)
-        for block, seed in zip(blocks, settings.seeds(len(blocks)), strict=True)
-    ]
-    sampled = tasks.map(sample, units)
+    (sampled,) = sample_grid(settings, tasks, ["tanh"], 2)
     mean, var = (x.ravel() for x in np.meshgrid(means, variances))
-    results = {name: answer(name, mean, var, p["mesh"]) for name in ("exact", "analytic", "spline", "surface")}
-    results["monte-carlo"] = tuple(np.concatenate([unit[k] for unit in sampled]).ravel() for k in range(2))  # type: ignore[assignment]
     columns: dict[str, Array] = {"mean": mean, "variance": var}
-    for name, (first, second) in results.items():
+    for name, (first, second) in {**answers(mean, var, pesn.Mesh(*p["mesh"])), "monte-carlo": (sampled[0], sampled[1])}.items():
         columns |= {f"{name} mean": first, f"{name} var": second}
     frame = pd.DataFrame(columns)
     errors = {
         of: {name: np.abs(frame[f"{name} {of}"] - frame[f"exact {of}"]).to_numpy() for name in METHODS} for of in ("mean", "var")
     }
     compared = {"mean": _compare(errors["mean"], var), "variance": _compare(errors["var"], var)}
-    excess = frame["analytic var"] - frame["exact var"]
+    excess = (frame["analytic var"] - frame["exact var"]).to_numpy()
     shares = signs(p)
     negative = {name: frame[f"{name} var"].to_numpy() < 0.0 for name in METHODS}
-    shape = (variances.size, means.size)
     return Result(
         frame,
         {
@@ -161,19 +120,14 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "The analytic variance on grids with other means": shares,
         },
         {
-            "errors": (_draw(means, variances, errors, negative), _alt(errors)),
-            "analytic-variance": (
-                _draw_sign(means, variances, excess.to_numpy().reshape(shape), negative["analytic"].reshape(shape)),
-                _alt_sign(excess),
-            ),
+            "errors": _draw(means, variances, errors, negative),
+            "analytic-variance": _draw_sign(means, variances, excess, negative["analytic"]),
         },
         [
             judge_spline(compared),
             judge_overestimates(
                 float((excess > 0.0).mean()),
-                int(negative["analytic"].sum()),
-                len(frame),
-                float(frame["analytic var"].min()),
+                frame["analytic var"].to_numpy(),
                 dict(zip(shares["means"], shares["% too large"] / 100.0, strict=True)),
             ),
         ],
@@ -214,33 +168,29 @@ def judge_spline(compared: dict[str, Comparison]) -> Verdict:
     reason = "; ".join(parts) + "."
     loses = max(c.loses_below for c in compared.values())
     if loses > 0.0:
-        reason += (
-            f" It loses only at input variances up to {loses:.1e}."
-            if held
-            else f" It loses at input variances up to {loses:.1e}."
-        )
-    return Verdict("spline-beats-analytic", "holds" if held else "does not hold", reason)
+        reason += f" It loses {'only ' if held else ''}at input variances up to {loses:.1e}."
+    return Verdict("spline-beats-analytic", grade(held), reason)
 
 
-def judge_overestimates(share: float, negative: int, points: int, least: float, others: Mapping[str, float]) -> Verdict:
+def judge_overestimates(share: float, variances: Array, others: Mapping[str, float]) -> Verdict:
     """Holds if the analytic variance is above the true one on 90 % of the grid and nowhere negative.
 
-    ``others``: on what share of grids with other means, by name.
+    ``variances`` are the analytic ones; ``others``: on what share of grids with other means they are too large, by name.
 
-    >>> judge_overestimates(0.52, 738, 6161, -0.046, {"−2 to 2": 0.18}).verdict
+    >>> judge_overestimates(0.52, np.array([0.1, -0.046]), {"−2 to 2": 0.18}).verdict
     'does not hold'
     """
-    held = share >= 0.9 and negative == 0
+    negative, points = int((variances < 0.0).sum()), variances.size
     reason = f"It is above the true variance on {100 * share:.0f} % of the grid and below it on {100 * (1 - share):.0f} %. "
     if others:
         each = ", ".join(f"{100 * part:.0f} % with means from {means}" for means, part in others.items())
         reason += f"How much depends on the grid: {each}. "
     reason += (
-        f"It is negative at {negative:,} of {points:,} points ({100 * negative / points:.1f} %), down to {least:.2g}."
+        f"It is negative at {negative:,} of {points:,} points ({100 * negative / points:.1f} %), down to {variances.min():.2g}."
         if negative
         else "It is nowhere negative."
     )
-    return Verdict("analytic-overestimates", "holds" if held else "does not hold", reason)
+    return Verdict("analytic-overestimates", grade(share >= 0.9 and not negative), reason)
 
 
 # ---------------------------------------------------------------- tables
@@ -248,20 +198,16 @@ def judge_overestimates(share: float, negative: int, points: int, least: float, 
 
 def signs(p: Record) -> pd.DataFrame:
     """On grids whose means go less and more far, how much of the analytic variance is too large, and how much negative."""
-    import pandas as pd
-
     rows = []
     for reach in p["other_means"]:
         mean, var = np.meshgrid(*axes_of(p | {"mean_range": [-reach, reach]}))
-        (_, got), (_, true) = (answer(method, mean, var, None) for method in ("analytic", "exact"))
+        (_, got), (_, true) = (answer(method, mean, var) for method in ("analytic", "exact"))
         too_large, negative = 100.0 * float(np.mean(got > true)), 100.0 * float(np.mean(got < 0.0))
         rows.append({"means": f"−{reach:g} to {reach:g}", "% too large": too_large, "% negative": negative})
     return pd.DataFrame(rows)
 
 
 def _errors_table(errors: dict[str, dict[str, Array]]) -> pd.DataFrame:
-    import pandas as pd
-
     rows = []
     for of, label in (("mean", "mean"), ("var", "variance")):
         for what, fold in (("largest", np.max), ("median", np.median)):
@@ -271,51 +217,59 @@ def _errors_table(errors: dict[str, dict[str, Array]]) -> pd.DataFrame:
 
 
 def _negative_table(frame: pd.DataFrame, negative: dict[str, npt.NDArray[np.bool_]]) -> pd.DataFrame:
-    import pandas as pd
-
     rows = []
     for name, where in negative.items():
-        row: Record = {"method": METHODS[name][0], "points": int(where.sum()), "of": len(frame)}
-        row["least variance"] = float(frame[f"{name} var"].min())
         there = frame[where]
-        row["|mean| there"] = f"{there['mean'].abs().min():.2g} to {there['mean'].abs().max():.2g}" if len(there) else "–"
-        row["variance there"] = f"{there['variance'].min():.1e} to {there['variance'].max():.1e}" if len(there) else "–"
-        rows.append(row)
+        mean, var = there["mean"].abs(), there["variance"]
+        rows.append(
+            {
+                "method": METHODS[name][0],
+                "points": len(there),
+                "of": len(frame),
+                "least variance": float(frame[f"{name} var"].min()),
+                "|mean| there": f"{mean.min():.2g} to {mean.max():.2g}" if len(there) else "–",
+                "variance there": f"{var.min():.1e} to {var.max():.1e}" if len(there) else "–",
+            }
+        )
     return pd.DataFrame(rows)
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- figures
+
+
+def draw_map(ax: Axes, means: Array, variances: Array, values: Array, norm: Normalize, cmap: str = "viridis") -> QuadMesh:
+    """Draw values over the grid, means to the right and variances upwards."""
+    shaped = values.reshape(variances.size, means.size)
+    # An image inside the SVG: thousands of cells as paths would be megabytes.
+    image = ax.pcolormesh(means, variances, shaped, norm=norm, cmap=cmap, shading="nearest", rasterized=True)
+    ax.set_yscale("log")
+    ax.minorticks_off()
+    return image
 
 
 def _draw(
     means: Array, variances: Array, errors: dict[str, dict[str, Array]], negative: dict[str, npt.NDArray[np.bool_]]
-) -> Figure:
+) -> Picture:
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 5.6), layout="constrained")
-    axes = figure.subplots(2, len(METHODS), sharex=True, sharey=True)
-    norm = LogNorm(1e-16, 0.1)
-    shape = (variances.size, means.size)
-    for i, of in enumerate(("mean", "var")):
-        for ax, (name, (label, _)) in zip(axes[i], METHODS.items(), strict=True):
-            error = np.maximum(errors[of][name], _FLOOR).reshape(shape)
-            # An image inside the SVG: thousands of cells as paths would be megabytes.
-            image = ax.pcolormesh(means, variances, error, norm=norm, cmap="viridis", shading="nearest", rasterized=True)
-            ax.set_yscale("log")
-            ax.minorticks_off()
-            if i == 0:
+    figure, axes = figures.panels(2, len(METHODS), 5.6, framed=True, sharex=True, sharey=True)
+    for row, of in zip(axes, ("mean", "var"), strict=True):
+        for ax, (name, (label, _)) in zip(row, METHODS.items(), strict=True):
+            image = draw_map(ax, means, variances, np.maximum(errors[of][name], _FLOOR), LogNorm(1e-16, 0.1))
+            if of == "mean":
                 ax.set_title(label, fontsize=10)
             elif negative[name].any():
-                _hatch(ax, means, variances, negative[name].reshape(shape))
-    for ax in axes[-1]:
-        ax.set_xlabel("mean of z")
-    for ax, label in zip(axes[:, 0], ("mean", "variance"), strict=True):
-        ax.set_ylabel(f"|error| of the {label}\nvariance of z")
+                _hatch(ax, means, variances, negative[name].reshape(variances.size, means.size))
+    labels = (f"|error| of the {moment}\nvariance of z" for moment in ("mean", "variance"))
+    figures.label_outside(axes, "mean of z", *labels)
     figure.colorbar(image, ax=axes, label="absolute error (darker is less)", extend="min", aspect=40)
     figure.text(0.01, 0.005, "hatched: the variance comes out negative", fontsize=9)
     figure.get_layout_engine().set(rect=(0.0, 0.035, 1.0, 0.965))  # type: ignore[union-attr, call-arg]
-    return figure
+    largest = ", ".join(f"{METHODS[name][0]} {error.max():.0e}" for name, error in errors["var"].items())
+    return figure, (
+        "Eight maps of the absolute error over input mean and variance in logarithmic colour, the mean above, the variance "
+        f"below, a column a method; largest errors of the variance: {largest}; hatching marks negative variances."
+    )
 
 
 def _hatch(ax: Axes, means: Array, variances: Array, where: npt.NDArray[np.bool_]) -> None:
@@ -324,34 +278,23 @@ def _hatch(ax: Axes, means: Array, variances: Array, where: npt.NDArray[np.bool_
     filled.set_linewidth(0.0)  # no outline: the spline's slivers, a cell wide, would be all outline
 
 
-def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDArray[np.bool_]) -> Figure:
+def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDArray[np.bool_]) -> Picture:
     from matplotlib.colors import CenteredNorm
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
-    ax = figure.subplots()
-    image = ax.pcolormesh(means, variances, excess, norm=CenteredNorm(), cmap="PuOr_r", shading="nearest", rasterized=True)
-    ax.contour(means, variances, excess, levels=[0.0], colors="black", linewidths=0.8)
+    figure, axes = figures.panels(1, 1, 4.2, framed=True)
+    (ax,) = axes.ravel()
+    image = draw_map(ax, means, variances, excess, CenteredNorm(), "PuOr_r")
+    shape = (variances.size, means.size)
+    ax.contour(means, variances, excess.reshape(shape), levels=[0.0], colors="black", linewidths=0.8)
     if negative.any():
-        ax.contour(means, variances, negative.astype(float), levels=[0.5], colors="black", linestyles="dashed", linewidths=1.4)
-    ax.set(yscale="log", xlabel="mean of z", ylabel="variance of z")
+        inside = negative.reshape(shape).astype(float)
+        ax.contour(means, variances, inside, levels=[0.5], colors="black", linestyles="dashed", linewidths=1.4)
+    ax.set(xlabel="mean of z", ylabel="variance of z")
     ax.set_title(
         "Analytic variance minus the true one (solid: they agree; dashed: inside, the analytic one is negative)", fontsize=10
     )
     figure.colorbar(image, ax=ax, label="orange: too large, purple: too small")
-    return figure
-
-
-def _alt(errors: dict[str, dict[str, Array]]) -> str:
-    largest = ", ".join(f"{METHODS[name][0]} {error.max():.0e}" for name, error in errors["var"].items())
-    return (
-        "Eight maps of the absolute error over input mean and variance in logarithmic colour, the mean above, the variance "
-        f"below, a column a method; largest errors of the variance: {largest}; hatching marks negative variances."
-    )
-
-
-def _alt_sign(excess: pd.Series) -> str:
-    return (
+    return figure, (
         f"Map of the analytic variance's signed error: too large on {100 * float((excess > 0).mean()):.0f} % of the grid, too "
         "small on the rest, in two lobes near |mean| = 0.8 at small variances, where it is negative, and along large variances."
     )

@@ -1,18 +1,18 @@
-"""Pictures of predictions: states over time with 2σ bands, and how far closed forms and samples agree."""
+"""Figures of predictions: states over time with 2σ bands, and how far closed forms and samples agree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import AnyArray, Array
-from pesn.paper.items import sensitivity
-from pesn.paper.items.prediction import FORMS, Compared, Scene
-from pesn.paper.items.prediction_study import WEIGHTS
+from pesn.paper.items import figures
+from pesn.paper.items.figures import Grid, Picture
+from pesn.paper.items.prediction import FORMS, WEIGHTS, Compared, Scene
 from pesn.paper.items.robots import Robot
 
 if TYPE_CHECKING:
@@ -20,21 +20,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "View",
-    "draw_agreement",
-    "draw_around",
-    "draw_fair",
-    "draw_noisy",
-    "draw_states",
-    "draw_updating",
-    "noise_of",
-    "outputs_of",
-    "states_of",
-]
+    "Fair", "View", "draw_agreement", "draw_around", "draw_fair", "draw_noisy", "draw_states", "draw_updating", "noise_of",
+    "outputs_of", "states_of",
+]  # fmt: skip
 
-_COLOUR = {"diagonal": sensitivity.SPLINE, "full": sensitivity.OURS}
-_DASH = {form: sensitivity.DASHES[colour] for form, colour in _COLOUR.items()}
-_LABEL = {"diagonal": "PESN (diagonal): mean, ±2σ", "full": "full covariance (ours): mean, ±2σ"}
+# Means, deviations and truth (origins, steps, d) by form and by the way of having weights.
+Fair: TypeAlias = Mapping[tuple[str, str], tuple[Array, Array, Array]]
+_COLOR = {"diagonal": figures.SPLINE, "full": figures.OURS}
+_LINE = {form: figures.line(color) for form, color in _COLOR.items()}
+_SHORT = {"diagonal": "PESN (diagonal)", "full": "full covariance (ours)"}
+_LABEL = {form: f"{name}: mean, ±2σ" for form, name in _SHORT.items()}
+_TRUTH: dict[str, Any] = {"color": figures.TRUTH, "linewidth": 0.8, "marker": ".", "label": "truth"}
 _SIZE = 8.5  # pt
 _WIDTH = 9.0  # inches
 
@@ -57,13 +53,15 @@ class View:
 
     def unscaled(self, values: Array, i: int, shift: float = 1.0) -> Array:
         """Column i in its units; ``shift`` 0: of deviations."""
-        result: Array = values[:, i] * self.width[i] + shift * self.mean[i]
-        return result
+        return np.asarray(values[:, i] * self.width[i] + shift * self.mean[i])
 
     def time(self, one: Compared) -> AnyArray:
         """Of the rows that a stretch predicts."""
-        result: AnyArray = (one.origin - self.first + 1 + np.arange(len(one.mean))) * self.dt
-        return result
+        return np.asarray((one.origin - self.first + 1 + np.arange(len(one.mean))) * self.dt)
+
+    def label(self, i: int) -> str:
+        """Name and unit of column i."""
+        return f"{self.names[i]} ({self.units[i]})"
 
 
 def states_of(scene: Scene, robot: Robot, columns: int) -> View:
@@ -84,7 +82,7 @@ def outputs_of(scene: Scene, robot: Robot, columns: int) -> View:
 
 def _figure(
     rows: int, columns: int, height: float, titled: bool = False, ratios: Sequence[float] | None = None
-) -> tuple[Figure, Any]:
+) -> tuple[Figure, Grid]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -104,28 +102,42 @@ def _figure(
     return figure, axes
 
 
-def _legend(figure: Figure, ax: Axes, columns: int = 4) -> None:
-    handles, labels = ax.get_legend_handles_labels()
+def _paired(view: View) -> tuple[Figure, Grid, Iterator[tuple[int, Axes, Axes]]]:
+    """A figure with two panels for each column, one below the other; and (column, panel, panel below)."""
+    rows = len(view.names) // view.columns
+    figure, axes = _figure(2 * rows, view.columns, 3.1 * rows + 0.9, ratios=[1.5, 1.0] * rows)
+    return figure, axes, zip(range(len(view.names)), axes[::2].ravel(), axes[1::2].ravel(), strict=True)
+
+
+def _finish(figure: Figure, axes: Grid, x: str = "time (s)", columns: int = 4) -> Figure:
+    """Label the time, and put the legend of the first panel on top, each name once."""
+    for ax in axes[-1]:
+        ax.set_xlabel(x, fontsize=_SIZE)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     figure.legend(once.values(), once.keys(), loc="upper center", ncols=columns, frameon=False, fontsize=_SIZE)
+    return figure
+
+
+def _band(ax: Axes, t: AnyArray, mean: Array, std: Array, form: str) -> None:
+    """A closed form as lines: the mean, and thinner two deviations away."""
+    ax.plot(t, mean, linewidth=1.4, label=_LABEL[form], **_LINE[form])
+    for sign in (-2.0, 2.0):
+        ax.plot(t, mean + sign * std, linewidth=1.0, **_LINE[form])
 
 
 def _bands(ax: Axes, view: View, one: Compared, i: int) -> None:
-    """Samples as a band, closed forms as lines: the mean, and thinner two deviations away."""
+    """Samples as a band, closed forms as lines."""
     t, mean, std = view.time(one), view.unscaled(one.mean, i), view.unscaled(one.std, i, 0.0)
-    ax.fill_between(t, mean - 2.0 * std, mean + 2.0 * std, color=sensitivity.MONTE_CARLO, alpha=0.18, linewidth=0)
-    ax.plot(t, mean, color=sensitivity.MONTE_CARLO, linewidth=2.6, alpha=0.6, label="Monte Carlo: mean, ±2σ")
+    ax.fill_between(t, mean - 2.0 * std, mean + 2.0 * std, color=figures.MONTE_CARLO, alpha=0.18, linewidth=0)
+    ax.plot(t, mean, color=figures.MONTE_CARLO, linewidth=2.6, alpha=0.6, label="Monte Carlo: mean, ±2σ")
     for form, closed in one.closed.items():
-        mean, std = view.unscaled(closed[0], i), view.unscaled(closed[1], i, 0.0)
-        style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
-        ax.plot(t, mean, linewidth=1.4, label=_LABEL[form], **style)
-        for sign in (-2.0, 2.0):
-            ax.plot(t, mean + sign * std, linewidth=1.0, **style)
+        _band(ax, t, view.unscaled(closed[0], i), view.unscaled(closed[1], i, 0.0), form)
 
 
 def _truth(ax: Axes, view: View, rows: npt.NDArray[np.intp], i: int) -> None:
-    ax.plot((rows - view.first) * view.dt, view.unscaled(view.truth[rows], i), color=sensitivity.TRUTH, linewidth=0.8,
-            marker=".", markersize=3.0 if len(rows) < 40 else 0.0, label="truth")  # fmt: skip
+    size = 3.0 if len(rows) < 40 else 0.0
+    ax.plot((rows - view.first) * view.dt, view.unscaled(view.truth[rows], i), markersize=size, **_TRUTH)
 
 
 def draw_states(view: View, some: Sequence[Compared], zoomed: int = 0) -> Figure:
@@ -134,25 +146,19 @@ def draw_states(view: View, some: Sequence[Compared], zoomed: int = 0) -> Figure
     All stretches one after the other; or the first ``zoomed`` steps of the first one, and of them the range of the means and of
     the truth, the bands going out of the picture.
     """
-    columns = view.columns
-    rows = len(view.names) // columns
     shown = [_cut(some[0], zoomed)] if zoomed else some
-    figure, axes = _figure(2 * rows, columns, 3.1 * rows + 0.9, ratios=[1.5, 1.0] * rows)
-    for i, (name, unit) in enumerate(zip(view.names, view.units, strict=True)):
-        ax, below = axes[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
+    figure, axes, places = _paired(view)
+    for i, ax, below in places:
         for one in shown:
             _bands(ax, view, one, i)
             _differences(below, view, one, i)
         _truth(ax, view, np.arange(shown[0].origin, shown[-1].origin + len(shown[-1].mean) + 1), i)
         if zoomed:
             _close_up(ax)
-        ax.set_ylabel(f"{name} ({unit})", fontsize=_SIZE)
+        ax.set_ylabel(view.label(i), fontsize=_SIZE)
         below.set_ylabel("Δ (% of σ)", fontsize=_SIZE)
-    for ax in axes[-1]:
-        ax.set_xlabel("time (s)", fontsize=_SIZE)
     figure.text(0.01, 0.04 / figure.get_figheight(), "Δ: less Monte Carlo's, the mean; thin: the deviation", fontsize=_SIZE)
-    _legend(figure, axes[0, 0])
-    return figure
+    return _finish(figure, axes)
 
 
 def draw_around(view: View, one: Compared, steps: int) -> Figure:
@@ -165,10 +171,7 @@ def draw_around(view: View, one: Compared, steps: int) -> Figure:
     for i, ax in enumerate(axes.ravel()):
         _bands(ax, replace(view, mean=np.zeros_like(view.mean)), around, i)
         ax.set_ylabel(f"{view.names[i]} − mean ({view.units[i]})", fontsize=_SIZE)
-    for ax in axes[-1]:
-        ax.set_xlabel("time (s)", fontsize=_SIZE)
-    _legend(figure, axes[0, 0])
-    return figure
+    return _finish(figure, axes)
 
 
 def _cut(one: Compared, steps: int) -> Compared:
@@ -179,12 +182,11 @@ def _cut(one: Compared, steps: int) -> Compared:
 
 def _differences(ax: Axes, view: View, one: Compared, i: int) -> None:
     """Closed forms less samples, in percent of the samples' deviation: of the means, and thinner of the deviations."""
-    ax.axhline(0.0, color=sensitivity.MONTE_CARLO, linewidth=1.6, alpha=0.6)
+    ax.axhline(0.0, color=figures.MONTE_CARLO, linewidth=1.6, alpha=0.6)
     t, unit = view.time(one), 0.01 * one.std[:, i]
     for form, (mean, std) in one.closed.items():
-        style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
-        ax.plot(t, (mean - one.mean)[:, i] / unit, linewidth=1.6, **style)
-        ax.plot(t, (std - one.std)[:, i] / unit, linewidth=0.9, **style)
+        ax.plot(t, (mean - one.mean)[:, i] / unit, linewidth=1.6, **_LINE[form])
+        ax.plot(t, (std - one.std)[:, i] / unit, linewidth=0.9, **_LINE[form])
     ax.set_yscale("symlog", linthresh=1.0)
     most = max(map(abs, ax.get_ylim()))
     ax.set_ylim(-most, most)
@@ -222,110 +224,87 @@ def noise_of(values: AnyArray) -> float:
 
 def draw_noisy(view: View, one: Compared, chosen: Sequence[int], steps: int) -> Figure:
     """Columns that jump from row to row as small multiples, a column a method, with the size of the jumps as a bar."""
-    ways = {"Monte Carlo": sensitivity.MONTE_CARLO, **{_LABEL[form].split(":")[0]: _COLOUR[form] for form in FORMS}}
+    ways = {"Monte Carlo": figures.MONTE_CARLO, **{_SHORT[form]: _COLOR[form] for form in FORMS}}
     figure, axes = _figure(len(chosen), len(ways), 1.25 * len(chosen) + 0.9, titled=True)
     one = _cut(one, steps)
     t, paths = view.time(one), [(one.mean, one.std), *(one.closed[form] for form in FORMS)]
     for row, i in zip(axes, chosen, strict=True):
         truth = view.unscaled(view.truth[one.origin + 1 : one.origin + 1 + len(t)], i)
         size = noise_of(truth)
-        for ax, (mean, std), colour in zip(row, paths, ways.values(), strict=True):
+        for ax, (mean, std), color in zip(row, paths, ways.values(), strict=True):
             middle, width = view.unscaled(mean, i), 2.0 * view.unscaled(std, i, 0.0)
-            ax.fill_between(t, middle - width, middle + width, color=colour, alpha=0.25, linewidth=0)
-            ax.plot(t, middle, color=colour, linewidth=1.3)
-            ax.plot(t, truth, color=sensitivity.TRUTH, linewidth=0.7, marker=".", markersize=2.5, label="truth")
+            ax.fill_between(t, middle - width, middle + width, color=color, alpha=0.25, linewidth=0)
+            ax.plot(t, middle, color=color, linewidth=1.3)
+            ax.plot(t, truth, color=figures.TRUTH, linewidth=0.7, marker=".", markersize=2.5, label="truth")
             bar = t[-1] + 2.0 * view.dt, truth.mean(), size
             ax.errorbar(*bar, color="0.35", capsize=3.0, linewidth=1.2, label="± how far a row is from the average of three")
         _alike(row)
-        row[0].set_ylabel(f"{view.names[i]} ({view.units[i]})\nnoise {size:.2g}", fontsize=_SIZE)
+        row[0].set_ylabel(f"{view.label(i)}\nnoise {size:.2g}", fontsize=_SIZE)
     for ax, name in zip(axes[0], ways, strict=True):
         ax.set_title(f"{name}: mean, ±2σ", fontsize=_SIZE)
-    for ax in axes[-1]:
-        ax.set_xlabel("time (s)", fontsize=_SIZE)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="upper center", ncols=2, frameon=False, fontsize=_SIZE)
-    return figure
+    return _finish(figure, axes, columns=2)
 
 
 def draw_updating(view: View, by_way: Mapping[str, Compared], chosen: Sequence[int]) -> Figure:
     """One stretch with each way of having weights, a row for each state chosen: the paper's beside what is fair."""
     figure, axes = _figure(len(chosen), len(WEIGHTS), 1.9 * len(chosen) + 1.0, titled=True)
-    for column, (way, title) in enumerate(WEIGHTS.items()):
+    for column, (way, title) in zip(axes.T, WEIGHTS.items(), strict=True):
         one = by_way[way]
-        for row, i in enumerate(chosen):
-            ax = axes[row, column]
+        for ax, i in zip(column, chosen, strict=True):
             _bands(ax, view, one, i)
             _truth(ax, view, np.arange(one.origin, one.origin + len(one.mean) + 1), i)
-            if not column:
-                ax.set_ylabel(f"{view.names[i]} ({view.units[i]})", fontsize=_SIZE)
-        axes[0, column].set_title(f"weights {title}" if way != "future" else title, fontsize=_SIZE)
-        axes[-1, column].set_xlabel("time (s)", fontsize=_SIZE)
-    for row in axes:
+        column[0].set_title(f"weights {title}" if way != "future" else title, fontsize=_SIZE)
+    for row, i in zip(axes, chosen, strict=True):
+        row[0].set_ylabel(view.label(i), fontsize=_SIZE)
         _alike(row, len(WEIGHTS) - 1)
-    _legend(figure, axes[0, 0])
-    return figure
+    return _finish(figure, axes)
 
 
 def draw_agreement(some: Sequence[Compared]) -> Figure:
     """By step: how far the means are from Monte Carlo's, and how large deviations are beside its; median and range."""
     figure, axes = _figure(1, 2, 3.4)
+    left, right = axes[0]
     steps = len(some[0].mean)
     t = np.arange(1, steps + 1)
     for form in FORMS:
-        for ax, what in zip(axes[0], ("off", "ratio"), strict=True):
-            values = np.array([getattr(one, what)(form) for one in some]).transpose(1, 0, 2).reshape(steps, -1)
-            ax.fill_between(t, values.min(axis=1), values.max(axis=1), color=_COLOUR[form], alpha=0.2, linewidth=0)
-            short = _LABEL[form].split(":")[0]
-            ax.plot(
-                t, np.median(values, axis=1), color=_COLOUR[form], linestyle=_DASH[form], label=f"{short}: median, and all states"
-            )
-    axes[0, 0].axhline(0.1, color="0.4", linewidth=0.8, linestyle=":")
-    axes[0, 0].text(1, 0.1, "0.1 σ: the mean has left", fontsize=8, va="bottom")
-    axes[0, 1].axhline(1.0, color="0.4", linewidth=0.8, linestyle=":")
-    axes[0, 0].set_yscale("log")
-    if np.divide(*axes[0, 1].get_ylim()[::-1]) > 3.0 or axes[0, 1].get_ylim()[0] <= 0.0:
-        axes[0, 1].set_yscale("log")
-        axes[0, 1].yaxis.set_major_formatter("{x:g}")
-    axes[0, 0].set_ylabel("|mean − Monte Carlo's| (σ)", fontsize=_SIZE)
-    axes[0, 1].set_ylabel("σ ÷ Monte Carlo's σ", fontsize=_SIZE)
-    for ax in axes[0]:
-        ax.set_xlabel("steps ahead", fontsize=_SIZE)
+        for ax, values in ((left, [one.off(form) for one in some]), (right, [one.ratio(form) for one in some])):
+            by_step = np.array(values).transpose(1, 0, 2).reshape(steps, -1)
+            ax.fill_between(t, by_step.min(axis=1), by_step.max(axis=1), color=_COLOR[form], alpha=0.2, linewidth=0)
+            ax.plot(t, np.median(by_step, axis=1), label=f"{_SHORT[form]}: median, and all states", **_LINE[form])
+    for ax, limit in ((left, 0.1), (right, 1.0)):
+        ax.axhline(limit, color="0.4", linewidth=0.8, linestyle=":")
         ax.set_xticks([s for s in (1, 5, 10, 15, 20) if s <= steps])
-    _legend(figure, axes[0, 0], 2)
-    return figure
+    left.text(1, 0.1, "0.1 σ: the mean has left", fontsize=8, va="bottom")
+    left.set_yscale("log")
+    low, high = right.get_ylim()
+    if low <= 0.0 or high / low > 3.0:
+        right.set_yscale("log")
+        right.yaxis.set_major_formatter("{x:g}")
+    left.set_ylabel("|mean − Monte Carlo's| (σ)", fontsize=_SIZE)
+    right.set_ylabel("σ ÷ Monte Carlo's σ", fontsize=_SIZE)
+    return _finish(figure, axes, "steps ahead", 2)
 
 
-def draw_fair(view: View, fair: Mapping[tuple[str, str], tuple[Array, Array, Array]]) -> Figure:
+def draw_fair(view: View, fair: Fair) -> Picture:
     """The forecasts of :class:`pesn.Forecaster` from one origin, weights updated before it: 2σ bands that count every error.
 
     Below each state the same less the truth.
     """
-    columns = view.columns
-    rows = len(view.names) // columns
-    figure, axes = _figure(2 * rows, columns, 3.1 * rows + 0.9, ratios=[1.5, 1.0] * rows)
-    for i, (name, unit) in enumerate(zip(view.names, view.units, strict=True)):
-        both = axes[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
-        for ax, less in zip(both, (False, True), strict=True):
-            for form in FORMS:
-                mean, std, truth = (part[len(part) // 2][:, i] for part in fair[form, "updated"])
-                t, middle = view.dt * np.arange(1, len(mean) + 1), mean - truth if less else mean
-                style = {"color": _COLOUR[form], "linestyle": _DASH[form]}
+    figure, axes, places = _paired(view)
+    middle = {form: [part[len(part) // 2] for part in fair[form, "updated"]] for form in FORMS}
+    t = view.dt * np.arange(1, len(middle["full"][0]) + 1)
+    for i, ax, below in places:
+        for panel, less in ((ax, 0.0), (below, middle["full"][2][:, i])):
+            for form, (mean, std, _) in middle.items():
+                line, width = mean[:, i] - less, std[:, i]
                 if form == "full":
-                    ax.fill_between(t, middle - 2.0 * std, middle + 2.0 * std, color=_COLOUR[form], alpha=0.2, linewidth=0)
+                    panel.fill_between(t, line - 2.0 * width, line + 2.0 * width, color=_COLOR[form], alpha=0.2, linewidth=0)
+                    panel.plot(t, line, linewidth=1.4, label=_LABEL[form], **_LINE[form])
                 else:
-                    for sign in (-2.0, 2.0):
-                        ax.plot(t, middle + sign * std, linewidth=1.0, **style)
-                ax.plot(t, middle, linewidth=1.4, label=_LABEL[form], **style)
-            ax.plot(
-                t,
-                0.0 * truth if less else truth,
-                color=sensitivity.TRUTH,
-                linewidth=0.8,
-                marker=".",
-                markersize=3.0,
-                label="truth",
-            )
-            ax.set_ylabel("less the truth" if less else f"{name} ({unit})", fontsize=_SIZE)
-    for ax in axes[-1]:
-        ax.set_xlabel("time ahead (s)", fontsize=_SIZE)
-    _legend(figure, axes[0, 0])
-    return figure
+                    _band(panel, t, line, width, form)
+            panel.plot(t, middle["full"][2][:, i] - less, markersize=3.0, **_TRUTH)
+        ax.set_ylabel(view.label(i), fontsize=_SIZE)
+        below.set_ylabel("less the truth", fontsize=_SIZE)
+    return _finish(figure, axes, "time ahead (s)"), (
+        f"A forecast of pesn.Forecaster over {len(t)} steps with 2σ bands that count every error, and what came."
+    )

@@ -1,43 +1,59 @@
-"""The paper's two robots and networks that have learned them: a :class:`pesn.Forecaster` on simulated runs.
+"""The paper's two robots, networks that have learned them, and the paper's Algorithm 3.
 
 Input [x, u], standardised; the network's output are the velocities of the next row, as the paper says ("level"), or their change
 from row to row ("change"); positions and angles follow by kinematics, q[k+1] = q[k] + dt/2 (v[k] + v[k+1]). In this loop what the
 paper's W_fb feeds back is the velocity that the input holds already: W_in + W_fb is one matrix, and here it is W_in.
 
->>> small = parameters() | {"n_units": 20, "runs": 2, "run_rows": 400}
+>>> from pesn.paper.item_settings import defaults
+>>> small = defaults(SETTINGS) | {"n_units": 20, "runs": 2, "run_rows": 400}
 >>> forecaster, runs = learn(CART_POLE, small, seed=0)
 >>> last = runs[1]
 >>> forecaster.forecast(10, (last.states[:50], last.inputs[:49]), last.inputs[49:59]).mean.shape
 (10, 4)
+
+:class:`PlainNetwork` is the deterministic network in plain NumPy, many at once: what Monte Carlo is made of.
+
+>>> plain = PlainNetwork(forecaster)
+>>> y, u = forecaster.scaled(last.states, last.inputs)
+>>> h = plain.drive(np.zeros((5, 20)), np.hstack([y, u])[:50, None])[-1]     # five networks over the same 50 rows
+>>> plain.forecast(h, y[50], u[50:60, None])[0].shape
+(10, 5, 4)
+
+Algorithm 3 to the letter, line by line, in multi-step mode:
+
+- the washout (lines 1 to 3) carries means alone: a plain network started at 0, whatever the Gaussian's variance;
+- row k goes in as z_test(k), the true state (line 6), in a forecast too; of the network's own only μ_y is fed back, by W_fb
+  (line 12);
+- W_out and P are updated inside the forecast by y_test(k), the output that it is to forecast (line 8).
+
+>>> z = np.sin(0.2 * np.arange(301.0))[:, None]
+>>> esn = ProbabilisticESN(20, feedback_scaling=0.2, covariance="diagonal", process_noise=0.0, random_state=0)
+>>> esn = esn.fit(z[:200], z[1:201])
+>>> to_the_letter(esn, z[200:250], z[250:260], z[251:261]).shape
+(10, 1)
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from pesn import Forecaster, ProbabilisticESN, systems
+from pesn import Forecaster, Gaussian, ProbabilisticESN, systems
 from pesn._support.types import Array, Target
 from pesn.paper.claims import Record
-from pesn.paper.settings import POSITIVE, Setting, number, whole
+from pesn.paper.item_settings import POSITIVE, Setting, number, whole
 from pesn.systems import Trajectories
 
 __all__ = [
-    "ARDRONE",
-    "CART_POLE",
-    "DRAWS",
-    "SETTINGS",
-    "Robot",
-    "draws",
-    "fed_back",
-    "kinematics",
-    "learn",
-    "network",
-    "parameters",
-]
+    "ARDRONE", "CART_POLE", "DRAWS", "SETTINGS", "PlainNetwork", "Robot", "State", "fed_back", "in_its_loop", "kinematics",
+    "learn", "network", "states_to_the_letter", "to_the_letter", "washed_out",
+]  # fmt: skip
+
+State: TypeAlias = Any  # of a network, as ``ProbabilisticESN.predict`` gives and takes it
 
 
 @dataclass(frozen=True)
@@ -65,56 +81,30 @@ ARDRONE = Robot(
 )
 
 
+# What decides a network, but its seed. The paper prints none of it.
+_NOISE = "Noise M_e: its square is in the variance of the PESN's units, and it is drawn in Monte Carlo."
 SETTINGS = {
-    "n_units": Setting("Units of the reservoir, N_h.", whole(2)),
-    "spectral_radius": Setting("Spectral radius r of W.", number(0.0)),
-    "leak_rate": Setting("Leak rate L.", number(0.0, 1.0, above=True)),
-    "density": Setting("Sparsity fraction s: the share of W that is not zero.", number(0.0, 1.0, above=True)),
-    "noise": Setting(
-        "Noise M_e: its square is in the variance of the PESN's units, and it is drawn in Monte Carlo.", number(0.0)
-    ),
-    "input_scaling": Setting("Scale of W_in.", number(0.0)),
-    "feedback_scaling": Setting("Scale of W_fb, in Algorithm 3 to the letter.", number(0.0)),
-    "bias_scaling": Setting("Scale of the bias, which the paper has none of: 0 leaves it out.", number(0.0)),
-    "ridge": Setting("Ridge of the readout's least squares; the paper prints none.", number(0.0)),
-    "washout": Setting("Rows at the start of a training run that the readout does not learn from.", whole(0)),
-    "rls_delta": Setting("The δ of P = δI, with which updating the weights begins.", POSITIVE),
-    "forgetting": Setting("Forgetting factor λ of the updates.", number(0.0, 1.0, above=True)),
-    "runs": Setting("Simulated runs; the last is the one that is predicted.", whole(2)),
-    "run_rows": Setting("Rows of a run.", whole(300)),
-    "train_rows": Setting("Rows of the last run that are learnt from, too.", whole(0)),
+    "n_units": Setting("Units of the reservoir, N_h.", whole(2), 100),
+    "spectral_radius": Setting("Spectral radius r of W.", number(0.0), 0.9),
+    "leak_rate": Setting("Leak rate L.", number(0.0, 1.0, above=True), 0.5),
+    "density": Setting("Sparsity fraction s: the share of W that is not zero.", number(0.0, 1.0, above=True), 0.1),
+    "noise": Setting(_NOISE, number(0.0), 0.01),
+    "input_scaling": Setting("Scale of W_in.", number(0.0), 0.5),
+    "feedback_scaling": Setting("Scale of W_fb, in Algorithm 3 to the letter.", number(0.0), 0.2),
+    "bias_scaling": Setting("Scale of the bias, which the paper has none of: 0 leaves it out.", number(0.0), 0.2),
+    "ridge": Setting("Ridge of the readout's least squares; the paper prints none.", number(0.0), 1e-6),
+    "washout": Setting("Rows at the start of a training run that the readout does not learn from.", whole(0), 100),
+    "rls_delta": Setting("The δ of P = δI, with which updating the weights begins.", POSITIVE, 1.0),
+    "forgetting": Setting("Forgetting factor λ of the updates.", number(0.0, 1.0, above=True), 0.999),
+    "runs": Setting("Simulated runs; the last is the one that is predicted.", whole(2), 5),
+    "run_rows": Setting("Rows of a run.", whole(300), 2500, quick=1200),
+    "train_rows": Setting("Rows of the last run that are learnt from, too.", whole(0), 0),
 }
-
-
 # How many draws the claims of an item are judged by, and its figure of sensitivities is made of.
 DRAWS = {
-    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1)),
-    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1)),
+    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1), 20, quick=8),
+    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1), 3, quick=1),
 }
-
-
-def draws(quick: bool) -> Record:
-    """The defaults of :data:`DRAWS`."""
-    return {"draws": 8 if quick else 20, "varied_draws": 1 if quick else 3}
-
-
-def parameters() -> Record:
-    """What decides a network, but its seed. The paper prints none of it."""
-    return {
-        "n_units": 100,  # N_h
-        "leak_rate": 0.5,  # L
-        "spectral_radius": 0.9,  # r
-        "density": 0.1,  # s
-        "noise": 0.01,  # M_e
-        "input_scaling": 0.5,
-        "feedback_scaling": 0.2,  # of W_fb, where it is one: Algorithm 3 to the letter
-        "bias_scaling": 0.2,
-        "ridge": 1e-6,
-        "washout": 100,
-        "rls_delta": 1.0,  # δ of P = δ I
-        "forgetting": 0.999,  # λ
-        "train_rows": 0,  # of the last run, which is forecast
-    }
 
 
 def network(p: Record, n_inputs: int, seed: int, **own: Any) -> ProbabilisticESN:
@@ -130,7 +120,7 @@ def learn(
 ) -> tuple[Forecaster, Trajectories]:
     """A forecaster that has learned all runs but the last, and ``train_rows`` rows of that; and all runs.
 
-    All that is random comes from ``seed``. ``own`` are parameters of the network beside those of :func:`parameters`.
+    All that is random comes from ``seed``. ``own`` are parameters of the network beside those of the settings.
     """
     runs = robot.simulate(p, seed)
     d, n = runs.states.shape[1], sum(runs.lengths[:-1]) + p["train_rows"]
@@ -170,3 +160,161 @@ def kinematics(n_states: int, positions: Sequence[int], velocities: Sequence[int
     A[np.arange(n), positions] = 1.0
     A[np.arange(n), velocities] = 0.5 * dt
     return A, B, np.zeros(n)
+
+
+# ---------------------------------------------------------------- the deterministic network
+
+
+class PlainNetwork:
+    """A fitted forecaster's network without any uncertainty; leading axes are a batch of networks side by side.
+
+    h ← (1 − L) h + L tanh(W_in z + W h + bias) + M_e w, o = W_out [1, z, h], with the weights of the forecaster: the network that
+    samples go through is the one whose moments are carried. All numbers are in the forecaster's scaled units.
+    """
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        esn = forecaster.esn_
+        r = esn.reservoir_
+        self.W, self.W_in, self.bias, self.leak = r.W.toarray(), np.asarray(r.W_in), np.asarray(r.bias), float(r.leak_rate)
+        self.readout = np.array(esn.readout_.weights, float)
+        self.learned, self.kinematic = forecaster.learned_columns_, forecaster.kinematic_columns_
+        self.A, self.B, self.c = forecaster.kinematics_
+        self.scale, self.change = np.asarray(forecaster.output_std_), forecaster.target_ == "change"
+
+    @property
+    def n_units(self) -> int:
+        """N."""
+        return len(self.W)
+
+    @property
+    def n_states(self) -> int:
+        """d."""
+        return len(self.learned) + len(self.kinematic)
+
+    def move(self, h: Array, z: Array) -> Array:
+        """Units (…, N) after an input (…, n)."""
+        moved: Array = (1.0 - self.leak) * h + self.leak * np.tanh(z @ self.W_in.T + h @ self.W.T + self.bias)
+        return moved
+
+    def read(self, h: Array, z: Array, weights: Array) -> Array:
+        """Outputs (…, m) of the readout's weights (m, 1 + n + N)."""
+        n = z.shape[-1]
+        found: Array = weights[:, 0] + z @ weights[:, 1 : n + 1].T + h @ weights[:, n + 1 :].T
+        return found
+
+    def after(self, y: Array, output: Array) -> Array:
+        """States (…, d) one row after y, by what the network puts out."""
+        v = output * self.scale + (y[..., self.learned] if self.change else 0.0)
+        result = np.empty_like(y)
+        result[..., self.learned] = v
+        result[..., self.kinematic] = y @ self.A.T + v @ self.B.T + self.c
+        return result
+
+    def targets(self, y: Array) -> Array:
+        """What it should put out, (T − 1, m), between the rows of y (T, d)."""
+        now: Array = (y[1:, self.learned] - (y[:-1, self.learned] if self.change else 0.0)) / self.scale
+        return now
+
+    def drive(self, h: Array, z: Array, noise: float = 0.0, rng: np.random.Generator | None = None) -> Array:
+        """Units (T, …, N) from h (…, N) over rows (T, …, n), which may be the same for all; noise M_e is drawn from ``rng``."""
+        path = np.empty((len(z), *h.shape))
+        for k, row in enumerate(z):
+            h = self.move(h, row)
+            if noise and rng is not None:
+                h = h + noise * rng.standard_normal(h.shape)
+            path[k] = h
+        return path
+
+    def forecast(
+        self,
+        h: Array,
+        y: Array,
+        u: Array,
+        weights: Array | None = None,
+        noise: float = 0.0,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[Array, Array]:
+        """States (T, …, d) and outputs (T, …, m) after y (…, d) under inputs (T, …, k), the network's own rows going in again.
+
+        ``weights`` (m, p), or (T, m, p) where they change from step to step; None: those of the forecaster.
+        """
+        weights = self.readout if weights is None else weights
+        y = np.broadcast_to(y, (*h.shape[:-1], y.shape[-1]))
+        states, outputs = [], []
+        for k, control in enumerate(u):
+            z = np.concatenate([y, np.broadcast_to(control, (*y.shape[:-1], control.shape[-1]))], axis=-1)
+            h = self.move(h, z)
+            if noise and rng is not None:
+                h = h + noise * rng.standard_normal(h.shape)
+            out = self.read(h, z, weights if weights.ndim == 2 else weights[k])
+            y = self.after(y, out)
+            states.append(y)
+            outputs.append(out)
+        return np.array(states), np.array(outputs)
+
+
+# ---------------------------------------------------------------- Algorithm 3
+
+
+def washed_out(esn: ProbabilisticESN, rows: Array) -> State:
+    """The state after rows (T, n) that are known, means alone, as ``esn.predict`` takes it."""
+    plain = copy.copy(esn).set_params(noise=0.0, initial_state="zero")
+    return plain.predict(rows, return_state=True)[-1]
+
+
+def to_the_letter(esn: ProbabilisticESN, washout: Array, z: Array, outputs: Array) -> Array:
+    """Mean (T, m) of the outputs for z_test (T, n), weights updated by y_test ``outputs`` (T, m) on the way."""
+    esn, state, found = copy.copy(esn), washed_out(esn, washout), []
+    for row, output in zip(z, outputs, strict=True):
+        mean, _, after = _step(esn, row[None], state)
+        found.append(mean)
+        _update(esn, row, output, state)
+        state = after
+    return np.array(found)
+
+
+def states_to_the_letter(esn: ProbabilisticESN, plain: PlainNetwork, washout: Array, z: Array, y: Array) -> Array:
+    """The states (T, d) that come of it, y (T + 1, d) being the true ones: positions by the kinematics, from its own."""
+    outputs = to_the_letter(esn, washout, z, plain.targets(y))
+    now, states = y[0], []
+    for true, output in zip(y, outputs, strict=False):
+        given = true.copy()
+        given[plain.kinematic] = now[plain.kinematic]
+        now = plain.after(given, output)
+        states.append(now)
+    return np.array(states)
+
+
+def in_its_loop(
+    esn: ProbabilisticESN, plain: PlainNetwork, state: State, y: Array, var: Array, known: Array, truth: Array
+) -> tuple[Array, Array, Array]:
+    """Algorithm 3 where the network's own states go in again: it departs from the letter in its inputs, and in those alone.
+
+    From y (d,) with variances (d,), under known inputs (T, u), to ``truth`` (T, d), by whose outputs the weights are updated
+    inside the forecast. Mean and deviation (T, d) of the states, and the weights (T, m, p) that each step used.
+    """
+    esn, found, used = copy.copy(esn), [], []
+    for u, true in zip(known, truth, strict=True):
+        row, row_var = np.concatenate([y, u]), np.concatenate([var, np.zeros(len(u))])
+        used.append(np.array(esn.readout_.weights, float))
+        out, std, after = _step(esn, Gaussian(row[None], var=row_var[None]), state)
+        _update(esn, row, plain.targets(np.array([y, true]))[0], state)
+        v_var = np.square(std * plain.scale) + (var[plain.learned] if plain.change else 0.0)
+        y, before, state = plain.after(y, out), var, after
+        var = np.empty_like(before)
+        var[plain.learned] = v_var
+        var[plain.kinematic] = np.square(plain.A) @ before + np.square(plain.B) @ v_var  # variances alone, as in the paper
+        found.append((y, np.sqrt(var)))
+    mean, deviation = (np.array(part) for part in zip(*found, strict=True))
+    return mean, deviation, np.array(used)
+
+
+def _step(esn: ProbabilisticESN, row: Array | Gaussian, state: State) -> tuple[Array, Array, State]:
+    mean, std, after = esn.predict(row, return_std=True, state=state, return_state=True, parts=("state",))
+    return np.asarray(mean)[0], np.asarray(std)[0], after
+
+
+def _update(esn: ProbabilisticESN, row: Array, output: Array, state: State) -> None:
+    """W_out and P by one true output, the units having gone the way of ``state``."""
+    esn.state_ = state
+    esn.partial_fit(row[None], output[None])

@@ -11,51 +11,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
-from pesn.paper.claims import Record, Tasks
-from pesn.paper.settings import Setting, whole
-from pesn.plotting import COLOURS
+from pesn.paper.claims import Record, Settings, Tasks
+from pesn.paper.item_settings import Setting, whole
+from pesn.paper.items import figures
+from pesn.paper.items.figures import Picture
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+__all__ = ["RANGES", "SETTINGS", "candidate", "draw", "one_at_a_time", "search", "settings_text", "study"]
 
-__all__ = [
-    "ANALYTIC",
-    "DASHES",
-    "MIXTURE",
-    "MONTE_CARLO",
-    "OURS",
-    "OUR_SPLINE",
-    "SETTINGS",
-    "SPLINE",
-    "SYMBOLS",
-    "TRUTH",
-    "candidate",
-    "draw",
-    "one_at_a_time",
-    "parameters",
-    "search",
-    "settings_text",
-    "study",
-]
+Values: TypeAlias = Mapping[str, Sequence[Any]]  # of settings, by name
+Measure: TypeAlias = Callable[[Record, int], dict[str, float]]  # of parameters and a seed
 
-
-MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, _ = COLOURS
-TRUTH = "#000000"  # an exact value, or what came
-DASHES: dict[str, Any] = {
-    MONTE_CARLO: "-",
-    SPLINE: (0, (5, 2)),
-    OURS: (0, (6, 2, 1, 2)),
-    ANALYTIC: (0, (2, 1.2)),
-    OUR_SPLINE: (0, (3, 1, 1, 1, 1, 1)),
-    TRUTH: "-",
+# Values of settings that the paper does not print, to be varied one at a time.
+RANGES: dict[str, list[float]] = {
+    "noise": [0.0, 1e-4, 1e-2],
+    "start_std": [0.1, 0.5, 1.0],
+    "n_units": [50, 100, 200],
+    "leak_rate": [0.2, 0.5, 0.9],
+    "spectral_radius": [0.5, 0.9, 1.2],
+    "rls_delta": [0.01, 1.0, 100.0],
+    "forgetting": [0.98, 0.999, 1.0],
 }
-
-
 # The paper's letters for the settings that it names, and ours for the rest.
 SYMBOLS = {
     "noise": "noise M_e",
@@ -70,109 +50,78 @@ SYMBOLS = {
 }
 
 
-def one_at_a_time(p: Record, varied: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, Any, Record]]:
+def one_at_a_time(p: Record, varied: Values) -> Iterator[tuple[str, float, Record]]:
     """Each value of each setting in ``varied``, and the one in ``p``, with all others as they are in ``p``."""
     for name, values in varied.items():
         for value in sorted({*values, p[name]}):
             yield name, value, {**p, name: value}
 
 
-def study(
-    tasks: Tasks,
-    measure: Callable[[Record, int], dict[str, float]],
-    p: Record,
-    varied: Mapping[str, Sequence[Any]],
-    seeds: Sequence[int],
-) -> pd.DataFrame:
-    """A row for each setting, value and draw, with what ``measure(settings, seed)`` gives by name."""
-    import pandas as pd
-
-    cases = [(name, value, settings, seed) for name, value, settings in one_at_a_time(p, varied) for seed in seeds]
-    found = tasks.map(measure, [(settings, seed) for *_, settings, seed in cases])
-    rows = [
-        {"setting": name, "value": value, "draw": i % len(seeds) + 1, **numbers}
-        for i, ((name, value, *_), numbers) in enumerate(zip(cases, found, strict=True))
-    ]
-    return pd.DataFrame(rows)
+def study(settings: Settings, tasks: Tasks, measure: Measure, varied: Values) -> pd.DataFrame:
+    """A row for each setting, value and draw, with what ``measure(parameters, seed)`` gives by name."""
+    seeds = settings.seeds(settings.parameters["varied_draws"], stream=3)
+    cases = [(name, value, own, seed) for name, value, own in one_at_a_time(settings.parameters, varied) for seed in seeds]
+    found = tasks.map(measure, [(own, seed) for *_, own, seed in cases])
+    return pd.DataFrame(
+        {"setting": name, "value": value, **numbers} for (name, value, *_), numbers in zip(cases, found, strict=True)
+    )
 
 
-def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmic: Sequence[str] = ()) -> Figure:
+def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], alt: str, logarithmic: bool = False) -> Picture:
     """A column for each setting, a row for each measure (name -> label); dots are draws, the line their median.
 
-    The value that the item uses is framed.
+    The value that the item uses is shaded. ``alt`` says what the measures are.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    settings = list(dict.fromkeys(frame["setting"]))
-    figure = Figure(figsize=(9.0, 1.7 * len(measures) + 0.7), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(len(measures), len(settings), sharey="row", squeeze=False)
-    for column, setting in enumerate(settings):
-        part = frame[frame["setting"] == setting]
+    settings = list(frame.groupby("setting", sort=False))
+    figure, axes = figures.panels(len(measures), len(settings), 1.7 * len(measures) + 0.7, sharey="row")
+    for column, (setting, part) in zip(axes.T, settings, strict=True):
         values = list(dict.fromkeys(part["value"]))
-        for row, measure in enumerate(measures):
-            ax = axes[row, column]
-            medians = [float(np.nanmedian(part.loc[part["value"] == value, measure])) for value in values]
-            ax.plot(range(len(values)), medians, color=SPLINE, linewidth=1.2)
-            for i, value in enumerate(values):
-                numbers = part.loc[part["value"] == value, measure]
-                ax.plot([i] * len(numbers), numbers, color=SPLINE, marker="o", markersize=3, linestyle="")
-                if value == p[setting]:
-                    ax.axvspan(i - 0.3, i + 0.3, color="#999999", alpha=0.18, linewidth=0)
+        place = part["value"].map(values.index)
+        for ax, measure in zip(column, measures, strict=True):
+            ax.plot(part.groupby(place)[measure].median(), color=figures.SPLINE, linewidth=1.2)
+            ax.plot(place, part[measure], color=figures.SPLINE, marker="o", markersize=3, linestyle="")
+            used = values.index(p[setting])
+            ax.axvspan(used - 0.3, used + 0.3, color="#999999", alpha=0.18, linewidth=0)
             ax.set_xlim(-0.5, len(values) - 0.5)
-            ax.set_xticks(range(len(values)), [f"{value:g}" for value in values] if row == len(measures) - 1 else [])
+            ax.set_xticks(range(len(values)), [])
             ax.tick_params(labelsize=7)
-            ax.spines[["top", "right"]].set_visible(False)
-            if measure in logarithmic:
+            if logarithmic:
                 ax.set_yscale("log")
-        axes[-1, column].set_xlabel(SYMBOLS.get(setting, setting), fontsize=8)
-    for row, label in enumerate(measures.values()):
-        axes[row, 0].set_ylabel(label, fontsize=8)
-    return figure
+        column[-1].set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        column[-1].set_xlabel(SYMBOLS.get(setting, setting), fontsize=8)
+    for ax, label in zip(axes[:, 0], measures.values(), strict=True):
+        ax.set_ylabel(label, fontsize=8)
+    told = f"Small panels, a column for each setting that the paper does not print: {alt}; the value in use is shaded."
+    return figure, told
 
 
-SETTINGS = {
-    "candidates": Setting("Draws of the settings that are not printed, in the search for the closest match.", whole(1)),
-}
+_CANDIDATES = "Draws of the settings that are not printed, in the search for the closest match."
+SETTINGS = {"candidates": Setting(_CANDIDATES, whole(1), 300, quick=16)}
 
 
-def parameters(quick: bool) -> Record:
-    """The default of :data:`SETTINGS`."""
-    return {"candidates": 16 if quick else 300}
-
-
-def candidate(choices: Mapping[str, Sequence[Any]], p: Record, rng: np.random.Generator) -> Record:
+def candidate(choices: Values, p: Record, rng: np.random.Generator) -> Record:
     """The settings p with one of the choices of each setting, drawn."""
     return {**p, **{name: values[int(rng.integers(len(values)))] for name, values in choices.items()}}
 
 
-def search(
-    tasks: Tasks,
-    distances: Callable[[Record, int], dict[str, float]],
-    choices: Mapping[str, Sequence[Any]],
-    p: Record,
-    seeds: Sequence[int],
-) -> pd.DataFrame:
+def search(settings: Settings, tasks: Tasks, distances: Measure, choices: Values) -> pd.DataFrame:
     """A row for each candidate, a draw each: its settings, seed and distances by name, the closest first.
 
-    The first candidate is p itself. ``distances(settings, seed)`` must not grow with what it does not use.
+    The first candidate has the settings in use. ``distances(parameters, seed)`` must not grow with what it does not use.
     """
-    import pandas as pd
-
+    p, seeds = settings.parameters, settings.seeds(settings.parameters["candidates"], stream=4)
     rng = np.random.default_rng(seeds[0])
     tried = [p if not i else candidate(choices, p, rng) for i in range(len(seeds))]
     found = tasks.map(distances, list(zip(tried, seeds, strict=True)))
-    rows = [
-        {"candidate": i + 1, **{name: settings[name] for name in choices}, "seed": seed, **numbers}
-        for i, (settings, seed, numbers) in enumerate(zip(tried, seeds, found, strict=True))
-    ]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(
+        {"candidate": i, **{name: own[name] for name in choices}, "seed": seed, **numbers}
+        for i, (own, seed, numbers) in enumerate(zip(tried, seeds, found, strict=True), 1)
+    )
     nearest = frame[list(found[0])].min(axis=1)
     return frame.assign(nearest=nearest).sort_values("nearest", ignore_index=True, kind="stable").drop(columns="nearest")
 
 
-def settings_text(row: Mapping[str, Any], names: Sequence[str]) -> str:
+def settings_text(row: pd.Series, names: Sequence[str]) -> str:
     """Settings in words, with the paper's letters."""
     return ", ".join(
         f"{SYMBOLS.get(name, name.replace('_', ' '))} {row[name] if isinstance(row[name], str) else format(row[name], 'g')}"

@@ -2,79 +2,46 @@
 
 >>> parameters(quick=False)["trials"], len(PUBLISHED), len(LENGTHS)
 (50, 4, 8)
+>>> win_count([0.1, 0.2, 0.3], [0.2, 0.20001, 0.2])  # wins, ties, losses
+(1, 1, 1)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from pesn._support.types import Array
-from pesn.paper.claims import Record, Result, Settings, Tasks
-from pesn.paper.items import robots, sensitivity
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws
+from pesn.paper.claims import published as print_of
+from pesn.paper.item_settings import defaults
+from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items import washout_study as work
-from pesn.paper.items.washout_study import LENGTHS, METHODS, STATES
-from pesn.paper.items.washout_tables import (
-    PUBLISHED,
-    as_frame,
-    counts,
-    course,
-    distance,
-    judge,
-    own_place_table,
-    published,
-    tables,
-)
-from pesn.paper.settings import Setting, number, several, whole
+from pesn.paper.items.figures import Picture
+from pesn.paper.items.washout_study import LENGTHS, METHODS, STATES, span
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from matplotlib.axes import Axes
 
-__all__ = [
-    "ABOUT",
-    "CLAIMS",
-    "ERRATA",
-    "LENGTHS",
-    "NAME",
-    "PLACE",
-    "PRINTED",
-    "PUBLISHED",
-    "SETTINGS",
-    "TITLE",
-    "parameters",
-    "run",
-]
-
+__all__ = ["LENGTHS", "PUBLISHED", "SETTINGS", "judge", "parameters", "published", "run"]
 
 NAME = "washout"
-TITLE = "Forecast error after a short washout"
-PLACE = "Table 2"
+TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PRINTED = ".4f"  # of the published numbers
-ABOUT = (
-    "The paper drives a network that has learned the cart pole over 1 to 200 known rows, lets it forecast 10 steps, and finds "
-    "that a PESN, which starts from a Gaussian, errs less than a network started at random, averaged over 50 trials. The same "
-    "is done here with networks that put out the velocities, as the paper's do, and beside them with networks that put out "
-    "their changes; on the same origins for every washout length, with several networks and sets of runs. Beside the paper's "
-    "two stand starts that it leaves out: a plain network started at 0, the mean of the random networks' forecasts, and the "
-    "filtered start of `pesn.Forecaster`, which guesses the units from the first row and corrects them by each row that "
-    "follows; and the paper's Algorithm 3 with its recursive least squares, which updates the weights by the outputs that it "
-    "is to forecast."
-)
-ERRATA = (18, 19)
-CLAIMS = ("washout-wins", "washout-small-losses")
-
-# What the paper does not print, varied one at a time.
-VARIED: dict[str, list[float]] = {
-    "noise": [0.0, 1e-4, 1e-2],
-    "start_std": [0.1, 0.5, 1.0],
-    "n_units": [50, 100, 200],
-    "leak_rate": [0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "rls_delta": [0.01, 1.0, 100.0],
-    "forgetting": [0.98, 0.999, 1.0],
+# For each state and length P and MC of the mean, of the min, of the max.
+PUBLISHED: dict[str, dict[int, list[float]]] = {
+    state: {int(length): row for length, row in rows.items()} for state, rows in print_of(NAME).items()
 }
-# And all at once, for the closest match to the printed table.
+
+VARIED = sensitivity.RANGES
+# What the paper does not print, all at once, for the closest match to the printed table.
 CHOICES: dict[str, list[Any]] = {
     "target": ["level", "change"],
     "noise": [0.0, 1e-4, 1e-3, 1e-2, 0.05, 0.1],
@@ -89,35 +56,23 @@ CHOICES: dict[str, list[Any]] = {
 }
 
 
-SETTINGS = {
-    "lengths": Setting("Washout lengths, in rows.", several(whole(1))),
-    "trials": Setting("Forecasts, each from its own place and with its own random starts; the paper's are 50.", whole(1)),
-    "samples": Setting("Random starts of the Monte Carlo ESN for each forecast; the paper's are 50.", whole(2)),
-    "horizon": Setting("Steps of a forecast; the paper's are 10.", whole(1)),
-    "start_std": Setting("Deviation of the Gaussian that a network starts from; the paper prints none.", number(0.0)),
-    "most_filtered": Setting("Rows that the filtered start looks at, at most.", whole(1)),
-    "updated_trials": Setting("Of the trials, those whose weights are also updated inside the forecast.", whole(0)),
-    **robots.DRAWS,
-    **sensitivity.SETTINGS,
-    **robots.SETTINGS,
+SETTINGS = {**work.SETTINGS, **robots.DRAWS, **sensitivity.SETTINGS}
+parameters = partial(defaults, SETTINGS)
+
+LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
+STATISTICS = ("mean", "min", "max")
+TIE = 1e-4  # errors that agree to the four digits of the paper's table are equal: beyond, the start is forgotten
+GAIN = 0.95  # of a plain network's error: what is closer to it gains nothing
+SMALL = 0.1  # losses are small up to here, on average and as a share of the other's error: the paper's largest is 2 %
+_MEASURES = {
+    "ratio": "P's error ÷\npublished",
+    "against": "P's error ÷\nMC's",
+    "updated": "P updated inside\n÷ P",
 }
-
-
-def parameters(quick: bool) -> Record:
-    """The paper's 50 trials of 50 samples, or few of each; ``draws`` of networks and runs, and how many are searched."""
-    small = {"trials": 6, "samples": 20, "updated_trials": 1, "run_rows": 1200} if quick else {}
-    return {
-        **work.parameters(),
-        **robots.draws(quick),
-        **sensitivity.parameters(quick),
-        **small,
-    }
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
     """The table, its published counterpart and what it says about the two claims."""
-    from pesn.paper.items import washout_tables as figures
-
     p = settings.parameters
     seeds = settings.seeds(p["draws"])
     beside = {**p, "updated_trials": 0}  # what is shown of changes are the starts alone
@@ -127,19 +82,16 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         for target in ("level", "change")
     ]
     found = tasks.map(work.one_draw, units)
-    frame = as_frame(
-        {(unit[2], i // 2 + 1): errors for i, (unit, errors) in enumerate(zip(units, found, strict=True))}, p["lengths"]
-    )
-    levels, changes = (
-        [frame[(frame["draw"] == i + 1) & (frame["target"] == target)] for i in range(p["draws"])]
-        for target in ("level", "change")
-    )
-    place = tasks.map(work.one_place, [(p, seeds[0], "level")])[0]
-    varied = sensitivity.study(tasks, measure, p, VARIED, settings.seeds(p["varied_draws"], stream=3))
-    tried = sensitivity.search(tasks, distances, CHOICES, {**p, "target": "level"}, settings.seeds(p["candidates"], stream=4))
-    best = tried.iloc[0]
-    match = tasks.map(matching, [({**p, **{name: _plain(best[name]) for name in CHOICES}}, int(best["seed"]))])[0]
-    lead = _lead(levels, tried)
+    draws = [(target, i + 1) for i in range(p["draws"]) for target in ("level", "change")]
+    frame = as_frame(dict(zip(draws, found, strict=True)), p["lengths"])
+    by_draw = dict(list(frame.groupby(["target", "draw"], sort=False)))
+    levels, changes = ([by_draw[target, i + 1] for i in range(p["draws"])] for target in ("level", "change"))
+    (place,) = tasks.map(work.one_place, [(p, seeds[0], "level")])
+    varied = sensitivity.study(settings, tasks, measure, VARIED)
+    tried = sensitivity.search(replace(settings, parameters={**p, "target": "level"}), tasks, distances, CHOICES)
+    best = {name: value.item() if isinstance(value, np.generic) else value for name, value in tried.iloc[0].items()}
+    chosen = {**p, **{name: best[name] for name in CHOICES}}
+    (match,) = tasks.map(work.one_place, [(chosen, best["seed"], best["target"])])
     return Result(
         frame=frame,
         tables={
@@ -151,24 +103,25 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "The candidates closest to the published table": tried.head(8),
         },
         figures={
-            "errors": (figures.errors(levels[0]), figures.ERRORS_ALT),
-            "ratios": (figures.ratios(levels[0], published("mean", "P"), published("mean", "MC")), figures.RATIOS_ALT),
-            "own-place": (figures.own_place(place, match, levels[0], p["lengths"]), figures.OWN_PLACE_ALT),
-            "sensitivity": (sensitivity.draw(varied, p, _MEASURES, tuple(_MEASURES)), figures.SENSITIVITY_ALT),
+            "errors": _draw_errors(levels[0]),
+            "ratios": _draw_ratios(levels[0]),
+            "own-place": _draw_own_place(place, match, levels[0], p["lengths"]),
+            "sensitivity": sensitivity.draw(
+                varied,
+                p,
+                _MEASURES,
+                "P's error as a share of the published one, P's error by MC's, and what updating inside the forecast makes of "
+                "P's error",
+                logarithmic=True,
+            ),
         },
         verdicts=judge(levels, changes),
-        notes=notes(frame, place, tried, p),
-        lead=lead,
+        notes=notes(place, tried, p),
+        lead=_lead(levels, tried),
     )
 
 
 # ---------------------------------------------------------------- what is not printed
-
-_MEASURES = {
-    "ratio": "P's error ÷\npublished",
-    "against": "P's error ÷\nMC's",
-    "updated": "P updated inside\n÷ P",
-}
 
 
 def measure(p: Record, seed: int) -> dict[str, float]:
@@ -176,7 +129,7 @@ def measure(p: Record, seed: int) -> dict[str, float]:
     small = {"trials": 3, "samples": min(p["samples"], 10), "updated_trials": 1, "lengths": [1, 20, 50, 200]}
     errors = work.one_draw({**p, **small}, seed, "level", False)
     P, MC, updated = (np.nanmean(errors[METHODS.index(name)], axis=0) for name in ("P", "MC", "P, weights updated inside"))
-    printed = np.array([[published("mean", "P")[state, k] for state in STATES] for k in small["lengths"]])
+    printed = _grid("mean", "P", small["lengths"])
     return {name: _geometric(ratio) for name, ratio in zip(_MEASURES, (P / printed, P / MC, updated / P), strict=True)}
 
 
@@ -193,15 +146,6 @@ def distances(p: Record, seed: int) -> dict[str, float]:
     return {"same origins": same, "own place": own}
 
 
-def matching(p: Record, seed: int) -> Array:
-    """The closest candidate's errors (lengths, 4, 4), each length from its own place."""
-    return work.one_place(p, seed, p["target"])
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
 def _geometric(ratio: Array) -> float:
     return float(np.exp(np.nanmean(np.log(np.maximum(ratio, 1e-300)))))
 
@@ -209,10 +153,10 @@ def _geometric(ratio: Array) -> float:
 # ---------------------------------------------------------------- in words
 
 
-def _lead(levels: list[pd.DataFrame], tried: pd.DataFrame) -> str:
-    P = [frame[frame["method"] == "P"].set_index(["state", "washout"])["mean"] for frame in levels]
+def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
     printed = published("mean", "P")
-    ratio = [printed[key] / one[key] for one in P for key in one.index if key in printed] or [np.nan]
+    P = pd.concat([frame[frame["method"] == "P"].set_index(["state", "washout"])["mean"] for frame in levels])
+    ratio = [printed[key] / error for key, error in P.items() if key in printed] or [np.nan]
     best = tried.iloc[0]
     reading = "own place" if best["own place"] < best["same origins"] else "same origins"
     words = {
@@ -229,7 +173,7 @@ def _lead(levels: list[pd.DataFrame], tried: pd.DataFrame) -> str:
     )
 
 
-def notes(frame: pd.DataFrame, place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
+def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
     """How to read the tables; ``p`` are the item's parameters."""
     best = tried.iloc[0]
     spread, (low, high) = place[:, 3] - place[:, 2], course()
@@ -267,3 +211,297 @@ def notes(frame: pd.DataFrame, place: Array, tried: pd.DataFrame, p: Record) -> 
     if p["trials"] < 50:
         said.append(f"This run has {p['trials']} trials a draw, not the paper's 50.")
     return said
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def as_frame(errors: Mapping[tuple[str, int], Array], lengths: Sequence[int]) -> pd.DataFrame:
+    """A row for each target, draw, state, washout length and method: mean, min and max over the trials.
+
+    ``errors``: by target and draw (methods, trials, lengths, 4); what was not computed is NaN, and left out.
+    """
+    rows = []
+    for key, found in errors.items():
+        for (s, state), (i, length), (m, method) in product(enumerate(STATES), enumerate(lengths), enumerate(METHODS)):
+            e = found[m, :, i, s]
+            e = e[~np.isnan(e)]
+            if len(e):
+                rows.append((*key, state, length, method, e.mean(), e.min(), e.max()))
+    return pd.DataFrame(rows, columns=["target", "draw", "state", "washout", "method", *STATISTICS])
+
+
+def cells(frame: pd.DataFrame, method: str, statistic: str = "mean") -> Array:
+    """One number for each state and washout length of one draw, in the frame's order."""
+    return np.asarray(frame.loc[frame["method"] == method, statistic], float)
+
+
+def win_count(ours: npt.ArrayLike, theirs: npt.ArrayLike, share: float = TIE) -> tuple[int, int, int]:
+    """How often the first is smaller, equal to within a ``share``, larger."""
+    margin = np.asarray(ours, float) / np.asarray(theirs, float) - 1.0
+    tie = np.abs(margin) <= share
+    return int(((margin < 0) & ~tie).sum()), int(tie.sum()), int(((margin > 0) & ~tie).sum())
+
+
+def published(statistic: str, which: str) -> dict[tuple[str, int], float]:
+    """The paper's numbers by state and washout length; ``which`` is P or MC."""
+    column = 2 * STATISTICS.index(statistic) + ("P", "MC").index(which)
+    return {(state, length): row[column] for state, by_length in PUBLISHED.items() for length, row in by_length.items()}
+
+
+def _grid(statistic: str, which: str, lengths: Sequence[int] = LENGTHS) -> Array:
+    """The paper's numbers (lengths, states)."""
+    printed = published(statistic, which)
+    return np.array([[printed[state, k] for state in STATES] for k in lengths])
+
+
+def distance(P: Array, MC: Array) -> float:
+    """How far mean errors (8 lengths, 4 states) are from the published ones: root mean square of log₁₀ of their ratios.
+
+    1 is a factor of ten.
+    """
+    apart = [np.log10(found / _grid("mean", which)) for which, found in (("P", P), ("MC", MC))]
+    return float(np.sqrt(np.mean(np.square(apart))))
+
+
+def course(lengths: Sequence[int] = (20, 30, 40, 50, 100)) -> tuple[float, float]:
+    """The published position errors of P ÷ (k + 5.5)², least and largest by their mean: 1 where they go with the square of time.
+
+    k + 5.5 is the middle of a forecast over the rows k + 1 … k + 10, counted from where the washout of k rows began.
+
+    >>> print("{:.2f} to {:.2f}".format(*course()))
+    0.97 to 1.02
+    """
+    printed = published("mean", "P")
+    ratio = np.array([printed["position", k] / (k + 5.5) ** 2 for k in lengths])
+    return float(ratio.min() / ratio.mean()), float(ratio.max() / ratio.mean())
+
+
+# ---------------------------------------------------------------- for people
+
+
+def tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """For each state the mean errors of the first draw, published and obtained, levels first and changes beside."""
+    first = frame[frame["draw"] == 1]
+    by_state = dict(list(first.groupby(["state", "target"], sort=False)))
+    means, extremes = {}, {}
+    for state in STATES:
+        name, part = f"{state.capitalize()}, {LABELS[state]}", by_state[state, "level"]
+        table = _side_by_side(part, state, "mean", "")
+        others = part.pivot(index="washout", columns="method", values="mean")
+        for method in METHODS[2:]:
+            if method in others:
+                table[method] = others[method].to_numpy()
+        if (state, "change") in by_state:
+            table["P, changes learned"] = cells(by_state[state, "change"], "P")
+        for which, column, tie in (("obtained", "better", TIE), ("published", "better published", 0.0)):
+            pairs = zip(table[f"P {which}"], table[f"MC {which}"], strict=True)
+            table[column] = [_better(*pair, which, tie) for pair in pairs]
+        means[f"{name}: mean absolute error over the steps, first draw"] = table
+        most = _side_by_side(part, state, "max", "max ").drop(columns="washout")
+        both = pd.concat([_side_by_side(part, state, "min", "min "), most], axis=1)
+        extremes[f"{name}: smallest and largest error of a trial, first draw"] = both
+    return means | extremes
+
+
+def counts(frame: pd.DataFrame) -> pd.DataFrame:
+    """How often P wins, ties and loses against the others, a row for each draw, levels learned and changes."""
+    rows = []
+    for (target, draw), part in frame.groupby(["target", "draw"], sort=False):
+        row: dict[str, object] = {"learned": f"{target}s", "draw": draw}
+        for method in ("MC", "MC without noise", "zero start", "mean of forecasts"):
+            row[f"P against {method}"] = " / ".join(map(str, win_count(cells(part, "P"), cells(part, method))))
+        rows.append(row)
+    return pd.DataFrame(rows).sort_values(["draw", "learned"], ascending=[True, False], ignore_index=True)
+
+
+def own_place_table(place: Array, fair: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
+    """Each length from its own place on one run (lengths, 4, 4) beside the fair table of the same draw, and what is printed."""
+    rows = []
+    means = {method: fair[fair["method"] == method].set_index(["state", "washout"])["mean"] for method in ("P", "MC")}
+    for s, state in enumerate(STATES):
+        for i, k in enumerate(lengths):
+            row: dict[str, object] = {"state": state, "washout": k}
+            for m, which in enumerate(("P", "MC")):
+                row[f"{which} published"] = published("mean", which).get((state, k), np.nan)
+                row[f"{which} own place"] = place[i, m, s]
+                row[f"{which} same origins"] = means[which][state, k]
+            for m, statistic in ((2, "min"), (3, "max")):
+                row[f"MC {statistic} published"] = published(statistic, "MC").get((state, k), np.nan)
+                row[f"MC {statistic} own place"] = place[i, m, s]
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _better(p: float, mc: float, which: str, tie: float) -> str:
+    """The column of the lower error; none where they tie."""
+    wins, _, losses = win_count([p], [mc], tie)
+    return f"P {which}" if wins else f"MC {which}" if losses else ""
+
+
+def _side_by_side(part: pd.DataFrame, state: str, statistic: str, called: str) -> pd.DataFrame:
+    """Published and obtained of P and of MC, a row for each length; ``called``: what stands in the columns' names."""
+    wide = part.pivot(index="washout", columns="method", values=statistic)
+    table = pd.DataFrame({"washout": wide.index.to_numpy()})
+    for method in ("P", "MC"):
+        printed = published(statistic, method)
+        table[f"{method} {called}published"] = [printed.get((state, int(k)), np.nan) for k in wide.index]
+        table[f"{method} {called}obtained"] = wide[method].to_numpy()
+    return table
+
+
+# One color for all that is Monte Carlo, one for all that is the PESN, one for what is ours.
+_BLUE, _RED, _GREEN = figures.MONTE_CARLO, figures.SPLINE, figures.OURS
+_STYLES: dict[str, Record] = {
+    "MC": {"color": _BLUE, "marker": "s", "markersize": 5, "linewidth": 1.5},
+    "P": {"color": _RED, "marker": "o", "markersize": 9, "markerfacecolor": "none", "linewidth": 2.0, "linestyle": (0, (5, 2))},
+    "zero start": {"color": figures.TRUTH, "marker": ".", "markersize": 6, "linewidth": 1.0, "linestyle": (0, (2, 2))},
+    "mean of forecasts": {"color": _BLUE, "marker": "x", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
+    "MC without noise": {"color": _BLUE, "marker": "v", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
+    "P, weights updated inside": {"color": _RED, "marker": "^", "markersize": 5, "linewidth": 1.0, "linestyle": "-."},
+    "Algorithm 3 to the letter": {"color": _RED, "marker": "*", "markersize": 6, "linewidth": 1.0, "linestyle": ":"},
+    "filtered start": {"color": _GREEN, "marker": "D", "markersize": 5, "linewidth": 1.5, "linestyle": (0, (6, 2, 1, 2))},
+}
+_NAMES = {
+    "P": "PESN from a Gaussian",
+    "MC": "Monte Carlo ESN: random starts, noise M_e",
+    "zero start": "ESN from 0",
+    "MC without noise": "Monte Carlo ESN: random starts alone",
+    "P, weights updated inside": "PESN, weights updated inside (sees the future)",
+}
+
+
+def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int], *, logarithmic: bool = True) -> Any:
+    """A panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
+    figure, axes = figures.panels(2, 2, 7.0, sharex=True)
+    for state, ax in zip(STATES, axes.ravel(), strict=True):
+        draw(ax, state)
+        figures.label_lengths(ax, lengths)
+        ax.set_title(state.capitalize(), fontsize=10)
+        ax.set(ylabel=title.format(LABELS[state]), yscale="log" if logarithmic else "linear")
+    figures.label_outside(axes, "washout length (rows of 0.02 s)")
+    figures.legend(figure, axes[0, 0], 2)
+    return figure
+
+
+def _draw_errors(frame: pd.DataFrame) -> Picture:
+    """Mean errors of all starts against the washout length."""
+
+    def draw(ax: Axes, state: str) -> None:
+        for method, style in _STYLES.items():
+            part = frame[(frame["state"] == state) & (frame["method"] == method)]
+            if len(part):
+                ax.plot(part["washout"], part["mean"], label=_NAMES.get(method, method), **style)
+
+    return _draw("mean |error| of {}", draw, sorted(set(frame["washout"]))), (
+        "Four panels, one a state, with the mean absolute error of a 10-step forecast against the washout length on logarithmic "
+        "axes, for the PESN, the Monte Carlo ESN with and without noise, the ESN from 0, the mean of the random networks' "
+        "forecasts, Algorithm 3, and the filtered start."
+    )
+
+
+def _draw_ratios(frame: pd.DataFrame) -> Picture:
+    """The PESN's error by that of others, published and obtained."""
+    ours, theirs = published("mean", "P"), published("mean", "MC")
+    lengths = sorted(set(frame["washout"]))
+    printed = [k for k in lengths if k in LENGTHS]
+    others: dict[str, Record] = {
+        "MC": {"color": _BLUE, "marker": "o", "label": "PESN / Monte Carlo ESN, obtained"},
+        "zero start": {"color": "black", "marker": ".", "linestyle": ":", "label": "PESN / ESN from 0, obtained"},
+        "MC without noise": {"color": _BLUE, "marker": "v", "linestyle": "-.", "label": "PESN / MC without noise, obtained"},
+    }
+
+    def draw(ax: Axes, state: str) -> None:
+        ax.axhline(1.0, color="#999999", linewidth=0.8)
+        ratio = [ours[state, k] / theirs[state, k] for k in printed]
+        ax.plot(printed, ratio, color=_BLUE, marker="^", linestyle="--", label="PESN / Monte Carlo ESN, published")
+        by_method = frame[frame["state"] == state].pivot(index="washout", columns="method", values="mean")
+        for method, style in others.items():
+            ax.plot(lengths, by_method["P"] / by_method[method], **style)
+
+    return _draw("ratio of mean errors", draw, lengths, logarithmic=False), (
+        "Four panels, one a state, with the PESN's error divided by that of the Monte Carlo ESN, published, obtained and with "
+        "noise, and divided by that of an ESN started at 0, against the washout length; below 1 the PESN is better."
+    )
+
+
+def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> Picture:
+    """Published mean errors of P beside those of one draw, by both readings, and of the closest candidate."""
+    printed = published("mean", "P")
+    known = [k for k in lengths if k in LENGTHS]
+
+    def draw(ax: Axes, state: str) -> None:
+        part, s = frame[(frame["state"] == state) & (frame["method"] == "P")], STATES.index(state)
+        values = [printed[state, k] for k in known]
+        ax.plot(known, values, color=figures.TRUTH, marker="^", linestyle="--", label="published")
+        ax.plot(part["washout"], part["mean"], color=_RED, marker="o", label="same origins for every length")
+        ax.plot(lengths, place[:, 0, s], color=_RED, marker="s", linestyle="-.", label="each length from its own place")
+        ax.plot(lengths, match[:, 0, s], color=_RED, marker="D", linestyle=":", label="closest candidate, own place")
+
+    return _draw("P's mean |error| of {}", draw, lengths), (
+        "Four panels, one a state, with the PESN's mean error against the washout length: published, from the same origins for "
+        "every length, from each length's own place on one run, and that of the closest candidate of the search."
+    )
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def wins_of(frame: pd.DataFrame) -> Draw:
+    """One draw: the PESN wins most cells against random starts with noise, as printed; and then against a start at 0, fairly."""
+    P, MC, zero = (cells(frame, method) for method in ("P", "MC", "zero start"))
+    ratio = float(np.exp(np.mean(np.log(P / zero))))
+    won = 2 * win_count(P, MC)[0] > len(P)
+    return Draw(grade(won and ratio < GAIN, won), ratio)
+
+
+def losses_of(frame: pd.DataFrame) -> Draw:
+    """One draw: by how much the PESN loses, on average of the cells that it loses; 0 where it loses none."""
+    margin = cells(frame, "P") / cells(frame, "MC") - 1.0
+    lost = margin[margin > 0.0]
+    loss = float(lost.mean()) if len(lost) else 0.0
+    return Draw(grade(loss <= SMALL), loss)
+
+
+def judge(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame] = ()) -> list[Verdict]:
+    """Both claims over the draws: networks that learn the velocities, as the paper's do; ``changes`` are told beside."""
+    printed = win_count(_grid("mean", "P"), _grid("mean", "MC"), 0.0)
+    return [_judge_wins(frames, changes, printed), _judge_losses(frames, printed)]
+
+
+def _counted(frames: Sequence[pd.DataFrame], other: str = "MC") -> list[tuple[int, int, int]]:
+    """Wins, ties and losses of P against another start, for each draw."""
+    return [win_count(cells(frame, "P"), cells(frame, other)) for frame in frames]
+
+
+def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame], printed: Sequence[int]) -> Verdict:
+    won, quiet = ([wins for wins, _, _ in _counted(frames, other)] for other in ("MC", "MC without noise"))
+    draws = [wins_of(frame) for frame in frames]
+    ratio = [draw.value for draw in draws if draw.value is not None]
+    reason = (
+        "The Monte Carlo ESN has a random start and noise M_e at every step, as its equation is printed. The PESN errs less "
+        f"than it in {span(won)} of {len(cells(frames[0], 'P'))} cells ({len(STATES)} states, {frames[0]['washout'].nunique()} "
+        f"washout lengths; paper: {printed[0]} wins, {printed[1]} ties, {printed[2]} losses of 32), and where the start alone is "
+        f"random in {span(quiet)}. But only the baseline is given noise. Against a plain network started at 0 the PESN's error "
+        f"is {min(ratio):.2f} to {max(ratio):.2f} times as large (mean over the cells): "
+        f"{'a gain' if np.median(ratio) < GAIN else 'no gain'}."
+    )
+    if changes:
+        others = [wins for wins, _, _ in _counted(changes)]
+        reason += f" Where changes are learned in place of velocities it wins in {span(others)} cells."
+    measure = "the PESN's error ÷ that of a plain network from 0"
+    return over_draws("washout-wins", draws, reason, measure=measure, limits=[GAIN])
+
+
+def _judge_losses(frames: Sequence[pd.DataFrame], printed: Sequence[int]) -> Verdict:
+    draws = [losses_of(frame) for frame in frames]
+    average = [draw.value for draw in draws if draw.value is not None]
+    lost = [losses for _, _, losses in _counted(frames)]
+    worst = max(float((cells(frame, "P") / cells(frame, "MC") - 1.0).max()) for frame in frames)
+    reason = f"The PESN loses in {span(lost)} of {len(cells(frames[0], 'P'))} cells"
+    if max(lost):
+        reason += f", there by {min(average):.1%} to {max(average):.1%} of the other's error on average and {worst:.1%} at most"
+    largest = (_grid("mean", "P") / _grid("mean", "MC") - 1.0).max()
+    reason += f". In the paper it loses in {printed[2]}, by at most {largest:.1%}."
+    measure = "loss where it loses, mean share of the other's error"
+    return over_draws("washout-small-losses", draws, reason, measure=measure, limits=[SMALL])

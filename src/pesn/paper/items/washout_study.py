@@ -1,36 +1,31 @@
 """The washout table's work: one network on one set of runs, forecast from many starts after washouts of many lengths.
 
+>>> from pesn.paper.item_settings import defaults
 >>> small = {"n_units": 20, "runs": 2, "run_rows": 400, "trials": 2, "samples": 3, "lengths": [1, 20], "updated_trials": 1}
->>> errors = one_draw(parameters() | small, seed=0, target="level", filtered=False)
+>>> errors = one_draw(defaults(SETTINGS) | small, seed=0, target="level", filtered=False)
 >>> errors.shape == (len(METHODS), 2, 2, 4)
 True
+>>> span([4, 7, 5]), span([3, 3])
+('5 (4 to 7)', '3')
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
 from pesn.paper.claims import Record
-from pesn.paper.items import algorithm_3, robots
-from pesn.paper.items.plain_network import PlainNetwork
-from pesn.systems import Trajectories
+from pesn.paper.item_settings import Setting, number, several, whole
+from pesn.paper.items import robots
+from pesn.paper.items.robots import PlainNetwork, State
 
 __all__ = [
-    "LENGTHS",
-    "METHODS",
-    "STATES",
-    "Washout",
-    "fair_errors",
-    "one_draw",
-    "one_place",
-    "origins",
-    "parameters",
-    "place_errors",
-]
+    "LENGTHS", "METHODS", "SETTINGS", "STATES", "Washout", "fair_errors", "one_draw", "one_place", "origins", "place_errors",
+    "span",
+]  # fmt: skip
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
@@ -47,20 +42,20 @@ METHODS = (
 )
 
 
-def parameters() -> Record:
-    """Settings of one draw at the paper's size; it prints the lengths, the trials, the samples and the horizon alone."""
-    return {
-        **robots.parameters(),
-        "runs": 5,
-        "run_rows": 2500,
-        "lengths": list(LENGTHS),
-        "trials": 50,
-        "samples": 50,
-        "horizon": 10,
-        "start_std": 0.5,
-        "updated_trials": 5,  # of the trials, those whose weights are also updated inside the forecast, row by row
-        "most_filtered": 30,  # rows that the filtered start looks at, at most: what is older no longer changes its forecast
-    }
+# The paper prints the lengths, the trials, the samples and the horizon alone.
+_START = "Deviation of the Gaussian that a network starts from; the paper prints none."
+_TRIALS = "Forecasts, each from its own place and with its own random starts; the paper's are 50."
+_UPDATED = "Of the trials, those whose weights are also updated inside the forecast."
+SETTINGS = {
+    "lengths": Setting("Washout lengths, in rows.", several(whole(1)), list(LENGTHS)),
+    "trials": Setting(_TRIALS, whole(1), 50, quick=6),
+    "samples": Setting("Random starts of the Monte Carlo ESN for each forecast; the paper's are 50.", whole(2), 50, quick=20),
+    "horizon": Setting("Steps of a forecast; the paper's are 10.", whole(1), 10),
+    "start_std": Setting(_START, number(0.0), 0.5),
+    "most_filtered": Setting("Rows that the filtered start looks at, at most.", whole(1), 30),
+    "updated_trials": Setting(_UPDATED, whole(0), 5, quick=1),
+    **robots.SETTINGS,
+}
 
 
 class Washout:
@@ -69,8 +64,7 @@ class Washout:
     def __init__(self, p: Record, seed: int, target: Target) -> None:
         self.p, self.seed, self.target = p, seed, target
         self.forecaster, runs = robots.learn(robots.CART_POLE, p, seed, target)
-        self.runs: Trajectories = runs
-        self.test: Trajectories = runs[len(runs) - 1]
+        self.training, self.test = runs[: len(runs) - 1], runs[len(runs) - 1]
         self.plain = PlainNetwork(self.forecaster)
         self.y, self.u = self.forecaster.scaled(self.test.states, self.test.inputs)
         self.z = np.hstack([self.y, self.u])
@@ -89,7 +83,7 @@ class Washout:
         """The PESN's mean (T, d), scaled: from N(0, σ² I) over ``rows`` rows that are known, then ahead by itself."""
         n, p, f = self.plain.n_units, self.p, self.forecaster
         f.esn_.set_params(initial_state=Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2)))
-        state: Any = f.esn_.predict(self.z[origin - rows : origin], return_state=True)[-1]
+        state: State = f.esn_.predict(self.z[origin - rows : origin], return_state=True)[-1]
         var = np.zeros(n) if state.var is None else state.var
         f.esn_.set_params(initial_state=Gaussian(state.mean, var=var))
         context, ahead = self.test.states[origin : origin + 1], self.test.inputs[origin : origin + p["horizon"]]
@@ -109,9 +103,9 @@ class Washout:
     def updated(self, origin: int, rows: int) -> Array:
         """Errors (4,) of Algorithm 3 in its own loop: from z = its own states, weights updated by what it is to forecast."""
         ahead = slice(origin, origin + self.p["horizon"])
-        state = algorithm_3.washed_out(self.forecaster.esn_, self.z[origin - rows : origin])
+        state = robots.washed_out(self.forecaster.esn_, self.z[origin - rows : origin])
         truth = self.y[origin + 1 : ahead.stop + 1]
-        states, _, _ = algorithm_3.in_its_loop(
+        states, _, _ = robots.in_its_loop(
             self.forecaster.esn_, self.plain, state, self.y[origin], np.zeros(4), self.u[ahead], truth
         )
         return self.errors(states, origin)
@@ -119,7 +113,7 @@ class Washout:
     def letter(self, esn: ProbabilisticESN, origin: int, rows: int) -> Array:
         """Errors (4,) of Algorithm 3 to the letter: the true states go in, μ_y is fed back, the weights see the future."""
         ahead = slice(origin, origin + self.p["horizon"])
-        states = algorithm_3.states_to_the_letter(
+        states = robots.states_to_the_letter(
             esn, self.plain, self.z[origin - rows : origin], self.z[ahead], self.y[origin : ahead.stop + 1]
         )
         return self.errors(states, origin)
@@ -141,14 +135,14 @@ def fair_errors(here: Washout, filtered: bool) -> Array:
     found = np.full((len(METHODS), len(at), len(p["lengths"]), 4), np.nan)
     # spread over the run, as the trials are
     chosen = {int(k) for k in np.linspace(0, len(at) - 1, p["updated_trials"])}
-    esn = robots.fed_back(here.forecaster, here.runs[: len(here.runs) - 1], p, here.seed) if chosen else None
+    esn = robots.fed_back(here.forecaster, here.training, p, here.seed) if chosen else None
     filter_ = _filtering(p, here.seed, here.target) if filtered else None
     for b, origin in enumerate(at):
         zero = np.zeros((1, here.plain.n_units))
         for i, rows in enumerate(p["lengths"]):
             noisy, _ = here.plain_errors(origin, rows, starts[b], p["noise"])
             quiet, mean = here.plain_errors(origin, rows, starts[b], 0.0)
-            by_name: dict[str, Any] = {
+            by_name = {
                 "P": here.errors(here.gaussian(origin, rows), origin),
                 "MC": noisy.mean(axis=0),
                 "MC without noise": quiet.mean(axis=0),
@@ -204,3 +198,9 @@ def _filtering(p: Record, seed: int, target: Target) -> Forecaster:
     """The same network as :class:`pesn.Forecaster` starts it: from the first row, corrected by each that follows."""
     own: Record = {"covariance": "full", "initial_state": "learned", "noise": 0.0, "process_noise": 1e-4}
     return robots.learn(robots.CART_POLE, p, seed, target, **own)[0]
+
+
+def span(values: Sequence[int]) -> str:
+    """The median with its range, where there is one."""
+    low, high = min(values), max(values)
+    return f"{np.median(values):g} ({low} to {high})" if low < high else f"{low}"

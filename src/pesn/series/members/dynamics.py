@@ -1,112 +1,60 @@
-"""Learned dynamics of one series: a forecaster designed for it, kept with the model."""
+"""Learned dynamics: a forecasting network designed for one series, or for all columns of a table that act on each other.
+
+The state of a machine, a circuit or an attractor is such a table; sales and temperatures are not. A linear and quadratic
+regression tells in no time whether a search for a network is worth its seconds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pesn._support.arguments import number, whole_number
-from pesn._support.records import check_array, check_type
+from pesn._support.arguments import number
+from pesn._support.records import check_type
 from pesn._support.types import AnyArray, Array
+from pesn.evaluation.backtest import observed_after, rolling_origins
+from pesn.series.result import NORMAL, Margins
 
 if TYPE_CHECKING:
-    from pesn.forecasting.forecaster import Forecaster
+    from pesn.forecasting.design import Design
+    from pesn.forecasting.model import ForecastModel
+    from pesn.series.univariate import UnivariateModel
 
-__all__ = [
-    "FARTHEST",
-    "GAIN",
-    "MOST",
-    "ROWS",
-    "DesignNumbers",
-    "Dynamics",
-    "check_design",
-    "described",
-    "learn",
-    "refitted",
-    "searched",
-]
-
-
-MOST = 5000  # rows that are learnt from, the last ones
+MOST = 5000  # rows that are learned from, the last ones
 FARTHEST = 1e100  # of zero, as pesn.Forecaster takes numbers
-_LEAST = 100  # rows at the least
-# kind of reservoir, lags, products, units, ridges of linear and other features, training noise, seed
-DesignNumbers = tuple[str, int, int, int, float, float, float, int]
 
 
-def searched(rows: Array, *, calibrate: bool) -> tuple[Forecaster, DesignNumbers] | None:
-    """A forecaster of ``rows`` (n, d) with the design that it has found; None where there are too few to choose by."""
-    from pesn.forecasting.forecaster import Forecaster
+def fit_network(rows: Array, *, calibrate: bool, design: Design | None = None) -> ForecastModel | None:
+    """Fit a network to ``rows`` (n, d), with a design or by a search for one; None where there are too few to choose by."""
+    from pesn.forecasting.forecaster import Forecaster  # where it is needed: few series are nonlinear
 
-    found = Forecaster(calibrate=calibrate).fit(rows)
-    if found.design_ is None:
-        return None
-    one = found.design_.candidate
-    return found, (one.kind, one.lags, one.products, one.n_units, *one.ridge, one.input_noise, found.design_.seed)
+    forecaster = Forecaster(calibrate=calibrate) if design is None else Forecaster(design=design, calibrate=calibrate)
+    model = forecaster.fit(rows).model_
+    return None if model.design is None else model
 
 
-def check_design(name: str, rows: Array, design: DesignNumbers, n_columns: int | None) -> None:
-    """Raise a ValueError unless a forecaster of a design can be fitted to ``rows`` again in seconds.
+def _check_network(name: str, model: ForecastModel, n_columns: int) -> None:
+    """Raise a ValueError unless it is a designed network of ``n_columns`` columns that forecasts."""
+    from pesn.forecasting.model import ForecastModel
 
-    Parameters
-    ----------
-    name : str
-        Name of the record, for the message.
-    rows : array of shape (n_samples,) or (n_samples, n_columns)
-        Training data.
-    design : tuple
-        See :data:`DesignNumbers`.
-    n_columns : int or None
-        Number of columns; None for one-dimensional rows.
-    """
-    check_array(f"{name}.rows", rows, (None,) if n_columns is None else (None, n_columns), low=-FARTHEST, high=FARTHEST)
-    if not _LEAST <= len(rows) <= MOST:
-        raise ValueError(f"{name}.rows must have {_LEAST} to {MOST} rows, got {len(rows)}")
-    name = f"{name}.design"
-    check_type(name, design, tuple)
-    if len(design) != len(get_args(DesignNumbers)):
-        raise ValueError(f"{name} must have {len(get_args(DesignNumbers))} numbers, got {len(design)}")
-    kind, lags, products, units, linear, other, noise, seed = design
-    from pesn.forecasting.design.candidates import KINDS
-
-    if kind not in KINDS:
-        raise ValueError(f"{name} must be of a kind among {', '.join(KINDS)}, got {kind!r}")
-    for part, value, most in (("lags", lags, 9), ("products", products, 2), ("units", units, 300), ("seed", seed, 2**32 - 1)):
-        whole_number(f"{name}: {part}", value, 0)
-        number(f"{name}: {part}", value, 0, most, "[]")
-    if (units == 0) != (kind == "none"):
-        raise ValueError(f"{name} must have units unless its kind is 'none', got {units} of kind {kind!r}")
-    for part, size in (("linear ridge", linear), ("ridge", other), ("noise", noise)):
-        number(f"{name}: {part}", size, 0.0, 1e6, "[]")
+    check_type(name, model, ForecastModel)
+    model.check(name)
+    if model.design is None or (model.columns.n_columns, model.columns.n_known) != (n_columns, 0):
+        raise ValueError(f"{name} must be a designed network of {n_columns} columns without inputs")
 
 
-def refitted(rows: Array, design: DesignNumbers, *, calibrate: bool) -> Forecaster:
-    """The forecaster of ``rows`` (n, d) with a design, without a search: the same rows and numbers, the same forecasts."""
-    return _refitted(rows.tobytes(), rows.shape[1], design, calibrate)
+def _describe_network(model: ForecastModel) -> str:
+    """Return the design in words, such as '150 units, fast, 2 lags, products'."""
+    assert model.design is not None
+    one = model.design.candidate
+    first = "no units" if one.kind == "none" else f"{one.n_units} units, {one.kind}"
+    return f"{first}, {one.lags} lag{'s' * (one.lags != 1)}{', products' if one.products else ''}"
 
 
-@lru_cache(maxsize=4)
-def _refitted(rows: bytes, d: int, design: DesignNumbers, calibrate: bool) -> Forecaster:
-    from pesn.forecasting.design.candidates import Candidate, Design
-    from pesn.forecasting.forecaster import Forecaster
-
-    kind, lags, products, units, linear, other, noise, seed = design
-    chosen = Design(Candidate(kind, lags, products, units, (linear, other), noise), seed)
-    return Forecaster(design=chosen, calibrate=calibrate).fit(np.frombuffer(rows).reshape(-1, d))
-
-
-def described(design: DesignNumbers) -> str:
-    """In words.
-
-    >>> described(("fast", 2, 1, 150, 1e-10, 1e-8, 0.0, 0))
-    '150 units, fast, 2 lags, products'
-    """
-    kind, lags, products, units = design[:4]
-    first = "no units" if kind == "none" else f"{units} units, {kind}"
-    return f"{first}, {lags} lag{'s' * (lags != 1)}{', products' if products else ''}"
+# ---------------------------------------------------------------- one series
 
 
 ROWS = 300
@@ -115,50 +63,151 @@ GAIN = 0.9  # of the autoregression's error, for it to be tried
 
 @dataclass(frozen=True, eq=False)
 class Dynamics:
-    """Rows (k,) that it learnt from, without gaps, the design that it found, and its share of the forecast.
+    """The network of one series, the range of its forecasts, and its share of the forecast."""
 
-    A forecaster is fitted from them again where it is needed, without a search: the same rows and design, the same numbers.
-    """
-
-    rows: Array
-    design: DesignNumbers
+    model: ForecastModel
+    range: tuple[float, float]
     share: float
 
     def check(self, name: str) -> None:
-        """Raise a ValueError unless it can be fitted again."""
-        check_design(name, self.rows, self.design, None)
+        """Raise a ValueError unless it can forecast one series."""
+        _check_network(f"{name}.model", self.model, 1)
+        check_type(f"{name}.range", self.range, tuple, float)
+        if len(self.range) != 2 or not -FARTHEST <= self.range[0] <= self.range[1] <= FARTHEST:
+            raise ValueError(f"{name}.range must be two increasing numbers, got {self.range}")
         number(f"{name}.share", self.share, 0.0, 1.0, "[]")
 
     def forecast(self, values: Array, horizon: int) -> Array:
-        """(horizon,) from the last of ``values`` (n,)."""
-        found = refitted(self.rows[:, None], self.design, calibrate=False).forecast(horizon, values)
-        return _inside(np.asarray(found.mean, dtype=float).reshape(horizon), self.rows)
+        """Return the forecast (horizon,) from the last of ``values`` (n,)."""
+        return np.clip(self.model.forecast(horizon, values).mean[:, 0], *self.range)
 
     @property
     def detail(self) -> str:
         """The design, in words."""
-        return described(self.design)
+        return _describe_network(self.model)
 
 
 def learn(values: Array, origins: AnyArray, horizon: int) -> tuple[Dynamics, Array, int] | None:
-    """From ``values`` (n,) without gaps: the member of all rows, forecasts (O, horizon), the first origin that they hold from.
+    """Learn from ``values`` (n,) without gaps: the component of all rows, forecasts (O, horizon), and their first origin.
 
     Forecasts are those of a design found in the rows before the middle origin, and of its fit to them. None where none was found.
     """
     middle = len(origins) // 2
     cut = int(origins[middle]) + 1
-    early = searched(values[max(cut - MOST, 0) : cut, None], calibrate=False)
+    early = fit_network(values[max(cut - MOST, 0) : cut, None], calibrate=False)
     if early is None:
         return None
     later = [int(origin) + 1 for origin in origins[middle:]]
     padded = np.concatenate([values, np.full(horizon, np.nan)])  # origins whose rows have not all come
     ahead = np.full((len(origins), horizon), np.nan)
-    found = early[0].backtest(padded, horizon=horizon, origins=later)
-    ahead[middle:] = _inside(np.asarray(found.mean, dtype=float)[:, :, 0], values[:cut])
-    return Dynamics(values[-MOST:].copy(), early[1], 0.0), ahead, middle
+    ahead[middle:] = np.clip(early.backtest(padded, horizon=horizon, origins=later).mean[:, :, 0], *_range(values[:cut]))
+    whole = fit_network(values[-MOST:, None], calibrate=False, design=early.design)
+    assert whole is not None
+    return Dynamics(whole, _range(values[-MOST:]), 0.0), ahead, middle
 
 
-def _inside(ahead: Array, rows: Array) -> Array:
-    """Half a range beyond what was seen, at most."""
+def _range(rows: Array) -> tuple[float, float]:
+    """Return half a range beyond what was seen."""
     low, high = float(rows.min()), float(rows.max())
-    return np.clip(ahead, low - 0.5 * (high - low), high + 0.5 * (high - low))
+    return low - 0.5 * (high - low), high + 0.5 * (high - low)
+
+
+# ---------------------------------------------------------------- all columns
+
+
+COLUMNS = 10
+PROMISING = 0.7  # one-step error with the other columns, of that without
+BETTER = 0.9  # CRPS of past forecasts, of the columns' own
+_LAGS, _ORIGINS, _CONTEXT = 3, 12, 500
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """The network of all columns, and the CRPS of its past forecasts relative to that of the columns' own models."""
+
+    model: ForecastModel
+    ratio: float
+
+    def check(self, name: str, n_columns: int) -> None:
+        """Raise a ValueError unless it can forecast ``n_columns`` columns."""
+        _check_network(f"{name}.model", self.model, n_columns)
+        number(f"{name}.ratio", self.ratio, 0.0, BETTER, "[]")
+
+    def forecast(self, y: Array, horizon: int, lower: Sequence[float]) -> tuple[Margins, ...]:
+        """Return the forecasts of each column, from the last row of y (n, d)."""
+        found = self.model.forecast(horizon, y[-_CONTEXT:])
+        return _margins(found.mean, found.std, lower)
+
+    @property
+    def detail(self) -> str:
+        """The design, in words."""
+        return f"all columns together: {_describe_network(self.model)}"
+
+
+def learn_joint(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | None:
+    """Learn the dynamics of y (n, d); None where the models of its columns are as good, or nothing speaks for a search."""
+    n, d = y.shape
+    cut = round(0.75 * n)
+    origins = rolling_origins(cut, n - horizon, _ORIGINS)
+    if not (2 <= d <= COLUMNS and n >= ROWS and len(origins) and not np.isnan(y).any() and _promising(y)):
+        return None
+    early = _fit_before(y, cut)
+    if early is None:
+        return None
+    came = observed_after(y, origins, horizon)
+
+    def crps(rows: Sequence[Sequence[Margins]]) -> Array:
+        """Return the mean CRPS of each column."""
+        each = [[one.crps(came[k, :, i]).mean() for i, one in enumerate(row)] for k, row in enumerate(rows)]
+        return np.mean(each, axis=0)
+
+    alone = [[one.on(y[:place, i]).forecast(horizon) for i, one in enumerate(models)] for place in origins]
+    ours = crps(_forecast_origins(early, y, origins, horizon, [-np.inf] * d))
+    ratio = float(np.exp(np.mean(np.log(ours / crps(alone)))))
+    whole = fit_network(y[-MOST:], calibrate=True, design=early.design) if ratio < BETTER else None
+    return None if whole is None else Joint(whole, ratio)
+
+
+def forecast_past(y: Array, origins: AnyArray, horizon: int, lower: Sequence[float]) -> list[tuple[Margins, ...]] | None:
+    """Forecast from each origin by a network of the rows before the earliest; None: no design was found, or rows are few."""
+    first = int(np.min(origins))
+    found = None if first < ROWS // 2 else _fit_before(y, first)
+    return None if found is None else _forecast_origins(found, y, origins, horizon, lower)
+
+
+def _fit_before(y: Array, place: int) -> ForecastModel | None:
+    return fit_network(y[max(place - MOST, 0) : place], calibrate=True)
+
+
+def _forecast_origins(
+    model: ForecastModel, y: Array, origins: AnyArray, horizon: int, lower: Sequence[float]
+) -> list[tuple[Margins, ...]]:
+    back = model.backtest(y, horizon=horizon, origins=[int(place) for place in origins])
+    return [_margins(mean, std, lower) for mean, std in zip(back.mean, back.std, strict=True)]
+
+
+def _margins(mean: Array, std: Array, lower: Sequence[float]) -> tuple[Margins, ...]:
+    least = np.finfo(float).tiny
+    return tuple(Margins(mean[:, i], np.maximum(std[:, i], least), NORMAL, False, one) for i, one in enumerate(lower))
+
+
+def _promising(y: Array) -> bool:
+    """Return whether changes of columns follow much better from all of them, and their products, than from each alone."""
+    size = np.std(y, axis=0)
+    if not (size > 0.0).all():
+        return False
+    z = (y - np.mean(y, axis=0)) / size
+    lags = [z[_LAGS - 1 - k : len(z) - 1 - k] for k in range(_LAGS)]
+    target = z[_LAGS:] - z[_LAGS - 1 : -1]
+    one = np.ones((len(target), 1))
+    i, j = np.triu_indices(z.shape[1])
+    both = np.hstack([one, *lags, lags[0][:, i] * lags[0][:, j]])
+    cut = 2 * len(target) // 3
+
+    def error(features: Array, column: int) -> float:
+        weights, *_ = np.linalg.lstsq(features[:cut], target[:cut, column], rcond=1e-10)
+        return float(np.sqrt(np.mean(np.square(target[cut:, column] - features[cut:] @ weights)))) + 1e-9
+
+    own = [np.hstack([one, *(lag[:, [k]] for lag in lags)]) for k in range(z.shape[1])]
+    ratios = [error(both, k) / error(own[k], k) for k in range(z.shape[1])]
+    return bool(np.exp(np.mean(np.log(ratios))) < PROMISING)

@@ -1,10 +1,11 @@
-"""How much each member of a stack is worth: rolling origins judge, a prior keeps short series from following chance."""
+"""Weights of ensemble components by their rolling-origin errors, under a prior, and the scale of errors by lead."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,11 +13,8 @@ from pesn._support.arguments import flag, number
 from pesn._support.records import check_array
 from pesn._support.types import AnyArray, Array
 
-__all__ = ["Widths", "expected_share", "learn", "origins", "scores", "share", "sharpness", "stacked", "steps"]
-
-
 MOST_ORIGINS = 200
-MOST_STEPS = 5
+MOST_LEADS = 5
 MOST_MEMBERS = 100
 MASS = 0.98
 SHARPNESS = 7.0
@@ -24,30 +22,69 @@ HALF = 30.0
 _GRID = np.linspace(0.0, 1.0, 21)  # shares that are tried
 
 
-def steps(horizon: int) -> AnyArray:
-    """At most eight leads from 1 to ``horizon``, spaced geometrically."""
-    return np.unique(np.round(np.geomspace(1, max(horizon, 1), MOST_STEPS)).astype(np.int64))
+class Trial(NamedTuple):
+    """Rolling origins of a series, which compiled loops read.
+
+    Attributes
+    ----------
+    origins : array of shape (O,)
+        Rows after which a forecast is made, increasing.
+    leads : array of shape (J,)
+        Steps ahead, increasing.
+    truth : array of shape (O, J)
+        What came, NaN where nothing did.
+    n : int
+        Number of observations that weights are based on.
+    """
+
+    origins: AnyArray
+    leads: AnyArray
+    truth: Array
+    n: int
+
+    @property
+    def counts(self) -> AnyArray:
+        """Number of observations at each lead, (J,)."""
+        return np.asarray(np.sum(~np.isnan(self.truth), axis=0))
+
+    def on(self, values: Array) -> Trial:
+        """Return the same origins and leads with what came in ``values`` (n,)."""
+        at = self.origins[:, None] + self.leads
+        return self._replace(truth=np.where(at < len(values), values[np.minimum(at, len(values) - 1)], np.nan))
+
+    def select(self, which: AnyArray | slice) -> Trial:
+        """Return the trial of some of the origins."""
+        return self._replace(origins=self.origins[which], truth=self.truth[which])
 
 
-def origins(n: int, periods: Sequence[int] = ()) -> AnyArray:
-    """At most 200 rows after which a forecast is made, no phase of a season preferred."""
+def trial(values: Array, horizon: int, periods: Sequence[int] = ()) -> Trial:
+    """Return at most 200 origins in ``values`` (n,), no phase of a season preferred, and at most five leads up to ``horizon``."""
+    n = len(values)
     begin = max(min(3, n - 2), n // 4, 0)
     stride = max(1, -(-(n - 1 - begin) // MOST_ORIGINS))
     while any(gcd(stride, m) > 1 for m in periods) and stride > 1:
         stride += 1
-    return np.arange(n - 2, begin - 1, -stride, dtype=np.int64)[::-1].copy()
+    origins = np.arange(n - 2, begin - 1, -stride, dtype=np.int64)[::-1].copy()
+    leads = np.unique(np.round(np.geomspace(1, max(horizon, 1), MOST_LEADS)).astype(np.int64))
+    return Trial(origins, leads, np.zeros((0, 0)), int(np.sum(~np.isnan(values)))).on(values)
 
 
-def scores(errors: Array, counts: Array, leads: AnyArray, reference: Array | None = None) -> Array:
-    """(K,) from mean absolute errors (K, J): relative to the median member's, leads weighed by their independent origins.
+def mean_error(ahead: Array, found: Trial) -> float:
+    """Return the mean absolute error of forecasts (O, J)."""
+    return float(np.nanmean(np.abs(found.truth - ahead)))
+
+
+def scores(errors: Array, found: Trial, reference: Array | None = None) -> Array:
+    """Score members by their mean absolute errors (K, J): relative to the median, leads weighted by their independent origins.
 
     ``reference`` (M, J) are the errors that the median is taken of; None: these.
     """
+    counts = found.counts
     usable = counts > 0
     if not usable.any():
         return np.ones(len(errors))
     others = (errors if reference is None else reference)[:, usable]
-    errors, independent = errors[:, usable], counts[usable] / leads[usable]
+    errors, independent = errors[:, usable], counts[usable] / found.leads[usable]
     weight = independent / (independent + 10.0)
     middle = np.median(others, axis=0)
     middle = np.where(middle > 0.0, middle, np.maximum(others.max(axis=0), 1e-300))
@@ -55,17 +92,15 @@ def scores(errors: Array, counts: Array, leads: AnyArray, reference: Array | Non
 
 
 def sharpness(n: int) -> float:
-    """Power of a score in a weight: next to nothing of a few rows, and it grows with their logarithm."""
+    """Return the power of a score in a weight: next to nothing for a few rows, growing with the logarithm of their number."""
     return SHARPNESS * max(np.log2(max(n, 5) / 4.0), 0.3) * n / (n + HALF)
 
 
-def stacked(score: Array, prior: Array, n: int) -> tuple[AnyArray, Array]:
-    """Which members are kept, the largest first, and their weights: prior · (score / best)^(−`sharpness`)."""
-    best = score.min()
-    power = sharpness(n)
+def stack(score: Array, prior: Array, n: int) -> tuple[AnyArray, Array]:
+    """Select members, the largest weight first, and return their weights: prior · (score / best)^(−`sharpness`)."""
     # a perfect member has the error 0: what is a billionth of the median member's counts as the same
-    relative = np.log(np.maximum(score, 1e-9)) - np.log(max(best, 1e-9))
-    weight = np.log(prior) - power * relative
+    relative = np.log(np.maximum(score, 1e-9)) - np.log(max(score.min(), 1e-9))
+    weight = np.log(prior) - sharpness(n) * relative
     weight = np.exp(weight - weight.max())
     weight /= weight.sum()
     order = np.argsort(-weight, kind="stable")
@@ -84,19 +119,18 @@ def expected_share(prior: tuple[float, float]) -> float:
     return float(_GRID @ weight / weight.sum())
 
 
-def share(without: Array, wholly: Array, truth: Array, leads: AnyArray, n: int, prior: tuple[float, float]) -> float:
-    """Posterior mean of the share of a further forecast, from 0 to 1, under a normal ``prior`` (mean, deviation).
+def share(without: Array, wholly: Array, found: Trial, prior: tuple[float, float]) -> float:
+    """Return the posterior mean of the share of a further forecast under a normal ``prior`` (mean, standard deviation).
 
-    ``without``, ``wholly`` and ``truth`` are (O, J): forecasts with the share 0 and 1, and what came, NaN where nothing did.
+    ``without`` and ``wholly`` (O, J) are the forecasts with the shares 0 and 1.
     """
-    grid = _GRID
-    mixed = without + grid[:, None, None] * (wholly - without)
-    counts = np.sum(~np.isnan(truth), axis=0)
-    errors = np.nansum(np.abs(truth - mixed), axis=1) / np.maximum(counts, 1)
-    score = scores(errors, counts, leads)
-    log = -0.5 * ((grid - prior[0]) / prior[1]) ** 2 - sharpness(n) * np.log(np.maximum(score, 1e-9) / max(score.min(), 1e-9))
+    mixed = without + _GRID[:, None, None] * (wholly - without)
+    errors = np.nansum(np.abs(found.truth - mixed), axis=1) / np.maximum(found.counts, 1)
+    score = scores(errors, found)
+    likelihood = sharpness(found.n) * np.log(np.maximum(score, 1e-9) / max(score.min(), 1e-9))
+    log = -0.5 * ((_GRID - prior[0]) / prior[1]) ** 2 - likelihood
     weight = np.exp(log - log.max())
-    return float(grid @ weight / weight.sum())
+    return float(_GRID @ weight / weight.sum())
 
 
 SHRINK = 8.0  # independent errors that the power law counts for
@@ -125,58 +159,62 @@ class Widths:
         flag(f"{name}.log", self.log)
 
     def at(self, horizon: int) -> Array:
-        """(horizon,), of each step."""
+        """Return the deviation of each step, (horizon,)."""
         lead = np.log(np.arange(1, horizon + 1))
         known = np.log(self.steps.astype(float))
         inside = np.interp(lead, known, np.log(self.deviations))
         return np.exp(inside + self.power * np.maximum(lead - known[-1], 0.0))
 
 
-def _spread(errors: Array) -> Array:
-    """Root of the mean square at each step; later origins count for more, by the root of their number."""
-    weight = np.sqrt(np.arange(1.0, len(errors) + 1.0))[:, None] * ~np.isnan(errors)
-    return np.asarray(np.sqrt(np.sum(weight * np.nan_to_num(errors) ** 2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))
-
-
-def learn(forecasts: Array, truth: Array, leads: AnyArray, n: int, used: float, *, positive: bool, least: float) -> Widths:
-    """From ``forecasts`` and what came, (O, J) each, NaN where nothing did.
+def learn(forecasts: Array, found: Trial, used: float, *, positive: bool, least: float) -> Widths:
+    """Learn the widths from ``forecasts`` (O, J) and what came.
 
     Parameters
     ----------
-    leads : (J,), rows ahead. n : rows of the series. used : degrees of freedom of the stack.
-    positive : logarithms may be taken. least : no deviation is smaller, in the units of ``truth``.
+    forecasts : array of shape (O, J)
+        Forecasts from the origins.
+    found : Trial
+        Origins, leads, and what came.
+    used : float
+        Degrees of freedom of the ensemble.
+    positive : bool
+        Whether logarithms may be taken.
+    least : float
+        Least deviation, in the units of the forecasts.
     """
-    errors = truth - forecasts
-    seen = ~np.isnan(errors)
-    log = False
-    if positive and seen[:, 0].any():
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.log(truth) - np.log(forecasts)
-        one, relative, level = errors[seen[:, 0], 0], ratios[seen[:, 0], 0], truth[seen[:, 0], 0]
-        # Gaussian likelihoods of the same numbers: that of the logarithm has the Jacobian Σ log y
-        plain = -np.log(max(np.mean(one**2), least**2)) / 2
-        logged = -np.log(max(np.mean(relative**2), 1e-24)) / 2 - np.mean(np.log(level))
-        log = bool(logged > plain)
-        if log:
-            errors = ratios
-    count = seen.sum(axis=0)
-    raw = _spread(errors)
-    independent = count / leads
-    floor = 1e-12 if log else least
-    raw = np.maximum(raw, floor)
-    usable = count > 0
+    errors, log = _errors(forecasts, found.truth, positive=positive, least=least)
+    usable = found.counts > 0
     if not usable.any():
         raise ValueError("no rolling origin has a row to be judged by")
-    lead = np.log(leads.astype(float))
-    weight = independent[usable]
+    raw = np.maximum(_root_mean_square(errors), 1e-12 if log else least)
+    lead, weight = np.log(found.leads.astype(float)), (found.counts / found.leads)[usable]
     # slope of log deviation over log lead, drawn to ½
     x, v = lead[usable], np.log(raw[usable])
-    first = v[0]
-    power = float((np.sum(weight * x * (v - first)) + SHRINK * POWER) / (np.sum(weight * x * x) + SHRINK))
+    power = float((np.sum(weight * x * (v - v[0])) + SHRINK * POWER) / (np.sum(weight * x * x) + SHRINK))
     power = min(max(power, 0.0), 1.5)
-    law = first + power * lead
-    drawn = law.copy()
-    drawn[usable] += weight / (weight + SHRINK) * (v - law[usable])
-    drawn = np.maximum.accumulate(drawn)
+    law = v[0] + power * lead
+    shrunk = law.copy()
+    shrunk[usable] += weight / (weight + SHRINK) * (v - law[usable])
+    n = found.n
     inflation = np.sqrt(n / max(n - used - 3.0, 0.25 * n)) * (1.0 + 0.5 / np.sqrt(n))
-    return Widths(leads, np.exp(drawn) * inflation, power, max(4.0, n / 2.0), log)
+    return Widths(found.leads, np.exp(np.maximum.accumulate(shrunk)) * inflation, power, max(4.0, n / 2.0), log)
+
+
+def _errors(forecasts: Array, truth: Array, *, positive: bool, least: float) -> tuple[Array, bool]:
+    """Return errors (O, J), and whether they are those of logarithms, as these are more likely at the first lead."""
+    errors = truth - forecasts
+    seen = ~np.isnan(errors[:, 0])
+    if not positive or not seen.any():
+        return errors, False
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.log(truth) - np.log(forecasts)
+    # Gaussian likelihoods of the same numbers: that of the logarithm has the Jacobian Σ log y
+    plain = -np.log(max(np.mean(errors[seen, 0] ** 2), least**2)) / 2
+    logged = -np.log(max(np.mean(ratios[seen, 0] ** 2), 1e-24)) / 2 - np.mean(np.log(truth[seen, 0]))
+    return (ratios, True) if logged > plain else (errors, False)
+
+
+def _root_mean_square(errors: Array) -> Array:
+    """Return the root mean square at each lead; later origins count for more, by the root of their number."""
+    weight = np.sqrt(np.arange(1.0, len(errors) + 1.0))[:, None] * ~np.isnan(errors)
+    return np.asarray(np.sqrt(np.sum(weight * np.nan_to_num(errors) ** 2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))

@@ -1,7 +1,7 @@
 """A forecast on a page of its own: picture, members, components, past forecasts; no network, no script, as browsers are told.
 
 >>> import numpy as np
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> fitted = fit_columns(np.sin(np.arange(40.0))[:, None], names=("x",), seasons=(), horizon=2)
 >>> text = page({"title": "Forecast of x", "said": {"data": "40 rows", "model": "3 members", "forecast": "2 steps ahead"},
 ...     "notes": ["a < b"], "sections": sections(fitted, fitted.forecast(2), (0.8,)), "levels": (0.8,),
@@ -18,7 +18,7 @@
 >>> "AR</b>: kept, &lt;1 %" in draw_members("bars", groups(model), model)
 True
 
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> fitted = fit_columns(np.sin(np.arange(60.0) / 3.0)[:, None] + 2.0, names=("wave",), seasons=(), horizon=4)
 >>> [one] = sections(fitted, fitted.forecast(4), (0.8,), judged=fitted.backtest(4, [40, 50]))
 >>> one.name, [row[0].text for row in one.scores.rows], len(one.numbers.rows)
@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jinja2 import Environment
@@ -39,11 +39,12 @@ from markupsafe import Markup
 from pesn._support import pages
 from pesn._support.pages.tables import Table, number, table
 from pesn._support.types import Array
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps
-from pesn.series.fitted import FittedSeries
-from pesn.series.judging import SeriesBacktest
+from pesn.series.model import FittedSeries
 from pesn.series.page import pictures
-from pesn.series.result import SeriesForecast, percent
+from pesn.series.result import SeriesBacktest, SeriesForecast
+from pesn.series.univariate import Member, UnivariateModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,22 +65,6 @@ __all__ = [
 OPEN_COLUMNS = 3  # more columns are a list of lines, each of which can be opened
 _TITLES = {"statistical": "Statistical", "AR": "Autoregression", "reservoir": "Reservoir", "dynamics": "Learnt dynamics"}
 _NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?(e[+-]?\d+)?(×10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?( %)?|–")
-
-
-class _Member(Protocol):
-    @property
-    def kind(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-    @property
-    def weight(self) -> float: ...
-
-
-class _Model(Protocol):
-    @property
-    def members(self) -> Sequence[_Member]: ...
-    @property
-    def shares(self) -> Mapping[str, float]: ...
 
 
 class Kind(NamedTuple):
@@ -177,9 +162,9 @@ def environment() -> Environment:
     return made
 
 
-def groups(model: _Model) -> list[Group]:
+def groups(model: UnivariateModel) -> list[Group]:
     """Group members by what they are: statistical, autoregression, reservoir, dynamics; those without a share are left out."""
-    found: dict[str, dict[str, list[_Member]]] = {}
+    found: dict[str, dict[str, list[Member]]] = {}
     for one in model.members:
         if one.weight > 0.0:
             key = one.kind if one.kind in _TITLES else "statistical"
@@ -257,7 +242,7 @@ def sections(
     return made
 
 
-def _kind(name: str, members: Sequence[_Member]) -> Kind:
+def _kind(name: str, members: Sequence[Member]) -> Kind:
     largest = max(members, key=lambda one: one.weight)
     said = largest.detail
     if len(members) > 1:

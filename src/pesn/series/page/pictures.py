@@ -2,7 +2,7 @@
 
 All are texts of HTML with SVG inside, light and dark as the page is, and made without matplotlib.
 
->>> from pesn.series.fitted import fit_columns
+>>> from pesn.series.model import fit_columns
 >>> t = np.arange(60.0)
 >>> fitted = fit_columns((20.0 + np.sin(t / 3.0))[:, None], names=("a<b",), seasons=(), horizon=6)
 >>> drawn = forecast(fitted, fitted.forecast(6), (0.8, 0.95))
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -25,11 +25,12 @@ from pesn._support.pages import drawing
 from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
 from pesn._support.types import AnyArray, Array
+from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex
-from pesn.series.fitted import FittedSeries
-from pesn.series.judging import SeriesBacktest
-from pesn.series.result import SeriesForecast, percent
-from pesn.series.table.reading import counted, shown
+from pesn.series.model import FittedSeries
+from pesn.series.result import SeriesBacktest, SeriesForecast
+from pesn.series.table.numerals import counted
+from pesn.series.table.reading import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,31 +153,62 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
     Markup
         A list of drawings; empty where there is none.
     """
-    horizon, wide, chosen = judged.horizon, max(levels), _chosen(judged, column)
-    if not len(chosen):
+    horizon = judged.horizon
+    past = [_Past.read(judged, int(k), column, levels, y) for k in _chosen(judged, column)]
+    if not past:
         return Markup("")
-    steps, margins = np.arange(1.0, horizon + 1.0), [judged.margins[k][column] for k in chosen]
-    came = [judged.observed[k, :, column] for k in chosen]
-    before = [_before(y, int(judged.origins[k]), horizon) for k in chosen]
-    bounds = [[one.interval(level) for level in sorted(levels, reverse=True)] for one in margins]
-    ends = limits([*came, *(one.mean for one in margins), *before], [edge for pairs in bounds for pair in pairs for edge in pair])
-    view = View((0.5 - len(before[0]), horizon + 0.5), ends)
+    edges = [edge for one in past for pair in one.bounds for edge in pair]
+    view = View((0.5 - len(past[0].seen), horizon + 0.5), limits([part for one in past for part in one[:3]], edges))
     marks = [(1.0, "1"), (float(horizon), f"{horizon} steps")] if horizon > 1 else [(1.0, "1 step")]
     made = []
-    for k, seen, one, pairs, truth in zip(chosen, before, margins, bounds, came, strict=True):
-        missed = np.where((truth < pairs[0][0]) | (truth > pairs[0][1]), truth, np.nan)
-        known = int(np.isfinite(truth).sum())
-        title = f"from {_origin(judged.labels, int(judged.origins[k]))}"
-        score = f"{known - int(np.isfinite(missed).sum())} of {known} inside {percent(wide)} %"
-        shapes = [view.upright(0.5, "now")] if len(seen) else []
-        shapes += _fan(view, np.empty(0), steps, one.mean, pairs)
-        shapes.append(view.line(np.arange(1.0 - len(seen), horizon + 1.0), np.concatenate([seen, truth]), "seen"))
-        shapes.append(view.dots(steps, missed, "missed"))
-        error = number(float(np.nanmean(np.abs(truth - one.mean))))
-        label = f"{judged.names[column]}, forecast {title}: {score}, mean absolute error {error}."
-        drawn = plot(view, shapes, label=label, marks=marks, size="small", most=3)
-        made.append(f"<li><h4>{escape(title)}<small>{score}</small></h4>{drawn}</li>")
+    for one in past:
+        score = f"{one.known - int(np.isfinite(one.missed).sum())} of {one.known} inside {percent(max(levels))} %"
+        error = number(float(np.nanmean(np.abs(one.truth - one.mean))))
+        label = f"{judged.names[column]}, forecast {one.title}: {score}, mean absolute error {error}."
+        drawn = plot(view, one.draw(view), label=label, marks=marks, size="small", most=3)
+        made.append(f"<li><h4>{escape(one.title)}<small>{score}</small></h4>{drawn}</li>")
     return Markup(f'<ul class="multiples">{"".join(made)}</ul>')
+
+
+class _Past(NamedTuple):
+    """A past forecast: rows before it, its mean, what came, bounds by level (the widest first), and from where it is."""
+
+    seen: Array
+    mean: Array
+    truth: Array
+    bounds: list[tuple[Array, Array]]
+    title: str
+
+    @classmethod
+    def read(cls, judged: SeriesBacktest, k: int, column: int, levels: Sequence[float], y: Array | None) -> _Past:
+        """Return the forecast from origin number k."""
+        margins, origin = judged.margins[k][column], int(judged.origins[k])
+        bounds = [margins.interval(level) for level in sorted(levels, reverse=True)]
+        seen = _before(y, origin, judged.horizon)
+        return cls(seen, margins.mean, judged.observed[k, :, column], bounds, f"from {_origin(judged.index, origin)}")
+
+    @property
+    def known(self) -> int:
+        """Number of steps that were observed."""
+        return int(np.isfinite(self.truth).sum())
+
+    @property
+    def missed(self) -> Array:
+        """What came outside the widest bounds, NaN where it did not."""
+        low, high = self.bounds[0]
+        return np.where((self.truth < low) | (self.truth > high), self.truth, np.nan)
+
+    def draw(self, view: View) -> list[str]:
+        """Return the shapes of its drawing."""
+        steps = np.arange(1.0, len(self.mean) + 1.0)
+        shapes = [view.upright(0.5, "now")] if len(self.seen) else []
+        shapes += _fan(view, np.empty(0), steps, self.mean, self.bounds)
+        rows = np.arange(1.0 - len(self.seen), len(self.mean) + 1.0)
+        return [
+            *shapes,
+            view.line(rows, np.concatenate([self.seen, self.truth]), "seen"),
+            view.dots(steps, self.missed, "missed"),
+        ]
 
 
 def which_origins(judged: SeriesBacktest, column: int = 0) -> str:

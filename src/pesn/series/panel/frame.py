@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Container, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,40 +33,24 @@ from pesn._support.types import Array
 from pesn.forecasting.alignment import find_calendar_digits
 from pesn.forecasting.time_index import TimeIndex, count_steps, kind_of, most_steps, one_step, shown, time_index
 from pesn.series.table.dates import check_freq, merge_duplicates
-from pesn.series.table.errors import quoted
+from pesn.series.table.numerals import quoted
+from pesn.series.table.reading import Columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "LARGEST",
-    "MODEL",
-    "Columns",
-    "LaterRows",
-    "Panel",
-    "as_labels",
-    "check_names",
-    "common_step",
-    "days_to_sunday",
-    "farthest",
-    "is_long",
-    "move_days",
-    "numbers_of",
-    "other_step",
-    "panel_of",
-    "shown_id",
-    "step_of",
-    "steps_between",
-]
 
-
+Places = npt.NDArray[np.int64]
+MODEL = "pesn"  # the name of the column of forecasts
+LARGEST = 1e100  # a number in y or among inputs: squares and sums of them are still numbers
+_OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame
 _FAR = 2_000_000  # steps that a grid of dates may always have, however few of them are there
 _TELLING = 4  # rows of a series from which on its weekday can be told
 _ASKED = 1_000  # series that are asked for their own step, where all dates together keep none
 
 
-def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
-    """A column of dates, periods or numbers as an index; texts are read, in ISO's form.
+def as_labels(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
+    """Return a column of dates, periods or numbers as an index; texts are read, in ISO's form.
 
     ``ids`` are those of the rows: a ValueError names the first one whose row has no date.
     """
@@ -88,8 +73,9 @@ def as_labels(column: Any, name: str, ids: Any) -> pd.Index:
             dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
     except (ValueError, TypeError, OverflowError, FutureWarning):  # of several zones at once
         dates = pd.DatetimeIndex([pd.NaT] * len(texts))
-    if kind in "bcm" or dates.isna().any():
-        row = int(np.argmax(np.asarray(labels == texts[dates.isna()][0]))) if dates.isna().any() else 0
+    wrong = np.asarray(labels.isin(texts[dates.isna()])) if kind not in "bcm" else np.ones(len(labels), bool)
+    if wrong.any():
+        row = int(np.argmax(wrong))
         raise ValueError(
             f"{name} must be dates, periods, numbers, or texts such as 2024-01-31, got {quoted(labels[row])} "
             f"in series {shown_id(ids[row])}"
@@ -119,35 +105,7 @@ def step_of(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | Non
     return rule.at(rule.at(dates[0]).onwards(1)[0])  # the first date may lie beside the step, and its series fails
 
 
-def common_step(dates: pd.Index, each: list[tuple[Any, pd.Index]], name: str) -> TimeIndex:
-    """As :func:`step_of`, where all dates together may keep no step but every series does: ``each`` has ids and their dates.
-
-    A ValueError names two series whose steps differ.
-    """
-    rule = step_of(dates)
-    if rule is not None:
-        return rule
-    first: tuple[Any, TimeIndex] | None = None
-    for one, own in each[:_ASKED]:
-        found = time_index(own)
-        if found is None:
-            continue
-        if first is None:
-            first = one, found
-        elif found.step != first[1].step:
-            told = [one_step(step) for step in (first[1].step, found.step)]
-            if told[0] == told[1]:  # weeks from Sunday and from Monday on
-                told = [f"{word} ({step})" for word, step in zip(told, (first[1].step, found.step), strict=True)]
-            raise ValueError(
-                f"{name} must keep one step in all series, got {told[0]} in {shown_id(first[0])} and {told[1]} in "
-                f"{shown_id(one)}: forecast them apart, or say freq"
-            )
-    if first is None:
-        raise ValueError(f"{name} must keep a step, such as days or months, got none in {shown_id(each[0][0])}: say freq")
-    return first[1].at(dates[0])
-
-
-def days_to_sunday(codes: Any, dates: pd.Index, rule: TimeIndex | None = None) -> Any:
+def days_to_sunday(codes: Places, dates: pd.Index, rule: TimeIndex | None = None) -> Places:
     """Return the days from each series' weekday to the Sunday of its week, where series are weekly on different weekdays.
 
     Parameters
@@ -179,7 +137,7 @@ def days_to_sunday(codes: Any, dates: pd.Index, rule: TimeIndex | None = None) -
     return days
 
 
-def move_days(dates: pd.Index, days: Any) -> pd.Index:
+def move_days(dates: pd.Index, days: Places) -> pd.Index:
     """Return each date so many days later, at the same time of the clock."""
     if not np.any(days):
         return dates
@@ -206,21 +164,6 @@ def other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
 def shown_id(name: object) -> str:
     """An id for a message."""
     return quoted(name) if isinstance(name, str) else str(name)
-
-
-Places = npt.NDArray[np.int64]
-MODEL = "pesn"  # the name of the column of forecasts
-_MERGE = "duplicates mean or last merges them"
-OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame
-LARGEST = 1e100  # a number in y or among inputs: squares and sums of them are still numbers
-
-
-class Columns(NamedTuple):
-    """The names of a long frame's columns: of the series' names, of dates, of numbers."""
-
-    id: str = "unique_id"
-    time: str = "ds"
-    target: str = "y"
 
 
 class LaterRows(NamedTuple):
@@ -261,7 +204,7 @@ class Panel:
         Rows that were merged, as their series had their date before; and the first such date.
     """
 
-    ids: Any
+    ids: pd.Index
     y: Array
     x: Array
     starts: Places
@@ -269,11 +212,11 @@ class Panel:
     time: TimeIndex
     columns: Columns
     inputs: tuple[str, ...]
-    failures: dict[Any, str]
-    span: int
-    later: LaterRows
     days: Places
     merged: tuple[int, str] = (0, "")
+    failures: Mapping[Hashable, str] = field(default_factory=dict)
+    span: int = 1
+    later: LaterRows = field(default_factory=lambda: LaterRows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 0))))
 
     def __len__(self) -> int:
         return len(self.first)
@@ -306,12 +249,12 @@ class Panel:
 
 def check_names(columns: Columns) -> None:
     """A ValueError where a column has a name that frames of forecasts have for one of their own."""
-    taken = [name for name in columns if name in OURS]
+    taken = [name for name in columns if name in _OURS]
     if taken:
         raise ValueError(f"id_col, time_col and target_col must not be {taken[0]!r}, a column of forecasts: rename it")
 
 
-def is_long(frame: Any, columns: Columns) -> bool:
+def is_long(frame: object, columns: Columns) -> bool:
     """Whether it is a long frame, by its columns; a ValueError where it lacks one of them."""
     names = getattr(frame, "columns", None)
     if names is None:
@@ -333,7 +276,7 @@ def is_long(frame: Any, columns: Columns) -> bool:
 
 
 def panel_of(
-    frame: Any,
+    frame: pd.DataFrame,
     columns: Columns,
     freq: str | float | None = None,
     time: TimeIndex | None = None,
@@ -344,15 +287,15 @@ def panel_of(
 
     Parameters
     ----------
-    frame
-        A pandas frame with these columns; all others are known inputs, numbers each. Rows may be in any order.
-    columns
+    frame : DataFrame
+        With these columns; all others are known inputs, numbers each. Rows may be in any order.
+    columns : Columns
         Their names.
-    freq
+    freq : str or float, optional
         The step of the dates; "W" is a week, of each series on its own weekday; None: found from all of them together.
-    time
+    time : TimeIndex, optional
         The rule of the dates, where a larger frame that this one is a part of has told it.
-    inputs
+    inputs : tuple of str, optional
         Names of the inputs; None: all other columns.
     duplicates : {"error", "mean", "last"}, default="error"
         What becomes of rows of one series with the same date: the series is left out, or they are merged.
@@ -363,6 +306,28 @@ def panel_of(
         A series that cannot be forecast (two rows at one date, another step than the others, no number at all) is left out of it
         and stands in its ``failures``; what concerns the frame is a ValueError.
     """
+    frame = _check_frame(frame, columns)
+    codes, ids = _series(frame, columns)
+    names = tuple(str(one) for one in frame.columns if one not in columns) if inputs is None else inputs
+    dates = as_labels(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
+    values = np.column_stack([numbers_of(frame, name, columns) for name in (columns.target, *names)])
+    codes, dates, values, merged = _merge(codes, dates, values, duplicates)
+    if time is None and freq is not None:
+        time = step_of(dates.unique().sort_values(), freq)
+    days = days_to_sunday(codes, dates, time)
+    on_step = move_days(dates, days[codes])
+    which, different = import_module("pandas").factorize(on_step, sort=True)
+    time = time or step_of(different) or _step_of_series(codes, ids, on_step, f"column {columns.time!r}")
+    if days.any() and time.step == "W-SUN":
+        time = time._replace(step="W")
+    place = time.positions(different, farthest(different))[which]
+    order = np.lexsort((place, codes))
+    rows = _Rows(codes[order], place[order], dates[order], values[order, 0], values[order, 1:])
+    return _lay_out(rows, Panel(ids, values[:0, 0], values[:0, 1:], codes[:0], codes[:0], time, columns, names, days, merged))
+
+
+def _check_frame(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+    """Return a frame with ids as a column; a ValueError where its columns have no names of their own, or it is empty."""
     check_names(columns)
     if frame.index.name == columns.id and columns.id not in frame.columns:
         frame = frame.reset_index()
@@ -370,143 +335,24 @@ def panel_of(
         raise ValueError(f"y must have columns of different names, got {list(map(str, frame.columns))}")
     if not len(frame):
         raise ValueError("y must have at least one row, got an empty frame")
-    codes, ids = _series(frame, columns)
-    names = tuple(str(one) for one in frame.columns if one not in columns) if inputs is None else inputs
-    dates = as_labels(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
-    y = numbers_of(frame, columns.target, columns)
-    x = np.column_stack([numbers_of(frame, name, columns) for name in names]) if names else np.zeros((len(frame), 0))
-    pd: Any = import_module("pandas")
-    merged = (0, "")
-    if duplicates != "error":
-        which, different = pd.factorize(dates, sort=True)
-        values = pd.DataFrame(np.column_stack([y, x]), index=codes * len(different) + which)
-        double = values.index.duplicated()
-        if double.any():
-            merged = int(double.sum()), shown(dates[int(np.argmax(double))])
-            values = merge_duplicates(values, duplicates)
-            codes, which = np.divmod(values.index.to_numpy(), len(different))
-            y, x, dates = values[0].to_numpy(), values.iloc[:, 1:].to_numpy(), different.take(which)
-    if time is None and freq is not None:
-        time = step_of(dates.unique().sort_values(), freq)
-    days = days_to_sunday(codes, dates, time)
-    on_step = move_days(dates, days[codes])
-    which, different = pd.factorize(on_step, sort=True)
-    if time is None:
-        time = step_of(different)
-    if time is None:
-        order = np.argsort(codes, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-        longest = sorted(range(len(parts)), key=lambda i: -len(parts[i]))
-        time = common_step(
-            different, [(ids[i], on_step[parts[i]].unique().sort_values()) for i in longest[:1000]], f"column {columns.time!r}"
-        )
-    if days.any() and time.step == "W-SUN":
-        time = time._replace(step="W")
-    place = time.positions(different, farthest(different))[which]
-    order = np.lexsort((place, codes))
-    panel = _laid_out(ids, codes[order], place[order], dates[order], y[order], x[order], time, columns, names, days)
-    return replace(panel, merged=merged)
+    return frame
 
 
-def numbers_of(frame: Any, name: str, columns: Columns) -> Array:
-    """A column (n,) as numbers, NaN where they are missing; a ValueError names the first series with something else."""
+def numbers_of(frame: pd.DataFrame, name: str, columns: Columns) -> Array:
+    """Return a column (n,) as numbers, NaN where they are missing; a ValueError names the first series with something else."""
     column = frame[name]
     role = "" if name == columns.target else " to be a known input"
     try:
         kind = getattr(column.dtype, "kind", "O")
         if kind not in "biuf" and (kind != "O" or getattr(column.dtype, "name", "") != "object"):
             raise TypeError
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except (TypeError, ValueError):
         wrong = next(i for i, cell in enumerate(column) if not isinstance(cell, (int, float, np.number)))
         series = shown_id(frame[columns.id].iloc[wrong])
         raise ValueError(
             f"column {name!r} must hold numbers{role}, got {quoted(column.iloc[wrong])} in series {series}"
         ) from None
-    return np.array(values)
-
-
-# ---------------------------------------------------------------- inside
-
-
-def _series(frame: Any, columns: Columns) -> tuple[Places, Any]:
-    """The number of each row's series, and their names, sorted."""
-    codes, ids = import_module("pandas").factorize(frame[columns.id], sort=True)
-    if (codes < 0).any():
-        row = int(np.argmax(codes < 0))
-        raise ValueError(
-            f"column {columns.id!r} must be known in every row, got none in {int((codes < 0).sum()):,}, first beside "
-            f"{columns.time} {shown(frame[columns.time].iloc[row])}"
-        )
-    return codes, import_module("pandas").Index(ids, tupleize_cols=False)
-
-
-def _laid_out(
-    ids: Any,
-    codes: Places,
-    place: Places,
-    dates: Any,
-    y: Array,
-    x: Array,
-    time: TimeIndex,
-    columns: Columns,
-    inputs: tuple[str, ...],
-    days: Places,
-) -> Panel:
-    """Rows in the order of series and places, without the series that fail."""
-    failed: dict[int, str] = {}
-    begin = np.flatnonzero(np.diff(codes, prepend=-1))
-    count = np.diff(begin, append=len(codes))
-    for row in _first_of(codes, place < 0):
-        own = dates[row : row + count[codes[row]]].unique().sort_values()  # rows off the step come first
-        failed[int(codes[row])] = _off(own, dates[row], time)
-    for row in _first_of(codes[1:], (np.diff(codes) == 0) & (np.diff(place) == 0) & (place[1:] >= 0)):
-        failed.setdefault(int(codes[row + 1]), f"it has two rows at {columns.time} {shown(dates[row + 1])}: {_MERGE}")
-    observed = ~np.isnan(y)
-    last = np.maximum.reduceat(np.where(observed, place, -1), begin)
-    first = np.minimum.reduceat(np.where(observed, place, place.max()), begin)
-    first = np.minimum(first, np.maximum(last, 0))  # of a series without a number, which fails
-    span = last - first + 1
-    doubtful = _doubtful(place, begin, count, span)
-    if time.step == "D":
-        weekend = np.add.reduceat((dates.day_of_week >= 5).astype(np.int64), begin)
-        doubtful |= (weekend == 0) & (span > 14)  # business days among days
-    for i in np.flatnonzero(doubtful):
-        if i in failed:
-            continue
-        own = dates[begin[i] : begin[i] + count[i]]
-        other = other_step(own, time)
-        if other is not None:
-            failed[int(i)] = f"its step is {other}, and that of the others {one_step(time.step)}: forecast it apart"
-        elif span[i] > most_steps(int(count[i])):
-            apart = count_steps(int(span[i]), time.step)
-            failed[int(i)] = f"its {count[i]:,} rows are spread over {apart}: too much is missing"
-    seen = np.add.reduceat(observed.astype(np.int64), begin)
-    for i in np.flatnonzero(seen == 0):
-        failed.setdefault(int(i), f"it has no number among its {count[i]} rows")
-    with np.errstate(invalid="ignore"):
-        large = np.abs(y) > LARGEST
-    for row in _first_of(codes, large):
-        failed.setdefault(int(codes[row]), f"it has a number beyond ±{LARGEST:g} at {columns.time} {shown(dates[row])}")
-    for j, name in enumerate(inputs):
-        for row in _first_of(codes, np.abs(x[:, j]) > LARGEST):
-            failed.setdefault(int(codes[row]), f"its input {name!r} is beyond ±{LARGEST:g} at {columns.time} {shown(dates[row])}")
-
-    kept = np.ones(len(ids), bool)
-    kept[list(failed)] = False
-    rows = kept[codes] & (first[codes] <= place) & (place <= last[codes])
-    starts = np.concatenate([[0], np.cumsum(span[kept])])
-    number = np.cumsum(kept) - 1  # of the series that are kept
-    target = starts[number[codes[rows]]] + place[rows] - first[codes[rows]]
-    full_y, full_x = np.full(starts[-1], np.nan), np.full((starts[-1], x.shape[1]), np.nan)
-    full_y[target], full_x[target] = y[rows], x[rows]
-    reasons = {ids[i]: failed[i] for i in sorted(failed)}
-    after = kept[codes] & (place > last[codes])
-    later = LaterRows(number[codes[after]], place[after] - last[codes[after]] - 1, x[after])
-    return Panel(
-        ids[kept], full_y, full_x, starts, first[kept], time, columns, inputs, reasons, steps_between(place[observed]), later,
-        days[kept],
-    )  # fmt: skip
 
 
 def steps_between(places: Places) -> int:
@@ -515,23 +361,168 @@ def steps_between(places: Places) -> int:
     return int(on.max() - on.min()) + 1 if len(on) else 1
 
 
-def _first_of(codes: Places, wrong: npt.NDArray[np.bool_]) -> Places:
-    """The first row of each series in which something is wrong."""
+# ---------------------------------------------------------------- inside
+
+
+class _Rows(NamedTuple):
+    """Rows in the order of series and places: numbers of series, places on the rule, dates, y (n,) and x (n, u)."""
+
+    codes: Places
+    place: Places
+    dates: Any
+    y: Array
+    x: Array
+
+
+class _Spans(NamedTuple):
+    """For each series: its first row and number of rows, and the first and the last place with a number (-1: none)."""
+
+    begin: Places
+    rows: Places
+    first: Places
+    last: Places
+
+    @property
+    def length(self) -> Places:
+        """Steps from the first number to the last."""
+        return self.last - self.first + 1
+
+
+def _series(frame: pd.DataFrame, columns: Columns) -> tuple[Places, pd.Index]:
+    """Return the number of each row's series, and their names, sorted."""
+    pd: Any = import_module("pandas")
+    codes, ids = pd.factorize(frame[columns.id], sort=True)
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        raise ValueError(
+            f"column {columns.id!r} must be known in every row, got none in {int((codes < 0).sum()):,}, first beside "
+            f"{columns.time} {shown(frame[columns.time].iloc[row])}"
+        )
+    return codes, pd.Index(ids, tupleize_cols=False)
+
+
+def _merge(codes: Places, dates: pd.Index, values: Array, how: str) -> tuple[Places, pd.Index, Array, tuple[int, str]]:
+    """Merge rows of one series with the same date; return how many there were, and the first such date, too."""
+    if how == "error":
+        return codes, dates, values, (0, "")
+    pd: Any = import_module("pandas")
+    which, different = pd.factorize(dates, sort=True)
+    frame = pd.DataFrame(values, index=codes * len(different) + which)
+    double = frame.index.duplicated()
+    if not double.any():
+        return codes, dates, values, (0, "")
+    frame = merge_duplicates(frame, how)
+    codes, which = np.divmod(frame.index.to_numpy(), len(different))
+    return codes, different.take(which), frame.to_numpy(), (int(double.sum()), shown(dates[int(np.argmax(double))]))
+
+
+def _step_of_series(codes: Places, ids: pd.Index, dates: pd.Index, name: str) -> TimeIndex:
+    """Return the step that every series keeps, where all dates together keep none; a ValueError names two that differ."""
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    longest = sorted(range(len(parts)), key=lambda i: -len(parts[i]))[:_ASKED]
+    rules = {i: rule for i in longest if (rule := time_index(dates[parts[i]].unique().sort_values())) is not None}
+    if not rules:
+        raise ValueError(f"{name} must keep a step, such as days or months, got none in {shown_id(ids[longest[0]])}: say freq")
+    (first, rule), *others = rules.items()
+    for one, other in others:
+        if other.step != rule.step:
+            told = [one_step(step) for step in (rule.step, other.step)]
+            if told[0] == told[1]:  # weeks from Sunday and from Monday on
+                told = [f"{word} ({step})" for word, step in zip(told, (rule.step, other.step), strict=True)]
+            raise ValueError(
+                f"{name} must keep one step in all series, got {told[0]} in {shown_id(ids[first])} and {told[1]} in "
+                f"{shown_id(ids[one])}: forecast them apart, or say freq"
+            )
+    return rule.at(dates.min())
+
+
+def _lay_out(rows: _Rows, panel: Panel) -> Panel:
+    """Return the panel with its rows, without the series that fail."""
+    codes, place = rows.codes, rows.place
+    begin = np.flatnonzero(np.diff(codes, prepend=-1))
+    observed = ~np.isnan(rows.y)
+    last = np.maximum.reduceat(np.where(observed, place, -1), begin)
+    first = np.minimum.reduceat(np.where(observed, place, place.max()), begin)
+    first = np.minimum(first, np.maximum(last, 0))  # of a series without a number, which fails
+    spans = _Spans(begin, np.diff(begin, append=len(codes)), first, last)
+    failed = _failures(rows, spans, panel)
+    kept = np.ones(len(panel.ids), bool)
+    kept[list(failed)] = False
+    inside = kept[codes] & (first[codes] <= place) & (place <= last[codes])
+    starts = np.concatenate([[0], np.cumsum(spans.length[kept])])
+    number = np.cumsum(kept) - 1  # of the series that are kept
+    target = starts[number[codes[inside]]] + place[inside] - first[codes[inside]]
+    y, x = np.full(starts[-1], np.nan), np.full((starts[-1], rows.x.shape[1]), np.nan)
+    y[target], x[target] = rows.y[inside], rows.x[inside]
+    after = kept[codes] & (place > last[codes])
+    return replace(
+        panel,
+        ids=panel.ids[kept],
+        y=y,
+        x=x,
+        starts=starts,
+        first=first[kept],
+        days=panel.days[kept],
+        failures={panel.ids[i]: failed[i] for i in sorted(failed)},
+        span=steps_between(place[observed]),
+        later=LaterRows(number[codes[after]], place[after] - last[codes[after]] - 1, rows.x[after]),
+    )
+
+
+def _failures(rows: _Rows, spans: _Spans, panel: Panel) -> dict[int, str]:
+    """Return why series cannot be forecast, by their numbers; of several reasons the first."""
+    codes, place, dates, time = rows.codes, rows.place, rows.dates, panel.columns.time
+    failed: dict[int, str] = {}
+    for row in _first_rows(codes, place < 0):
+        own = dates[row : row + spans.rows[codes[row]]].unique().sort_values()  # rows off the step come first
+        failed[int(codes[row])] = _off_step(own, dates[row], panel.time)
+    for row in _first_rows(codes[1:], (np.diff(codes) == 0) & (np.diff(place) == 0) & (place[1:] >= 0)):
+        why = f"it has two rows at {time} {shown(dates[row + 1])}: duplicates mean or last merges them"
+        failed.setdefault(int(codes[row + 1]), why)
+    failed |= _other_steps(rows, spans, panel.time, failed)
+    for i in np.flatnonzero(spans.last < 0):
+        failed.setdefault(int(i), f"it has no number among its {spans.rows[i]} rows")
+    what = {"it has a number": rows.y, **{f"its input {name!r} is": x for name, x in zip(panel.inputs, rows.x.T, strict=True)}}
+    for said, values in what.items():
+        for row in _first_rows(codes, np.abs(values) > LARGEST):
+            failed.setdefault(int(codes[row]), f"{said} beyond ±{LARGEST:g} at {time} {shown(dates[row])}")
+    return failed
+
+
+def _first_rows(codes: Places, wrong: npt.NDArray[np.bool_]) -> Places:
+    """Return the first row of each series in which something is wrong."""
     rows = np.flatnonzero(wrong)
     return rows[np.flatnonzero(np.diff(codes[rows], prepend=-1))] if len(rows) else rows
 
 
-def _doubtful(place: Places, begin: Places, count: Places, span: Places) -> npt.NDArray[np.bool_]:
-    """Series that may have another step than the rule's: most rows of theirs are missing, or every second one, or third."""
-    gaps = np.diff(place, append=place[-1])
+def _other_steps(rows: _Rows, spans: _Spans, time: TimeIndex, failed: Container[int]) -> dict[int, str]:
+    """Return why others than those that ``failed`` keep another step than the rule's, or have too few rows for it.
+
+    Only those are looked at of which most rows are missing, or every second one, or third; or all weekends.
+    """
+    begin, count, length = spans.begin, spans.rows, spans.length
+    gaps = np.diff(rows.place, append=rows.place[-1])
     gaps[begin[1:] - 1] = 0  # between two series; 0 leaves a common divisor as it is
     common = np.gcd.reduceat(gaps, begin)
-    return np.asarray((count >= _TELLING) & ((common > 1) | (span > 3 * count - 1)) | (span > 3 * count + 1000))
+    doubtful = (count >= _TELLING) & ((common > 1) | (length > 3 * count - 1)) | (length > 3 * count + 1000)
+    if time.step == "D":
+        weekend = np.add.reduceat((rows.dates.day_of_week >= 5).astype(np.int64), begin)
+        doubtful |= (weekend == 0) & (length > 14)  # business days among days
+    found = {}
+    for i in (int(i) for i in np.flatnonzero(doubtful) if i not in failed):
+        other = other_step(rows.dates[begin[i] : begin[i] + count[i]], time)
+        if other is not None:
+            found[i] = f"its step is {other}, and that of the others {one_step(time.step)}: forecast it apart"
+        elif length[i] > most_steps(int(count[i])):
+            apart = count_steps(int(length[i]), time.step)
+            found[i] = f"its {count[i]:,} rows are spread over {apart}: too much is missing"
+    return found
 
 
-def _off(own: Any, wrong: Any, time: TimeIndex) -> str:
-    other = other_step(own, time)
-    step = one_step(time.step)
+def _off_step(own: pd.Index, wrong: object, time: TimeIndex) -> str:
+    """Say how the dates of a series do not keep the step of the others."""
+    other, step = other_step(own, time), one_step(time.step)
     if other not in (None, step) and len(own) >= _TELLING:  # a month, from another day on, is a month too
         return f"its step is {other}, and that of the others {step}: forecast it apart"
     return f"its date {shown(wrong)} does not lie on the others' step, {step}"

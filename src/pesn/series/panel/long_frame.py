@@ -2,6 +2,10 @@
 
 Series are fitted when forecasts of them are asked for, chunk by chunk: models of a million series are more than memory holds, and
 what they are made of is the rows themselves. The same rows and settings give the same numbers.
+
+Dask frames have the same forecasts, lazily, a partition after the other, on however many workers. All rows of a series are
+brought into one partition, by its id. The step of the dates is that of all dates, so that no number depends on which series
+share a partition. A partition depends on nothing else: if its worker dies, Dask does it again elsewhere.
 """
 
 from __future__ import annotations
@@ -10,40 +14,28 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pesn._support.arguments import whole_number
-from pesn.forecasting.time_index import one_step
-from pesn.series.fitted import check_horizon
-from pesn.series.panel import distributed
-from pesn.series.panel.distributed import DaskPanel
-from pesn.series.panel.frame import Columns, Panel, panel_of, shown_id
-from pesn.series.panel.frames import cross_validation_frame, forecast_frame, inputs_ahead
-from pesn.series.panel.run import failures_frame, run
-from pesn.series.panel.settings import Settings
-from pesn.series.panel.work import Blocks, Task
+from pesn._support.types import Array
+from pesn.forecasting.time_index import TimeIndex, kind_of, one_step
+from pesn.series.model import check_horizon
+from pesn.series.panel.forecasts import Level, Parts, Settings, failures_frame, forecast_frame, inputs_ahead, value_columns
+from pesn.series.panel.frame import Panel, as_labels, farthest, panel_of, shown_id, step_of, steps_between
+from pesn.series.panel.work import Blocks, Runner, Task, run
+from pesn.series.result import levels_of
 from pesn.series.table.columns import find_time
 from pesn.series.table.dates import merge_note
-from pesn.series.table.errors import DataError
-from pesn.series.table.files import counted
-from pesn.series.table.reading import check_columns
+from pesn.series.table.numerals import Cells, DataError, counted
+from pesn.series.table.reading import Columns, check_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Outcome",
-    "cross_validated",
-    "fit",
-    "forecast",
-    "later_notes",
-    "mean_shares",
-    "season_in_words",
-    "summary",
-    "task_of",
-]
+_REASON = "reason"  # of a failure; empty beside a forecast
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +47,19 @@ class Outcome:
     facts: Blocks | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class DaskPanel:
+    """A Dask frame, the names of its columns, the step of its dates where it was given, and what becomes of duplicates."""
+
+    frame: Any
+    columns: Columns
+    freq: str | float | None = None
+    duplicates: str = "error"
+
+
 def fit(
     frame: Any,
-    X: Any,
+    X: object,
     columns: Columns,
     freq: str | float | None,
     duplicates: str = "error",
@@ -74,7 +76,7 @@ def fit(
         if {*inputs} & {*columns}:
             raise ValueError(f"inputs must be other columns than {', '.join(map(repr, columns))}, got {[*inputs]}")
         frame = frame[[name for name in (*columns, *inputs) if name in frame.columns]]
-    if distributed.is_dask(frame):
+    if is_dask(frame):
         return DaskPanel(frame, columns, freq, duplicates), None
     if not hasattr(frame, "index"):
         raise TypeError(
@@ -101,8 +103,8 @@ def later_notes(panel: Panel) -> list[str]:
     return [f"{counted(rows, 'row')} of {series:,} series after {whose} last number left out: forecasts begin there{known}"]
 
 
-def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Any, windows: int = 0, stride: int = 1) -> Task:
-    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.settings.Settings.task`."""
+def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
+    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.forecasts.Settings.task`."""
     if horizon is None and settings.horizon is None and panel.steps_known_ahead:
         settings = replace(settings, horizon=panel.steps_known_ahead)
     asked = settings.horizon if horizon is None else horizon
@@ -110,27 +112,28 @@ def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Any, w
     return settings.task(steps, horizon, level, windows, stride)
 
 
-def forecast(panel: Panel | DaskPanel, settings: Settings, horizon: int | None, X: Any, level: Any) -> Outcome:
-    """The next rows of every series; X are the inputs of these rows, a long frame."""
+def forecast(panel: Panel | DaskPanel, settings: Settings, horizon: int | None, X: Any, level: Level) -> Outcome:
+    """Return the next rows of every series; X are the inputs of these rows, a long frame.
+
+    Of a Dask frame, X is a frame of pandas or of Dask, and what is returned is not computed yet. Computed together,
+    ``dask.compute(forecasts, failures)``, series are fitted once.
+    """
     if isinstance(panel, DaskPanel):
-        return Outcome(*distributed.forecast(panel, settings, horizon, X, level))
+        return _map_partitions(panel, settings, horizon, level, X=X)
     task = task_of(panel, settings, horizon, level)
     _check_within_reason(panel, task.steps)
-    blocks = _run(panel, task, inputs_ahead(panel, _with_times(X, panel.columns), task.steps), settings)
-    return Outcome(forecast_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
+    return _run(panel, task, inputs_ahead(panel, _with_times(X, panel.columns), task.steps), settings)
 
 
 def cross_validated(
-    panel: Panel | DaskPanel, settings: Settings, horizon: int | None, windows: int, stride: int, level: Any
+    panel: Panel | DaskPanel, settings: Settings, horizon: int | None, windows: int, stride: int, level: Level
 ) -> Outcome:
-    """Forecasts from ``windows`` origins, ``stride`` rows apart, the last of which leaves ``horizon`` rows to judge by."""
+    """Return forecasts from ``windows`` origins, ``stride`` rows apart; the last one leaves ``horizon`` rows to judge by."""
     whole_number("n_windows", windows, 1)
     whole_number("step_size", stride, 1)
     if isinstance(panel, DaskPanel):
-        return Outcome(*distributed.cross_validated(panel, settings, horizon, windows, stride, level))
-    task = task_of(panel, settings, horizon, level, windows, stride)
-    blocks = _run(panel, task, None, settings)
-    return Outcome(cross_validation_frame(panel, task, blocks), failures_frame(panel, blocks), blocks.facts())
+        return _map_partitions(panel, settings, horizon, level, windows, stride)
+    return _run(panel, task_of(panel, settings, horizon, level, windows, stride), None, settings)
 
 
 def summary(panel: Panel | DaskPanel, facts: Blocks | None) -> str:
@@ -168,6 +171,46 @@ def mean_shares(facts: Blocks) -> dict[str, float]:
     return {kind: share / max(len(facts.shares), 1) for kind, share in total.most_common()}
 
 
+def is_dask(frame: object) -> bool:
+    """Return whether it is a frame of Dask."""
+    return type(frame).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def distinct_dates(part: pd.DataFrame, columns: Columns, observed: bool = False) -> pd.Index | None:
+    """Return the different dates of a part of a long frame, or of its rows with a number; None of no rows."""
+    if observed:
+        part = part[part[columns.target].notna()]
+    if not len(part):
+        return None
+    return as_labels(part[columns.time], f"column {columns.time!r}", part[columns.id].array).unique()
+
+
+def rule_of_all(parts: Sequence[pd.Index | None], columns: Columns, freq: str | float | None = None) -> TimeIndex:
+    """Return the step of all dates, from those of each part."""
+    dates = join_dates(parts)
+    if dates is None:
+        raise ValueError("y must have at least one row, got an empty frame")
+    rule = step_of(dates.sort_values(), freq)
+    if rule is None:
+        raise ValueError(f"column {columns.time!r} must keep one step, such as days or months, in all series: say freq")
+    return rule
+
+
+def span_of_all(rule: TimeIndex, parts: Sequence[pd.Index | None]) -> int:
+    """Return the number of steps from the first date with a number to the last, from those of each part."""
+    dates = join_dates(parts)
+    return 1 if dates is None else steps_between(rule.positions(dates, farthest(dates)))
+
+
+def join_dates(parts: Sequence[pd.Index | None]) -> pd.Index | None:
+    """Return the different dates of several indexes; None where all are None."""
+    dates = None
+    for one in parts:
+        if one is not None:
+            dates = one if dates is None else dates.append(one[~one.isin(dates)])
+    return dates
+
+
 # ---------------------------------------------------------------- inside
 
 
@@ -179,17 +222,18 @@ def _with_times(frame: Any, columns: Columns) -> Any:
     if getattr(frame.dtypes[columns.time], "kind", "O") != "O" or not all(isinstance(one, str) for one in texts[columns.time]):
         return frame
     try:
-        _, times = find_time(texts, time=columns.time)
+        _, times = find_time(Cells(texts), time=columns.time)
     except DataError:
         return frame  # refused later, with the series' name
     return frame.assign(**{columns.time: times})
 
 
-def _run(panel: Panel, task: Task, ahead: Any, settings: Settings) -> Blocks:
+def _run(panel: Panel, task: Task, ahead: Array | None, settings: Settings) -> Outcome:
     blocks = run(panel, task, ahead, settings.runner)
     _check_some_left(panel, blocks)
-    _warn(failures_frame(panel, blocks), panel, len(panel.failures))
-    return blocks
+    failures = failures_frame(panel, blocks)
+    _warn(failures, panel, len(panel.failures))
+    return Outcome(forecast_frame(panel, task, blocks), failures, blocks.facts())
 
 
 def _check_within_reason(panel: Panel, steps: int) -> None:
@@ -222,3 +266,63 @@ def _warn(failures: pd.DataFrame, panel: Panel, before: int) -> None:
             f"{shown_id(name)}: {reason}. See failures_",
             stacklevel=4,
         )
+
+
+def _map_partitions(
+    panel: DaskPanel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1, X: Any = None
+) -> Outcome:
+    """Forecast the partitions of a Dask frame, lazily."""
+    dask: Any = import_module("dask")
+    if horizon is not None:
+        whole_number("horizon", horizon, 1)
+    columns, levels = panel.columns, settings.level if level is None else levels_of(level)
+    head = panel.frame._meta  # noqa: SLF001  # columns and their types are known without a computation by this alone
+    inputs = tuple(str(name) for name in head.columns if name not in columns)
+    pieces = panel.frame[list(columns)].to_delayed()
+    dates, observed = ([dask.delayed(distinct_dates)(part, columns, known) for part in pieces] for known in (False, True))
+    time = dask.delayed(rule_of_all)(dates, columns, panel.freq)
+    span = dask.delayed(span_of_all)(time, observed)
+    meta = _meta(head, columns, levels, bool(windows))
+    parts = Parts(columns, inputs, panel.duplicates, replace(settings, runner=Runner(1)), horizon, levels, windows, stride)
+    whole = panel.frame.shuffle(on=columns.id)
+    rows: Any = [(part,) for part in whole.to_delayed()]
+    if is_dask(X):
+        rows = zip(whole.to_delayed(), X.shuffle(on=columns.id, npartitions=whole.npartitions).to_delayed(), strict=True)
+    asked = dask.delayed((parts, meta, None if is_dask(X) else X), traverse=False)  # once for all partitions
+    work = dask.delayed(_forecast_partition, pure=True)
+    found = import_module("dask.dataframe").from_delayed([work(time, span, asked, *part) for part in rows], meta=meta)
+    forecasts = found[found[_REASON] == ""].drop(columns=_REASON)
+    return Outcome(forecasts, found[found[_REASON] != ""][[columns.id, _REASON]])
+
+
+def _forecast_partition(
+    time: TimeIndex, span: int, asked: tuple[Parts, pd.DataFrame, Any], rows: pd.DataFrame, ahead: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return forecasts of the series of one partition, and a row for each that failed."""
+    parts, meta, X = asked
+    if not len(rows):
+        return meta
+    frame, failed, panel = parts.forecast(rows, X if ahead is None else ahead, time, span)
+    if panel.merged[0]:
+        warnings.warn(merge_note(panel.merged[0], parts.duplicates, panel.merged[1]), stacklevel=2)
+    frame[_REASON] = ""
+    if len(failed):
+        failed[parts.columns.time] = time.onwards(1)[0]  # some date: a column of numbers has no missing one
+        if parts.windows:
+            failed["cutoff"] = failed[parts.columns.time]
+        both = import_module("pandas").concat([frame, failed], ignore_index=True)
+        frame = both if len(frame) else failed.reindex(columns=meta.columns)
+    return frame[list(meta.columns)].astype(meta.dtypes)
+
+
+def _meta(head: pd.DataFrame, columns: Columns, levels: Sequence[float], judged: bool) -> pd.DataFrame:
+    """Return an empty frame of what a partition gives."""
+    pd: Any = import_module("pandas")
+    dates = head[columns.time].iloc[:0]
+    if kind_of(pd.Index(dates)) is None and getattr(dates.dtype, "kind", "O") not in "iuf":
+        dates = pd.to_datetime(pd.Series([], dtype=str))  # of texts
+    data = {columns.id: head[columns.id].iloc[:0], columns.time: dates}
+    if judged:
+        data |= {"cutoff": dates, columns.target: np.zeros(0)}
+    data |= {name: np.zeros(0) for name in value_columns(levels)}
+    return pd.DataFrame({**data, _REASON: pd.Series([], dtype=str)})

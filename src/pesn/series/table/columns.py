@@ -5,7 +5,7 @@ One function does so for the texts of a file and for a frame of pandas with type
 >>> import pandas as pd
 >>> days = pd.date_range("2024-01-01", periods=30).strftime("%Y-%m-%d")
 >>> frame = pd.DataFrame({"": range(30), "day": days, "weekday": [i % 7 for i in range(30)], "sales": [3.0, 1.0, 2.0] * 10})
->>> roles = assign_roles(frame)
+>>> roles = assign_roles(Cells(frame))
 >>> roles.time, roles.targets
 ('day', ['sales'])
 >>> roles.notes
@@ -18,20 +18,17 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.series.table.dates import NAMES, to_times, whole_times, year_note
-from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.numerals import MISSING, is_boolean, is_numeric, to_numbers
+from pesn.series.table.numerals import MISSING, Cells, DataError, is_boolean, is_numeric, quoted, to_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["ColumnRoles", "assign_roles", "find_time", "list_names"]
 
 _DAYS = 5  # different numbers from which on 20241231 is no chance
 _FEW = 20  # rows below which 1, 2, 3 may be a series that grows
@@ -93,7 +90,7 @@ class ColumnRoles:
 
     time: str | None
     time_columns: list[str]
-    times: Any
+    times: pd.Index
     targets: list[str]
     inputs: list[str]
     left_out: dict[str, str] = field(default_factory=dict)
@@ -101,141 +98,163 @@ class ColumnRoles:
 
 
 def assign_roles(
-    frame: pd.DataFrame,
+    cells: Cells,
     *,
     id_col: str | None = None,
     time: str | None = None,
     targets: Sequence[str] = (),
     inputs: Sequence[str] = (),
     times: pd.Index | None = None,
-    decimal: str | None = None,
-    lines: Sequence[int] | None = None,
 ) -> ColumnRoles:
     """Decide what each column of a table is.
 
     Parameters
     ----------
-    frame : DataFrame
-        Cells of a file as texts, or typed columns.
+    cells : Cells
+        The table.
     id_col : str, optional
         The column of ids, where the table has many series.
     time : str, optional
         The column of times; without it, calendar dates are looked for, then a counter.
-    targets, inputs : sequence of str, default=()
-        Columns to forecast, and covariates. Without targets, all columns of numbers are targets but ids, row numbers and columns
-        that follow from the calendar, such as the month.
+    targets : sequence of str, default=()
+        Columns to forecast. Without them, all columns of numbers are targets but ids, row numbers and columns that follow from
+        the calendar, such as the month.
+    inputs : sequence of str, default=()
+        Covariates.
     times : Index, optional
         The times of the rows where they are no column, such as the index of a frame.
-    decimal : str, optional
-        The decimal mark of texts.
-    lines : sequence of int, optional
-        The line of each row in its file, for error messages.
 
     Returns
     -------
     ColumnRoles
         A table without a column to forecast is a :class:`DataError`.
     """
-    inputs = list(dict.fromkeys(inputs))
-    taken = {*targets, *inputs, *(() if id_col is None else (id_col,))}
+    frame, inputs = cells.frame, list(dict.fromkeys(inputs))
+    taken = {*targets, *inputs, id_col} - {None}
     notes: list[str] = []
     apart: list[str] = []
     if times is None:
-        apart, times = find_time(frame, time=time, taken=taken, id_col=id_col, decimal=decimal, lines=lines)
+        apart, times = find_time(cells, time=time, taken=taken, id_col=id_col)
         notes += year_note(frame[apart[0]], times) if len(apart) == 1 else []
     notes += [f"{name}: TRUE is 1, FALSE is 0" for name in (*targets, *inputs) if is_boolean(frame[name])]
     label = None if times is None else " and ".join(apart) or str(times.name or "time")
-    if targets:
-        return ColumnRoles(label, apart, times, list(dict.fromkeys(targets)), inputs, {}, notes)
-    free = [name for name in frame.columns if name not in taken and name not in apart]
-    left: dict[str, str] = {}
-    for name in free:
-        kind = _kind(frame, name, times, id_col, decimal)
-        if kind is not None:
-            left[name] = kind
-    numeric = [name for name in free if name not in left]
-    counters = [name for name in numeric if _is_row_number(frame[name], decimal)]
-    if len(counters) < len(numeric):
-        left |= dict.fromkeys(counters, "counter")
-    found = [str(name) for name in free if name not in left]
-    if not found:
-        raise _nothing_to_forecast(frame, free, left)
+    found, left = list(dict.fromkeys(targets)), dict[str, str]()
+    if not targets:
+        free = [name for name in frame.columns if name not in {*taken, *apart}]
+        left = _left_out(cells, free, times, id_col)
+        found = [str(name) for name in free if name not in left]
+        if not found:
+            raise _nothing_to_forecast(frame, free, left)
     return ColumnRoles(label, apart, times, found, inputs, left, [*notes, *_say(left)])
 
 
 def find_time(
-    frame: pd.DataFrame,
-    *,
-    time: str | None,
-    taken: Iterable[str] = (),
-    id_col: str | None = None,
-    decimal: str | None = None,
-    lines: Sequence[int] | None = None,
-) -> tuple[list[str], Any]:
+    cells: Cells, *, time: str | None = None, taken: Iterable[str | None] = (), id_col: str | None = None
+) -> tuple[list[str], pd.Index]:
     """Find the columns that hold the time, and the time of each row; nothing and None where rows are counted.
 
     Calendar dates win over counters wherever they stand. Among dates, those win that are not mostly the same, then those whose
     name says so, then texts over numbers.
+
+    Parameters
+    ----------
+    cells : Cells
+        The table.
+    time : str, optional
+        The column that holds the time.
+    taken : iterable of str, default=()
+        Columns that are not to be looked at.
+    id_col : str, optional
+        The column of ids, where the table has many series.
     """
+    frame = cells.frame
     if time is not None:
-        times = _times(frame[time], True, decimal)
+        times = _times(frame[time], True, cells.decimal)
         if times is None:
-            raise _not_a_time(frame, time, id_col, decimal, lines, "")
+            raise _not_a_time(cells, time, id_col, "")
         return [time], times
-    free = [name for name in frame.columns if name not in {*taken}]
-    named = [name for name in free if NAMES.fullmatch(str(name).strip()) or _UNNAMED.fullmatch(str(name).strip())]
-    dates: list[tuple[Any, list[str], Any]] = []
+    search = _TimeSearch(cells, [name for name in frame.columns if name not in {*taken}], id_col)
+    for name in search.free:
+        search.look(name)
     whole = whole_times(frame)
     if whole is not None and not {*whole[0]} & {*taken}:
-        dates.append(((_repeats(whole[1], frame, id_col), True, False, 1), *whole))
-    numbers: dict[str, Any] = {}
-    broken: list[str] = []
-    leading = next((name for name in free if not _UNNAMED.fullmatch(str(name)) and not _COUNTERS.fullmatch(str(name))), None)
-    for name in free:
-        numeric = is_numeric(frame[name])
-        days = numeric and _has_days(frame[name])
-        if is_boolean(frame[name]) or (numeric and not days and name != leading and name not in named):
-            continue  # numbers that might be dates, under a name that says nothing of the kind
-        empty = _is_missing(frame[name])
-        times = _times(frame[name][~empty], bool(name == leading), decimal)
-        sure = not numeric or days or id_col is not None or _DATED.fullmatch(str(name))
-        dated = hasattr(times, "year") and (sure or _is_run(times))
-        if empty.any():
-            if 2 * empty.sum() < len(empty) and (dated or (numeric and name in named and times is not None and _is_run(times))):
-                broken.append(name)
-        elif dated:
-            dates.append(
-                ((_repeats(times, frame, id_col), numeric and not days, name not in named, 2 if numeric else 0), [name], times)
-            )
-        elif times is not None and numeric:
-            numbers[name] = times
-    if dates:
-        return min(dates, key=lambda one: one[0])[1:]
-    for name in (*named, *broken):
-        if name in broken or (name not in numbers and name and not is_numeric(frame[name])):
-            raise _not_a_time(frame, name, id_col, decimal, lines, ", or name another column with --time")
-    for name, times in numbers.items():
-        if name in named and (id_col is not None or _is_run(times)):
-            return [name], times
-        if name in named and times.has_duplicates and str(name).lower() in ("t", "time", "step"):
-            again = int(np.flatnonzero(np.diff(times.to_numpy(np.float64)) < 0)[:1].sum()) + 1
-            raise DataError(
-                f"column {name!r} begins again at row {again + 1} of the table: it holds several runs; give a file for each, or "
-                "name another column with --time"
-            )
-    return [], None
+        search.dates.append(((_repeats(whole[1], frame, id_col), True, False, 1), *whole))
+    if search.dates:
+        return min(search.dates, key=lambda one: one[0])[1:]
+    return search.find_counter()
 
 
-def list_names(names: Iterable[Any]) -> str:
+class _TimeSearch:
+    """The columns that may hold the time.
+
+    ``dates`` have a rank, the columns and their times; ``numbers`` are the times of columns that may count rows; ``broken`` are
+    columns in which some times are missing.
+    """
+
+    def __init__(self, cells: Cells, free: list[str], id_col: str | None) -> None:
+        self.cells, self.free, self.id_col = cells, free, id_col
+        self.named = [name for name in free if _matches(name, NAMES, _UNNAMED)]
+        self.leading = next((name for name in free if not _matches(name, _UNNAMED, _COUNTERS)), None)
+        self.dates: list[tuple[tuple[bool, bool, bool, int], list[str], pd.Index]] = []
+        self.numbers: dict[str, pd.Index] = {}
+        self.broken: list[str] = []
+
+    def look(self, name: str) -> None:
+        """Decide whether a column has dates, or numbers that may count rows."""
+        column, named = self.cells.frame[name], name in self.named
+        numeric = is_numeric(column)
+        days = numeric and _has_days(column)
+        if is_boolean(column) or not (named or name == self.leading or days or not numeric):
+            return  # numbers that might be dates, under a name that says nothing of the kind
+        empty = _is_missing(column)
+        times = _times(column[~empty], name == self.leading, self.cells.decimal)
+        dated = hasattr(times, "year") and (self._says_dates(name, numeric, days) or _is_run(times))
+        if dated and not empty.any():
+            rank = _repeats(times, self.cells.frame, self.id_col), numeric and not days, not named, 2 if numeric else 0
+            self.dates.append((rank, [name], times))
+        elif times is not None and numeric and not empty.any():
+            self.numbers[name] = times
+        elif dated or (times is not None and numeric and named and _is_run(times)):
+            few = 2 * empty.sum() < len(empty) or column.dtype.kind == "M"
+            self.broken += [name] if few else []
+
+    def _says_dates(self, name: str, numeric: bool, days: bool) -> bool:
+        """Return whether times that are dates need no order to be believed."""
+        return not numeric or days or self.id_col is not None or _DATED.fullmatch(str(name)) is not None
+
+    def find_counter(self) -> tuple[list[str], pd.Index]:
+        """Return the column that counts rows, and its numbers; a DataError where a column should be dates and is not."""
+        texts = [name for name in self.named if name and not is_numeric(self.cells.frame[name]) and name not in self.numbers]
+        wrong = next((name for name in (*self.named, *self.broken) if name in (*self.broken, *texts)), None)
+        if wrong is not None:
+            raise _not_a_time(self.cells, wrong, self.id_col, ", or name another column with --time")
+        for name in filter(self.named.__contains__, self.numbers):
+            times = self.numbers[name]
+            if self.id_col is not None or _is_run(times):
+                return [name], times
+            if times.has_duplicates and str(name).lower() in ("t", "time", "step"):
+                again = int(np.flatnonzero(np.diff(times.to_numpy(np.float64)) < 0)[:1].sum()) + 1
+                raise DataError(
+                    f"column {name!r} begins again at row {again + 1} of the table: it holds several runs; give a file for each, "
+                    "or name another column with --time"
+                )
+        return [], None
+
+
+def _matches(name: object, *patterns: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(str(name).strip()) for pattern in patterns)
+
+
+def list_names(names: Iterable[object]) -> str:
     """Return names for a message, fifty at most."""
-    names = [repr(str(name)) if not str(name).strip() else str(name) for name in names]
-    return ", ".join(names[:50]) + (f", … ({len(names)})" if names[50:] else "")
+    texts = [repr(str(name)) if not str(name).strip() else str(name) for name in names]
+    return ", ".join(texts[:50]) + (f", … ({len(texts)})" if texts[50:] else "")
 
 
 # ---------------------------------------------------------------- times
 
 
-def _times(column: pd.Series, first: bool, decimal: str | None) -> Any:
+def _times(column: pd.Series, first: bool, decimal: str | None) -> pd.Index | None:
     """Parse the time of each row; None where they are no times. Each different cell is read once."""
     import pandas as pd
 
@@ -276,23 +295,21 @@ def _is_run(times: pd.Index) -> bool:
     return bool(len(times) > 1 and times.is_unique and (times.is_monotonic_increasing or times.is_monotonic_decreasing))
 
 
-def _not_a_time(
-    frame: pd.DataFrame, name: str, id_col: str | None, decimal: str | None, lines: Sequence[int] | None, remedy: str
-) -> DataError:
+def _not_a_time(cells: Cells, name: str, id_col: str | None, remedy: str) -> DataError:
     """Return the error that names the first cell which is no time, or is written in another way than those above."""
 
     def fails(column: pd.Series) -> bool:
         try:
-            return _times(column, True, decimal) is None
+            return _times(column, True, cells.decimal) is None
         except DataError:  # few cells may leave open which is the month
             return False
 
-    column = frame[name]
+    column = cells.frame[name]
     place = bisect_left(range(1, len(column)), True, key=lambda n: fails(column[:n]))
     alone = place == 0 or fails(column[place : place + 1])
     what = "which is not a time" if alone else f"which is not written as {quoted(column.iloc[0])} is"
-    there = "" if lines is None else f" in line {lines[place]}"
-    series = "" if id_col is None else f", series {quoted(frame[id_col].iloc[place])}"
+    there = f" in line {cells.lines[place]}" if cells.lines else ""
+    series = "" if id_col is None else f", series {quoted(cells.frame[id_col].iloc[place])}"
     if _is_missing(column.iloc[[place]]).all():
         return DataError(f"column {name!r} has no time{there}{series}; give each row one{remedy}")
     return DataError(
@@ -303,28 +320,42 @@ def _not_a_time(
 # ---------------------------------------------------------------- columns that are no targets
 
 
-def _kind(frame: pd.DataFrame, name: Any, times: Any, id_col: str | None, decimal: str | None) -> str | None:
+def _left_out(cells: Cells, names: Sequence[str], times: pd.Index, id_col: str | None) -> dict[str, str]:
+    """Return why columns are no targets unless they are named, by their names."""
+    left = {name: kind for name in names if (kind := _kind(cells, name, times, id_col)) is not None}
+    numeric = [name for name in names if name not in left]
+    counters = [name for name in numeric if _is_row_number(cells.frame[name], cells.decimal)]
+    return left | dict.fromkeys(counters, "counter") if len(counters) < len(numeric) else left
+
+
+def _kind(cells: Cells, name: str, times: pd.Index, id_col: str | None) -> str | None:
     """Return why a column is no target unless it is named; None where it is one."""
-    column, word = frame[name], str(name).strip()
+    column = cells.frame[name]
     if is_boolean(column):
         return "boolean"
     if not is_numeric(column):
-        return "date" if hasattr(_times(column, False, decimal), "year") else "text"
-    if id_col is not None and _is_static(column, frame[id_col]):
+        return "date" if hasattr(_times(column, False, cells.decimal), "year") else "text"
+    if id_col is not None and _is_static(column, cells.frame[id_col]):
         return "static"
-    if not any(pattern.fullmatch(word) for pattern in (_UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR)):
+    if not _matches(name, _UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR):
         return None
-    values = _values(column, decimal).to_numpy()
+    return _kind_of_numbers(str(name).strip(), _values(column, cells.decimal).to_numpy(), times, id_col is not None)
+
+
+def _kind_of_numbers(name: str, values: Array, times: pd.Index, many: bool) -> str | None:
+    """Return why a column of numbers under a telling name is no target: a counter, an id, a part of the date; else None."""
     known = np.isfinite(values)
     whole = bool((values == np.rint(values))[known].all())
-    steps = whole and (_counts(values) or (times is not None and id_col is None and _counts(_in_order(values, times))))
-    if _UNNAMED.fullmatch(word):
-        return "counter" if steps else "unnamed"
-    if steps and (_COUNTERS.fullmatch(word) or NAMES.fullmatch(word)):
+    in_order = values if times is None or many else _in_order(values, times)
+    if whole and (_counts(values) or _counts(in_order)) and _matches(name, _UNNAMED, _COUNTERS, NAMES):
         return "counter"
-    if whole and _IDS.fullmatch(word):
+    if _matches(name, _UNNAMED):
+        return "unnamed"
+    if whole and _matches(name, _IDS):
         return "id"
-    return "calendar" if hasattr(times, "year") and known.any() and _is_calendar(word, values[known], times[known]) else None
+    if hasattr(times, "year") and known.any() and _is_calendar(name, values[known], times[known]):
+        return "calendar"
+    return None
 
 
 def _counts(values: Array) -> bool:
@@ -360,10 +391,9 @@ def _is_row_number(column: pd.Series, decimal: str | None) -> bool:
     return bool((np.diff(_values(column, decimal)) == 1.0).all())
 
 
-def _is_calendar(name: str, values: Any, times: pd.DatetimeIndex) -> bool:
+def _is_calendar(name: str, v: Array, times: pd.DatetimeIndex) -> bool:
     """Return whether a column follows from the dates, by its name and by its values."""
-    v = np.asarray(values, np.float64)
-    tests: dict[str, Callable[[], Any]] = {
+    tests: dict[str, Callable[[], object]] = {
         "year": lambda: np.ptp(v - times.year) == 0,
         "month": lambda: _same(v, times.month),
         "quarter": lambda: _same(v, times.quarter),
@@ -380,13 +410,13 @@ def _is_calendar(name: str, values: Any, times: pd.DatetimeIndex) -> bool:
     return any(re.fullmatch(f"(?i){pattern}", name) and bool(tests[kind]()) for kind, pattern in _PARTS.items())
 
 
-def _same(values: Array, part: Any) -> bool:
+def _same(values: Array, part: pd.Index) -> bool:
     """Return whether numbers are a part of the date, counted from 0 or as it is."""
     apart = values - np.asarray(part)
     return bool(np.ptp(apart) == 0 and apart[0] in (0, -1))
 
 
-def _follows(values: Array, key: Any) -> bool:
+def _follows(values: Array, key: pd.Index) -> bool:
     """Return whether a key has one value wherever it occurs."""
     import pandas as pd
 

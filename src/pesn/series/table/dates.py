@@ -14,25 +14,19 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of, is_default
 from pesn.forecasting.time_index import MOST_MISSING, CalendarStep, TimeIndex, kind_of, most_steps, shown, step_name, time_index
-from pesn.series.table.errors import DataError, quoted
-from pesn.series.table.files import counted
-from pesn.series.table.numerals import MISSING, has_months
+from pesn.series.table.numerals import MISSING, DataError, counted, has_months, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "NAMES", "check_freq", "merge_duplicates", "merge_note", "place_rows", "regular", "steps_between", "time_of", "to_times",
-    "whole_times", "year_note",
-]  # fmt: skip
 
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|year_?month|yyyymm|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
@@ -46,10 +40,12 @@ _CLOCKS = (" %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 _FIRST_YEAR = 1930  # of the hundred years in which the latest of two-digit years lies, as spreadsheets have it
 _YEARS = re.compile(r"(?i)year|date|time|^ds$|^t$|^$|period|jahr|^index$|decimal|unnamed: \d+")  # numbers that may be years
 _MONTHS = re.compile(r"(?i)month|monat|yyyymm|year|date|time|^ds$|period|jahr")  # numbers that may be months such as 202012
+_YEAR = re.compile(r"(?i)year|date|jahr|^ds$|period")  # whole numbers that are years, in whatever order
+_PARTS = (("year", "month", "day"), ("year", "month"), ("year", "quarter"))  # columns that may hold a date together
 _LEAST = 5  # rows from which on numbers in a first column may be years, whatever its name
 
 
-def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
+def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
     """Parse a column as a DatetimeIndex, or as numbers where it counts; return None where it is neither.
 
     Understood are ISO dates and times, years, decimal years (1949.083, by months or quarters), quarters (2020Q1), months
@@ -65,33 +61,24 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.DatetimeIndex:
     """
     import pandas as pd
 
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         return pd.DatetimeIndex(column)
-    if isinstance(column.dtype, pd.PeriodDtype):
-        return pd.DatetimeIndex(column.dt.to_timestamp())
-    if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
+    if column.dtype.kind in "bm":
         return None
     text = column.astype("object").where(column.notna(), "").astype(str).str.strip()
-    if text.str.len().max() > LONGEST or not any(sign.isdigit() for sign in text.iloc[0]) or text.str.lower().isin(MISSING).any():
+    if text.str.len().max() > LONGEST or not re.search(r"\d", text.iloc[0]) or text.str.lower().isin(MISSING).any():
         return None
     numbers = pd.to_numeric(text, errors="coerce")
     if np.isfinite(numbers).all():
         if has_months(text):
             return _parsed(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
-    for letter, months in ("Q", 3), ("M", 1):
-        parts = text.str.upper().str.extract(rf"^(\d{{4}})[- ]?{letter}(\d{{1,2}})$")
-        if parts.notna().all(axis=None):
-            parts = parts.astype(int)
-            return _from_parts(parts[0], (parts[1] - 1) * months + 1)
-    weeks = text.str.upper().str.extract(r"^(\d{4})[- ]?W(\d{1,2})$")
-    if weeks.notna().all(axis=None):
-        return _parsed(weeks[0] + " " + weeks[1].str.zfill(2) + " 1", "%G %V %u")
-    if text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all():
-        found = _parsed(text, "ISO8601")
-        if found is not None:
-            return found
-    return _from_texts(text, str(column.name))
+    found = _from_calendar_parts(text)
+    if found is None:
+        found = _from_iso(text)
+    return _from_texts(text, str(column.name)) if found is None else found
 
 
 def year_note(column: pd.Series, times: pd.Index) -> list[str]:
@@ -105,20 +92,19 @@ def year_note(column: pd.Series, times: pd.Index) -> list[str]:
 def whole_times(frame: pd.DataFrame) -> tuple[list[str], pd.DatetimeIndex] | None:
     """Names of the columns year and month or quarter (and day) with their times, where a table keeps them apart."""
     by_name = {str(name).strip().lower(): name for name in frame.columns}
-    if "year" not in by_name or not {"month", "quarter"} & set(by_name):
+    kept = next((parts for parts in _PARTS if {*parts} <= {*by_name}), ())
+    if not kept:
         return None
-    finer = "month" if "month" in by_name else "quarter"
-    names = ["year", finer, *(["day"] if finer == "month" and "day" in by_name else [])]
+    names = [by_name[name] for name in kept]
     try:
-        parts = [frame[by_name[name]].astype("float64").astype("int64") for name in names]
+        year, part, *day = (frame[name].astype("float64").astype("int64") for name in names)
     except (TypeError, ValueError):
         return None
-    month = parts[1] if finer == "month" else 3 * parts[1] - 2
-    times = _from_parts(parts[0], month, *parts[2:])
-    return None if times is None else ([by_name[name] for name in names], times)
+    times = _from_parts(year, 3 * part - 2 if "quarter" in kept else part, *day)
+    return None if times is None else (names, times)
 
 
-def merge_duplicates(frame: Any, how: str) -> Any:
+def merge_duplicates(frame: pd.DataFrame, how: str) -> pd.DataFrame:
     """Merge the rows of a pandas object that have the same label.
 
     Parameters
@@ -139,7 +125,7 @@ def merge_note(count: int, how: str, first: object) -> str:
     return f"{counted(count, 'row')} with the time of another row, the first at {first}: merged into {into}"
 
 
-def place_rows(name: str, values: Any, freq: str | float | None, duplicates: str) -> Any:
+def place_rows(name: str, values: pd.DataFrame, freq: str | float | None, duplicates: str) -> pd.DataFrame:
     """Merge the rows of a pandas object that have the same label, and put its rows on the grid of a known step.
 
     Parameters
@@ -174,7 +160,7 @@ def place_rows(name: str, values: Any, freq: str | float | None, duplicates: str
     return regular(values.set_axis(labels), freq)[0]
 
 
-def check_freq(freq: Any, index: pd.Index) -> Any:
+def check_freq(freq: str | float | None, index: pd.Index) -> str | float | None:
     """Return the step as a text for dates, as a number for numbers; a ValueError where it is none for these times.
 
     "W" becomes the week of the first row's weekday.
@@ -185,11 +171,7 @@ def check_freq(freq: Any, index: pd.Index) -> Any:
         return None
     kind = kind_of(index)
     if kind == "numbers":
-        with contextlib.suppress(TypeError, ValueError):
-            step = float(freq)
-            if 0.0 < step < np.inf:
-                return int(step) if step == int(step) and index.dtype.kind in "iu" else step
-        raise ValueError(f"freq must be a number above 0, as times are numbers, got {freq!r}")
+        return _check_number(freq, index.dtype.kind in "iu")
     if not isinstance(freq, str):
         raise ValueError(f"freq must be a text such as 'MS', as times are dates, got {freq!r}")
     if kind == "periods":
@@ -201,6 +183,15 @@ def check_freq(freq: Any, index: pd.Index) -> Any:
     except ValueError as error:
         raise ValueError(f"freq must be a frequency of pandas, such as 'MS', 'W-SUN' or '15min', got {freq!r}: {error}") from None
     return str(pd.offsets.Week(weekday=index[0].day_of_week).freqstr) if freq == "W" else freq
+
+
+def _check_number(freq: str | float, whole: bool) -> float:
+    """Return the step of numbers, an integer where they and it are ``whole``; a ValueError where it is none."""
+    with contextlib.suppress(TypeError, ValueError):
+        step = float(freq)
+        if 0.0 < step < np.inf:
+            return int(step) if whole and step == int(step) else step
+    raise ValueError(f"freq must be a number above 0, as times are numbers, got {freq!r}")
 
 
 def regular(
@@ -244,32 +235,57 @@ def steps_between(first: pd.Timestamp, later: pd.Timestamp, freq: str | None, st
 # ---------------------------------------------------------------- inside
 
 
-def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex:
+def _from_calendar_parts(text: pd.Series) -> pd.DatetimeIndex | None:
+    """Parse quarters such as 2020Q1, months such as 2020M01 and ISO weeks such as 2020-W01; None where they are others."""
+    parts = text.str.upper().str.extract(r"^(\d{4})[- ]?([QMW])(\d{1,2})$")
+    letters = parts[1].unique()
+    if len(letters) > 1 or parts.isna().any(axis=None):
+        return None
+    if letters[0] == "W":
+        return _parsed(parts[0] + " " + parts[2].str.zfill(2) + " 1", "%G %V %u")
+    months = 3 if letters[0] == "Q" else 1
+    return _from_parts(parts[0].astype(int), (parts[2].astype(int) - 1) * months + 1)
+
+
+def _from_iso(text: pd.Series) -> pd.DatetimeIndex | None:
+    return _parsed(text, "ISO8601") if text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all() else None
+
+
+def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex | None:
     """Parse days and months in the usual ways to write them; None where rows do not agree on one."""
-    parts = text.str.extract(r"^(.*?)(?:[T ,]+(\d{1,2}:\d{2}.*))?$").fillna("")
-    day = parts[0].str.replace(r"[-/.,\s]+", " ", regex=True).str.replace(r"(?i)\bsept\b", "Sep", regex=True)
-    joined = (day + " " + parts[1]).str.strip()
-    forms = [form for form in _DATES if "." not in parts[0].iloc[0] or not form.startswith("%m %d")]  # 1.2.2020: the day first
-    ways = [
-        way
-        for form in forms
-        for clock in (_CLOCKS if parts[1].iloc[0] else ("",))
-        if (way := _parsed(joined, form + clock)) is not None
-        if (way := _with_centuries(way) if "%y" in form else way) is not None
-    ]
-    different = [way for i, way in enumerate(ways) if not any(way.equals(other) for other in ways[:i])]
-    if len(different) > 1:  # day or month first? The one whose steps are regular; the 2nd of each month could be days as well
-        times = [(way, time_index(way.sort_values().unique())) for way in different]
-        steady = [way for way, time in times if time is not None and not re.fullmatch(r"\d*M(-\d+)?", time.step)]
-        different = steady if len(steady) == 1 else different
-    if len(different) > 1:
+    ways: list[pd.DatetimeIndex] = []
+    for way in _read_in_all_forms(text):
+        if not any(map(way.equals, ways)):
+            ways.append(way)
+    if len(ways) > 1:  # day or month first? The one whose steps are regular; the 2nd of each month could be days as well
+        times = [time_index(way.sort_values().unique()) for way in ways]
+        steady = [way for way, time in zip(ways, times, strict=True) if time and not re.fullmatch(r"\d*M(-\d+)?", time.step)]
+        ways = steady if len(steady) == 1 else ways
+    if len(ways) > 1:
         raise DataError(
             f"column {name!r} has {quoted(text.iloc[0])}, of which day and month cannot be told apart; write dates as 2020-12-31"
         )
-    return different[0] if different else None
+    return ways[0] if ways else None
 
 
-def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
+def _read_in_all_forms(text: pd.Series) -> Iterator[pd.DatetimeIndex]:
+    """Yield texts as dates in each form in which all of them may be written."""
+    parts = text.str.extract(r"^(.*?)(?:[T ,]+(\d{1,2}:\d{2}.*))?$").fillna("")
+    day = parts[0].str.replace(r"[-/.,\s]+", " ", regex=True).str.replace(r"(?i)\bsept\b", "Sep", regex=True)
+    joined = (day + " " + parts[1]).str.strip()
+    day_first = "." in parts[0].iloc[0]  # 1.2.2020
+    for form in _DATES:
+        if day_first and form.startswith("%m %d"):
+            continue
+        for clock in _CLOCKS if parts[1].iloc[0] else ("",):
+            way = _parsed(joined, form + clock)
+            if way is not None and "%y" in form:
+                way = _with_centuries(way)
+            if way is not None:
+                yield way
+
+
+def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex | None:
     """Replace the centuries of dates with two-digit years.
 
     The latest year lies in the hundred years from ``_FIRST_YEAR`` on. Where the years run on in one direction, the others follow
@@ -291,57 +307,64 @@ def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
     return found if (found.day == dates.day).all() else None
 
 
-def _from_numbers(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex:
+def _from_numbers(numbers: Array, name: str, first: bool) -> pd.Index:
     """Parse years, months as 202012, days as 20201231 and seconds since 1970, by their size; return other numbers as they are."""
     import pandas as pd
 
     whole = bool(np.all(numbers == np.rint(numbers)))
+    for found in (_from_years(numbers, name, first), _from_digits(numbers, name, first) if whole else None):
+        if found is not None:
+            return found
     low, high = numbers.min(), numbers.max()
-    if whole and 1000 <= low <= high <= 2999 and re.search(r"(?i)year|date|jahr|^ds$|period", name):
-        return _from_parts(pd.Series(numbers.astype(int)), 1)
-    years = _decimal_years(numbers, _YEARS.search(name) is not None, first)
-    if years is not None:
-        return years
-    if whole and 150_001 <= low <= high <= 220_012 and (_MONTHS.search(name) or (first and len(np.unique(numbers)) > 12)):
-        found = _from_parts(pd.Series(numbers // 100).astype(int), pd.Series(numbers % 100).astype(int))
-        if found is not None:
-            return found
-    if whole and 10_000_101 <= low <= high <= 29_991_231:
-        found = _parsed(pd.Series(numbers.astype(int).astype(str)), "%Y%m%d")
-        if found is not None:
-            return found
-    if 6e8 <= low <= high <= 5e9 and re.search(r"(?i)time|date|epoch|unix|^ds$|^ts$", name):
-        return pd.DatetimeIndex(pd.to_datetime(np.round(numbers * 1e6).astype("int64"), unit="us"))
-    if whole and 6e11 <= low <= high <= 5e12 and re.search(r"(?i)time|date|epoch|unix|^ds$|^ts$", name):
-        return pd.DatetimeIndex(pd.to_datetime(numbers.astype("int64"), unit="ms"))
+    if re.search(r"(?i)time|date|epoch|unix|^ds$|^ts$", name):
+        if 6e8 <= low <= high <= 5e9:
+            return pd.DatetimeIndex(pd.to_datetime(np.round(numbers * 1e6).astype("int64"), unit="us"))
+        if whole and 6e11 <= low <= high <= 5e12:
+            return pd.DatetimeIndex(pd.to_datetime(numbers.astype("int64"), unit="ms"))
     return pd.Index(numbers.astype(int) if whole and high < 2**53 else numbers)
 
 
-def _decimal_years(numbers: Array, named: bool, first: bool) -> pd.DatetimeIndex:
+def _from_digits(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex | None:
+    """Parse months such as 202012 and days such as 20201231."""
+    import pandas as pd
+
+    low, high = numbers.min(), numbers.max()
+    if 150_001 <= low <= high <= 220_012 and (_MONTHS.search(name) or (first and len(np.unique(numbers)) > 12)):
+        return _from_parts(pd.Series(numbers // 100).astype(int), pd.Series(numbers % 100).astype(int))
+    return _parsed(pd.Series(numbers.astype(int).astype(str)), "%Y%m%d") if 10_000_101 <= low <= high <= 29_991_231 else None
+
+
+def _from_years(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex | None:
     """Parse 1949, 1949.083, 1949.167 as dates: by years, quarters or months, at their beginning or in their middle.
 
-    Their steps must be regular within the rounding of their decimals, two at least. A first column whose name says nothing needs
-    five rows and no gap.
+    Where the name does not say that they are years, their steps must be regular within the rounding of their decimals, two at
+    least. A first column whose name says nothing needs five rows and no gap.
     """
     import pandas as pd
 
-    distinct = np.unique(numbers)
+    distinct, named = np.unique(numbers), _YEARS.search(name) is not None
+    if 1000 <= distinct[0] <= distinct[-1] <= 2999 and (distinct % 1 == 0).all() and _YEAR.search(name):
+        return _from_parts(pd.Series(numbers.astype(int)), 1)
     low, high = (1500, 2200) if named else (1700, 2100)
     if not (named or (first and len(distinct) >= _LEAST)) or distinct[0] < low or distinct[-1] >= high + 1:
         return None
-    decimals = next((d for d in range(2, 7) if np.allclose(distinct, np.round(distinct, d), rtol=0.0, atol=1e-9)), 7)
-    for per_year in (1, 4, 12):
-        for middle in (0.0, 0.5):
-            places = distinct * per_year - middle
-            near = np.abs(places - np.rint(places)) <= 1.01 * per_year * 10.0**-decimals
-            gaps = np.diff(np.rint(places))
-            if near.all() and (gaps >= 1).all() and (gaps == 1).sum() >= (2 / 3 if named else 1) * len(gaps):
-                count = np.rint(numbers * per_year - middle).astype(int)
-                return _from_parts(pd.Series(count // per_year), pd.Series(count % per_year * (12 // per_year) + 1))
+    for per_year, middle in product((1, 4, 12), (0.0, 0.5)):
+        if _is_regular(distinct, per_year, middle, 2 / 3 if named else 1.0):
+            count = np.rint(numbers * per_year - middle).astype(int)
+            return _from_parts(pd.Series(count // per_year), pd.Series(count % per_year * (12 // per_year) + 1))
     return None
 
 
-def _from_parts(year: pd.Series, month: pd.Series, day: pd.Series = 1) -> pd.DatetimeIndex:
+def _is_regular(years: Array, per_year: int, middle: float, least: float) -> bool:
+    """Return whether increasing years lie on a grid within the rounding of their decimals, with ``least`` of its steps there."""
+    decimals = next((d for d in range(2, 7) if np.allclose(years, np.round(years, d), rtol=0.0, atol=1e-9)), 7)
+    places = years * per_year - middle
+    near = np.abs(places - np.rint(places)) <= 1.01 * per_year * 10.0**-decimals
+    gaps = np.diff(np.rint(places))
+    return bool(near.all() and (gaps >= 1).all() and (gaps == 1).sum() >= least * len(gaps))
+
+
+def _from_parts(year: pd.Series, month: pd.Series | int, day: pd.Series | int = 1) -> pd.DatetimeIndex | None:
     import pandas as pd
 
     parts = pd.DataFrame({"year": year, "month": month, "day": day})
@@ -352,7 +375,7 @@ def _from_parts(year: pd.Series, month: pd.Series, day: pd.Series = 1) -> pd.Dat
         return None
 
 
-def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex:
+def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex | None:
     """Parse texts by one format; None if a cell is not written in it. Offsets that change, as in summer, are taken to UTC."""
     import pandas as pd
 

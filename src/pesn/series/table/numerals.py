@@ -13,19 +13,17 @@ import contextlib
 import re
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pesn._support.types import Array
-from pesn.series.table.errors import DataError, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING", "find_decimal", "has_months", "is_boolean", "is_number", "is_numeric", "to_numbers"]
-
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".", "?", "nil", "<na>"))
+_LONG = 60  # characters of a cell in a message
 _SAMPLE = 10_000  # cells by which a column is told to be of numbers
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
@@ -42,6 +40,62 @@ _MONTH = re.compile(r"(?:0[1-9]|1[0-2])\.\d{4}")  # 01.2020
 _SIGNS = re.compile(r"(?<![\w.,])[$€£¥]\s?|\s?[$€£¥%]$")  # $12, 12 €, 12 %
 _SPACED = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d*)?")
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
+
+
+class DataError(ValueError):
+    """The call was right, and the data do not allow it; the message says which, where, and the remedy.
+
+    >>> str(DataError("column 'x' is constant"))
+    "column 'x' is constant"
+    """
+
+
+def quoted(cell: object) -> str:
+    """Return a cell for a message, cut where it is long.
+
+    >>> quoted("oops"), len(quoted("z" * 1000))
+    ("'oops'", 62)
+    """
+    text = str(cell)
+    return repr(text if len(text) <= _LONG else text[: _LONG - 1] + "…")
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+class Cells(NamedTuple):
+    """The cells of a table.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Texts of a .csv file, or typed columns.
+    lines : sequence of int, default=()
+        The line of each row in its file, for error messages.
+    comma_separated : bool, default=False
+        Whether commas separate the cells of the file.
+    decimal : {".", ",", "mixed"} or None
+        The decimal mark of the table, see :func:`find_decimal`.
+    notes : list of str
+        What was left out or decided.
+    """
+
+    frame: pd.DataFrame
+    lines: Sequence[int] = ()
+    comma_separated: bool = False
+    decimal: str | None = None
+    notes: Sequence[str] = ()
+
+    def numbers(self, name: str) -> pd.Series:
+        """Convert a column to floats."""
+        lines = self.lines or range(len(self.frame))
+        return to_numbers(self.frame[name], lines, decimal=self.decimal, comma_separated=self.comma_separated)
 
 
 def to_numbers(
@@ -71,21 +125,8 @@ def to_numbers(
         return numbers
     mark = "." if decimal is None and comma_separated else decimal
     plain = _plain_floats(column, mark) if mark in _PATTERNS else None
-    numbers = pd.Series(np.nan if plain is None else plain, index=column.index, name=column.name, dtype="float64")
-    if plain is None:
-        given = _given(column)
-        if given and all(text.lower() in _BOOLEANS for text in given.values()):
-            numbers.iloc[[*given]] = [_BOOLEANS[text.lower()] for text in given.values()]
-            return numbers
-        _check_units(given, column, lines)
-        mark = _decimal(given, column, lines, decimal, comma_separated)
-        wrong = next((row for row, text in given.items() if not _PATTERNS[mark].fullmatch(text)), None)
-        if wrong is not None:
-            raise DataError(
-                f"column {column.name!r} has {quoted(column.iloc[wrong])} in line {lines[wrong]}, which is not a number"
-            )
-        other = "." if mark == "," else ","
-        numbers.iloc[[*given]] = [float(text.replace(other, "").replace(",", ".")) for text in given.values()]
+    values = _parse_texts(column, lines, mark) if plain is None else plain
+    numbers = pd.Series(values, index=column.index, name=column.name, dtype="float64")
     _check_finite(numbers, column, lines)
     return numbers
 
@@ -100,38 +141,23 @@ def find_decimal(frame: pd.DataFrame, *, comma_separated: bool = False) -> tuple
     tuple of (str or None, list of str)
         The mark, "mixed" where columns differ, None where no cell shows it; and notes about the decision.
     """
-    if comma_separated and not any("," in str(cell) for name in frame.columns for cell in frame[name]):
-        return None, []
-    shown: dict[str, tuple[str, str]] = {}
-    unclear: dict[str, tuple[str, str]] = {}
-    for name in frame.columns:
-        if frame[name].dtype != object or not is_numeric(frame[name]):
-            continue
-        for text in filter(None, map(_clean, (cell for cell in frame[name] if "," in str(cell) or "." in str(cell)))):
-            marks = [mark for mark, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
-            if len(marks) == 1:
-                if not any(map(_PADDED.match, map(str, frame[name]))):
-                    shown.setdefault(marks[0], (text, name))
-                break
-            if marks:
-                unclear.setdefault("," if "," in text else ".", (text, name))
+    shown, unclear = _find_marks(frame, comma_separated)
     if len(shown) == 2:
         (comma, one), (point, other) = shown[","], shown["."]
         return "mixed", [
             f"two decimal marks: {comma!r} in column {one!r}, {point!r} in {other!r}; each column is read by its own"
         ]
-    mark = next(iter(shown), None)
-    commas = "," in unclear or "," in shown or ("." in shown and "," in shown["."][0])
-    if mark == "," or (mark == "." and commas):
-        cell, name = shown[mark]
-        return mark, [f"decimal {'comma' if mark == ',' else 'point'}, as {cell!r} in column {name!r} shows"]
-    if mark is None and comma_separated and "," in unclear:
+    for mark, (cell, name) in shown.items():
+        word = {".": "point", ",": "comma"}[mark]
+        doubtful = mark == "," or "," in unclear or "," in cell
+        return mark, [f"decimal {word}, as {cell!r} in column {name!r} shows"] if doubtful else []
+    if comma_separated and "," in unclear:
         cell, name = unclear[","]
         return ".", [f"decimal point, as commas separate the cells: {cell!r} in column {name!r} is a thousand"]
-    if mark is None and not comma_separated and "." in unclear:
+    if not comma_separated and "." in unclear:
         cell, name = unclear["."]
         return None, [f"decimal point, as nothing in the file shows another: {cell!r} in column {name!r} is a fraction"]
-    return mark, []
+    return None, []
 
 
 def is_boolean(column: pd.Series) -> bool:
@@ -158,8 +184,7 @@ def is_number(cell: object) -> bool:
     >>> [is_number(cell) for cell in ("$1,250.5", "-0,5", "12 %", "NA", "x1")]
     [True, True, True, False, False]
     """
-    text = _clean(cell)
-    return any(pattern.fullmatch(text) for pattern in _PATTERNS.values())
+    return bool(_marks(_clean(cell)))
 
 
 def is_numeric(column: pd.Series) -> bool:
@@ -207,9 +232,33 @@ def _plain_floats(column: pd.Series, decimal: str) -> Array | None:
     return None
 
 
-def _given(column: pd.Series) -> dict[int, str]:
-    """Return the cells that are not missing, by their rows."""
-    return {row: text for row, cell in enumerate(column.to_numpy(object)) if (text := _clean(cell))}
+def _find_marks(frame: pd.DataFrame, comma_separated: bool) -> tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
+    """Return by decimal mark the first cell that shows it, with its column; and one that may have either, by what it has."""
+    shown: dict[str, tuple[str, str]] = {}
+    unclear: dict[str, tuple[str, str]] = {}
+    columns = [frame[name] for name in frame.columns if frame[name].dtype == object]
+    if comma_separated and not any("," in str(cell) for column in columns for cell in column):
+        return shown, unclear
+    for column in filter(is_numeric, columns):
+        _collect_marks(column, shown, unclear)
+    return shown, unclear
+
+
+def _collect_marks(column: pd.Series, shown: dict[str, tuple[str, str]], unclear: dict[str, tuple[str, str]]) -> None:
+    """Add the first cell of a column that shows its decimal mark, and those before it that may have either."""
+    for text in filter(None, map(_clean, (cell for cell in column if "," in str(cell) or "." in str(cell)))):
+        marks = _marks(text)
+        if len(marks) == 1:
+            if not any(map(_PADDED.match, map(str, column))):
+                shown.setdefault(marks[0], (text, str(column.name)))
+            return
+        if marks:
+            unclear.setdefault("," if "," in text else ".", (text, str(column.name)))
+
+
+def _marks(text: str) -> list[str]:
+    """Return the decimal marks with which a text is a number."""
+    return [mark for mark, pattern in _PATTERNS.items() if pattern.fullmatch(text)]
 
 
 def _clean(cell: object) -> str:
@@ -220,24 +269,40 @@ def _clean(cell: object) -> str:
     return text.replace(" ", "") if " " in text and _SPACED.fullmatch(text) else text
 
 
-def _decimal(given: dict[int, str], column: pd.Series, lines: Sequence[int], decimal: str | None, comma_separated: bool) -> str:
+def _parse_texts(column: pd.Series, lines: Sequence[int], decimal: str | None) -> Array:
+    """Return texts as numbers, NaN where a cell is missing."""
+    given = {row: text for row, cell in enumerate(column.to_numpy(object)) if (text := _clean(cell))}
+    values = np.full(len(column), np.nan)
+    if given and all(text.lower() in _BOOLEANS for text in given.values()):
+        values[[*given]] = [_BOOLEANS[text.lower()] for text in given.values()]
+        return values
+    _check_units(given, column, lines)
+    mark = _decimal(given, column, lines, decimal)
+    wrong = next((row for row, text in given.items() if not _PATTERNS[mark].fullmatch(text)), None)
+    if wrong is not None:
+        raise _refuse(column, wrong, lines, "which is not a number")
+    other = "." if mark == "," else ","
+    values[[*given]] = [float(text.replace(other, "").replace(",", ".")) for text in given.values()]
+    return values
+
+
+def _decimal(given: dict[int, str], column: pd.Series, lines: Sequence[int], decimal: str | None) -> str:
     """Return the decimal mark of a column: the one that most cells show, else that of the file, else a point.
 
     A DataError names a cell that may be read in two ways.
     """
-    marks = {row: [mark for mark, one in _PATTERNS.items() if one.fullmatch(text)] for row, text in given.items()}
+    marks = {row: _marks(text) for row, text in given.items()}
     point, comma = ([*marks.values()].count([mark]) for mark in ".,")
     if point or comma:
         return "," if comma > point else "."
-    if decimal in _PATTERNS or (decimal is None and comma_separated):
-        return decimal or "."
-    commas, dots = ([row for row, text in given.items() if marks[row] and mark in text] for mark in ",.")
+    if decimal is not None and decimal in _PATTERNS:
+        return decimal
+    either = sorted((row for row in given if marks[row] and re.search("[.,]", given[row])), key=lambda row: "," not in given[row])
     doubtful = decimal == "mixed" or any(map(_HUNDREDS.fullmatch, given.values()))  # 1.163 beside 950
-    if commas or (dots and doubtful):
-        row = (commas or dots)[0]
+    if either and (doubtful or "," in given[either[0]]):
         raise DataError(
-            f"column {column.name!r} has {quoted(given[row])} in line {lines[row]}, which may be a thousand or a fraction; write "
-            "thousands without a separator, or fractions with another number of digits"
+            f"column {column.name!r} has {quoted(given[either[0]])} in line {lines[either[0]]}, which may be a thousand or a "
+            "fraction; write thousands without a separator, or fractions with another number of digits"
         )
     return "."
 
@@ -246,7 +311,7 @@ def _check_units(given: dict[int, str], column: pd.Series, lines: Sequence[int])
     """Raise a DataError where cells have different currency signs, or a percent sign only in some; zeros need none."""
     signs = {row: "".join(re.findall(r"[$€£¥%]", str(column.iloc[row]))) for row in given}
     percent = [row for row, sign in signs.items() if "%" in sign]
-    bare = [row for row, text in given.items() if "%" not in signs[row] and re.search(r"[1-9]", text)] if percent else []
+    bare = [row for row, sign in signs.items() if "%" not in sign and re.search(r"[1-9]", given[row])]
     currencies = {sign: row for row, sign in reversed(signs.items()) if sign and sign != "%"}
     for rows, what in (([*percent[:1], *bare[:1]], "a percent sign in one"), ([*currencies.values()], "two currencies")):
         if len(rows) > 1:
@@ -257,6 +322,8 @@ def _check_units(given: dict[int, str], column: pd.Series, lines: Sequence[int])
 def _check_finite(numbers: pd.Series, column: pd.Series, lines: Sequence[int]) -> None:
     wrong = np.flatnonzero(np.abs(numbers.to_numpy()) > 1e100)
     if len(wrong):
-        raise DataError(
-            f"column {column.name!r} has {quoted(column.iloc[wrong[0]])} in line {lines[wrong[0]]}, which is too large"
-        )
+        raise _refuse(column, int(wrong[0]), lines, "which is too large")
+
+
+def _refuse(column: pd.Series, row: int, lines: Sequence[int], why: str) -> DataError:
+    return DataError(f"column {column.name!r} has {quoted(column.iloc[row])} in line {lines[row]}, {why}")

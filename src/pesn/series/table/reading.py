@@ -1,40 +1,68 @@
-"""A file as a checked, regular table: one row a step, numbers or NaN in every column, and notes of what was done to get there.
+"""Read files: cells of a .csv or .parquet file, and from them a regular table of one series or a long table of many.
 
->>> import tempfile, pathlib
+Of a file, separator, encoding, header, title lines, decimal mark and the roles of its columns are found; notes say what was done.
+
+>>> import pathlib, tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     file = pathlib.Path(folder, "sales.csv")
-...     _ = file.write_text("day;sales\\n2024-01-01;1,5\\n2024-01-02;2,5\\n2024-01-04;4,5\\n")
-...     table = read(file)
+...     _ = file.write_text("day;sales\\n\\n2024-01-01;1,5\\n2024-01-02;2,5\\n2024-01-04;4,5\\n")
+...     cells, table = read_cells(file, 2), read(file)
+>>> cells.frame["sales"].tolist(), cells.lines, cells.decimal
+(['1,5', '2,5', '4,5'], [3, 4, 5], ',')
 >>> table.frame["sales"].tolist(), table.freq, table.notes
 ([1.5, 2.5, nan, 4.5], 'D', ["decimal comma, as '1,5' in column 'sales' shows", '1 missing day left as a gap'])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     file = pathlib.Path(folder, "sales.csv")
+...     _ = file.write_text("shop;month;sold\\nnorth;2024-01;1,5\\nnorth;2024-02;2\\nsouth;2024-01;7\\n")
+...     table = read_long(file, "shop")
+>>> table.columns, table.frame["month"].dt.strftime("%Y-%m-%d").tolist(), table.frame["sold"].tolist()
+(Columns(id='shop', time='month', target='sold'), ['2024-01-01', '2024-02-01', '2024-01-01'], [1.5, 2.0, 7.0])
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import re
+import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.types import Array
+from pesn._support.files import contents
+from pesn._support.types import AnyArray, Array, PathLike
 from pesn.forecasting.time_index import kind_of, step_name
-from pesn.series.table.columns import assign_roles, find_time
+from pesn.series.table.columns import assign_roles, find_time, list_names
 from pesn.series.table.dates import merge_duplicates, merge_note, regular, time_of
-from pesn.series.table.errors import DataError
-from pesn.series.table.files import Cells, counted, read_cells
+from pesn.series.table.numerals import MISSING, Cells, DataError, counted, find_decimal, is_number, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_TARGETS", "Table", "check_columns", "counted", "read", "read_ahead", "shown"]
-
 MOST_TARGETS = 20
 _GIVEN = "\0given"  # column that tells rows of the file from those that are missing in it
+_PARQUET = (".parquet", ".pq")
+_MOST_BYTES = 10**9  # of a .csv file: its cells take ten times as much memory
+_LONGEST = 200  # characters of a column's name: what is longer is no name
+_MOST_TITLES = 10
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b")
+_SEPARATORS = (";", "\t", "|", ",")
+_TOTAL = r"(?i)(grand[ -]?)?(total|sum|average|mean)s?:?|(source|note)s?\b.*"  # of a row below the table
+
+
+class Columns(NamedTuple):
+    """The names of a long frame's columns: of the series' names, of dates, of numbers."""
+
+    id: str = "unique_id"
+    time: str = "ds"
+    target: str = "y"
 
 
 @dataclass
@@ -59,12 +87,12 @@ class Table:
         The decimal mark of the file, None where nothing shows it.
     """
 
-    frame: Any
+    frame: pd.DataFrame
     targets: list[str]
     inputs: list[str]
     time: str | None
     freq: str | None
-    future: Any = None
+    future: pd.DataFrame | None = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     decimal: str | None = None
@@ -84,8 +112,33 @@ class Table:
         return shown(label, self.freq)
 
 
+@dataclass
+class LongTable:
+    """A long frame of a file.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Ids, times, numbers, covariates.
+    columns : Columns
+        Their names.
+    inputs : tuple of str, default=()
+        Names of the covariates.
+    notes : list of str
+        What was left out or decided.
+    decimal : str, optional
+        The decimal mark of the file.
+    """
+
+    frame: pd.DataFrame
+    columns: Columns
+    inputs: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    decimal: str | None = None
+
+
 def read(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     time: str | None = None,
     targets: Sequence[str] = (),
@@ -118,9 +171,7 @@ def read(
     """
     cells = read_cells(Path(path), 2 if learn else 1)
     check_columns(cells.frame.columns, {"--time": [] if time is None else [time], "--target": targets, "--inputs": inputs})
-    roles = assign_roles(
-        cells.frame, time=time, targets=targets, inputs=inputs, decimal=cells.decimal, lines=cells.lines
-    )  # fmt: skip
+    roles = assign_roles(cells, time=time, targets=targets, inputs=inputs)
     if len(roles.targets) > MOST_TARGETS and not targets:
         raise ValueError(
             f"--target must name the columns to forecast, {MOST_TARGETS} at most; the file has {len(roles.targets)} of numbers: "
@@ -132,17 +183,17 @@ def read(
     frame = _numbers(cells, [*roles.targets, *roles.inputs], roles.times, roles.time)
     if roles.times is None:
         freq = None
-        frame, absent = _keep_blank_lines(frame, cells.lines, notes)
+        frame, absent = _keep_blank_lines(frame, cells, notes)
     else:
         frame, lines = _sort(frame, cells, duplicates, notes, warnings)
         frame, freq = regular(frame.assign(**{_GIVEN: 1.0}), freq, lines)
         absent = frame.pop(_GIVEN).isna().to_numpy()
     table = Table(frame, roles.targets, roles.inputs, roles.time, freq, None, notes, warnings, cells.decimal)
-    return _trimmed(table, bool(targets), learn, absent)
+    return _trim(table, bool(targets), learn, absent)
 
 
-def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) -> pd.DataFrame:
-    """The inputs (horizon, u) of the rows after ``table``, from another file with the same columns; None takes all it has.
+def read_ahead(path: PathLike, table: Table, horizon: int | None) -> Array:
+    """Read the inputs (horizon, u) of the rows after ``table`` from another file with the same columns; None takes all it has.
 
     Rows before them are passed over. A row that is missing, or a column, is a :class:`DataError`; an empty cell is not known.
     """
@@ -152,40 +203,98 @@ def read_ahead(path: str | os.PathLike[str], table: Table, horizon: int | None) 
     if absent:
         listed = ", ".join(map(repr, raw.columns[:12]))
         raise DataError(f"{path} has no column {absent[0]!r}, which is one of the inputs; its columns are {listed}")
-    own = table.time if table.time in raw.columns else None
-    apart: list[str] = []
-    times = None
-    if table.time is not None:
-        decimal = cells.decimal or table.decimal
-        apart, times = find_time(raw, time=own, taken=table.inputs, decimal=decimal, lines=cells.lines)
-    if table.time is not None and times is None:
-        raise DataError(f"{path} has no column of times, as {table.time!r} is in the other file")
-    frame = _numbers(cells, table.inputs, times, " and ".join(apart), table.decimal)
-    if times is None:
-        frame, _ = _keep_blank_lines(frame, cells.lines, [])
+    cells = cells._replace(decimal=cells.decimal or table.decimal)
+    if table.time is None:
+        frame, _ = _keep_blank_lines(_numbers(cells, table.inputs, None, None), cells, [])
         count = len(frame) if horizon is None else horizon
         if len(frame) < count:
             raise DataError(f"{path} has {counted(len(frame), 'row')}, and {count} steps are to be forecast")
         return frame.to_numpy(np.float64)[:count]
-    frame, _ = _sort(frame, cells, "error", [], [])
+    apart, times = find_time(cells, time=table.time if table.time in raw.columns else None, taken=table.inputs)
+    if times is None:
+        raise DataError(f"{path} has no column of times, as {table.time!r} is in the other file")
+    frame, _ = _sort(_numbers(cells, table.inputs, times, " and ".join(apart)), cells, "error", [], [])
     if kind_of(frame.index) != kind_of(table.frame.index):
         raise DataError(f"{path}: column {apart[0]!r} does not go on as {table.time!r} does in the other file")
-    count = int((frame.index > table.frame.index[-1]).sum()) if horizon is None else horizon
+    return _rows_after(path, frame, table, horizon)
+
+
+def _rows_after(path: PathLike, frame: pd.DataFrame, table: Table, horizon: int | None) -> Array:
+    """Return the rows of a frame after those of a table; a DataError names the first that is missing."""
+    end = table.frame.index[-1]
+    count = max(int((frame.index > end).sum()) if horizon is None else horizon, 1)
     time = time_of(table.frame.index, table.freq)
-    wanted = time.ahead(max(count, 1))
-    places = time.positions(frame.index, len(wanted)) - 1
-    there = frame[places >= 0].set_axis(places[places >= 0]).reindex(range(len(wanted)))
-    missing = wanted.delete(places[places >= 0])
+    places = time.positions(frame.index, count) - 1
+    missing = time.ahead(count).delete(places[places >= 0])
     if len(missing):
         first, last = (table.describe(frame.index[i]) for i in (0, -1))
         raise DataError(
-            f"{path} has no row for {table.describe(missing[0])}: the series ends at {table.describe(table.frame.index[-1])}, "
-            f"{counted(max(count, 1), 'row')} must follow, and the file goes from {first} to {last}"
+            f"{path} has no row for {table.describe(missing[0])}: the series ends at {table.describe(end)}, "
+            f"{counted(count, 'row')} must follow, and the file goes from {first} to {last}"
         )
-    return there.to_numpy(np.float64)
+    return frame[places >= 0].set_axis(places[places >= 0]).reindex(range(count)).to_numpy(np.float64)
 
 
-def shown(label: Any, freq: str | None) -> str:
+def read_long(
+    path: PathLike, id_col: str, *, time: str | None = None, target: str | None = None, inputs: Sequence[str] = ()
+) -> LongTable:
+    """Read the long table in a file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    id_col : str
+        The column of the series' names.
+    time : str, optional
+        The column of times; found without it.
+    target : str, optional
+        The column to forecast; without it, the column ``y``, or the only one that may be a target.
+    inputs : sequence of str, default=()
+        Covariates.
+
+    Returns
+    -------
+    LongTable
+        A wrong name is a ValueError, a file that cannot be used a :class:`DataError`.
+    """
+    cells = read_cells(Path(path), 1)
+    names = list(cells.frame.columns)
+    targets = [target] if target else []
+    check_columns(names, {"--id": [id_col], "--time": [time] if time else [], "--target": targets, "--inputs": inputs})
+    roles = assign_roles(cells, id_col=id_col, time=time, targets=targets, inputs=inputs)
+    if roles.times is None:
+        others = [name for name in names if name not in (id_col, target, *inputs)]
+        raise DataError(f"no column of times among {', '.join(map(repr, others)) or 'the others'}; name it with --time")
+    if len(roles.targets) > 1 and "y" not in roles.targets:
+        several = ", ".join(roles.targets[:8])
+        raise ValueError(f"--target must name the column to forecast, as there are several of numbers: {several}")
+    columns = Columns(id_col, str(roles.time), "y" if "y" in roles.targets else roles.targets[0])
+    frame = _to_long(cells, columns, roles.times, [columns.target, *inputs])
+    left = [name for name in names if name not in {*columns, *inputs, *roles.time_columns, *roles.left_out}]
+    them = "it" if len(left) == 1 else "them"
+    notes = [f"left out, as neither --target nor --inputs name {them}: {list_names(left)}"] if left else []
+    return LongTable(frame, columns, tuple(inputs), [*cells.notes, *roles.notes, *notes], cells.decimal)
+
+
+def read_long_ahead(path: PathLike, table: LongTable) -> pd.DataFrame:
+    """Read the covariates of the steps ahead from another file with the same columns."""
+    cells = read_cells(Path(path), 1, "--future")
+    raw, own = cells.frame, table.columns.time
+    composed = " and " in own and own not in raw.columns  # of a year and a month, for example
+    for name in (table.columns.id, *(() if composed else (own,)), *table.inputs):
+        if name not in raw.columns:
+            raise DataError(f"{path} has no column {name!r}; its columns are {', '.join(map(repr, raw.columns))}")
+    marked = cells._replace(decimal=cells.decimal or table.decimal)
+    _, times = find_time(
+        marked, time=None if composed else own, taken=(table.columns.id, *table.inputs), id_col=table.columns.id
+    )  # fmt: skip
+    if times is None:
+        raise DataError(f"{path} has no column of times, as {own!r} is in the other file")
+    return _to_long(marked, table.columns, times, table.inputs)
+
+
+def shown(label: pd.Timestamp, freq: str | None) -> str:
     """A time as short as its step allows: 2020, 2020-01, 2020-01-31, or with the clock."""
     if freq is None:
         return f"{label:g}" if isinstance(label, float) else str(label)
@@ -211,22 +320,34 @@ def check_columns(columns: Iterable[object], named: Mapping[str, Sequence[str]],
                 raise ValueError(f"{options} must be different columns, got {name!r} twice")
 
 
-def _numbers(
-    cells: Cells, names: Sequence[str], times: pd.Index | None, label: str | None, decimal: str | None = None
-) -> pd.DataFrame:
+# ---------------------------------------------------------------- rows
+
+
+def _numbers(cells: Cells, names: Sequence[str], times: pd.Index | None, label: str | None) -> pd.DataFrame:
     """Convert the named columns to numbers, indexed by their times."""
     import pandas as pd
 
-    frame = pd.DataFrame({name: cells.numbers(name, decimal) for name in names}, index=cells.frame.index)
+    frame = pd.DataFrame({name: cells.numbers(name) for name in names}, index=cells.frame.index)
     return frame.set_axis(pd.RangeIndex(len(frame)) if times is None else times.rename(label))
 
 
-# ---------------------------------------------------------------- rows
+def _to_long(cells: Cells, columns: Columns, times: pd.Index, numbers: Sequence[str]) -> pd.DataFrame:
+    """Convert cells to a long frame; the first that cannot be converted is a :class:`DataError` that names its line."""
+    import pandas as pd
+
+    ids = cells.frame[columns.id]
+    if ids.dtype == object:
+        ids = ids.where(ids.isna(), ids.astype(str).str.strip()).replace("", None)
+    if ids.isna().any():
+        line = cells.lines[int(np.argmax(ids.isna()))]
+        raise DataError(f"column {columns.id!r} is empty in line {line}; each row needs its series' name")
+    data = {columns.id: ids.to_numpy(), columns.time: times}
+    return pd.DataFrame(data | {name: cells.numbers(name).to_numpy() for name in numbers})
 
 
 def _sort(
     frame: pd.DataFrame, cells: Cells, duplicates: str, notes: list[str], warnings: list[str]
-) -> tuple[pd.DataFrame, list[int]]:
+) -> tuple[pd.DataFrame, Sequence[int]]:
     """Return rows in the order of their times, each time once, and their lines."""
     index, lines, name = frame.index, cells.lines, frame.index.name
     double = index[index.duplicated()]
@@ -249,10 +370,11 @@ def _sort(
     return frame, lines
 
 
-def _keep_blank_lines(frame: pd.DataFrame, lines: list[int], notes: list[str]) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
+def _keep_blank_lines(frame: pd.DataFrame, cells: Cells, notes: list[str]) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
     """Return rows that are counted, with blank lines between them as rows without numbers; and which rows those are."""
     import pandas as pd
 
+    lines = cells.lines
     gaps = np.diff(lines)
     if (gaps == 1).all() or (gaps == 2).all():  # some programs write a blank line after every row
         if len(gaps) and gaps[0] == 2:
@@ -283,38 +405,47 @@ def _useless(values: pd.Series, learn: bool) -> str:
     return f"is constant, {values.min():g} {where}" if learn and values.min() == values.max() else ""
 
 
-def _trimmed(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_]) -> Table:
+def _trim(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_]) -> Table:
     """Leave out columns that tell nothing, unless they were asked for by name, and rows at either end without any target.
 
     Rows at the end may know their inputs: these are known ahead. ``absent`` (n,) are the rows that the file does not have.
     """
+    _drop_useless(table, named, learn)
+    seen = np.flatnonzero(~np.isnan(table.y).all(axis=1))
+    first, stop = int(seen[0]), int(seen[-1]) + 1
+    whose = repr(table.targets[0]) if len(table.targets) == 1 else "any target"
+    _split_end(table, stop, whose)
+    if first:
+        table.notes.append(f"{counted(first, 'row')} at the start without a number of {whose} left out")
+    table.frame = table.frame.iloc[first:stop]
+    table.notes += _gaps(table, absent[first:stop])
+    return table
+
+
+def _drop_useless(table: Table, named: bool, learn: bool) -> None:
+    """Leave out columns that tell nothing, with a warning; a DataError where they were asked for, or none is left."""
     useless = {name: why for name in (*table.targets, *table.inputs) if (why := _useless(table.frame[name], learn))}
     left = [name for name in table.targets if name not in useless]
-    for name in table.targets:
-        if name in useless and (named or not left):
-            raise DataError(f"column {name!r} {useless[name]}; there is nothing to forecast in it")
+    if len(left) < len(table.targets) and (named or not left):
+        name = next(name for name in table.targets if name in useless)
+        raise DataError(f"column {name!r} {useless[name]}; there is nothing to forecast in it")
     for name, why in useless.items():
         table.warnings.append(f"{'input' if name in table.inputs else 'column'} {name!r} {why}; it is left out")
     table.targets, table.inputs = left, [name for name in table.inputs if name not in useless]
     table.frame = table.frame[[*table.targets, *table.inputs]]
-    seen = np.flatnonzero(~np.isnan(table.y).all(axis=1))
-    first, last = int(seen[0]), int(seen[-1])
-    end = table.frame.iloc[last + 1 :]
-    whose = repr(table.targets[0]) if len(table.targets) == 1 else "any target"
-    if len(end):
-        known = bool(table.inputs) and bool(end[table.inputs].notna().any(axis=None))
-        table.warnings.append(
-            f"the last {'row' if len(end) == 1 else f'{len(end):,} rows'} of the file {'has' if len(end) == 1 else 'have'} no "
-            f"number of {whose}: the forecast begins after {table.describe(table.frame.index[last])}"
-            + (", with their inputs as known ahead" if known else "")
-        )
-        if known:
-            table.future = end[table.inputs]
-    if first:
-        table.notes.append(f"{counted(first, 'row')} at the start without a number of {whose} left out")
-    table.frame = table.frame.iloc[first : last + 1]
-    table.notes += _gaps(table, absent[first : last + 1])
-    return table
+
+
+def _split_end(table: Table, stop: int, whose: str) -> None:
+    """Take rows after the last number for known ahead, where their inputs are; a warning says so."""
+    end = table.frame.iloc[stop:]
+    if not len(end):
+        return
+    known = ""
+    if end[table.inputs].notna().any(axis=None):
+        table.future, known = end[table.inputs], ", with their inputs as known ahead"
+    rows = "row of the file has" if len(end) == 1 else f"{len(end):,} rows of the file have"
+    begin = table.describe(table.frame.index[stop - 1])
+    table.warnings.append(f"the last {rows} no number of {whose}: the forecast begins after {begin}{known}")
 
 
 def _gaps(table: Table, absent: npt.NDArray[np.bool_]) -> list[str]:
@@ -331,3 +462,268 @@ def _gaps(table: Table, absent: npt.NDArray[np.bool_]) -> list[str]:
     if numbers:
         notes.append(f"{counted(numbers, 'missing number')} left as {'a gap' if numbers == 1 else 'gaps'}")
     return notes
+
+
+# ---------------------------------------------------------------- cells
+
+
+def read_cells(path: Path, least: int, argument: str = "FILE") -> Cells:
+    """Read the cells of a .csv or .parquet file.
+
+    Lines above the header and rows of totals below the table are left out, with a note.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    least : int
+        Number of rows that it must have.
+    argument : str, default="FILE"
+        Name of the argument, for error messages.
+    """
+    if not path.is_file():
+        raise ValueError(f"{argument} must be a .csv or .parquet file, got '{path}', {_what_it_is(path)}")
+    suffix = path.suffix.lower()
+    if suffix in (".xlsx", ".xls", ".ods", ".json", ".feather", ".h5"):
+        raise ValueError(f"{argument} must be a .csv or .parquet file, got '{path}'; save the table as CSV")
+    cells = _read_parquet(path) if suffix in _PARQUET else _read_text(path)
+    rows, columns = cells.frame.shape
+    if not rows or not columns:
+        raise DataError(f"{path} has no rows" + (" below its header" if columns else ""))
+    if rows < least:
+        raise DataError(f"{path} has {counted(rows, 'row')}, and a forecast needs {least} at least")
+    if suffix in _PARQUET:
+        return cells
+    decimal, said = find_decimal(cells.frame, comma_separated=cells.comma_separated)
+    return cells._replace(decimal=decimal, notes=[*cells.notes, *said])
+
+
+def _read_parquet(path: Path) -> Cells:
+    import pandas as pd
+
+    if find_spec("pyarrow") is None:
+        raise ImportError("a .parquet file needs pyarrow: pip install 'pesn[parquet]'; or give a .csv file")
+    try:
+        frame = pd.read_parquet(path)
+    except Exception as error:
+        raise DataError(f"{path} is not a Parquet file: {error}") from None
+    if not isinstance(frame.index, pd.RangeIndex):
+        frame = frame.reset_index()
+    return Cells(frame.set_axis([str(name) for name in frame.columns], axis=1), range(1, len(frame) + 1), True)
+
+
+def _read_text(path: Path) -> Cells:
+    """Read a .csv file; lines above the header and rows of totals below the table are left out."""
+    import pandas as pd
+
+    text = _text(path)
+    if not text.strip():
+        raise DataError(f"{path} is empty")
+    separator, titles = _separator(text)
+    notes: list[str] = []
+    text, skipped = _without_titles(text, separator, titles, notes)
+    try:
+        parsed = pd.read_csv(
+            io.StringIO(text), sep=separator, header=None, dtype=object, keep_default_na=False, skipinitialspace=True,
+            skip_blank_lines=False,
+        )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise DataError(f"{path}: {str(error).removeprefix('Error tokenizing data. C error: ').strip()}") from None
+    table = parsed.to_numpy(object)  # a frame of thousands of columns is slow
+    table = np.where(pd.isna(table), "", table)  # lines that are shorter
+    filled = (table != "").any(axis=1)
+    lines, table = [int(i) + 1 + skipped for i in np.flatnonzero(filled)], table[filled]
+    above = _empty_titles(table)
+    if above:
+        notes.append(_say_titles(table[:above, 0]))
+    head, below_head = _header(table[above:], notes)
+    table, lines = table[above + below_head :], lines[above + below_head :]
+    _check_names_distinct(head, path)
+    named = [place for place, name in enumerate(head) if name or (table[:, place] != "").any()]
+    head, table = [head[place] for place in named], table[:, named]  # without a separator at the end of each line
+    if head.count("") > 1:
+        raise DataError(f"{path} has columns without a name; give each one")
+    stop = len(table) - _totals(table)
+    if stop < len(table):
+        shown = ", ".join(map(quoted, table[stop:, 0]))
+        notes.append(f"{counted(len(table) - stop, 'row')} below the table left out: {shown}")
+    frame = pd.DataFrame(table[:stop], columns=head, dtype=object)
+    return Cells(frame, lines[:stop], separator == ",", None, notes)
+
+
+def _header(table: AnyArray, notes: list[str]) -> tuple[list[str], int]:
+    """Return the names of the columns, and the number of rows that hold them: 0 or 1."""
+    head = [str(name).strip() for name in table[0]]
+    if _has_no_header(table):
+        notes.append("no names: the first line holds values, columns are counted")
+        return [f"column {i}" if (table[:, i - 1] != "").any() else "" for i in range(1, len(head) + 1)], 0
+    values = [name for name in head if _is_value(name)]
+    if values:
+        notes.append(f"the first line is taken as names, although {quoted(values[0])} may be a value")
+    return head, 1
+
+
+def _without_titles(text: str, separator: str, titles: int, notes: list[str]) -> tuple[str, int]:
+    """Return the text from its header on, and the number of lines above it.
+
+    A header with one name less than the rows have cells, as of R's ``write.table``, is no title: its first column has no name.
+    Where every row ends with a separator, it is the last cell that is none.
+    """
+    if not titles:
+        return text, 0
+    lines = io.StringIO(text, newline=None).readlines()
+    filled = [place for place, line in enumerate(lines) if line.strip()]
+    last, first, second = ([_bare(cell) for cell in lines[place].split(separator)] for place in filled[titles - 1 : titles + 2])
+    if len(last) + 1 == len(first) and any(map(_is_value, first)) and not any(map(_is_name, first, second)):
+        titles -= 1
+        header = lines[filled[titles]].rstrip("\n")
+        if all(lines[place].rstrip("\n ").endswith(separator) for place in filled[titles + 1 :]):
+            notes.append("the separator at the end of every row but the first line left out")
+            lines[filled[titles]] = f"{header}{separator}\n"
+        else:
+            notes.append("the first column has no name, as the first line has one cell less than the others")
+            lines[filled[titles]] = f"{separator}{header}\n"
+    notes += [_say_titles([lines[place] for place in filled[:titles]])] if titles else []
+    return "".join(lines[filled[titles] :]), filled[titles]
+
+
+def _empty_titles(table: AnyArray) -> int:
+    """Count the first rows with a text in the first cell alone, above a row of names."""
+    several = np.flatnonzero((table[: _MOST_TITLES + 1] != "").sum(axis=1) > 1)
+    if not len(several) or not several[0] or not (table[: several[0], 0] != "").all():
+        return 0
+    return 0 if any(_is_value(str(cell).strip()) for cell in table[several[0]]) else int(several[0])
+
+
+def _say_titles(titles: Sequence[str]) -> str:
+    shown = ", ".join(quoted(_bare(title)) for title in titles[:3]) + (", …" if len(titles) > 3 else "")
+    return f"{counted(len(titles), 'title line')} above the header left out: {shown}"
+
+
+def _bare(cell: str) -> str:
+    return cell.strip().strip('"').strip()
+
+
+def _totals(table: AnyArray) -> int:
+    """Count the last rows that begin with a word such as Total, below rows that begin with a number or a date."""
+    first = [str(cell).strip() for cell in table[:, 0]] if table.shape[1] > 1 else []
+    below = 0
+    while below < min(3, len(first)) and re.fullmatch(_TOTAL, first[len(first) - 1 - below]):
+        below += 1
+    rest = first[: len(first) - below]
+    return below if rest and all(cell[:1].isdigit() or re.search(r"\d$", cell) for cell in rest) else 0
+
+
+def _check_names_distinct(head: list[str], path: Path) -> None:
+    """A DataError for names that are none, or not a column's own."""
+    for place, name in enumerate(head, 1):
+        if len(name) > _LONGEST:
+            raise DataError(
+                f"{path}: the name of column {place} has {len(name):,} characters, {_LONGEST} at most; the first line must "
+                "be names, and quotes must be closed"
+            )
+    twice = [name for name, count in Counter(head).items() if name and count > 1]
+    if twice:
+        raise DataError(f"{path} has two columns named {twice[0]!r}; give each a name of its own")
+
+
+def _what_it_is(path: Path) -> str:
+    """Something that is not a file, in words."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "nothing there"
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return f"{'a pipe' if stat.S_ISFIFO(mode) else 'a device'}; save the table as a file first"
+
+
+def _text(path: Path) -> str:
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise DataError(f"{path} has {size / 1e9:.1f} GB, {_MOST_BYTES / 1e9:g} at most; keep the columns and rows that matter")
+    data = contents(path, _MOST_BYTES)
+    text = "\0"
+    with contextlib.suppress(UnicodeDecodeError):
+        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    if "\0" in text:
+        text = data.decode("cp1252", "replace")
+    if "\0" in text:
+        raise DataError(f"{path} is not a text file; a .csv or .parquet file is expected")
+    return text
+
+
+def _separator(text: str) -> tuple[str, int]:
+    """Find the separator, and the number of lines above the header.
+
+    It is the first of ``_SEPARATORS`` that splits the first lines into equally many cells; where a comma does so too, it is the
+    decimals'. Else it is the one that does so but for the fewest narrower lines above; a comma where there is none. A file of one
+    column has none, a tab is returned.
+    """
+    lines = [*islice(filter(str.strip, io.StringIO(text, newline=None)), 50)]
+    above = _single_column(lines)
+    if above is not None:
+        return "\t", above
+    below: dict[str, tuple[int, int]] = {}
+    for separator in _SEPARATORS:
+        widths = _widths(lines, separator)
+        full = max(widths)
+        narrow = widths.index(full)
+        if full == 1 or {*widths[narrow:]} != {full}:
+            continue
+        if narrow == 0:
+            return separator, 0
+        if narrow <= _MOST_TITLES and len(widths) - narrow >= max(3, narrow):
+            below[separator] = narrow, -full
+    if below:
+        best = min(below, key=below.__getitem__)  # decimal commas are in no header
+        return best, below[best][0]
+    return next((one for one in (";", "\t") if one in lines[0]), ","), 0
+
+
+def _widths(lines: Sequence[str], separator: str) -> list[int]:
+    """Return the number of cells of each line; in quotes, separators and ends of lines are none."""
+    # Not by the csv module, which refuses cells of more than 131,072 characters: a line is one cell by a wrong separator.
+    quotes = rf'(^|{re.escape(separator)}) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)'
+    outside = re.sub(quotes, r"\1", "".join(lines).removesuffix("\n"), flags=re.MULTILINE)
+    return [line.count(separator) + 1 for line in outside.split("\n")]
+
+
+def _single_column(lines: Sequence[str]) -> int | None:
+    """Count the lines above the header of a file of one column; None where it has several.
+
+    It has one where every line below its first ones, which have no separator, is a number, with decimal comma for example. But
+    1,5 and 2,7 and 3,6 are two columns, the first of which counts from 1; and quotes around some cells show commas to separate.
+    """
+    cells = [*map(_bare, lines)]
+    numbers = [*map(_is_number_or_missing, cells)]
+    names = numbers.index(True) if True in numbers else 0
+    if not 0 < names <= _MOST_TITLES or not all(numbers[names:]) or any(map("".join(lines[:names]).count, _SEPARATORS)):
+        return None
+    quotes = '"' in "".join(lines[names:]) and '"' not in lines[names - 1]
+    first = [found[1] for found in map(re.compile(r"(\d+),").match, cells[names:]) if found]
+    counts = [*map(int, first)] == [*range(1, len(cells) - names + 1)]
+    return None if quotes or counts else names - 1
+
+
+def _is_number_or_missing(cell: str) -> bool:
+    return is_number(cell) or cell.lower() in MISSING
+
+
+def _is_value(text: str) -> bool:
+    """Return whether a cell of the first line is a number or a date."""
+    return is_number(text) or bool(re.fullmatch(r"\d[\d.,:+\-/ T]*Z?", text.strip()))
+
+
+def _is_name(cell: str, below: str) -> bool:
+    """Return whether a cell is the name of a column by the cell below it, which is a value or has digits when it has not."""
+    return _is_value(cell) < _is_value(below) or bool(re.search(r"\d", cell)) < bool(re.search(r"\d", below))
+
+
+def _has_no_header(table: AnyArray) -> bool:
+    """Return whether the first row holds values: nothing else, or a date above a date."""
+    first, second = ([str(cell).strip() for cell in row] for row in (table[0], table[min(1, len(table) - 1)]))
+    dates, below = ([*map(bool, map(_DATE.match, row))] for row in (first, second))
+    if any(dates) and len(table) > 1:
+        return any(map(all, zip(dates, below, strict=True)))
+    return first[0] != "" and any(map(_is_value, first)) and all(_is_value(cell) or cell.lower() in MISSING for cell in first)

@@ -1,0 +1,706 @@
+"""The automatic design: reservoir, features and ridges, selected by closed-loop validation error.
+
+The search has three rungs. All kinds of reservoirs with all features run with few units; the best of them run again at full size,
+with two penalties and with noise on the training inputs; the best of those, and the best of each kind, run from more rows and in
+one more fold. All loops of a design (each ridge, each origin) are one batch of means, without covariances.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.progress import Steps
+from pesn._support.types import Array, FloatArray
+from pesn.activations import get
+from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.evaluation.backtest import rolling_origins
+from pesn.evaluation.calibration import LEADS
+from pesn.forecasting.dataset import Segment, with_noise
+from pesn.readout.features import Features
+from pesn.readout.ridge import Factor, Readout, leave_out, penalties_of, ridge_path
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
+from pesn.reservoir.drive import run
+from pesn.reservoir.weights import Reservoir, draw, without_units
+from pesn.statespace import ActivationMoments, rollout
+from pesn.statespace.model import Bounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+LEAST_ROWS, LEAST_LEADS = 125, 5  # fewer leave nothing to choose by
+FOLDS = 5
+_PIECE, _BEFORE = 400, 100  # rows of a piece of a long series, and rows that drive the units before it
+
+
+class Piece(NamedTuple):
+    """Rows ``first`` … ``last`` − 1 of a segment, of which the first ``washed`` only drive the units."""
+
+    segment: int
+    first: int
+    last: int
+    washed: int
+
+
+class Place(NamedTuple):
+    """A row of a segment that a loop starts from."""
+
+    segment: int
+    row: int
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows to learn from and how they are cut into folds.
+
+    Parameters
+    ----------
+    segments
+        Rows without gaps, scaled.
+    dynamics
+        What a network's outputs mean.
+    bounds
+        Where y has been.
+    seed
+        Of reservoirs and noise.
+    """
+
+    segments: list[Segment]
+    dynamics: Dynamics
+    bounds: Bounds
+    seed: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Of all segments."""
+        return sum(len(s.z) for s in self.segments)
+
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether wide features are tried, and compared on more rows."""
+        return self.n_rows >= MANY_ROWS
+
+    @property
+    def n_inputs(self) -> int:
+        """Of the network: what it sees of y, and known inputs."""
+        d = self.dynamics.n_columns
+        return int(self.segments[0].z.shape[1]) - d + self.dynamics.encoding.size(d)
+
+    @cached_property
+    def maps(self) -> list[tuple[int, int]]:
+        """The features that these rows allow: lags and products."""
+        return maps_for(self.n_inputs, self.n_rows)
+
+    @cached_property
+    def folds(self) -> list[npt.NDArray[np.intp]]:
+        """The fold of each row: contiguous groups of whole segments where there are many, else contiguous blocks."""
+        ends = np.cumsum([0] + [len(s.z) for s in self.segments])
+        total = ends[-1]
+        if len(self.segments) >= 2 * FOLDS:
+            middle = (ends[:-1] + ends[1:]) / 2.0
+            return [np.full(len(s.z), int(FOLDS * m / total)) for s, m in zip(self.segments, middle, strict=True)]
+        return [FOLDS * (first + np.arange(len(s.z))) // total for s, first in zip(self.segments, ends, strict=False)]
+
+    @cached_property
+    def leads(self) -> int:
+        """Steps ahead: 50, or half the longest stretch of a fold."""
+        longest = max(np.bincount(fold).max() for fold in self.folds)
+        return int(min(LEADS, longest // 2))
+
+    @property
+    def can_be_chosen_by(self) -> bool:
+        """Whether there are rows to learn from and to loop into."""
+        enough = self.n_rows >= LEAST_ROWS and self.leads >= LEAST_LEADS
+        return enough and any(self.origins(fold, 1) for fold in range(FOLDS))
+
+    def pieces(self, most: int) -> list[Piece]:
+        """About ``most`` rows, in pieces spread over all of them; whole segments where they are no more."""
+        if self.n_rows <= most:
+            return [Piece(i, 0, len(s.z), min(_BEFORE, len(s.z) // 4)) for i, s in enumerate(self.segments)]
+        found = []
+        for i, s in enumerate(self.segments):
+            for k in range(0, len(s.z), _PIECE):
+                washed = min(k, _BEFORE) if k else min(40, len(s.z) // 4)
+                found.append(Piece(i, max(k - _BEFORE, 0), min(len(s.z), k + _PIECE), washed))
+        order = np.random.default_rng(self.seed).permutation(len(found))
+        rows = np.cumsum([found[i].last - found[i].first - found[i].washed for i in order])
+        return [found[i] for i in sorted(order[: max(int(np.searchsorted(rows, most)) + 1, 5)])]
+
+    def origins(self, fold: int, count: int) -> list[Place]:
+        """Rows of a fold with as many of the fold after them as loops look ahead."""
+        places = [
+            Place(i, k)
+            for i, folds in enumerate(self.folds)
+            for k in range(min(20, len(folds) // 3), len(folds) - self.leads + 1)
+            if folds[k] == fold and folds[k + self.leads - 1] == fold
+        ]
+        return [places[i] for i in rolling_origins(0, len(places) - 1, count)]
+
+
+class Kind(NamedTuple):
+    """A kind of reservoir: spectral radius, leak rate, and the scalings of inputs and bias."""
+
+    spectral_radius: float
+    leak_rate: float
+    input_scaling: float
+    bias_scaling: float
+
+
+KINDS: dict[str, Kind | None] = {
+    "none": None,
+    "memory": Kind(0.9, 0.5, 0.5, 0.2),
+    "biased memory": Kind(0.9, 0.5, 0.3, 1.0),
+    "slow": Kind(0.9, 0.2, 0.3, 0.5),
+    "fast": Kind(0.3, 1.0, 0.2, 1.0),
+    "fast, weak input": Kind(0.3, 1.0, 0.05, 1.0),
+}
+MAPS = ((0, 0), (0, 1), (1, 2), (4, 0), (9, 0), (9, 1))  # earlier rows and products: (9, 0) without units is ARX(10), (1, 2) NVAR
+MANY_ROWS = 20_000  # from which on one more is tried, the widest
+_WIDEST, _ROWS_FOR_EACH = (9, 2), 20  # and rows for each product of two rows
+FEW_INPUTS, _MOST_FOR_PRODUCTS = 8, 20  # inputs up to which products of two rows are few, and all products not too many
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One design.
+
+    Parameters
+    ----------
+    kind
+        Of reservoir, a key of :data:`KINDS`; "none" has no units.
+    lags, products
+        The readout's features (:class:`pesn.Features`).
+    n_units
+        N.
+    ridge
+        Penalties on the linear features and on the others.
+    input_noise
+        Standard deviation of the noise on y in the training inputs, in deviations of each column.
+    """
+
+    kind: str
+    lags: int
+    products: int
+    n_units: int = 0
+    ridge: tuple[float, float] = (1e-6, 1e-6)
+    input_noise: float = 0.0
+
+    @property
+    def features(self) -> Features:
+        """Of the readout."""
+        return Features(self.lags, self.products, self.kind != "none")
+
+    def network(self, n_inputs: int) -> dict[str, Any]:
+        """The parameters of a :class:`pesn.ProbabilisticESN` of this design."""
+        parameters: dict[str, Any] = {"features": self.features, "ridge": self.ridge}
+        kind = KINDS[self.kind]
+        if kind is not None:
+            scaling = kind.input_scaling * math.sqrt(min(max(n_inputs, 1), 3))  # fewer than three inputs enter as they are
+            parameters |= {**kind._asdict(), "input_scaling": scaling, "n_units": self.n_units, "density": self.density}
+        return parameters
+
+    @property
+    def density(self) -> float:
+        """Of W: ten weights a unit at least."""
+        return float(min(1.0, max(0.1, 10.0 / self.n_units)))
+
+    def reservoir(self, n_inputs: int, n_outputs: int, seed: int) -> Reservoir:
+        """The units, as the network draws them: reservoirs of one size differ by their scalings alone, and are drawn once."""
+        kind = KINDS[self.kind]
+        if kind is None:
+            return without_units(n_inputs, n_outputs)
+        drawn, scaling = _drawn(self.n_units, n_inputs, n_outputs, self.density, seed), self.network(n_inputs)["input_scaling"]
+        return drawn._replace(
+            data=kind.spectral_radius * drawn.data,
+            W_in=scaling * drawn.W_in,
+            bias=kind.bias_scaling * drawn.bias,
+            leak_rate=kind.leak_rate,
+        )
+
+    def __str__(self) -> str:
+        units = "no units" if self.kind == "none" else f"{self.n_units} units, {self.kind}"
+        products = ("", ", products", ", products of two rows")[self.products]
+        noise = f", input noise {self.input_noise:g}" if self.input_noise else ""
+        return f"{units}, {self.lags} lags{products}, ridge {self.ridge[0]:.0e}, {self.ridge[1]:.0e}{noise}"
+
+
+@lru_cache(maxsize=3)
+def _drawn(n_units: int, n_inputs: int, n_outputs: int, density: float, seed: int) -> Reservoir:
+    return draw(
+        n_units, n_inputs, n_outputs, spectral_radius=1.0, input_scaling=1.0, bias_scaling=1.0, density=density, rng=seed
+    )  # fmt: skip
+
+
+def maps_for(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
+    """The features that so many inputs and rows allow."""
+    enough = n_rows >= max(_ROWS_FOR_EACH * Features(1, 2).n_products(n_inputs), MANY_ROWS)
+    most = 0 if n_inputs > _MOST_FOR_PRODUCTS else 2 if n_inputs <= FEW_INPUTS or enough else 1
+    maps = (*MAPS, _WIDEST) if enough else MAPS
+    return list(dict.fromkeys((lags, min(products, most)) for lags, products in maps))
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a search has chosen, and how the others did: ``pesn.Forecaster(design=…)`` fits it again without a search.
+
+    Parameters
+    ----------
+    candidate
+        The design chosen.
+    seed
+        Of its reservoir and noise.
+    tried
+        (rung, candidate, score) of all: the mean over steps ahead of the logarithm of the error, in deviations of the columns.
+        Scores of one rung can be compared, on later rungs with more units and more forecasts; in the last one, what ARX(10)
+        does better at any of 1, 5, 20 and 50 steps ahead has been added.
+    """
+
+    candidate: Candidate
+    seed: int = 0
+    tried: tuple[tuple[int, Candidate, float], ...] = ()
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """A row for each design that was tried, the best of the last rung first; the lower the score the better."""
+        import pandas as pd
+
+        rows = [{"rung": rung, "score": score, **_flat(candidate)} for rung, candidate, score in self.tried]
+        columns = ["rung", "score", *_flat(self.candidate)]
+        return pd.DataFrame(rows, columns=columns).sort_values(["rung", "score"], ascending=[False, True], ignore_index=True)
+
+    def check(self, name: str) -> None:
+        """A ValueError where it is not a design: asked of what came from a file."""
+        tried = [one for _, one, _ in self.tried]
+        if any(not isinstance(one, Candidate) or one.kind not in KINDS for one in (self.candidate, *tried)):
+            raise ValueError(f"{name} holds a candidate that is none")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The scores of all designs, one row a kind of reservoir and features; the one chosen is marked."""
+        from pesn.plotting import plot_design
+
+        return plot_design(self, ax)
+
+    def __str__(self) -> str:
+        return str(self.candidate)
+
+
+def _flat(candidate: Candidate) -> dict[str, object]:
+    values = asdict(candidate)
+    linear, others = values.pop("ridge")
+    return {**values, "linear_ridge": linear, "ridge": others}
+
+
+def is_arx(candidate: Candidate) -> bool:
+    """Whether it is a linear autoregression of ten rows, which no design may be much worse than."""
+    return (candidate.kind, candidate.lags, candidate.products) == ("none", 9, 0)
+
+
+def shortlist(scored: Sequence[tuple[float, Candidate]], n_units: int) -> list[Candidate]:
+    """What goes on from the first rung, with ``n_units``: the best two, the best of other kinds up to five, and ARX(10)."""
+    ranked = _near_the_best(scored, 3.0)
+    chosen = ranked[:2]
+    for candidate in ranked:
+        if len(chosen) < 5 and candidate.kind not in {one.kind for one in chosen}:
+            chosen.append(candidate)
+    chosen += [one for _, one in scored if is_arx(one) and one not in chosen]
+    return [replace(one, n_units=0 if one.kind == "none" else n_units) for one in chosen]
+
+
+def finalists(scored: Sequence[tuple[float, Candidate]], count: int, many: bool) -> list[Candidate]:
+    """What goes on from the second rung: the best ``count``, as many kinds at their best, and the best ARX(10).
+
+    With ``many`` more rows to come, the best with each of the products as well: wide features are better for them.
+    """
+    ranked = _near_the_best(scored, 1.0)
+    of_kinds = list({one.kind: one for one in reversed(ranked)}.values())[::-1][:count]
+    of_products = list({one.products: one for one in reversed(ranked)}.values()) if many else []
+    _, arx = min((one for one in scored if is_arx(one[1])), key=lambda one: one[0])
+    return list(dict.fromkeys([*ranked[:count], *of_kinds, *of_products, arx]))
+
+
+def _near_the_best(scored: Sequence[tuple[float, Candidate]], far: float) -> list[Candidate]:
+    """The best first, without those whose score is worse than theirs by more than ``far``: more rows would not make it up."""
+    ranked = sorted(scored, key=lambda one: one[0])
+    return [candidate for value, candidate in ranked if value <= ranked[0][0] + far]
+
+
+_CAPPED = 5.0  # deviations: an error beyond is as bad as any
+_CONTEXT = 150  # rows that drive the units before an origin
+
+
+class Network:
+    """A reservoir over the rows of a problem: its least-squares factors by fold, and its loops."""
+
+    def __init__(self, problem: Problem, candidate: Candidate, pieces: Sequence[Piece]) -> None:
+        self.problem, self.widest, self.n_rows = problem, candidate, 0
+        self._units: dict[Place, Array] = {}  # at origins
+        self._others: dict[int, Factor] = {}
+        self._parts: dict[tuple[Features, int], Factor] = {}
+        self._loops: dict[Features, ClosedLoop] = {}  # one of each features: how cells are entered is laid out once
+        self.reservoir = candidate.reservoir(problem.n_inputs, len(problem.dynamics.learned), problem.seed)
+        features, n = candidate.features, self.reservoir.n_units
+        self.factors = [Factor(features.size(problem.n_inputs, n), len(problem.dynamics.learned)) for _ in range(FOLDS)]
+        rng = np.random.default_rng(problem.seed)
+        for piece in pieces:
+            rows, segment, learnt = slice(piece.first, piece.last), problem.segments[piece.segment], slice(piece.washed, None)
+            z, targets, folds = segment.z[rows], segment.targets[rows][learnt], problem.folds[piece.segment][rows][learnt]
+            away: list[Array] = []
+            if candidate.input_noise:
+                b, *away = with_noise(self._features, z, problem.dynamics, candidate.input_noise, rng)
+            else:
+                b = self._features(z)
+            b, away = b[learnt], [part[learnt] for part in away]
+            for fold in np.unique(folds):
+                here = folds == fold
+                self.factors[fold].add(b[here], targets[here])
+                if away:
+                    self.factors[fold].add_covariance(*(part[here] for part in away))
+            self.n_rows += len(b)
+
+    def factor_of(self, candidate: Candidate, fold: int) -> Factor:
+        """Of all folds but one, with the features of this candidate, which are among the network's own."""
+        if (candidate.features, fold) in self._parts:
+            return self._parts[candidate.features, fold]
+        if fold not in self._others:
+            self._others |= leave_out(self.factors, [fold])
+        d, widest = self.problem.n_inputs, self.widest
+        i, j = np.triu_indices(widest.products * d)
+        linear, products = widest.features.n_linear(d), len(i)
+        most = candidate.products * d
+        columns = [
+            np.arange(candidate.features.n_linear(d)),
+            linear + np.flatnonzero((i < most) & (j < most)),
+            linear + products + np.arange(self.reservoir.n_units),
+        ]
+        return self._parts.setdefault((candidate.features, fold), self._others[fold].only(np.concatenate(columns)))
+
+    def readouts(self, candidate: Candidate, fold: int, ridges: Sequence[tuple[float, float]]) -> FloatArray:
+        """Weights (ridges, m, p) of a candidate from all folds but one."""
+        factor = self.factor_of(candidate, fold)
+        penalties = [candidate.features.penalty(ridge, self.problem.n_inputs, self.reservoir.n_units) for ridge in ridges]
+        return ridge_path(factor, factor.n_samples * np.stack([penalties_of(one, factor.n_features) for one in penalties]))
+
+    def _features(self, z: Array) -> Array:
+        return self.widest.features(self.problem.dynamics.network_rows(z), self._states(z))
+
+    def _states(self, z: Array) -> Array:
+        rows = self.problem.dynamics.network_rows(z)
+        return np.asarray(run(self.reservoir, rows)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))
+
+    def loops(
+        self, candidate: Candidate, weights: FloatArray, origins: Sequence[Place], away: Array | float = 0.0
+    ) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """Errors (readouts, origins, leads, d) of the closed loops of readouts (readouts, m, p), and which left the range of y.
+
+        ``away`` (d,): the size of random steps by which the rows that loops start from are away from those observed.
+        """
+        problem, d = self.problem, self.problem.dynamics.n_columns
+        self._drive(origins)
+        starts = [self._start(candidate, origin) for origin in origins]
+        y, u, earlier, units, ahead, after = (np.stack(part) for part in zip(*starts, strict=True))
+        if np.any(away):
+            rng, earlier = np.random.default_rng(problem.seed), earlier.copy()
+            y = y + away * rng.standard_normal(y.shape)
+            earlier[..., :d] += away * rng.standard_normal(earlier[..., :d].shape)
+        earlier = problem.dynamics.network_rows(earlier).reshape(len(origins), -1)
+        loop = self._loop(candidate, np.asarray(weights[:, None], float))
+        shape = len(weights), len(origins)
+        mean = np.broadcast_to(np.concatenate([earlier, units], axis=-1), (*shape, earlier.shape[1] + units.shape[1]))
+        state = loop.init(
+            mean,
+            np.zeros((0, mean.shape[-1])),
+            np.broadcast_to(y, (*shape, d)),
+            np.broadcast_to(u, (*shape, u.shape[1])),
+            moved=True,
+        )
+        inputs = np.broadcast_to(ahead, (*shape, *ahead.shape[1:]))
+        path = rollout(loop.model, state, inputs, moved=True)
+        return after - path.mean, np.asarray(path.left.any(axis=(-2, -1)))
+
+    def _loop(self, candidate: Candidate, weights: Array) -> ClosedLoop:
+        """The closed loop of readouts (readouts, 1, m, p), of means alone."""
+        problem, features = self.problem, candidate.features
+        d, m = problem.dynamics.n_columns, weights.shape[-2]
+        nothing = ErrorModel(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)))
+        readout = Readout(weights, np.zeros((m, m)), np.zeros((weights.shape[-1], 0)), 0)
+        if features in self._loops:
+            return self._loops[features].with_readout(readout, nothing)
+        loop = ClosedLoop(
+            self.reservoir, readout, nothing, problem.dynamics, ActivationMoments(get("tanh")), form="none", parts=(),
+            guard=problem.bounds, features=features,
+        )  # fmt: skip
+        return self._loops.setdefault(features, loop)
+
+    def _drive(self, origins: Sequence[Place]) -> None:
+        """Units at origins: a segment is driven whole where this takes no more rows than the contexts of its origins."""
+        missing: dict[int, list[Place]] = {}
+        for origin in origins:
+            if origin not in self._units:
+                missing.setdefault(origin.segment, []).append(origin)
+        for i, places in missing.items():
+            z, last = self.problem.segments[i].z, max(origin.row for origin in places) + 1
+            if last <= _CONTEXT * len(places):
+                states = self._states(z[:last])
+                self._units |= {origin: states[origin.row] for origin in places}
+            else:
+                self._units |= {o: self._states(z[max(o.row - _CONTEXT, 0) : o.row + 1])[-1] for o in places}
+
+    def _start(self, candidate: Candidate, origin: Place) -> tuple[Array, ...]:
+        """y, u, earlier rows and units at an origin; inputs and y after it."""
+        s, k, d = self.problem.segments[origin.segment], origin.row, self.problem.dynamics.n_columns
+        before = s.z[np.maximum(k - 1 - np.arange(candidate.lags), 0)]
+        leads = self.problem.leads
+        return s.y[k], s.z[k, d:], before, self._units[origin], s.z[k : k + leads, d:], s.y[k + 1 : k + 1 + leads]
+
+
+def by_lead(errors: Array) -> Array:
+    """log E min(|error|, 5) of each lead, (…, leads) of errors (…, origins, leads, d) in deviations of the columns."""
+    size = np.minimum(np.abs(np.nan_to_num(errors, nan=_CAPPED)), _CAPPED).mean(axis=(-3, -1))
+    return np.asarray(np.log(size + 1e-12))
+
+
+_FEW_UNITS, _MORE_UNITS = 100, 300  # of the first two rungs, and their rows, folds held out, origins in each
+_FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
+_MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
+_OF_MANY = 10_000  # rows of both, where there are many: wide features need them
+_MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
+_FEW_FOR_FOLDS = 1_000  # rows: no more, and every fold is held out
+_MANY_ORIGINS = 150  # of the last rung, of many rows
+# small ridges on linear features with larger ones on all others: ARX(10) with what units add to it
+_COARSE = (*((ridge, ridge) for ridge in (1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
+_LARGE = (1e-7, 1e-1)  # the same of many products
+_RIDGES = (*((ridge, ridge) for ridge in (1e-15, 1e-11, 1e-7, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
+_SMALLEST = 1e-15  # below, rounding chooses the weights: loops of few rows that look as good leave in one forecast of ten
+_SMALLER = (0.1, 0.01)  # times the ridge of the best design of many rows
+_LINEAR = tuple(10.0**k for k in (-14, -10, -7, -4))
+_NOISES, _LOUDEST = (1e-3, 1e-2, 0.1), 30.0  # on inputs, in deviations, and in errors of the design that is tried with it
+_LARGEST = 3e3  # weights in units of a target's deviation: larger ones multiply what no covariance in closed form has right
+_AWAY, _FARTHEST = 3.0, 0.03  # loops start away by so many errors of their first step, and by so many deviations at most
+_LEAVING = 20.0  # what it costs if all of them leave
+_REFUSED = 1e3  # a score that none has
+_ALLOWED, _JUDGED = np.log(1.03), (1, 5, 20, 50)  # how much worse than ARX(10) a design may be at these leads
+
+
+class Scored(NamedTuple):
+    """A candidate and its score: the lower the better."""
+
+    score: float
+    candidate: Candidate
+
+
+def _score(one: Scored) -> float:
+    return one.score
+
+
+class Comparison:
+    """Candidates on the same rows, from the same origins; a network of a kind is made once for all its features and ridges.
+
+    Parameters
+    ----------
+    problem
+        All rows.
+    n_rows
+        How many of them readouts learn from.
+    folds, count
+        Which are held out one by one, and from how many rows of each loops start.
+    apart
+        Whether each candidate has a network of its own, because few are compared.
+    """
+
+    def __init__(self, problem: Problem, n_rows: int, folds: tuple[int, ...], count: int, apart: bool = False) -> None:
+        self.problem, self.pieces, self.apart = problem, problem.pieces(n_rows), apart
+        found = {fold: problem.origins(fold, count) for fold in range(FOLDS)}
+        some = [fold for fold in folds if found[fold]] or range(FOLDS)  # gaps may leave no stretch of a fold long enough
+        self.origins = {fold: found[fold] for fold in some if found[fold]}
+        self.networks: dict[Candidate, Network] = {}
+
+    def network(self, candidate: Candidate) -> Network:
+        """The one that has the features of this candidate, and those of others of its kind that cost little more."""
+        widest = replace(candidate, ridge=(0.0, 0.0))
+        if not candidate.input_noise and not self.apart:
+            most = 2 if self.problem.n_inputs <= FEW_INPUTS else max(candidate.products, 1)
+            lags, products = zip(*((lags, products) for lags, products in self.problem.maps if products <= most), strict=True)
+            widest = replace(widest, lags=max(lags), products=max(products))
+        if widest not in self.networks:
+            self.networks[widest] = Network(self.problem, widest, self.pieces)
+        return self.networks[widest]
+
+    def best(self, candidate: Candidate, ridges: Sequence[tuple[float, float]], stable: bool = True) -> Scored:
+        """With the best of the ridges; ``stable``: loops that start a little away must not leave."""
+        readouts = {fold: self.network(candidate).readouts(candidate, fold, ridges) for fold in self.origins}
+        errors, first, left = self._errors(candidate, readouts)
+        largest = np.max([np.abs(weights).max(axis=(-2, -1)) for weights in readouts.values()], axis=0)
+        scores = np.where(largest <= _LARGEST, errors.mean(axis=(0, -1)), _REFUSED)
+        best = Scored(np.inf, candidate)
+        for k in np.argsort(scores, kind="stable"):
+            if scores[k] >= best.score:
+                break
+            value = float(scores[k])
+            if stable:
+                these = {fold: weights[k : k + 1] for fold, weights in readouts.items()}
+                value += self._leaving(candidate, these, first[k], left[k])
+            if value < best.score:
+                best = Scored(value, replace(candidate, ridge=ridges[k]))
+        return best
+
+    def by_lead(self, candidate: Candidate) -> Array:
+        """The logarithm of the error in each fold at each lead (folds, leads), and what leaving costs."""
+        readouts = {fold: self.network(candidate).readouts(candidate, fold, [candidate.ridge]) for fold in self.origins}
+        errors, first, left = self._errors(candidate, readouts)
+        return errors[:, 0] + self._leaving(candidate, readouts, first[0], left[0])
+
+    def _errors(self, candidate: Candidate, readouts: dict[int, FloatArray]) -> tuple[Array, Array, Array]:
+        """Of r readouts the logarithms of errors (folds, r, leads), the error of one step (r, d), the share that left (r,)."""
+        found = [self.network(candidate).loops(candidate, readouts[fold], places) for fold, places in self.origins.items()]
+        first = np.mean([np.abs(errors[:, :, 0]).mean(axis=1) for errors, _ in found], axis=0)
+        left = np.mean([gone.mean(axis=1) for _, gone in found], axis=0)
+        return np.stack([by_lead(errors) for errors, _ in found]), first, left
+
+    def _leaving(self, candidate: Candidate, readouts: dict[int, FloatArray], first: Array, left: float) -> float:
+        """What it costs that more loops leave the range of y when they start a few errors of one step away."""
+        away, network = np.minimum(_AWAY * first, _FARTHEST), self.network(candidate)
+        gone = [network.loops(candidate, readouts[fold], places, away)[1].mean() for fold, places in self.origins.items()]
+        return _LEAVING * max(0.0, float(np.mean(gone)) - left)
+
+
+def search(problem: Problem, steps: Steps) -> Design:
+    """The design with the best closed loops into rows that were held out.
+
+    Parameters
+    ----------
+    problem
+        The rows; at least :data:`pesn.forecasting.design.LEAST_ROWS` of them.
+    steps
+        Where each rung, with its designs, is announced.
+
+    Returns
+    -------
+    Design
+        Which, and the scores of all that were tried.
+    """
+    n_units, many = int(np.clip(problem.n_rows / 8, 50, _MORE_UNITS)), problem.has_many_rows
+    with steps.step("comparing designs", len(KINDS) * len(problem.maps), "designs") as advance:
+        first = list(_first_rung(problem, min(_FEW_UNITS, n_units), advance))
+    more = Comparison(problem, _OF_MANY if many else _MORE_ROWS, _SECOND, _MORE_ORIGINS)
+    with steps.step("comparing the best designs"):
+        second = _second_rung(more, shortlist(first, n_units))
+    folds = _THIRD if problem.n_rows > _FEW_FOR_FOLDS else tuple(range(FOLDS))
+    last = Comparison(problem, _MOST_ROWS, folds, _MANY_ORIGINS if many else _MOST_ORIGINS, apart=many)
+    if last.pieces == more.pieces:
+        last.networks = more.networks
+    more.networks = {}
+    chosen = finalists(second, 4 if last.networks else 2, many)
+    with steps.step("comparing the last designs", len(chosen), "designs") as advance:
+        third = _third_rung(last, chosen, advance)
+    tried = ((rung, one.candidate, one.score) for rung, scored in enumerate((first, second, third), 1) for one in scored)
+    return Design(min(third, key=_score).candidate, problem.seed, tuple(tried))
+
+
+def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
+    """Every kind of reservoir with every map, and few penalties."""
+    few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
+    for kind in KINDS:
+        for lags, products in problem.maps:
+            candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
+            if products > 1 and problem.n_inputs > FEW_INPUTS and candidate.n_units:
+                continue  # the best features are tried with all kinds later
+            size = candidate.features.size(problem.n_inputs, candidate.n_units)
+            if size <= 0.7 * few.network(candidate).n_rows or is_arx(candidate):
+                yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
+            advance(1)
+
+
+def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
+    """One after the other: the kind, its features, these of other kinds, both penalties of the best two, noise on inputs."""
+    found: list[Scored] = []
+
+    def compare(candidates: Iterable[Candidate]) -> Candidate:
+        seen = {(one.candidate.kind, one.candidate.lags, one.candidate.products) for one in found}
+        for one in candidates:
+            if (one.kind, one.lags, one.products) not in seen:
+                found.append(more.best(one, (*_RIDGES, _LARGE) if one.products else _RIDGES))
+        return min(found, key=_score).candidate
+
+    best = compare(candidates)
+    best = compare(replace(best, lags=lags, products=products) for lags, products in more.problem.maps)
+    with_units = [one for one in candidates if one.n_units]
+    some = with_units[:2] if more.problem.has_many_rows else with_units
+    compare(replace(one, lags=best.lags, products=best.products) for one in some)
+    for _, one in sorted(found, key=_score)[:2]:
+        found.append(more.best(one, _near(one)))
+    if not more.problem.has_many_rows:  # many rows leave little that noise would change
+        ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
+        of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
+        for quiet in of_kinds[:2]:
+            found += _with_noise(more, quiet)
+    return found
+
+
+def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
+    """A design with more and more noise on its inputs, while it gets better; with noise smaller ridges than without are best."""
+    before = quiet
+    for noise in _NOISES:
+        if noise > _LOUDEST * np.exp(quiet.score):
+            return
+        now = more.best(replace(quiet.candidate, input_noise=noise), [before.candidate.ridge, *_RIDGES])
+        yield now
+        if now.score > before.score and noise > _NOISES[0]:
+            return
+        before = now
+
+
+def _near(one: Candidate) -> list[tuple[float, float]]:
+    """Ridges between those that were tried, and others on the linear features alone."""
+    linear, others = one.ridge
+    near = [(linear * factor if linear == others else linear, others * factor) for factor in (0.01, 100.0)]
+    apart = [(ridge, others) for ridge in _LINEAR if ridge != others]
+    return [*(one for one in near if one[1] >= _SMALLEST), *apart]
+
+
+def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable[[int], None]) -> list[Scored]:
+    """From more rows, and at full size, beside ARX(10).
+
+    What it does better at any of four leads is charged, each by a quarter. A design that is not better than it by a standard
+    error over the folds falls behind it.
+    """
+    at = [lead - 1 for lead in _JUDGED if lead <= last.problem.leads]
+    arx = last.by_lead(next(one for one in candidates if is_arx(one)))
+
+    def scored(one: Candidate) -> Scored:
+        errors = last.by_lead(one)
+        apart = (errors - arx).mean(axis=1)
+        value = float(errors.mean() + np.mean(np.maximum((errors - arx).mean(axis=0)[at] - _ALLOWED, 0.0)))
+        doubt = float(np.std(apart) / np.sqrt(max(len(apart) - 1, 1)))
+        if doubt > 0.0 and apart.mean() + doubt > 0.0:
+            value = max(value, float(arx.mean()) + doubt)
+        return Scored(value, one)
+
+    found = []
+    for one in candidates:
+        found.append(scored(one))
+        advance(1)
+    if last.apart:  # of more rows than before, and then smaller ridges may be best
+        _, best = min(found, key=_score)
+        found += [scored(replace(best, ridge=(best.ridge[0], factor * best.ridge[1]))) for factor in _SMALLER]
+    return found
+
+
+def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
+    """The design for these rows; None where they are too few to choose by."""
+    problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
+    return search(problem, steps) if problem.segments and problem.can_be_chosen_by else None
+
+
+def designed(design: Design | None, n_inputs: int) -> ProbabilisticESN:
+    """The network of a design; without one, a reservoir of 100 units with memory."""
+    if design is None:
+        return ProbabilisticESN(washout="auto", random_state=0)
+    return ProbabilisticESN(**design.candidate.network(n_inputs), washout="auto", process_noise=0.0, random_state=design.seed)

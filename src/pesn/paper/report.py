@@ -1,0 +1,302 @@
+"""Results on a page: ``write_page`` reads what a run left in a folder and writes ``index.html`` beside it.
+
+The page shows published and obtained side by side, claims, verdicts and errata. It needs no network and no script, and says so to
+the browser: it allows neither.
+
+>>> [_duration(seconds) for seconds in (0.42, 9.96, 185, 3720)]
+['0.4 s', '10 s', '3 min 05 s', '1 h 02 min']
+>>> print(_prose("`a < b` where a < 1e-6"))
+<code>a &lt; b</code> where a &lt; 1×10⁻⁶
+
+>>> print(strip([["holds", 0.5], ["does not hold", 1.5]], "ratio of errors", [1.0]))
+<svg class="strip" ... role="img" aria-label="2 draws: 1 holds, 1 does not hold; ratio of errors: 0.5 to 1.5">...
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from pesn._support.files import contents, json_of, replacing
+from pesn._support.pages import style
+from pesn._support.pages.drawing import inline_svg
+from pesn._support.pages.tables import powers, table
+from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combined
+
+__all__ = ["strip", "write_page"]
+
+_NEEDED = {
+    "name": str, "title": str, "place": str, "about": str, "quick": bool, "seed": int, "parameters": dict, "changed": dict,
+    "meanings": dict, "obtained": dict, "claims": list, "errata": list, "notes": list, "figures": list, "seconds": int | float,
+    "cpu_seconds": int | float, "cores": int, "versions": dict, "command": str, "digest": str,
+}  # fmt: skip
+_LARGEST = 3_000_000  # bytes of SVG in the page; a larger figure is shown as its PNG, which phones can draw
+_LARGEST_FILE = 2**28  # bytes of a figure
+_OPEN = "not judged in this run"
+# Verdict -> CSS class, symbol, what it says in the list of counts: never colour alone.
+_VERDICTS = {
+    "holds": ("holds", "✓", "hold"),
+    "corrected": ("corrected", "✎", "are corrected"),
+    "does not hold": ("fails", "✗", "do not hold"),
+    "depends": ("depends", "◐", "depend on the draw"),
+    _OPEN: ("open", "○", _OPEN),
+}
+
+
+def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
+    """Write ``folder/index.html`` from ``folder/NAME/result.json`` of all ``names``, in their order; return where it is.
+
+    By default all that are there, in the order of the paper's claims. The same results give the same page, byte for byte, and
+    the page is there whole or not at all.
+    """
+    names = _find_results(folder) if names is None else names
+    if not names:
+        raise FileNotFoundError(f"folder must hold results, one folder for each item, got {folder} with no */result.json")
+    results = [_read(folder / name / "result.json") for name in names]
+    items = [_item(result, folder / name) for result, name in zip(results, names, strict=True)]
+    judged = _judge(items)
+    counts = Counter(claim.verdict for claim in judged)
+    text = _template().render(
+        style=style(),
+        items=items,
+        judged=judged,
+        counts=[(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict] or verdict != _OPEN],
+        errata=[(erratum, [item for item in items if erratum in item["corrections"]]) for erratum in ERRATA],
+        quick=[item for item in items if item["quick"]],
+        changed=[item for item in items if item["changed"]],
+        effort=_effort(results),
+        seeds=sorted({item["seed"] for item in items}),
+        versions=_versions(results),
+    )
+    page = folder / "index.html"
+    with replacing(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return page
+
+
+def _find_results(folder: Path) -> list[str]:
+    places = [*dict.fromkeys(item for claim in CLAIMS.values() for item in claim.items)]
+    there = {path.parent.name for path in folder.glob("*/result.json") if not path.parent.name.startswith(".")}
+    return sorted(there, key=lambda name: (places.index(name) if name in places else len(places), name))
+
+
+# ---------------------------------------------------------------- items
+
+
+def _read(path: Path) -> Record:
+    """A result.json, checked for what the page needs."""
+    try:
+        result = json_of(path)
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON: {error}") from None
+    if not isinstance(result, dict):
+        raise ValueError(f"{path} must hold an object, got {type(result).__name__}")
+    for key, kind in _NEEDED.items():
+        if key not in result:
+            raise ValueError(f"{path} must hold {key!r}, which is missing")
+        if not isinstance(result[key], kind):
+            raise ValueError(f"{path}: {key!r} must be {getattr(kind, '__name__', 'a number')}, got {result[key]!r}")
+    for claim in result["claims"]:
+        if claim["verdict"] not in LABELS:
+            raise ValueError(f"{path}: a verdict is one of {', '.join(LABELS)}, got {claim['verdict']!r}")
+    for file in (figure.get(kind) for figure in result["figures"] for kind in ("svg", "png")):
+        if file and Path(file).name != file:  # the page would show any file of this machine
+            raise ValueError(f"{path}: a figure's file must be a name in its folder, got {file!r}")
+    return result
+
+
+def _item(result: Record, place: Path) -> Record:
+    """A result as the template shows it, ``place`` being its folder."""
+    anchor = "item-" + re.sub(r"[^a-z0-9]+", "-", result["name"].lower()).strip("-")
+    counts = Counter(claim["verdict"] for claim in result["claims"])
+    return {
+        **result,
+        "anchor": anchor,
+        "effort": _effort([result]),
+        "figures": [_figure(place, f"{anchor}-figure-{i}", figure) for i, figure in enumerate(result["figures"], 1)],
+        "tables": [table(title, content["columns"], content["rows"]) for title, content in result["obtained"].items()],
+        "tally": [(verdict, counts[verdict]) for verdict in LABELS if counts[verdict]],
+        "corrections": [erratum for erratum in ERRATA if erratum.number in result["errata"]],
+        "files": [(path.name, _address(path)) for path in (*sorted(place.glob("*.csv")), place / "result.json")],
+        "parameters": {
+            key: (_setting(value), result["meanings"].get(key, ""), key in result["changed"])
+            for key, value in result["parameters"].items()
+        },
+        "changed": {key: (_setting(one["value"]), _setting(one["default"])) for key, one in result["changed"].items()},
+    }
+
+
+def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
+    """A figure drawn into the page; SVG where there is one of a size that phones can draw, else PNG."""
+    files = {kind: place / figure[kind] for kind in ("svg", "png") if figure.get(kind)}
+    there = {kind.upper(): path for kind, path in files.items() if path.is_file()}
+    drawing: Markup | None = None
+    if "SVG" in there and ("PNG" not in there or there["SVG"].stat().st_size <= _LARGEST):
+        try:
+            drawing = inline_svg(_own(there["SVG"]).decode(), prefix=anchor, label=f"{anchor}-caption")
+        except (ValueError, SyntaxError) as error:  # ElementTree's ParseError is a SyntaxError
+            raise ValueError(f"{there['SVG']} must be SVG: {error}") from None
+    elif "PNG" in there:
+        data = base64.b64encode(_own(there["PNG"])).decode("ascii")
+        drawing = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, figure["alt"])
+    addresses = [(kind, _address(path)) for kind, path in there.items()]
+    return {"anchor": anchor, "alt": figure["alt"], "drawing": drawing, "files": addresses}
+
+
+def _own(path: Path) -> bytes:
+    """A file of the item's; a link might lead to one that is not."""
+    return contents(path, _LARGEST_FILE, links=False)
+
+
+def _setting(value: object) -> str:
+    """A parameter of an item as it is written in JSON; numbers as they are, none of their digits lost."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _address(path: Path) -> str:
+    """A file in an item's folder, as the page beside that folder names it."""
+    return f"{quote(path.parent.name)}/{quote(path.name)}"
+
+
+# ---------------------------------------------------------------- claims
+
+
+class _Part(NamedTuple):
+    """What one item says about a claim; ``link`` leads to it where it was run, ``said`` is its record of the claim."""
+
+    item: str
+    link: str
+    said: Record
+
+
+class _Judged(NamedTuple):
+    """A claim of the paper with what the items say about it; ``verdict`` is theirs, or "depends" where they differ."""
+
+    id: str
+    text: str
+    verdict: str
+    parts: list[_Part]
+
+
+def _judge(items: Iterable[Record]) -> list[_Judged]:
+    """Every claim of the paper in its order, then any that the results judge beyond them."""
+    said: dict[str, list[_Part]] = {name: [] for name in CLAIMS}
+    anchors = {item["name"]: item["anchor"] for item in items}
+    for item in items:
+        for claim in item["claims"]:
+            said.setdefault(claim["id"], []).append(_Part(item["name"], item["anchor"], claim))
+    return [_judge_claim(name, parts, anchors) for name, parts in said.items()]
+
+
+def _judge_claim(name: str, parts: list[_Part], anchors: Mapping[str, str]) -> _Judged:
+    """One claim; the items that it names decide, and those of them that were not run are listed without a verdict."""
+    claim = CLAIMS.get(name, Claim("", ()))
+    parts = [part for part in parts if part.item in claim.items] or parts
+    there = {part.item for part in parts}
+    missing = [_Part(item, anchors.get(item, ""), {}) for item in claim.items if there <= {*claim.items} and item not in there]
+    text = parts[0].said["text"] if parts else claim.text
+    verdict = combined(part.said["verdict"] for part in parts) if parts else _OPEN
+    return _Judged(name, text, verdict, [*parts, *missing])
+
+
+_WIDTH, _HEIGHT, _EDGE, _ROWS = 132.0, 24.0, 5.0, 4
+_APART = 5.5  # of two marks in one row
+# Outcome -> CSS class and mark, so that it is told by shape too: a disc, a ring, a cross.
+_MARKS = {
+    "holds": ("holds", '<circle cx="{x}" cy="{y}" r="2.6" fill="currentcolor"/>'),
+    "corrected": ("corrected", '<circle cx="{x}" cy="{y}" r="2.2" fill="none" stroke="currentcolor" stroke-width="1.4"/>'),
+    "does not hold": ("fails", '<path d="M{x} {y}m-2 -2l4 4m0 -4l-4 4" stroke="currentcolor" stroke-width="1.5"/>'),
+}
+
+
+def strip(draws: Sequence[tuple[str, float | None]], measure: str = "", limits: Sequence[float] = ()) -> Markup:
+    """An SVG of the draws, pairs of outcome and value, from the smallest to the largest; draws without values stand in a row."""
+    n = len(draws)
+    counts = Counter(outcome for outcome, _ in draws)
+    said = f"{n} draw{'' if n == 1 else 's'}: " + ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])
+    points = sorted((value, outcome) for outcome, value in draws if isinstance(value, int | float))
+    if len(points) < n:
+        points, limits = list(enumerate(sorted((outcome for outcome, _ in draws), key=list(_MARKS).index))), ()
+    elif measure:
+        said += f"; {measure}: {points[0][0]:.3g} to {points[-1][0]:.3g}"
+    ends = [*(value for value, _ in points), *limits]
+    low, high = min(ends), max(ends)
+
+    def place(value: float) -> float:
+        share = (value - low) / (high - low) if high > low else 0.5
+        return round(_EDGE + share * (_WIDTH - 2 * _EDGE), 1)
+
+    drawn = [Markup('<path d="M0 23.5H{}" class="axis"/>').format(_WIDTH)]
+    drawn += [Markup('<path d="M{} 0V24" class="limit"/>').format(place(x)) for x in limits]
+    last = [-math.inf] * _ROWS
+    for value, outcome in points:
+        (kind, mark), x = _MARKS[outcome], place(value)
+        free = [row for row in range(_ROWS) if x - last[row] >= _APART]
+        row = free[0] if free else last.index(min(last))  # a mark stands on the line, or above one that it would hide
+        last[row] = x
+        y = round(_HEIGHT - 4.5 - row * (_HEIGHT - 8.0) / (_ROWS - 1), 1)
+        drawn.append(Markup('<g class="{}">{}</g>').format(kind, Markup(mark).format(x=x, y=y)))
+    return Markup('<svg class="strip" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">{}</svg>').format(
+        _WIDTH, _HEIGHT, said, Markup("").join(drawn)
+    )
+
+
+# ---------------------------------------------------------------- texts
+
+
+def _versions(results: Sequence[Record]) -> dict[str, str]:
+    """Package -> version, or versions where the results were made with different ones."""
+    seen: dict[str, dict[str, None]] = {}
+    for result in results:
+        for name, version in result["versions"].items():
+            seen.setdefault(name, {})[str(version)] = None
+    return {name: ", ".join(versions) for name, versions in seen.items()}
+
+
+def _template() -> Template:
+    """The page's template; whatever is put into it is escaped, and a name it does not know is an error."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"prose": _prose}
+    environment.globals |= {"verdicts": _VERDICTS, "unjudged": _OPEN, "strip": strip}
+    return environment.from_string((resources.files("pesn.paper") / "report.html.j2").read_text(encoding="utf-8"))
+
+
+def _prose(text: object) -> Markup:
+    """Text, escaped; `code` in backquotes is set as code, elsewhere 4.2e-5 as 4.2×10⁻⁵ and -3 as −3."""
+    parts = re.split(r"`([^`\n]+)`", str(text))  # odd ones stood in backquotes
+    parts[::2] = [powers(re.sub(r"(?<![\w-])-(?=\d)", "−", part)) for part in parts[::2]]
+    return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
+
+
+def _effort(results: Sequence[Record]) -> str:
+    """Return the time that results took, with CPU time and number of cores.
+
+    >>> _effort([{"seconds": 60, "cpu_seconds": 100, "cores": 2}, {"seconds": 79, "cpu_seconds": 110, "cores": 2}])
+    '2 min 19 s on 2 cores (3 min 30 s of CPU time)'
+    """
+    total, cpu = (_duration(sum(result[key] for result in results)) for key in ("seconds", "cpu_seconds"))
+    cores = sorted({result["cores"] for result in results})
+    return f"{total} on {' or '.join(map(str, cores))} core{'' if cores == [1] else 's'} ({cpu} of CPU time)"
+
+
+def _duration(seconds: float) -> str:
+    """Seconds for people: 0.4 s, 12 s, 3 min 05 s, 1 h 02 min."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

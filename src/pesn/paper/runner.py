@@ -1,0 +1,451 @@
+"""The paper's items run, kept and gathered: a folder for each, and a page over all.
+
+A result is known by its digest: of the item's name, parameters, seed and the code that makes it. What is there with the same
+digest is not made again. A folder is written under another name and renamed when it is whole.
+
+>>> plain({"error": float("nan"), "bound": float("inf"), "means": (1, 2)})
+{'error': None, 'bound': 'inf', 'means': [1, 2]}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pesn import paper
+from pesn._support.arguments import flag, whole_number
+from pesn._support.cluster import versions
+from pesn._support.files import RefusedFileError, beside, claim_folder, contents, json_of, put_folder, replacing, sync
+from pesn.paper.claims import CLAIMS, Record, Result, Settings, Verdict
+from pesn.paper.item_settings import choose, find_changes, format_value, unknown_setting
+from pesn.paper.tasks import LARGEST, JoblibTasks, KeepingError, connected
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["ItemError", "Watch", "finished", "plain", "reproduce", "to_json"]
+
+# What runs and shows: no number depends on it.
+_SHOWN = ("__main__.py", "cli/", "paper/runner.py", "paper/tasks.py", "paper/report.py", "_support/pages/")
+
+
+class ItemError(RuntimeError):
+    """An item or the page could not be made: which one, what went wrong, where."""
+
+
+class Watch:
+    """Told how a run goes on; this one keeps it to itself."""
+
+    def started(self, name: str, position: int, count: int) -> None:
+        """Item ``name``, the ``position``-th of ``count``, begins; not told where its result is there.
+
+        Parameters
+        ----------
+        name : str
+            Name of the item.
+        position : int
+            Position of the item, counted from 1.
+        count : int
+            Number of items.
+        """
+
+    def units(self, done: int, total: int) -> None:
+        """So many work units of the item are done, of those known so far.
+
+        Parameters
+        ----------
+        done : int
+            Finished units of work.
+        total : int
+            Known units of work; it grows as more become known.
+        """
+
+    def finished(self, record: Record, reused: bool) -> None:
+        """The item's result is in its folder; ``reused`` where it was there before.
+
+        Parameters
+        ----------
+        record : dict
+            What results.json has for the item.
+        reused : bool
+            Whether it was there before.
+        """
+
+
+def reproduce(
+    names: Sequence[str],
+    folder: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    watch: Watch | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> list[Record]:
+    """Make the items called ``names`` (none: all), in ``folder/NAME``, and the page ``folder/index.html``; return their records.
+
+    What was finished before an error is kept.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of items; none: all.
+    folder : path-like
+        Results go to ``folder/NAME``, the page to ``folder/index.html``.
+    quick : bool, default=False
+        Take small samples.
+    seed : int, default=0
+        Of everything that is drawn.
+    jobs : int, default=1
+        Processes that units of work run in; the numbers are the same.
+    scheduler : str, optional
+        Address of a Dask scheduler to run on instead, such as "tcp://127.0.0.1:8786"; the numbers are the same.
+    watch : Watch, optional
+        Is told what begins, how far it is, and what is finished.
+    settings : mapping, optional
+        Of the items, by name, in place of the default ones; of several items each takes those that it has.
+
+    Returns
+    -------
+    list of dict
+        A record for each item, in their order.
+    """
+    flag("quick", quick)
+    whole_number("seed", seed, 0)
+    whole_number("jobs", jobs, 1)
+    items = [paper.get(name) for name in dict.fromkeys(names or paper.ITEMS)]
+    if not os.fspath(folder):
+        raise ValueError("folder must be the path of a folder, got ''")
+    folder = Path(folder)
+    work = [
+        _Work(item, Settings(quick, seed, parameters), folder)
+        for item, parameters in zip(items, _choose_parameters(items, quick, settings or {}), strict=True)
+    ]
+    with _naming(folder), _hold(folder):
+        if (folder / "index.html").exists() and not (folder / "results.json").exists():
+            raise OSError("index.html is in the way, and is no page of results: move it away, or give another folder")
+        for one in work:
+            _check_replaceable(one.place)
+        return _run_all(work, folder, (jobs, scheduler), watch or Watch())
+
+
+@dataclass(frozen=True)
+class _Work:
+    """An item to be run, its settings, and the folder of all results."""
+
+    item: ModuleType
+    settings: Settings
+    folder: Path
+
+    @property
+    def place(self) -> Path:
+        """Folder of the item's own result."""
+        return self.folder / str(self.item.NAME)
+
+    @cached_property
+    def digest(self) -> str:
+        """What the result is known by."""
+        return _digest(self.item, self.settings)
+
+
+def _run_all(work: Sequence[_Work], folder: Path, engine: tuple[int, str | None], watch: Watch) -> list[Record]:
+    """Make what is not there, and the page after each."""
+    there = [finished(one.place, one.digest) for one in work]
+    records = []
+    with contextlib.ExitStack() as stack:
+        cores = stack.enter_context(connected(*engine)) if None in there else 0
+        for i, (one, record) in enumerate(zip(work, there, strict=True)):
+            if record is None:
+                watch.started(one.item.NAME, i + 1, len(work))
+                records.append(_make(one, cores, watch))
+                _gather(folder)
+            else:
+                records.append(record)
+            watch.finished(records[-1], record is not None)
+    if not cores:
+        _gather(folder)
+    with contextlib.suppress(OSError):  # not empty: an item that was broken off, with other settings
+        (folder / ".cache").rmdir()
+    return records
+
+
+def _choose_parameters(items: Sequence[ModuleType], quick: bool, given: Mapping[str, object]) -> list[Record]:
+    """Return those of each item; a setting must be one of them at least."""
+    known = {name: item.NAME for item in items for name in item.SETTINGS}
+    for name in given:
+        if name not in known:
+            raise unknown_setting(name, items[0].NAME if len(items) == 1 else "these items", known)
+    chosen = []
+    for item in items:
+        own = {name: value for name, value in given.items() if name in item.SETTINGS}
+        chosen.append(choose(item.NAME, item.SETTINGS, item.parameters(quick), own))
+    return chosen
+
+
+def _make(work: _Work, cores: int, watch: Watch) -> Record:
+    """Run an item, write its folder, put it in its place."""
+    name = str(work.item.NAME)
+    cache = work.folder / ".cache" / name
+    tasks = JoblibTasks(cache / work.digest, watch.units)
+    try:
+        result: Result = work.item.run(work.settings, tasks)
+    except (KeepingError, ConnectionError, MemoryError):
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        place = next((frame for frame in reversed(frames) if frame.filename == work.item.__file__), frames[-1])
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ItemError(f"{name} failed: {what} ({place.filename}:{place.lineno})") from error
+    temporary = beside(work.place)
+    try:
+        temporary.mkdir()
+        record = _write(work, result, temporary)
+        # drawing is a part of the work
+        record |= {"seconds": round(tasks.seconds, 3), "cpu_seconds": round(tasks.cpu_seconds, 3), "cores": cores}
+        record["checksum"] = _checksum(to_json(record).encode())
+        (temporary / "result.json").write_text(to_json(record), encoding="utf-8")
+        sync(*temporary.iterdir())
+        put_folder(temporary, work.place)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    shutil.rmtree(cache, ignore_errors=True)
+    return record
+
+
+def _digest(item: ModuleType, settings: Settings) -> str:
+    """What the result is known by; the code is that of pesn, without the other items and without what runs and shows them."""
+    others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.__name__}
+    root = Path(paper.__file__).parents[1]
+    code = hashlib.blake2b(Path(item.__file__ or "").read_bytes())
+    for path in sorted([*root.rglob("*.py"), root / "paper" / "publication.toml"]):
+        place = path.relative_to(root).as_posix()
+        if not place.startswith(_SHOWN) and f"pesn/{place}" not in others:
+            code.update(f"{place}\0".encode() + path.read_bytes())
+    settled = plain([item.NAME, settings.quick, settings.seed, settings.parameters, versions()["pesn"], code.hexdigest()])
+    return hashlib.blake2b(json.dumps(settled, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+# ---------------------------------------------------------------- the files of an item
+
+
+def _write(work: _Work, result: Result, folder: Path) -> Record:
+    """Write tables and figures; return the record of all."""
+    item, settings = work.item, work.settings
+    _flatten(result.frame).to_csv(folder / "frame.csv", index=False)
+    tables, files = {}, ["frame.csv"]
+    for title, frame in result.tables.items():
+        shown = _as_printed(_flatten(frame), getattr(item, "PRINTED", ""))
+        files.append(_unused(f"table-{_slug(title)}.csv", files))
+        shown.to_csv(folder / files[-1], index=False)
+        tables[title] = {"file": files[-1], "columns": list(shown.columns), "rows": shown.astype(object).to_numpy().tolist()}
+    figures = []
+    for name, (figure, alt) in result.figures.items():
+        png = _unused(f"{_slug(name)}.png", files)
+        svg = f"{png[:-4]}.svg"
+        _save(figure, folder / png, folder / svg, f"{item.NAME} {name}")
+        files += [png, svg]
+        figures.append({"name": name, "png": png, "svg": svg, "alt": alt})
+    changed = find_changes(settings.parameters, item.parameters(settings.quick))
+    command = ["pesn", "reproduce", item.NAME, *["--quick"] * settings.quick, "--seed", str(settings.seed)]
+    for name, entry in changed.items():
+        command += ["--set", f"{name}={format_value(entry['value'])}"]
+    record: Record = plain(
+        {
+            "name": item.NAME,
+            "title": item.TITLE,
+            "place": item.PLACE,
+            "about": item.ABOUT,
+            "lead": result.lead,
+            "quick": settings.quick,
+            "seed": settings.seed,
+            "parameters": settings.parameters,
+            "changed": changed,
+            "meanings": {name: setting.meaning for name, setting in item.SETTINGS.items()},
+            "published": item.PUBLISHED,
+            "obtained": tables,
+            "claims": [_claim(verdict) for verdict in result.verdicts],
+            "errata": item.ERRATA,
+            "notes": result.notes,
+            "figures": figures,
+            "files": {file: _checksum((folder / file).read_bytes()) for file in files},
+            "versions": versions(),
+            "command": shlex.join(command),
+            "digest": work.digest,
+        }
+    )
+    return record
+
+
+def _save(figure: Figure, png: Path, svg: Path, salt: str) -> None:
+    """Write a figure; the same figure gives the same files."""
+    import matplotlib as mpl
+
+    figure.savefig(png, dpi=150)
+    with mpl.rc_context({"svg.hashsalt": salt}):
+        figure.savefig(svg, metadata={"Date": None})
+
+
+def _claim(v: Verdict) -> Record:
+    """What a verdict is in the record: the draws as pairs of outcome and value."""
+    return {
+        "id": v.claim, "text": CLAIMS[v.claim].text, "verdict": v.verdict, "reason": v.reason,
+        "draws": v.draws, "support": v.support, "measure": v.measure, "limits": v.limits,
+    }  # fmt: skip
+
+
+def finished(folder: Path, digest: str | None = None) -> Record | None:
+    """The record of a result all of whose files are as they were written, with this digest if one is given; else None."""
+    try:
+        record: Record = json_of(folder / "result.json")
+        written = {key: value for key, value in record.items() if key != "checksum"}
+        whole = (
+            digest in (None, record["digest"])
+            and record["checksum"] == _checksum(to_json(written).encode())
+            and all(
+                Path(file).name == file and _checksum(contents(folder / file, LARGEST, links=False)) == checksum
+                for file, checksum in record["files"].items()
+            )
+        )
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, RefusedFileError):
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return record if whole else None
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _flatten(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame with names of one level, and with its index as columns where that says something."""
+    import pandas as pd
+
+    kept = frame if isinstance(frame.index, pd.RangeIndex) and frame.index.name is None else frame.reset_index()
+    names = [" ".join(str(part) for part in c if str(part)) if isinstance(c, tuple) else str(c) for c in kept.columns]
+    return kept.set_axis(names, axis="columns")
+
+
+def _as_printed(frame: pd.DataFrame, digits: str) -> pd.DataFrame:
+    """What was published with the digits that it was printed with: ``digits`` is the format of most of them."""
+    columns = {
+        name: [_format_printed(value, digits) for value in frame[name]]
+        for name in frame.columns
+        if digits and "published" in str(name) and frame[name].dtype.kind == "f"
+    }
+    return frame.assign(**columns)
+
+
+def _format_printed(value: float, digits: str) -> str | None:
+    """A number as it was printed; where that takes more digits, all of them.
+
+    >>> [_format_printed(*case) for case in ((0.255, ".4f"), (5.551, ".2f"), (0.012, ".2e"), (float("nan"), ".4f"))]
+    ['0.2550', '5.551', '1.20e-02', None]
+    """
+    if math.isnan(value):
+        return None
+    text = format(value, digits)
+    return text if float(text) == value else f"{value:.10g}"
+
+
+def plain(value: object) -> Any:
+    """The value in JSON's terms: NaN is null, infinities are "inf" and "-inf"."""
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def to_json(value: object) -> str:
+    """The text of a file; NaN, which JSON has not, is an error."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _slug(text: str) -> str:
+    """A name for a file.
+
+    >>> _slug("Table 3 (a): Position, P and MC")
+    'table-3-a-position-p-and-mc'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:80] or "x"
+
+
+def _unused(name: str, used: Sequence[str]) -> str:
+    stem, dot, kind = name.rpartition(".")
+    return next(n for n in (name, *(f"{stem}-{i}{dot}{kind}" for i in range(2, len(used) + 3))) if n not in used)
+
+
+# ---------------------------------------------------------------- the folder of all
+
+
+@contextlib.contextmanager
+def _hold(folder: Path) -> Iterator[None]:
+    """The folder, there and writable, held by this run alone and without what a killed one left half-written."""
+    with claim_folder(folder):
+        for left in folder.glob(".*.part"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def _check_replaceable(place: Path) -> None:
+    """An OSError where a result would take the place of what is none."""
+    if not os.path.lexists(place) or (not place.is_symlink() and (place / "result.json").is_file()):
+        return
+    # a result that has lost its record: every file is one that results.json has for it
+    if place.is_symlink() or not place.is_dir() or not {path.name for path in place.iterdir()} <= _known_files(place):
+        raise OSError(f"{place.name} is in the way, and is no result: move it away, or give another folder")
+
+
+def _known_files(place: Path) -> set[str]:
+    try:
+        records = json_of(place.parent / "results.json")
+        return {file for record in records if record["name"] == place.name for file in record["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _gather(folder: Path) -> None:
+    """``results.json`` and the page, of all results in the folder."""
+    from pesn.paper.report import write_page
+
+    found = [record for name in paper.ITEMS if (record := finished(folder / name)) is not None]
+    with replacing(folder / "results.json") as temporary:
+        temporary.write_text(to_json(found), encoding="utf-8")
+    try:
+        write_page(folder, [record["name"] for record in found])
+    except ValueError as error:  # a result.json of someone else's
+        raise ItemError(f"the page cannot be made: {error}") from error
+
+
+@contextlib.contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Errors of files name the folder that was asked for."""
+    try:
+        yield
+    except ConnectionError:
+        raise
+    except OSError as error:
+        raise OSError(f"cannot write to {folder}: {error.strerror or error}") from error

@@ -1,0 +1,398 @@
+"""A fitted series: one model a column, the labels that its rows go on with, and what it says of itself.
+
+`pesn forecast` and :class:`pesn.SeriesForecaster` are shells over this module.
+
+>>> t = np.arange(120.0)
+>>> y = (10.0 + 0.1 * t + np.sin(2 * np.pi * t / 12))[:, None]
+>>> fitted = fit_columns(y, names=("sales",), seasons=(12,), horizon=6)
+>>> fitted.forecast(6).mean.shape, fitted.seasons
+((6, 1), (12,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from statistics import median_low
+from typing import Any, Literal
+
+import numpy as np
+
+from pesn._support.arguments import flag, whole_number
+from pesn._support.records import check_array, check_type
+from pesn._support.types import Array
+from pesn.evaluation.backtest import Places, evaluate
+from pesn.forecasting.time_index import TimeIndex, count_steps
+from pesn.series import univariate
+from pesn.series.members.decomposition import candidates
+from pesn.series.members.dynamics import FARTHEST, Joint, forecast_past, learn_joint
+from pesn.series.result import Margins, SeriesBacktest, SeriesForecast, backtest_naive, best_season
+from pesn.series.table.numerals import counted
+from pesn.series.table.reading import shown
+from pesn.series.univariate import Member, UnivariateModel, describe_change
+
+Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
+Progress = Callable[[int, int], None] | None
+_SHOWN = 200  # rows before the forecast that pictures show
+_NAMED = 3  # columns that begin or end at other rows than the table, each of which has a sentence
+_MOST_AHEAD, _LEAST_AHEAD = 10, 100  # steps ahead: times the rows there are; and what is always allowed
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSeries:
+    """What was learnt from d columns.
+
+    Parameters
+    ----------
+    models
+        A column each.
+    names, inputs
+        Of the columns, and of the known inputs.
+    time
+        The rule of the rows' labels, at the first one; None where they have none.
+    periods
+        Periods of seasons that were looked for; ``tested``: whether they had to prove themselves.
+    joint
+        The learnt dynamics of all columns, in the place of the models' forecasts, where it was found to be better.
+    steps : int, optional
+        Default horizon; None: that of the first model.
+    later : array of shape (m, u), optional
+        Inputs of m rows that were given after the last row with a number.
+    """
+
+    models: tuple[UnivariateModel, ...]
+    names: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    time: TimeIndex | None = None
+    periods: tuple[int, ...] = ()
+    tested: bool = True
+    joint: Joint | None = None
+    steps: int | None = None
+    later: Array | None = None
+
+    def check_stored(self) -> None:
+        """Raise a ValueError, which names the field, unless forecasts can be made of it: asked of a series from a file."""
+        check_type("models", self.models, tuple, UnivariateModel)
+        if not self.models:
+            raise ValueError("models must have a model for each column, got none")
+        first = self.models[0]
+        for i, model in enumerate(self.models):
+            model.check(f"models[{i}]")
+            check_horizon(f"models[{i}].horizon", model.horizon, model.rows)
+            if (model.rows, model.x.shape[1]) != (first.rows, first.x.shape[1]):
+                raise ValueError(f"models[{i}] must have as many rows and inputs as models[0]")
+        self._check_table(first.rows, first.x.shape[1])
+        if self.joint is not None:
+            check_type("joint", self.joint, Joint)
+            self.joint.check("joint", len(self.models))
+            check_array("y, beside joint", self.y, (None, None), low=-FARTHEST, high=FARTHEST)
+            if self.inputs:
+                raise ValueError("joint must be None of series with inputs")
+        self._check_trial()
+
+    def _check_table(self, rows: int, n_inputs: int) -> None:
+        """Check what is known of the table, which has so many rows and inputs."""
+        if self.steps is not None:
+            check_horizon("steps", self.steps, rows)
+        if self.later is not None:
+            check_array("later", self.later, (None, n_inputs), missing=True)
+        for name, names, count in (("names", self.names, len(self.models)), ("inputs", self.inputs, n_inputs)):
+            check_type(name, names, tuple, str)
+            if len({*names}) != count or len(names) != count:
+                raise ValueError(f"{name} must be {count} different names, got {names}")
+        check_type("periods", self.periods, tuple, int)
+        if any(m < 2 for m in self.periods):
+            raise ValueError(f"periods must be 2 or more, got {self.periods}")
+        flag("tested", self.tested)
+        if self.time is not None:
+            check_type("time", self.time, TimeIndex)
+            self.time.check("time")
+
+    def _check_trial(self) -> None:
+        """Raise a ValueError unless forecasts are finite."""
+        with np.errstate(all="ignore"):
+            for i, model in enumerate(self.models):
+                margins = model.forecast(self.horizon)
+                if not (np.isfinite(margins.quantile([0.005, 0.5, 0.995])).all() and np.isfinite(margins.std).all()):
+                    raise ValueError(f"models[{i}] must forecast finite numbers, got others in a trial")
+
+    @property
+    def horizon(self) -> int:
+        """Default number of steps to forecast."""
+        return self.models[0].horizon if self.steps is None else self.steps
+
+    @property
+    def rows(self) -> int:
+        """Number of rows n of the table, which the columns have in common."""
+        return self.models[0].rows
+
+    @property
+    def seasons(self) -> tuple[int, ...]:
+        """Periods that were found in any column, the smallest first."""
+        return tuple(sorted({period for one in self.models for period in one.seasons}))
+
+    @property
+    def y(self) -> Array:
+        """The rows that it was fitted to, (n, d); NaN before the first number of a column and after its last one."""
+        return np.column_stack([self.column(i) for i in range(len(self.models))])
+
+    def column(self, i: int) -> Array:
+        """Return the rows of one column, (n,)."""
+        model = self.models[i]
+        return np.pad(model.y, (model.start, model.late), constant_values=np.nan)
+
+    @property
+    def x(self) -> Array:
+        """Their inputs, (n, u)."""
+        first = min(self.models, key=lambda one: one.start)
+        rows = first.x if first.pending is None else np.concatenate([first.x, first.pending])
+        return np.pad(rows, ((first.start, 0), (0, 0)), constant_values=np.nan)
+
+    def labels(self, horizon: int) -> Any:
+        """Of the n rows and of ``horizon`` more, a pandas index; None where there are none, or pandas has no such dates."""
+        try:
+            return None if self.time is None else self.time.onwards(self.rows + horizon)
+        except (ValueError, OverflowError):
+            return None
+
+    def label(self, row: int) -> str:
+        """Return the label of a row in words, as short as its step allows."""
+        labels, step = self.labels(0), _frequency(self.time)
+        if labels is None:
+            return f"row {row + 1}"
+        text = shown(labels[row], step if isinstance(labels[row], datetime) else None)
+        return f"row {text}" if step is None and labels.name is None else text
+
+    def forecast(self, horizon: int, x: Array | None = None) -> SeriesForecast:
+        """Forecast the ``horizon`` rows after the last row of the table.
+
+        A column whose last number is k rows earlier is forecast from there, by k + horizon steps, of which the first k are not
+        part of the result.
+
+        Parameters
+        ----------
+        horizon : int
+            Number of steps.
+        x : array of shape (horizon, u), optional
+            Their inputs, NaN where not known.
+        """
+        known = self._inputs_ahead(horizon, x)
+        if self.joint is None:
+            margins = tuple(one.forecast(horizon, known) for one in self.models)
+        else:
+            margins = self.joint.forecast(self.y, horizon, [one.lower for one in self.models])
+        labels = self.labels(horizon)
+        ahead = None if labels is None else labels[-horizon:]
+        return SeriesForecast(margins, self.names, ahead, self.y[-max(_SHOWN, 4 * horizon) :])
+
+    def _inputs_ahead(self, horizon: int, x: Array | None) -> Array | None:
+        """Return x with its missing numbers filled by those of the rows that were given after the last number."""
+        if self.later is None or not self.inputs:
+            return x
+        known = np.full((horizon, len(self.inputs)), np.nan) if x is None else np.array(x, dtype=float)
+        k = min(horizon, len(self.later))
+        known[:k] = np.where(np.isnan(known[:k]), self.later[:k], known[:k])
+        return known
+
+    def backtest(self, horizon: int, origins: Places | Sequence[int], progress: Progress = None) -> SeriesBacktest:
+        """Forecast from ``origins``, rows of y, each by models that are fitted to the rows before it alone; beside baselines.
+
+        A column without a number before an origin has no forecast from there: its margins are NaN, and it is not scored. Learned
+        dynamics, which take seconds to find, are those of the rows before the earliest origin.
+        """
+        y, places = self.y, np.asarray(origins, np.intp)
+
+        def forecast_from(places: Places) -> Margins:
+            found = None
+            if self.joint is not None:
+                found = forecast_past(y, places, horizon, [one.lower for one in self.models])
+            if found is None:
+                columns = [self._forecast_past(i, places, horizon, progress) for i in range(len(self.models))]
+                found = list(zip(*columns, strict=True))
+            return Margins.stack([Margins.stack(one, -1) for one in found], 0)
+
+        found = evaluate(forecast_from, places, horizon, y, names=self.names)
+        first, baselines = int(places.min()), {"persistence": backtest_naive(y, places, horizon, names=self.names)}
+        seasons = [best_season(y[:first, i], self._candidate_periods(model), horizon) for i, model in enumerate(self.models)]
+        if any(season is not None for season in seasons):
+            baselines["seasonal-naive"] = backtest_naive(y, places, horizon, seasons, self.names)
+        return SeriesBacktest(**vars(found), index=self.labels(0), rivals=baselines)
+
+    def _candidate_periods(self, model: UnivariateModel) -> tuple[int, ...]:
+        """Return the periods that were searched for in a column."""
+        if not self.tested:
+            return self.periods
+        return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
+
+    def _forecast_past(self, i: int, places: Places, horizon: int, progress: Progress) -> list[Margins]:
+        """Return the forecasts of column i from each origin."""
+        model = self.models[i]
+        found = univariate.backtest(
+            self.column(i), self.x, horizon=horizon, origins=places.tolist(), seasons=self._candidate_periods(model),
+            test_seasons=self.tested, weighed=model.horizon,
+            once="dynamics" in model.shares,  # which were tried: a search takes seconds
+        )  # fmt: skip
+        if progress is not None:
+            progress(i + 1, len(self.models))
+        return found
+
+    def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
+        """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew.
+
+        ``first`` is the place of their first row, counted from the first row of the fit: seasons go on from there.
+        """
+        models = tuple(one.on(y[:, i], x, first=first) for i, one in enumerate(self.models))
+        return replace(self, models=models, time=time, later=None)
+
+    def notes(self) -> list[str]:
+        """Return sentences on columns that begin or end at other rows than the table, and on dynamics of all columns."""
+        notes = [*self._span_notes()]
+        if self.joint is not None:
+            notes.append("the columns are forecast together, by one learned dynamics model: each by itself has other forecasts")
+        return notes
+
+    def _span_notes(self) -> Iterator[str]:
+        step = _frequency(self.time)
+        late = [(name, one) for name, one in zip(self.names, self.models, strict=True) if one.start]
+        early = [(name, one) for name, one in zip(self.names, self.models, strict=True) if one.late]
+        for name, one in late[:_NAMED]:
+            yield f"{name!r} starts at {self.label(one.start)}, {count_steps(one.start, step)} after the table"
+        for name, one in early[:_NAMED]:
+            steps = f"the first {one.late:,} of its steps are" if one.late > 1 else "its first step is"
+            yield (
+                f"{name!r} ends at {self.label(one.rows - one.late - 1)}, {count_steps(one.late, step)} before the "
+                f"table: it is forecast from there, and {steps} not shown"
+            )
+        for others, what in ((late[_NAMED:], "start after the table"), (early[_NAMED:], "end before the table")):
+            if others:
+                yield f"{counted(len(others), 'other column')} {what[:-1] if len(others) == 1 else what}"
+
+    def summary(self) -> str:
+        """Which members each column's forecast is made of, and why."""
+        columns = [_described(name, one) for name, one in zip(self.names, self.models, strict=True)]
+        notes = "\n".join(self.notes())
+        return "\n\n".join([*columns, notes] if notes else columns)
+
+
+def fit_columns(
+    y: Array,
+    x: Array | None = None,
+    *,
+    names: Sequence[str],
+    inputs: Sequence[str] = (),
+    time: TimeIndex | None = None,
+    seasons: Seasons = "auto",
+    horizon: int | None = None,
+    progress: Progress = None,
+) -> FittedSeries:
+    """Fit a model to each column of y, over its own rows from the first number to the last.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        NaN where missing, at least one number in each column.
+    x : array of shape (n, u), optional
+        Known inputs of the same rows.
+    names, inputs : sequence of str
+        Names of the columns of y and x.
+    time : TimeIndex, optional
+        Rule of the labels, at the first row.
+    seasons : "auto", int, sequence of int or None, default="auto"
+        Seasonal periods in steps; "auto" searches for them in each column.
+    horizon : int, optional
+        Number of steps that members are weighed over; None: :func:`default_horizon` of each column's own rows.
+    progress : callable, optional
+        Called with the number of columns done, and with that of all.
+
+    Returns
+    -------
+    FittedSeries
+        With the default horizon of :func:`common_horizon`.
+    """
+    spans = [univariate.observed_span(column) for column in y.T]
+    each, tested = _periods([column[start:stop] for column, (start, stop) in zip(y.T, spans, strict=True)], time, seasons)
+    rows = max(stop for _, stop in spans) - min(start for start, _ in spans)
+    steps = common_horizon(rows, each) if horizon is None else horizon
+    models = []
+    for i, (start, stop) in enumerate(spans):
+        weighed = default_horizon(stop - start, each[i]) if horizon is None else horizon
+        models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
+        if progress is not None:
+            progress(i + 1, len(spans))
+    together = None if x is not None and x.shape[1] else learn_joint(y, models, steps)
+    if together is not None:
+        models = [_joined(one, together) for one in models]
+    periods = tuple(sorted({m for found in each for m in found}))
+    return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested, together, steps)
+
+
+def _joined(model: UnivariateModel, found: Joint) -> UnivariateModel:
+    """A column's model that says whose its forecast is."""
+    change = describe_change(found.ratio - 1.0)
+    note = f"dynamics of all columns: CRPS of past forecasts {change} than the columns' own, in the geometric mean"
+    return replace(model, members=(Member("dynamics", found.detail, 1.0, 1.0),), shares={"dynamics": 1.0}, notes=(note,))
+
+
+def check_horizon(name: str, horizon: object, n: int) -> None:
+    """Refuse what is no number of steps ahead, or more than ten times the n rows there are."""
+    whole_number(name, horizon, 1)
+    if int(horizon) > most_ahead(n):  # type: ignore[call-overload]
+        raise ValueError(f"{name} must be at most {most_ahead(n):,}, as there are {n:,} rows, got {horizon}")
+
+
+def most_ahead(n: int) -> int:
+    """Steps beyond which no forecast from n rows makes sense."""
+    return max(_MOST_AHEAD * n, _LEAST_AHEAD)
+
+
+def default_horizon(n: int, periods: Sequence[int]) -> int:
+    """Steps ahead where nobody says how many: a season of up to 60 rows, or a tenth of n rows, 24 at most."""
+    season = next((m for m in periods if 2 <= m <= 60 and 2 * m <= n), None)
+    steps = min(24, max(1, n // 10)) if season is None else season
+    return min(steps, max(1, n // 4))
+
+
+def common_horizon(rows: int, each: Sequence[Sequence[int]]) -> int:
+    """Return the default horizon of a table or panel: the median of those of its series, each as if it had all rows.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows from the first number of any series to the last number of any.
+    each : sequence of sequence of int
+        Candidate seasonal periods of each series. Of dates they are those of the step, the same for all.
+
+    Examples
+    --------
+    >>> common_horizon(200, [(12,)]), common_horizon(200, [(), (17,), ()])
+    (12, 20)
+    """
+    return median_low([default_horizon(rows, periods) for periods in each])
+
+
+def _periods(columns: Sequence[Array], time: TimeIndex | None, seasons: Seasons) -> tuple[list[tuple[int, ...]], bool]:
+    """Return the candidate periods of each column, and whether they are tested."""
+    if seasons is None:
+        return [()] * len(columns), True
+    if isinstance(seasons, str):
+        freq = _frequency(time)
+        return [tuple(sorted(set(candidates(column, freq)))) for column in columns], True
+    given = [int(m) for m in np.ravel(np.asarray(seasons))]
+    return [tuple(sorted({m for m in given if m > 1}))] * len(columns), False
+
+
+def _frequency(time: TimeIndex | None) -> str | None:
+    return time.step if time is not None and time.kind in ("dates", "periods") else None
+
+
+def _described(name: str, model: UnivariateModel) -> str:
+    seasons = ", ".join(f"{m} rows" for m in model.seasons) or "none"
+    numbers = int((~np.isnan(model.y)).sum())
+    lines = [f"{name}: {counted(numbers, 'number')}, season {seasons}, weighed over {counted(model.horizon, 'step')}"]
+    lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in model.shares.items()]
+    lines += [f"  {100.0 * one.weight:5.1f} %  {one.kind} {one.detail}".rstrip() for one in model.members[:6]]
+    if len(model.members) > 6:
+        rest = sum(one.weight for one in model.members[6:])
+        lines.append(f"  {100.0 * rest:5.1f} %  {len(model.members) - 6} others")
+    return "\n".join([*lines, *(f"  {note}" for note in model.notes)])

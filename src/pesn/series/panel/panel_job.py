@@ -1,0 +1,181 @@
+"""The whole job for many series: read a long table, forecast every series, judge, say what came out, write it."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pesn.forecasting.forecast import percent
+from pesn.forecasting.time_index import count_steps, one_step
+from pesn.series.job import Request
+from pesn.series.page.panel_page import panel_content, panel_page
+from pesn.series.panel.forecasts import Settings
+from pesn.series.panel.frame import Panel
+from pesn.series.panel.long_frame import cross_validated, fit, forecast, later_notes, mean_shares, season_in_words, task_of
+from pesn.series.panel.work import Blocks
+from pesn.series.table.dates import merge_note
+from pesn.series.table.numerals import DataError, counted
+from pesn.series.table.reading import LongTable, read_long, read_long_ahead
+from pesn.series.writing import SUMMARY, without_formula, write_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILES = ("forecast.csv", "failures.csv", "backtest.csv", "index.html", SUMMARY)
+
+
+@dataclass
+class PanelOutcome:
+    """All that came out: frames of forecasts, of past ones where they were asked for, and of failures."""
+
+    request: Request
+    table: LongTable
+    panel: Panel
+    forecast: pd.DataFrame
+    failures: pd.DataFrame
+    facts: Blocks
+    judged: pd.DataFrame | None = None
+
+    @property
+    def horizon(self) -> int:
+        """Steps ahead."""
+        return len(self.forecast) // max(self.forecast[self.table.columns.id].nunique(), 1)
+
+    @property
+    def seasons(self) -> Counter[str]:
+        """Number of series with each season, in words."""
+        return Counter(season_in_words(periods) for periods in self.facts.seasons.values())
+
+
+def run(request: Request) -> PanelOutcome:
+    """Do all that is asked for; what cannot be done is a :class:`DataError`, a wrong call another ValueError."""
+    target = next(iter(request.targets), None)
+    table = read_long(request.file, str(request.id_col), time=request.time, target=target, inputs=request.inputs)
+    if request.future is not None and not request.inputs:
+        raise ValueError("--future must come with --inputs, the columns that are known ahead")
+    ahead = None if request.future is None else read_long_ahead(request.future, table)
+    settings = Settings(tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.runner)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of failures, which are told below
+        try:
+            panel, _ = fit(table.frame, None, table.columns, request.freq, request.duplicates)
+            assert isinstance(panel, Panel)
+            found = forecast(panel, settings, request.horizon, ahead, None)
+            judged = None
+            if request.origins:
+                horizon = task_of(panel, settings, request.horizon, None).steps
+                judged = cross_validated(panel, settings, horizon, request.origins, horizon, None).frame
+        except ValueError as error:
+            raise DataError(str(error)) from None
+    assert found.facts is not None
+    table.notes += later_notes(panel)
+    if panel.merged[0]:
+        table.notes.append(merge_note(panel.merged[0], request.duplicates, panel.merged[1]))
+    return PanelOutcome(request, table, panel, found.frame, found.failures, found.facts, judged)
+
+
+# ---------------------------------------------------------------- in words
+
+
+def sentences(outcome: PanelOutcome) -> dict[str, str]:
+    """Return sentences on the data, the forecast and, where there is one, the backtest."""
+    panel, step = outcome.panel, outcome.panel.time.step
+    numbers = int(outcome.table.frame[outcome.table.columns.target].notna().sum())
+    said = {
+        "data": f"{len(panel) + len(panel.failures):,} series, {counted(numbers, 'number')}, {one_step(step)} apart",
+        "forecast": f"{count_steps(outcome.horizon, step)} ahead",
+    }
+    if outcome.judged is not None:
+        judged, columns = outcome.judged, outcome.table.columns
+        known, inside = judged[judged[columns.target].notna()], []
+        for level in map(percent, outcome.request.sorted_levels):
+            share = known[columns.target].between(known[f"pesn-lo-{level}"], known[f"pesn-hi-{level}"]).mean()
+            inside.append(f"{100 * share:.0f} % inside {level} %")
+        origins = judged.groupby(columns.id)["cutoff"].nunique()
+        fewest, most = int(origins.min()), int(origins.max())
+        each = counted(most, "forecast") if fewest == most else f"{fewest} to {counted(most, 'forecast')}"
+        said["backtest"] = (
+            f"{each} of each of {len(origins):,} series, each by a model of the rows before it: {', '.join(inside)}"
+        )  # fmt: skip
+    return said
+
+
+def lines(outcome: PanelOutcome) -> list[str]:
+    """Return the summary for a terminal."""
+    said = sentences(outcome)
+    out = [f"data      {said['data']}"]
+    out += [f"          {note}" for note in outcome.table.notes]
+    out.append("season    " + ", ".join(f"{text}: {count:,}" for text, count in outcome.seasons.most_common(4)))
+    shares = [f"{100 * share:.0f} % {kind}" for kind, share in mean_shares(outcome.facts).items() if share >= 0.005]
+    out += [f"model     {', '.join(shares)}", f"forecast  {said['forecast']}"]
+    if "backtest" in said:
+        out.append(f"backtest  {said['backtest']}")
+    if len(outcome.failures):
+        name, reason = outcome.failures.iloc[0]
+        out.append(f"failed    {len(outcome.failures):,}, the first {str(name)!r}: {reason}")
+    return out
+
+
+def record(outcome: PanelOutcome, command: str, seconds: float) -> dict[str, object]:
+    """Return all of it for programs."""
+    return {
+        "pesn": version("pesn"),
+        "command": command,
+        "seconds": round(seconds, 3),
+        "file": str(outcome.request.file),
+        "columns": dict(outcome.table.columns._asdict()),
+        "inputs": list(outcome.table.inputs),
+        "notes": list(outcome.table.notes),
+        "step": str(outcome.panel.time.step),
+        "horizon": outcome.horizon,
+        "levels": list(outcome.request.sorted_levels),
+        "series": len(outcome.panel) + len(outcome.panel.failures),
+        "failures": len(outcome.failures),
+        "seasons": dict(outcome.seasons.most_common()),
+        "shares": mean_shares(outcome.facts),
+        "forecast": sentences(outcome),
+    }
+
+
+# ---------------------------------------------------------------- files
+
+
+def write(outcome: PanelOutcome, folder: Path, command: str, seconds: float) -> list[str]:
+    """Write forecast.csv, failures.csv, backtest.csv where there is one, a page and summary.json; return the names of all."""
+    frames = {"forecast.csv": outcome.forecast, "failures.csv": outcome.failures}
+    if outcome.judged is not None:
+        frames["backtest.csv"] = outcome.judged
+    said, ids, facts = record(outcome, command, seconds), outcome.panel.ids, outcome.facts
+    content = panel_content(
+        outcome.table.frame,
+        outcome.forecast,
+        outcome.judged,
+        outcome.failures,
+        names=outcome.table.columns,
+        seasons={ids[i]: season_in_words(periods) for i, periods in facts.seasons.items()},
+        shares_by_id={ids[i]: shares for i, shares in facts.shares.items()},
+        shares=mean_shares(facts),
+        said=sentences(outcome),
+        notes=outcome.table.notes,
+        settings={"season": said["seasons"], "horizon": said["horizon"], "levels": said["levels"]},
+        file=outcome.request.file.name,
+        command=said["command"],
+        version=said["pesn"],
+        files=[*frames, SUMMARY],
+    )
+    safe = {name: _without_formulas(frame, outcome.table.columns.id) for name, frame in frames.items()}
+    writers = {name: partial(frame.to_csv, index=False) for name, frame in safe.items()}
+    write_files(folder, writers, panel_page(content), said)
+    return ["index.html", *frames, SUMMARY]
+
+
+def _without_formulas(frame: pd.DataFrame, id_col: str) -> pd.DataFrame:
+    """Return a frame with ids and names that no spreadsheet takes for formulas."""
+    ids = frame[id_col]
+    safe = ids.map({one: without_formula(one) if isinstance(one, str) else one for one in ids.unique()})
+    return frame.assign(**{id_col: safe}).rename(columns=without_formula)

@@ -1,0 +1,250 @@
+"""Claim: samples follow the network's equations, closed forms agree with them, forecasts are fair, verdicts follow numbers."""
+
+import numpy as np
+import pytest
+
+from pesn import paper
+from pesn.paper.claims import published
+from pesn.paper.item_settings import defaults
+from pesn.paper.items import prediction, robots
+from pesn.paper.items import prediction_verdicts as verdicts
+from pesn.paper.items.prediction import Compared, Sampling
+from pesn.paper.items.robots import ARDRONE, CART_POLE
+from pesn.systems import ardrone
+
+
+@pytest.fixture(scope="module")
+def p(parameters):
+    return parameters("cart-pole")
+
+
+@pytest.fixture(scope="module")
+def scene(p):
+    return prediction.learn(CART_POLE, p, 0, "level")
+
+
+@pytest.fixture(scope="module")
+def result(run_item):
+    return run_item("cart-pole")
+
+
+def sampling(steps, samples=4_000, input_std=0.1, **own):
+    return Sampling(steps, samples, np.random.default_rng(0), input_std, **own)
+
+
+# ---------------------------------------------------------------- one draw
+
+
+def test_full_covariances_agree_with_the_samples_and_variances_alone_do_not(scene):
+    one = prediction.multi_step(scene, scene.esn, 420, sampling(10))
+    np.testing.assert_allclose(one.ratio("full"), 1.0, atol=0.06)
+    assert np.abs(one.ratio("diagonal") - 1.0).max() > np.abs(one.ratio("full") - 1.0).max()
+    assert one.off("full").max() < 0.05
+    assert ((one.shares["full"] > 0.9) & (one.shares["full"] < 0.99)).all()
+
+
+def test_uncertain_units_alone_make_a_forecast_uncertain(scene):
+    one = prediction.multi_step(scene, scene.esn, 420, sampling(4, input_std=0.0, unit_std=0.1))
+    np.testing.assert_allclose(one.ratio("full"), 1.0, atol=0.06)
+    assert (one.std[:, 2:] > 0.0).all()
+
+
+def test_single_steps_are_the_network_s_outputs_for_uncertain_rows(scene):
+    one = prediction.single_step(scene, 420, sampling(30))
+    assert one.mean.shape == (30, 2)
+    np.testing.assert_allclose(one.ratio("full"), 1.0, atol=0.08)
+    certain = prediction.single_step(scene, 420, sampling(30, 10, 1e-9))
+    outputs = scene.plain.read(scene.units[420:450], scene.z[420:450], scene.plain.readout)
+    np.testing.assert_allclose(certain.mean, outputs, atol=1e-7)
+    np.testing.assert_allclose(certain.closed["full"][0], outputs, atol=1e-7)
+
+
+def test_weights_know_only_what_came_before(scene):
+    """Rows after the origin may change at will: the network there stays."""
+    y, targets = scene.y.copy(), scene.targets.copy()
+    y[441:], targets[440:] = 1e3, 1e3  # targets[440] leads to row 441
+    other = prediction.Scene(**{**vars(scene), "y": y, "targets": targets})
+    here, there = (prediction.updated(one, [410, 440]) for one in (scene, other))
+    np.testing.assert_array_equal(here[1].readout_.weights, there[1].readout_.weights)
+    assert np.abs(here[1].readout_.weights - here[0].readout_.weights).max() > 0.0
+    assert np.abs(here[0].readout_.weights - scene.esn.readout_.weights).max() > 0.0
+
+
+def test_samples_are_in_pairs():
+    drawn = prediction.pairs(np.random.default_rng(0), 7, 3)
+    np.testing.assert_array_equal(drawn[:3], -drawn[4:])
+    assert drawn.shape == (7, 3)
+
+
+def test_a_draw_keeps_its_numbers_on_the_way(scene, p):
+    """Arrays and back: what a file of units holds is the study."""
+    study = prediction.of_draw(prediction.one_draw(CART_POLE, p, 0, "level"))
+    assert study.single.mean.shape == (12, 2)
+    assert set(study.multi) == {"never", "before", "units"}
+    assert np.isnan(study.errors["future"]).any()
+    origins = prediction.fair_origins(p, 600)
+    assert len(study.errors["never"]) == len(origins)
+    path, _ = scene.plain.forecast(scene.units[origins[1] - 1], scene.y[origins[1]], scene.u[origins[1] : origins[1] + 6])
+    np.testing.assert_allclose(study.errors["never"][1], np.abs(path - scene.y[origins[1] + 1 : origins[1] + 7]))
+
+
+def test_kinematics_carry_the_true_positions():
+    """Given the true velocities, the positions of the simulator come out to a hundredth of what they move by in a step."""
+    flight = ardrone.simulate(steps=300, rng=0).states
+    positions, velocities = list(ARDRONE.positions), list(ARDRONE.velocities)
+    A, B, c = robots.kinematics(12, positions, velocities, 0.01)
+    moved = flight[:-1] @ A.T + flight[1:, velocities] @ B.T + c
+    error = moved[:, :3] - flight[1:, positions][:, :3]
+    assert np.abs(error).mean() < 0.02 * np.abs(np.diff(flight[:, :3], axis=0)).mean()
+    still = flight[:-1] @ A.T
+    assert np.abs(moved - flight[1:, positions]).mean() < np.abs(still - flight[1:, positions]).mean()
+
+
+def test_training_forgets_the_start_and_updating_learns_the_errors():
+    small = defaults(robots.SETTINGS) | {"n_units": 20, "runs": 2, "run_rows": 500, "input_std": 0.1}
+    trained, updated = verdicts.learn_weights(small, seed=0)
+    assert trained < 1e-4
+    assert updated > 0.01
+    _, clean = verdicts.learn_weights(small | {"input_std": 0.0}, seed=0)
+    assert clean < 1e-4
+
+
+# ---------------------------------------------------------------- the items
+
+
+def test_the_cart_pole_s_results(result):
+    assert all(len(v.draws) == 2 for v in result.verdicts)
+    # two draws and targets: single-step outputs, three multi-step predictions, in two forms
+    assert len(result.frame) == 4 * 2 * (12 * 2 + 3 * 6 * 4)
+    assert np.isfinite(result.frame.select_dtypes("number").to_numpy()).all()
+    errors = result.tables["Mean error of all steps from an exactly known state, first draw"]
+    assert {"as in the paper: sees the future", "Algorithm 3 to the letter"} < set(errors.columns)
+    assert set(result.tables["Closed form beside Monte Carlo, all draws"]["learned"]) == {"velocities", "changes"}
+    assert {"single-step-changes", "uncertain-units", "sensitivity"} < set(result.figures)
+
+
+def test_the_ardrone_s_results(run_item):
+    result = run_item("ardrone")
+    assert set(result.frame["quantity"]) == {*ARDRONE.names}
+    assert np.isfinite(result.frame.select_dtypes("number").to_numpy()).all()
+    table = result.tables["Published and obtained (the paper's diagonal network)"]
+    assert table["obtained"][0] == "460"  # one run of 300 and 160 of the next
+    grid, _ = result.figures["multi-step"]
+    assert [ax.get_ylabel() for ax in grid.axes][3:9] == ["Δ (% of σ)"] * 3 + ["vx (m/s)", "vy (m/s)", "vz (m/s)"]
+    titles = [ax.get_title() for ax in result.figures["updating"][0].axes[:3]]
+    assert titles == ["weights never updated", "weights updated up to the origin (fair)", "as in the paper: sees the future"]
+
+
+def test_published_numbers():
+    said = {name: {line["quantity"]: line["published"] for line in published(name)} for name in ("cart-pole", "ardrone")}
+    assert said["cart-pole"]["steps until the mean leaves Monte Carlo"] == "4 to 5"
+    p = paper.get("cart-pole").parameters(False)
+    assert said["cart-pole"]["steps of the multi-step prediction"] == "20" == str(p["steps"])
+    assert (p["draws"], paper.get("cart-pole").parameters(True)["draws"]) == (20, 8)
+    assert said["ardrone"]["samples"] == "80,000+"
+    assert said["ardrone"]["steps over which uncertainty is propagated"] == "20"
+    p = paper.get("ardrone").parameters(False)
+    assert (p["runs"] - 1) * p["run_rows"] + p["train_rows"] >= 80_000
+    assert p["train_rows"] + p["test_rows"] <= p["run_rows"]
+    assert [ARDRONE.names[i] for i in ARDRONE.velocities] == ["vx", "vy", "vz", "roll rate", "pitch rate", "yaw rate"]
+
+
+def test_zoomed_panels_are_close_ups_in_both_directions(result):
+    whole, close = (result.figures[name][0].axes[0] for name in ("multi-step", "multi-step-zoomed"))
+    for of in ("get_xlim", "get_ylim"):
+        (low, high), (a, b) = getattr(whole, of)(), getattr(close, of)()
+        assert b - a < high - low
+
+
+def test_one_color_for_one_method(result):
+    colors = {}
+    for figure, _ in result.figures.values():
+        for ax in figure.axes:
+            for line, name in zip(*ax.get_legend_handles_labels(), strict=True):
+                style = line.get_color(), str(line.get_linestyle())
+                assert colors.setdefault(name.split(":")[0], style) == style
+    assert {name: color for name, (color, _) in colors.items()} == {
+        "Monte Carlo": "#0072b2",
+        "PESN (diagonal)": "#d55e00",
+        "full covariance (ours)": "#009e73",
+        "truth": "#000000",
+    }
+
+
+# ---------------------------------------------------------------- the verdicts, on made-up numbers
+
+
+def compared(off, ratio):
+    """A stretch whose closed form is so far off, and so wide."""
+    ones = np.ones_like(ratio)
+    return Compared(0, {"diagonal": (off, ratio)}, 0.0 * ones, ones, {})
+
+
+def bands(*shares):
+    """Shares of samples in the bands of 3 stretches, 20 steps and 2 states."""
+    return [np.full((3, 20, 2), share) for share in shares]
+
+
+@pytest.mark.parametrize(
+    ("judge", "given", "outcome"),
+    [
+        (verdicts.cross_terms_of, (np.array([0.5, 0.6, 1.0]),), "holds"),
+        (verdicts.cross_terms_of, (np.array([1.5, 2.0, 1.0]),), "does not hold"),
+        (verdicts.cross_terms_of, (np.array([0.5, 2.0]),), "corrected"),
+        (verdicts.cross_terms_of, (np.array([1.0, 1.01]),), "does not hold"),
+        (verdicts.multi_step_of, ([4, 5, 5], np.full((3, 20, 2), 1.0)), "holds"),
+        (verdicts.multi_step_of, ([20, 20, 20], np.full((3, 20, 2), 1.0)), "corrected"),  # a half of it
+        (verdicts.multi_step_of, ([4, 5, 5], np.full((3, 20, 2), 2.0)), "corrected"),  # the other half
+        (verdicts.multi_step_of, ([1, 1, 2], np.full((3, 20, 2), 2.0)), "does not hold"),
+        (verdicts.twenty_of, bands(0.95, 0.95), "holds"),
+        (verdicts.twenty_of, bands(0.5, 0.95), "corrected"),
+        (verdicts.twenty_of, bands(1.0, 0.95), "corrected"),
+        (verdicts.twenty_of, bands(0.5, 0.5), "does not hold"),
+        (verdicts.updating_of, (1.0, 0.5, 0.4), "holds"),
+        (verdicts.updating_of, (1.0, 0.9, 0.4), "corrected"),
+        (verdicts.updating_of, (1.0, 1.1, 0.9), "does not hold"),
+        (verdicts.updating_of, (1.0, 0.69, 2.0), "holds"),
+        (verdicts.dimensions_of, (1.0, 0.95, 1.0), "holds"),
+        (verdicts.dimensions_of, (1.0, 0.5, 0.5), "corrected"),
+        (verdicts.dimensions_of, (0.5, 0.5, 1.0), "corrected"),
+        (verdicts.dimensions_of, (0.5, 0.5, 0.5), "does not hold"),
+    ],
+)
+def test_every_outcome(judge, given, outcome):
+    assert judge(*given).outcome == outcome
+
+
+@pytest.mark.parametrize(("good", "outcome"), [(10, "holds"), (9, "holds"), (7, "corrected"), (4, "does not hold")])
+def test_single_step(good, outcome):
+    off, ratio = np.full(10, 0.01), np.ones(10)
+    assert verdicts.single_step_of(compared(off + 1.0, ratio)).outcome == "does not hold"
+    ratio[good:] = 1.5
+    assert verdicts.single_step_of(compared(off, ratio)) == (outcome, good / 10)
+
+
+def test_bands_that_fail_in_one_state_are_not_kept():
+    inside, full = bands(0.95, 0.95)
+    inside[:, 7, 1] = 0.6
+    assert verdicts.twenty_of(inside, full) == ("corrected", 7.0)
+    many = np.full((20, 20, 2), 0.95)
+    many[0] = 0.5  # one stretch of twenty: enough to refute a claim about all, not a correction of it
+    assert verdicts.twenty_of(many, many).outcome == "corrected"
+    many[:6] = 0.5
+    assert verdicts.twenty_of(many, many).outcome == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("draw", "verdict"), [((1e-9, 0.1), "corrected"), ((1e-9, 1e-3), "holds"), ((0.1, 0.1), "does not hold")]
+)
+def test_same_weights(draw, verdict):
+    judged = verdicts.judge_same_weights([draw] * 4, {"washout": 100, "input_std": 0.1})
+    assert (judged.verdict, judged.support, len(judged.draws)) == (verdict, 4, 4)
+
+
+def test_reasons_quote_all_draws(p):
+    drawn = [prediction.of_draw(prediction.one_draw(CART_POLE, p, seed, "level")) for seed in (0, 1)]
+    by_claim = {v.claim: v for v in verdicts.judge(drawn, drawn, (2, 3))}
+    ratio = np.concatenate([one.ratio("diagonal").ravel() for found in drawn for one in found.multi["before"]])
+    assert f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's" in by_claim["multi-step-mean"].reason
+    kept = [verdicts.kept_steps([one.shares["diagonal"] for one in found.multi["before"]]) for found in drawn]
+    assert f"for {np.median(kept):g} of 6 steps" in by_claim["twenty-steps"].reason

@@ -1,0 +1,105 @@
+"""The plain network is the one whose moments are carried: the library's own run, forecast and samples agree with it."""
+
+import numpy as np
+import pytest
+
+from pesn import Gaussian
+from pesn.paper.item_settings import defaults
+from pesn.paper.items import robots
+from pesn.paper.items.robots import PlainNetwork
+
+SMALL = defaults(robots.SETTINGS) | {"n_units": 30, "runs": 2, "run_rows": 600, "noise": 0.0}
+
+
+@pytest.fixture(scope="module", params=["level", "change"])
+def learned(request):
+    forecaster, runs = robots.learn(robots.CART_POLE, SMALL, 3, request.param)
+    return forecaster, PlainNetwork(forecaster), runs[1]
+
+
+def rows_of(forecaster, run):
+    y, u = forecaster.scaled(run.states, run.inputs)
+    return y, u, np.hstack([y, u])
+
+
+def test_driven_it_is_the_estimator(learned):
+    forecaster, plain, run = learned
+    _, _, z = rows_of(forecaster, run)
+    esn = forecaster.esn_.set_params(initial_state="zero")
+    np.testing.assert_allclose(plain.drive(np.zeros(30), z[:100]), esn.transform(z[:100]), atol=1e-12)
+
+
+def test_in_its_loop_it_is_the_forecast(learned):
+    forecaster, plain, run = learned
+    y, u, z = rows_of(forecaster, run)
+    h = plain.drive(np.zeros(30), z[:200])[-1]
+    forecaster.esn_.set_params(initial_state=Gaussian(h, var=np.zeros(30)))
+    mean = forecaster.forecast(8, run.states[200:201], run.inputs[200:208], parts=("state",)).mean
+    np.testing.assert_allclose(forecaster.scale_.undo(plain.forecast(h, y[200], u[200:208])[0]), mean, atol=1e-10)
+
+
+def test_samples_have_the_moments_that_the_full_covariance_says(learned):
+    forecaster, plain, run = learned
+    y, u, z = rows_of(forecaster, run)
+    h = plain.drive(np.zeros(30), z[:200])[-1]
+    away = 0.05 * np.random.default_rng(0).standard_normal((20_000, 4))
+    states, _ = plain.forecast(np.tile(h, (20_000, 1)), y[200] + away, u[200:205, None])
+    forecaster.esn_.set_params(initial_state=Gaussian(h, var=np.zeros(30)), covariance="full")
+    context = Gaussian(run.states[200], var=np.square(0.05 * forecaster.scale_.y_std))
+    forecast = forecaster.forecast(5, context, run.inputs[200:205], parts=("state",))
+    np.testing.assert_allclose(states.std(axis=1) * forecaster.scale_.y_std, forecast.std, rtol=0.03)
+    forecaster.esn_.set_params(covariance="diagonal")
+
+
+def test_targets_lead_from_row_to_row(learned):
+    forecaster, plain, run = learned
+    y, _, _ = rows_of(forecaster, run)
+    after = plain.after(y[:50], plain.targets(y[:51]))
+    np.testing.assert_allclose(after[:, [2, 3]], y[1:51, 2:], atol=1e-12)
+    np.testing.assert_allclose(after, y[1:51], atol=1e-2)  # positions by the kinematics
+
+
+def test_noise_of_nothing_is_nothing_and_else_is_drawn(learned):
+    _, plain, _ = learned
+    z = np.zeros((5, 7, 5))
+    h = np.zeros((7, 30))
+    quiet = plain.drive(h, z, 0.0, np.random.default_rng(0))
+    noisy = plain.drive(h, z, 0.01, np.random.default_rng(0))
+    np.testing.assert_array_equal(quiet[:, 0], quiet[:, 1])
+    assert np.std(noisy[0] - quiet[0]) == pytest.approx(0.01, rel=0.2)
+
+
+# ---------------------------------------------------------------- Algorithm 3
+
+
+def test_to_the_letter_the_true_states_go_in_and_the_weights_see_the_future(learned):
+    forecaster, plain, run = learned
+    y, _, z = rows_of(forecaster, run)
+    esn = robots.network(SMALL, 5, 3, feedback_scaling=0.2).fit(z[:300], plain.targets(y[:301]))
+    targets = plain.targets(y[350:361])
+    before = esn.readout_.weights.copy()
+    mean = robots.to_the_letter(esn, z[300:350], z[350:360], targets)
+    np.testing.assert_array_equal(esn.readout_.weights, before)  # a copy has learnt
+    frozen, state = esn.predict(z[350:360], state=robots.washed_out(esn, z[300:350]), return_state=True)
+    np.testing.assert_allclose(mean[0], frozen[0], atol=1e-12)  # the first row knows nothing yet
+    other = targets.copy()
+    other[3] += 1.0
+    changed = robots.to_the_letter(esn, z[300:350], z[350:360], other)
+    np.testing.assert_array_equal(changed[:4], mean[:4])
+    assert np.abs(changed[4:] - mean[4:]).max() > 1e-6
+    assert state.mean.shape == (30,)
+
+
+def test_in_its_loop_without_surprise_the_weights_stay(learned):
+    """Where the truth is what the network says, there is nothing to learn: the same as a forecast of frozen weights."""
+    forecaster, plain, run = learned
+    y, u, z = rows_of(forecaster, run)
+    esn = forecaster.esn_
+    state = robots.washed_out(esn, z[:200])
+    own, _ = plain.forecast(np.asarray(state.mean), y[200], u[200:206])
+    mean, std, weights = robots.in_its_loop(esn, plain, state, y[200], np.zeros(4), u[200:206], own)
+    np.testing.assert_allclose(mean, own, atol=1e-8)
+    np.testing.assert_allclose(weights[-1], weights[0], atol=1e-8)
+    uncertain = robots.in_its_loop(esn, plain, state, y[200], np.full(4, 0.01), u[200:206], y[201:207])
+    assert (uncertain[1] > std).all()
+    assert np.abs(uncertain[2][-1] - uncertain[2][0]).max() > 0.0

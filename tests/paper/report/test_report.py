@@ -1,0 +1,308 @@
+"""The page shows all that the results hold, escaped, with every claim's verdict; it needs nothing from elsewhere."""
+
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import pytest
+
+from pesn._support.pages.tables import powers
+from pesn.paper.claims import CLAIMS, ERRATA
+from pesn.paper.report import strip, write_page
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Reader(HTMLParser):
+    """Ids, links, headings and text of a page; refuses elements that are not closed in order."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.ids, self.links, self.headings, self.tags, self.words, self.open = [], [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self._see(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self._see(tag, attrs)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    def _see(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        for key, value in attrs:
+            if key == "id":
+                self.ids.append(value)
+            elif key in ("href", "src"):
+                self.links.append(value)
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def read(page):
+    return Reader(page)
+
+
+def entry_of(page, claim):
+    entry = page[page.index(f'id="claim-{claim}"') :]
+    return entry[: entry.index("</li>")]
+
+
+def test_every_claim_of_the_paper_stands_once_with_verdicts_reasons_and_links(results, page, read):
+    said = {name: [] for name in CLAIMS}
+    for path in results.glob("*/result.json"):
+        for claim in json.loads(path.read_text())["claims"]:
+            said[claim["id"]].append((claim, path.parent.name))
+    labels = {}
+    for name, parts in said.items():
+        entry = entry_of(page, name)
+        shown = Reader("<li " + entry + "</li>").text
+        for claim, item in parts:
+            assert powers(claim["text"]) in shown
+            assert powers(claim["reason"]) in shown
+            assert claim["verdict"] in shown
+            assert f'href="#item-{item}"' in entry
+        labels[name] = parts[0][0]["verdict"] if len({claim["verdict"] for claim, _ in parts}) == 1 else "depends"
+    for verdict, symbol in {"holds": "✓", "corrected": "✎", "does not hold": "✗", "depends": "◐"}.items():
+        assert f"{list(labels.values()).count(verdict)} {symbol}" in re.sub(r"(\d)(\D)", r"\1 \2", read.text)
+
+
+def test_draws_stand_beside_the_label_as_a_strip_and_in_words(results, page):
+    for path in results.glob("*/result.json"):
+        for claim in json.loads(path.read_text())["claims"]:
+            entry = entry_of(page, claim["id"])
+            if claim["draws"]:
+                assert f"{claim['support']} of {len(claim['draws'])} draws" in entry
+                values = [value for _, value in claim["draws"]]
+                assert f"error ÷ the other&#39;s: {min(values):.3g} to {max(values):.3g}" in entry
+            else:
+                assert "nothing is drawn" in entry
+
+
+def test_claims_of_items_that_were_not_run_are_not_judged(make_page):
+    page = make_page("entropy")
+    elsewhere = [name for name, claim in CLAIMS.items() if "entropy" not in claim.items]
+    text = Reader(page).text
+    assert text.count("○ not judged in this run") == len(elsewhere) + 1  # and in the summary
+    assert f"{len(elsewhere)}○ not judged in this run" in text
+    assert "Judged by pesn reproduce washout." in text
+    assert "#item-washout" not in page
+
+
+def test_the_item_that_a_claim_names_decides_over_others(make_page):
+    make_page("washout", claims=[{"id": "entropy-lower", "text": "x", "verdict": "does not hold", "reason": "from elsewhere"}])
+    page = make_page("entropy", claims=[{"id": "entropy-lower", "text": "y", "verdict": "holds", "reason": "from its own item"}])
+    assert "from its own item" in entry_of(page, "entropy-lower")
+
+
+def test_items_show_figures_tables_notes_errata_time_and_command(results, page, read):
+    for path in results.glob("*/result.json"):
+        result = json.loads(path.read_text())
+        start = page.index(f'<section class="part" aria-labelledby="item-{result["name"]}"')
+        section = page[start : page.index("\n</section>", start)]
+        text = Reader(section + "\n</section>").text
+        for part in (result["title"], result["command"], *result["notes"], *result["obtained"]):
+            assert part in text
+        assert 'beside method="exact" and' in text  # code in backquotes
+        assert section.count("<svg ") - section.count('class="strip"') == len(result["figures"])
+        for figure in result["figures"]:
+            assert powers(figure["alt"]) in text
+            assert f'href="{result["name"]}/{figure["svg"]}"' in section
+        for number in result["errata"]:
+            assert powers(ERRATA[number - 1].right) in text
+        assert "Took 30 s on 2 cores (50 s of CPU time)" in text
+        assert "obtained.csv" in text
+    assert all(powers(erratum.printed) in read.text for erratum in ERRATA)
+    assert "Gandhi" in read.text
+    assert "numpy 2.2.1" in read.text
+
+
+def test_the_page_says_clock_time_cpu_time_and_cores(make_page):
+    make_page("moments")
+    assert "computed in 1 min 00 s on 1 or 2 cores (1 min 40 s of CPU time)" in Reader(make_page("entropy", cores=1)).text
+
+
+def test_the_better_cell_is_marked_in_words_and_symbol(make_page):
+    rows = [["a", 0.2, 0.1, "obtained"], ["b", 4.213e-5, 3.0, "published"], ["c", None, "inf", ""]]
+    page = make_page("moments", obtained={"T": {"columns": ["place", "published", "obtained", "better"], "rows": rows}})
+    body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
+    cells = [
+        [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
+        for row in body.split("</tr>")[:3]
+    ]
+    assert cells == [["a", "0.2", "★better: 0.100"], ["b", "★better: 4.213×10⁻⁵", "3.00"], ["c", "–", "∞"]]
+    assert '<th scope="col">better' not in page
+
+
+def test_ids_are_unique_links_arrive_and_headings_are_in_order(results, read):
+    assert len(read.ids) == len(set(read.ids))
+    assert read.headings[0] == 1
+    assert read.headings.count(1) == 1
+    steps = list(zip(read.headings, read.headings[1:], strict=False))
+    assert all(below <= above + 1 for above, below in steps if above > 1)
+    for link in read.links:
+        if link.startswith("#"):
+            assert link[1:] in read.ids
+        elif not link.startswith("data:"):
+            assert (results / link).is_file()
+    for tag, attributes in read.tags:
+        for key in ("aria-labelledby", "clip-path"):
+            if key in attributes:
+                assert attributes[key].removeprefix("url(#").removesuffix(")") in read.ids, tag
+
+
+def test_the_page_needs_nothing_from_elsewhere(page, read):
+    assert {tag for tag, _ in read.tags}.isdisjoint({"script", "iframe", "object", "embed"})
+    assert not re.search(r"https?:|@import|url\((?!#)", page)
+    assert ("html", {"lang": "en"}) in read.tags
+    assert any(attributes.get("name") == "viewport" for _, attributes in read.tags)
+
+
+def test_whatever_a_result_says_is_escaped(make_page):
+    evil = '</style><script>alert("1")</script><img src=x onerror=alert(1)>\'"&'
+    page = make_page(
+        "moments",
+        title=evil,
+        about=evil + "`" + evil + "`",
+        parameters={evil: evil},
+        tables={evil: {"columns": [evil, "obtained"], "rows": [[evil, evil]]}},
+        claims=[{"id": "error-drops-in-saturation", "text": evil, "verdict": "holds", "reason": evil}],
+        notes=[evil],
+        versions={evil: evil},
+        command=evil,
+        digest=evil,
+        figures=[{"name": evil, "png": "none.png", "svg": "none.svg", "alt": evil}],
+    )
+    read = Reader(page)
+    assert {tag for tag, _ in read.tags}.isdisjoint({"script", "img"})
+    assert read.text.count(evil) >= 12
+    assert "The file of this figure is missing." in read.text
+
+
+def test_a_drawing_cannot_run_or_call_out_or_style_the_page(tmp_path, make_page):
+    make_page("moments")
+    (tmp_path / "moments" / "curves.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="72pt" height="36pt" '
+        'onload="a()">'
+        "<style>*{fill: red} #dot, .x > g{fill: url(#g)} @import url(http://e/x); p{background: url(http://e/y)}</style>"
+        '<script>a()</script><foreignObject><p>x</p></foreignObject><a href="javascript:a()"><path/></a>'
+        '<image xlink:href="http://e/z.png"/><path id="dot" style="fill: url(http://e/g)"/>'
+        '<use xlink:href="#dot" clip-path="url(#c)"/></svg>'
+    )
+    page = write_page(tmp_path).read_text(encoding="utf-8")
+    name = "item-moments-figure-1"
+    drawing = re.search(rf'<div class="drawing">(<svg.*id="{name}".*</svg>)</div>', page, re.DOTALL)[1]
+    assert not re.search(r"script|http|foreign|onload|@import", drawing)
+    assert 'viewBox="0 0 96 48"' in drawing
+    assert f"#{name} * {{fill: red}}" in drawing
+    assert f"#{name} #{name}-dot, #{name} .x &gt; g {{fill: url(#{name}-g)}}" in drawing
+    assert f'<use href="#{name}-dot" clip-path="url(#{name}-c)" />' in drawing
+
+
+def test_a_figure_with_no_svg_or_a_huge_one_is_shown_as_png(tmp_path, make_page):
+    make_page("moments")
+    drawing = tmp_path / "moments" / "curves.svg"
+    for change in (lambda: drawing.write_text(drawing.read_text() + "<!--" + "x" * 3_000_000 + "-->"), drawing.unlink):
+        change()
+        page = write_page(tmp_path).read_text(encoding="utf-8")
+        assert '<img src="data:image/png;base64,iVBORw0' in page
+        assert 'alt="Mean of tanh over the input&#39;s mean' in page
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("../secret.png", r"a name in its folder, got '\.\./secret\.png'"), ("own.png", "not a regular file")]
+)
+def test_a_figure_is_a_file_of_its_result_alone(tmp_path, make_page, file, message):
+    """Else a page made from a folder of someone else's would show files of this machine."""
+    (tmp_path / "secret.png").write_text("secret")
+    (tmp_path / "moments").mkdir()
+    (tmp_path / "moments" / "own.png").symlink_to("../secret.png")
+    with pytest.raises((ValueError, OSError), match=message):
+        make_page("moments", figures=[{"name": "a", "png": file, "svg": None, "alt": "A."}])
+    assert not (tmp_path / "index.html").exists()
+
+
+def test_items_stand_in_the_order_asked_for_and_the_page_is_the_same_every_time(results):
+    order = ["ardrone", "moments", "washout"]
+    text = write_page(results, order).read_text(encoding="utf-8")
+    assert re.findall(r'<h2 id="item-([^"]+)"', text) == order
+    assert write_page(results, order).read_text(encoding="utf-8") == text
+    everything = write_page(results).read_text(encoding="utf-8")
+    assert len(re.findall(r'<h2 id="item-([^"]+)"', everything)) == 11
+
+
+def test_bad_results_are_refused_by_name_and_the_old_page_stays(tmp_path, make_page):
+    with pytest.raises(FileNotFoundError, match=r"must hold results, .* no \*/result\.json"):
+        write_page(tmp_path)
+    before = make_page("moments")
+    bad = tmp_path / "entropy" / "result.json"
+    bad.parent.mkdir()
+    for text, message in (
+        ("{", "must be JSON"),
+        ("[]", "must hold an object, got list"),
+        ("{}", "must hold 'name', which is missing"),
+    ):
+        bad.write_text(text)
+        with pytest.raises(ValueError, match=rf"entropy/result\.json {message}"):
+            write_page(tmp_path)
+    verdict = {"id": "entropy-lower", "text": "x", "verdict": "maybe", "reason": "y"}
+    for changes, message in (
+        ({"claims": [verdict]}, "a verdict is one of holds, corrected, does not hold, depends, got 'maybe'"),
+        ({"seconds": "long"}, "'seconds' must be a number, got 'long'"),
+        ({"cpu_seconds": "long"}, "'cpu_seconds' must be a number, got 'long'"),
+        ({"cores": 1.5}, "'cores' must be int, got 1.5"),
+        ({"obtained": {"T": {"columns": ["a"], "rows": [[1, 2]]}}}, "table 'T' has 1 columns, got a row of 2"),
+        ({"figures": [{"svg": "result.json", "alt": "A."}]}, r"entropy/result\.json must be SVG"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_page("entropy", **changes)
+    assert (tmp_path / "index.html").read_text(encoding="utf-8") == before
+    (tmp_path / "entropy").rename(tmp_path / ".entropy")  # half-written folders begin with a dot
+    assert write_page(tmp_path).read_text(encoding="utf-8") == before
+
+
+# ---------------------------------------------------------------- the strip of draws
+
+
+def places(svg):
+    found = re.findall(r'c?x="([\d.]+)" c?y="([\d.]+)"', str(svg))
+    return [(float(x), float(y)) for x, y in found]
+
+
+def test_marks_lie_by_their_values_and_apart():
+    marks = places(strip([["holds", value] for value in (0.0, 0.5, 0.501, 0.502, 1.0)], "a number"))
+    assert [x for x, _ in marks] == sorted(x for x, _ in marks)
+    assert len(set(marks)) == 5
+    assert len({y for _, y in marks[1:4]}) == 3  # one above the other
+    assert marks[0][1] == marks[-1][1]  # on the line
+
+
+def test_each_outcome_has_a_shape_of_its_own_and_limits_are_drawn():
+    svg = str(strip([["holds", 1.0], ["corrected", 2.0], ["does not hold", 3.0]], "a number", [2.5]))
+    assert svg.count("<circle") == 2
+    assert 'fill="none"' in svg
+    assert 'class="limit"' in svg
+    assert "3 draws: 1 holds, 1 corrected, 1 does not hold; a number: 1 to 3" in svg
+
+
+def test_draws_without_numbers_stand_in_a_row():
+    svg = str(strip([["holds", None], ["corrected", None], ["holds", None]]))
+    assert 'class="limit"' not in svg
+    assert "3 draws: 2 holds, 1 corrected" in svg
+    assert "nan" not in svg

@@ -1,0 +1,115 @@
+"""Claim: a season that is there is found under trend, noise and gaps, in noise and walks rarely one; factors are its means.
+Inputs that matter are kept and go into forecasts, others are not; one that is not known is as uncertain as it was."""
+
+import numpy as np
+import pytest
+
+from pesn.series import univariate
+from pesn.series.members import decomposition
+from pesn.series.members.decomposition import find_seasons
+
+
+@pytest.mark.parametrize("m", [4, 7, 12, 24])
+@pytest.mark.parametrize("log", [False, True])
+def test_one_that_is_there(m, log):
+    rng, n = np.random.default_rng(m), 6 * m
+    shape = rng.normal(size=m)
+    shape -= shape.mean()
+    t = np.arange(n)
+    row = 5.0 + 0.02 * t + shape[t % m] + 0.1 * rng.normal(size=n)
+    row[[3, 10]] = np.nan
+    assert find_seasons(np.exp(row) if log else row, (m,), log=log) == (m,)
+    np.testing.assert_allclose(decomposition.factors(row, (m,)), shape, atol=0.2)
+
+
+def test_in_noise_and_walks_rarely_one():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(50, 96))
+    walks = np.cumsum(rng.normal(size=(50, 96)), axis=1)
+    assert sum(bool(find_seasons(row, (12,), log=False)) for row in noise) <= 2
+    assert sum(bool(find_seasons(row, (12,), log=False)) for row in walks) <= 5
+
+
+def test_too_few_cycles():
+    y = np.tile(np.arange(12.0), 2)
+    assert find_seasons(y, (12,), log=False) == ()
+    assert find_seasons(y, (12,), log=False, tested=False) == (12,)
+
+
+@pytest.mark.parametrize("m", [4, 7])
+def test_the_moving_average_of_a_season_is_its_mean(m):
+    y = np.tile(np.random.default_rng(0).normal(size=m), 6)
+    found = decomposition.moving_average(y, m)
+    np.testing.assert_allclose(found[m:-m], y[:m].mean(), atol=1e-12)
+    assert np.isnan(found[0])
+
+
+def test_a_week_of_days():
+    t = np.arange(24 * 28)
+    y = 5.0 * np.sin(2 * np.pi * t / 24) + 4.0 * ((t // 24) % 7 >= 5) + 0.1 * np.random.default_rng(0).normal(size=len(t))
+    assert find_seasons(y, (168, 24), log=False) == (24, 168)
+
+
+# ---------------------------------------------------------------- covariates
+
+
+def driven(slope=3.0):
+    rng = np.random.default_rng(0)
+    x = (rng.random((120, 2)) < 0.2).astype(float)
+    return 40.0 + np.cumsum(0.2 * rng.normal(size=120)) + slope * x[:, 0], x
+
+
+@pytest.fixture(scope="module")
+def model():
+    return univariate.fit(*driven(), horizon=6)
+
+
+def test_slopes_are_those_of_the_series():
+    y, x = driven()
+    found = decomposition.learn_effects(y, x, np.zeros(120), log=False)
+    np.testing.assert_allclose(found.slopes, [3.0, 0.0], atol=0.2)
+    np.testing.assert_allclose(found.on(found.off(y, x), x), y)
+    assert found.any
+    assert not decomposition.no_effects(2).any
+
+
+def test_an_input_that_matters_is_kept(model):
+    assert any(note.startswith("inputs: kept") for note in model.notes)
+    ahead = np.array([[0.0, 0.0], [1.0, 0.0]] * 3)
+    mean = model.forecast(6, ahead).mean
+    np.testing.assert_allclose(mean[1::2] - mean[::2], 3.0, atol=0.6)
+    assert "inputs" in model.components(6, ahead)
+    np.testing.assert_array_equal(model.on(*driven()).forecast(6, ahead).location, model.forecast(6, ahead).location)
+
+
+def test_one_that_does_not_is_not():
+    model = univariate.fit(*driven(slope=0.0), horizon=6)
+    assert any(note.startswith("inputs: not used") for note in model.notes)
+    assert "inputs" not in model.components(6, np.ones((6, 2)))
+    np.testing.assert_array_equal(model.forecast(6, np.ones((6, 2))).location, model.forecast(6).location)
+
+
+def test_an_unknown_input_widens_by_what_it_was(model):
+    y, x = driven()
+    known, unknown = model.forecast(6, np.zeros((6, 2))), model.forecast(6)
+    assert (unknown.std > known.std).all()
+    gaps = np.zeros((6, 2))
+    gaps[2] = np.nan
+    assert (model.forecast(6, gaps).scale != known.scale).tolist() == [False, False, True, False, False, False]
+    level = np.mean(y)
+    grown = np.sqrt(unknown.scale**2 - known.scale**2) / (1.0 if unknown.log else level)
+    np.testing.assert_allclose(grown, 3.0 * np.std(x[:, 0]) / level, rtol=0.35)
+
+
+def test_a_walk_goes_on_from_its_last_number():
+    x = np.cumsum(np.random.default_rng(0).normal(size=(200, 1)), axis=0)
+    filled, variance = decomposition.Effects(np.ones(1), np.zeros(1), False).unknown(x, np.full((5, 1), np.nan))
+    np.testing.assert_array_equal(filled[:, 0], x[-1, 0])
+    np.testing.assert_allclose(variance, np.arange(1.0, 6.0), rtol=0.3)
+
+
+def test_wrong_shapes_are_refused(model):
+    with pytest.raises(ValueError, match=r"x must be \(6, 2\), got \(5, 2\)"):
+        model.forecast(6, np.zeros((5, 2)))
+    with pytest.raises(ValueError, match="x must have 2 columns, got 0"):
+        model.on(driven()[0])
