@@ -7,7 +7,7 @@ import pesn
 from pesn.evaluation.backtest import Normal
 from pesn.forecasting.rollout import Rollout
 from pesn.gaussian import Gaussian
-from pesn.series.result import NORMAL, Margins, SeriesForecast
+from pesn.series.result import NORMAL, SeriesForecast
 
 RNG = np.random.default_rng(0)
 
@@ -35,7 +35,7 @@ RESULTS = {
     "Forecast": forecast(),
     "Rollout": rollout(),
     "SeriesForecast": SeriesForecast(
-        tuple(Margins(RNG.normal(size=3), np.exp(RNG.normal(size=3)), dof) for dof in (50.0, NORMAL)), ("a", "b")
+        RNG.normal(size=(3, 2)), np.exp(RNG.normal(size=(3, 2))), np.array([50.0, NORMAL]), names=("a", "b")
     ),
 }
 
