@@ -51,8 +51,8 @@ from pesn.esn.validation import (
 from pesn.moments import UnitMethod
 from pesn.readout.classification import LogitReadout, expected_softmax, fit_logits, means_and_deviations
 from pesn.readout.features import Features
-from pesn.reservoir.drive import State
-from pesn.reservoir.open_loop import chunks, in_lockstep, predict_rows, run_stacked
+from pesn.reservoir.drive import State, chunks, in_lockstep, run_stacked
+from pesn.reservoir.open_loop import predict_rows
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.pooling import Pooling, n_pooled, pool, pooled_outputs, pooled_readout
 from pesn.reservoir.sequences import (

@@ -41,9 +41,9 @@ from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features
 from pesn.readout.ridge import PARTS, Readout, check_parts, predictive_variance, weights_cov
-from pesn.reservoir.drive import State
+from pesn.reservoir.drive import State, chunks
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_of
-from pesn.reservoir.open_loop import OpenLoop, can_stack, chunks, predict_rows, predict_stacked
+from pesn.reservoir.open_loop import OpenLoop, can_stack, predict_rows, predict_stacked
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, Draws
